@@ -1,0 +1,135 @@
+"""Every exception of Spolia.
+
+    SpoliaError                     what a caller may want to catch
+    ├── WiringError                 an operator was given what it does not take, found while building
+    ├── UndecidedError              a flow with open choices was run
+    ├── FlowFileError               a flow file does not describe a flow
+    ├── QueryError                  a question that cannot be searched
+    ├── MissingExtra                an optional dependency is not installed
+    ├── BudgetSpent                 a call was refused before it was sent
+    ├── StepFailed                  too many arms or rows of a step failed
+    ├── DocumentError               a document could not be read
+    │   └── EncryptedDocument       ... because it is locked with a password
+    ├── StoreError                  a store could not be opened, read or written
+    │   ├── NotAStore               the path holds something else, or nothing
+    │   ├── StoreBusy               another process is writing
+    │   ├── StoreTooNew             written by a newer version of Spolia
+    │   ├── StoreCorrupt            truth and index disagree, or a file is damaged
+    │   └── ManifestMismatch        a node group was built with other parts
+    ├── DataError                   a data set does not follow the schema
+    └── ModelError                  a model could not be asked, or its reply not used
+        ├── ModelUnavailable        transient: refused, 429, 5xx, timed out
+        ├── ModelRejected           permanent: 401, bad request, refusal, empty reply
+        └── WeightsError            no weights, or not the pinned ones
+    Cancelled                       (BaseException) the caller stopped the run
+
+A message says what happened, what was there instead, and what to write.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class SpoliaError(Exception):
+    """Base of all errors; `transient` says whether the same call may succeed later."""
+
+    transient: ClassVar[bool] = False
+
+
+class WiringError(SpoliaError, TypeError):
+    """An operator was composed with one that does not take what it gives."""
+
+
+class UndecidedError(SpoliaError):
+    """A flow with open choices cannot run before they are decided."""
+
+
+class FlowFileError(SpoliaError, ValueError):
+    """A flow file does not describe a flow."""
+
+
+class QueryError(SpoliaError, ValueError):
+    """A question that cannot be searched."""
+
+
+class MissingExtra(SpoliaError, ImportError):
+    """An optional dependency is not installed.
+
+    >>> print(MissingExtra("pdf", "pypdfium2", "Reading a PDF"))
+    Reading a PDF needs pypdfium2, which is not installed. Write: pip install 'spolia[pdf]'
+    """
+
+    def __init__(self, extra: str, module: str, purpose: str) -> None:
+        self.extra = extra
+        super().__init__(
+            f"{purpose} needs {module}, which is not installed. Write: pip install 'spolia[{extra}]'"
+        )
+
+
+class BudgetSpent(SpoliaError):
+    """A call was refused before it was sent, because the budget does not cover it."""
+
+
+class StepFailed(SpoliaError):
+    """Too many arms or rows of a step failed for its result to be used."""
+
+
+class DocumentError(SpoliaError):
+    """A document could not be read; the others are not affected."""
+
+
+class EncryptedDocument(DocumentError):
+    """A document is locked with a password."""
+
+
+class StoreError(SpoliaError):
+    """A store could not be opened, read or written."""
+
+
+class NotAStore(StoreError):
+    """The path holds something else than a store, or nothing."""
+
+
+class StoreBusy(StoreError):
+    """Another process is writing to the store."""
+
+    transient = True
+
+
+class StoreTooNew(StoreError):
+    """The store was written by a newer version of Spolia."""
+
+
+class StoreCorrupt(StoreError):
+    """Truth and index disagree, or a file of the store is damaged."""
+
+
+class ManifestMismatch(StoreError):
+    """A node group was built with another reader, splitter or embedder."""
+
+
+class DataError(SpoliaError, ValueError):
+    """A data set does not follow the schema."""
+
+
+class ModelError(SpoliaError):
+    """A model could not be asked, or its reply could not be used."""
+
+
+class ModelUnavailable(ModelError):
+    """The server refused the connection, is overloaded, failed or did not answer in time."""
+
+    transient = True
+
+
+class ModelRejected(ModelError):
+    """The server answered, and asking again would not help."""
+
+
+class WeightsError(ModelError):
+    """There are no weights, or they are not the pinned ones."""
+
+
+class Cancelled(BaseException):
+    """The caller stopped the run. Not an `Exception`: nothing may take it for a failed row."""

@@ -1,0 +1,571 @@
+"""The one idea: a step of a flow is a frozen dataclass whose fields are its hyper-parameters and resources.
+
+An operator writes `apply`; composition is `>>`, running is a call. What surrounds a step (trace, cache, budget,
+threads, access, streaming) belongs to the current run, which is reached through the small protocol `Surrounding`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar, final, get_type_hints, overload
+
+from spolia.errors import Cancelled, SpoliaError, WiringError
+from spolia.types import Addressed, Answer, Failure, Ranking, Usage, Value, digest_of, kept
+from spolia.wiring import Bindings, filled, fits, name_of, parameters_of
+
+In = TypeVar("In", contravariant=True)
+Out = TypeVar("Out", covariant=True)
+A = TypeVar("A")
+B = TypeVar("B")
+T = TypeVar("T")
+
+
+# ---------------------------------------------------------------------------------------- what surrounds a step
+
+
+class Reservation(Protocol):
+    """A call that the budget has room for. Leaving it unsettled charges what was reserved in calls, nothing else."""
+
+    def settle(self, usage: Usage) -> None:
+        """Replace what was reserved by what was spent."""
+
+
+class Surrounding(Protocol):
+    """What the current run does for a step; `spolia.run` implements it."""
+
+    def step(self, op: Operator[A, B], value: A) -> B: ...
+    def batch(self, op: Operator[A, B], values: Sequence[A], rows: Sequence[int] | None) -> list[B | Failure]: ...
+    def stream(self, op: Operator[Any, Any], value: Any) -> Iterator[Event]: ...
+    def gather(self, calls: Sequence[Callable[[], T]], waits: bool) -> list[T | Failure]: ...
+    def limited(self, max_calls: int) -> AbstractContextManager[None]: ...
+    def reserve(self, usage: Usage) -> AbstractContextManager[Reservation]: ...
+    def charge(self, usage: Usage, row: int | None) -> None: ...
+    def emit(self, text: str) -> None: ...
+    def retract(self) -> None: ...
+    def degrade(self, reason: str) -> None: ...
+    def check(self) -> None: ...
+    def on_cancel(self, close: Callable[[], None]) -> AbstractContextManager[None]: ...
+    def pin(self, key: object, open: Callable[[], T]) -> T: ...
+    def access(self) -> frozenset[str]: ...
+
+
+surrounding: ContextVar[Surrounding | None] = ContextVar("surrounding", default=None)
+
+
+def charge(usage: Usage, *, row: int | None = None) -> None:
+    """Tell the run what a step cost; in `apply_batch`, `row` says which value of the batch it was for."""
+    if (around := surrounding.get()) is not None:
+        around.charge(usage, row)
+
+
+class _Free:
+    def settle(self, usage: Usage) -> None:
+        """Without a run there is no budget."""
+
+
+def reserve(usage: Usage) -> AbstractContextManager[Reservation]:
+    """Reserve the upper bound of one call before it is sent; raises `BudgetSpent` when there is no room."""
+    around = surrounding.get()
+    return around.reserve(usage) if around is not None else nullcontext(_Free())
+
+
+def limited(max_calls: int | None) -> AbstractContextManager[None]:
+    """Limit the calls to language models made inside."""
+    around = surrounding.get()
+    return around.limited(max_calls) if around is not None and max_calls is not None else nullcontext()
+
+
+def emit(text: str) -> None:
+    """Send a piece of text to whoever streams the run."""
+    if (around := surrounding.get()) is not None:
+        around.emit(text)
+
+
+def retract() -> None:
+    """Take back the text that this step has emitted so far."""
+    if (around := surrounding.get()) is not None:
+        around.retract()
+
+
+def degrade(reason: str) -> None:
+    """Record that this result is not what it would be on a good day: it and all that is made of it is not cached."""
+    if (around := surrounding.get()) is not None:
+        around.degrade(reason)
+
+
+def check_cancelled() -> None:
+    """Raise `Cancelled` if the caller has stopped the run."""
+    if (around := surrounding.get()) is not None:
+        around.check()
+
+
+def on_cancel(close: Callable[[], None]) -> AbstractContextManager[None]:
+    """While inside, a cancellation calls `close`: for sockets and the like that would block."""
+    around = surrounding.get()
+    return around.on_cancel(close) if around is not None else nullcontext()
+
+
+def pin(key: object, open: Callable[[], T]) -> T:
+    """What `open` returned the first time that this run asked for `key`: one snapshot of a store for a whole run."""
+    around = surrounding.get()
+    return around.pin(key, open) if around is not None else open()
+
+
+def access() -> frozenset[str]:
+    """The principals that the run acts for; none without a run."""
+    around = surrounding.get()
+    return around.access() if around is not None else frozenset()
+
+
+def gather(calls: Sequence[Callable[[], T]], *, waits: bool = True) -> list[T | Failure]:
+    """Run calls at the same time where the run has threads, and return their results or failures in order."""
+    around = surrounding.get()
+    if around is not None:
+        return around.gather(calls, waits)
+    return [attempt(call) for call in calls]
+
+
+def attempt(call: Callable[[], T]) -> T | Failure:
+    """The result of a call, or the failure that it raised."""
+    try:
+        return call()
+    except Exception as error:
+        return Failure.of(error)
+
+
+# ------------------------------------------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True)
+class Began(Value):
+    """A step began. `place` is its path in the flow."""
+
+    step: str
+
+
+@dataclass(frozen=True)
+class Emitted(Value):
+    """A piece of text. `final`: it belongs to the result of the whole flow, unless it is retracted."""
+
+    text: str
+    final: bool
+
+
+@dataclass(frozen=True)
+class Retracted(Value):
+    """The last `characters` characters of final text are void: the step that sent them was rejected."""
+
+    characters: int
+
+
+@dataclass(frozen=True)
+class Done(Value):
+    """The result; authoritative."""
+
+    value: Any
+
+
+Event: TypeAlias = Began | Emitted | Retracted | Done
+
+
+# ----------------------------------------------------------------------------------------------------- operator
+
+
+class Operator(ABC, Generic[In, Out]):
+    """A step of a flow: a frozen dataclass, from one value to another.
+
+    Class attributes:
+        version: enters the cache key; count it up when the result for the same fields and value changes.
+        cached: the result costs enough to be kept (models, embedding, reranking); never for cheap steps.
+        waits: it waits for a server or a disk, so that running several at once helps.
+        optional: what it spends may leave room for one forced answer (loops).
+        variadic: name of the field that positional arguments fill.
+        needs: capabilities that the model in a field must have.
+    """
+
+    version: ClassVar[int] = 1
+    cached: ClassVar[bool] = False
+    waits: ClassVar[bool] = False
+    optional: ClassVar[bool] = False
+    variadic: ClassVar[str] = ""
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {}
+
+    # What most operators write.
+
+    @abstractmethod
+    def apply(self, value: In, /) -> Out:
+        """Run on one value: same fields, same value, same result."""
+
+    def apply_batch(self, values: Sequence[In], /) -> Sequence[Out | Failure]:
+        """Run on many values; override where many at once are faster."""
+        return gather([_Call(self, value) for value in values], waits=self.waiting)
+
+    def reads(self, value: Any, /) -> object:
+        """What the result depends on; a narrower answer than the whole value makes more cache hits."""
+        return value
+
+    def attach(self, out: Any, value: Any, /) -> Any:
+        """Give a cached result the provenance of the value that it is used for."""
+        if isinstance(out, Ranking):
+            asked = value.query if isinstance(value, Ranking) else value
+            return out.but(query=asked) if type(asked) is type(out.query) else out
+        if isinstance(out, Answer) and isinstance(value, Ranking):
+            return out.but(evidence=value)
+        return out
+
+    # Running.
+
+    @final
+    def __call__(self, value: In, /) -> Out:
+        around = surrounding.get()
+        return self.apply(value) if around is None else around.step(self, value)
+
+    @final
+    def batch(self, values: Sequence[In], /, *, rows: Sequence[int] | None = None) -> list[Out | Failure]:
+        """Run on many values; a failed one becomes a `Failure` and the others go on.
+
+        Args:
+            rows: inside `apply_batch`, which rows of the surrounding batch these are; their cost is charged to them.
+        """
+        around = surrounding.get()
+        if around is not None:
+            return around.batch(self, values, rows)
+        return list(self.apply_batch(values))
+
+    @final
+    def stream(self, value: In, /) -> Iterator[Event]:
+        """Run and yield what happens; ends with `Done`. Closing the iterator stops the work."""
+        around = surrounding.get()
+        if around is None:
+            raise SpoliaError("Streaming needs a run. Write: with Run(): for event in flow.stream(value): ...")
+        return around.stream(self, value)
+
+    # Composing.
+
+    def __rshift__(self, then: Operator[Out, B], /) -> Operator[In, B]:
+        """`self`, then the other one."""
+        return _chain(self, then)
+
+    def inner(self) -> tuple[tuple[str, Operator[Any, Any]], ...]:
+        """Operators among the fields, with their places: `arms.0`, `body`."""
+        return self._inner
+
+    def tail(self) -> tuple[Operator[Any, Any], ...]:
+        """Inner operators whose output is this one's output."""
+        return ()
+
+    def but(self, **changes: Any) -> Self:
+        """The same operator with some fields changed; an unknown field is refused."""
+        known = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
+        for name in changes:
+            if name not in known:
+                raise WiringError(
+                    f"{type(self).__name__} has no field {name!r}. It has: {', '.join(known) or 'none'}."
+                )
+        return self.made(known | changes)
+
+    @classmethod
+    def made(cls, values: Mapping[str, Any]) -> Self:
+        """An operator from its fields by name, also where the constructor takes `*args`."""
+        named = dict(values)
+        return cls(*named.pop(cls.variadic, ()), **named) if cls.variadic else cls(**named)
+
+    # Types.
+
+    def takes(self) -> Any:
+        """The type of value that it takes."""
+        return parameters_of(type(self), Operator)[0]
+
+    def gives(self, taken: Any, /) -> Any:
+        """The type that it gives for values of type `taken`; raises `WiringError` when it does not take them."""
+        wanted, out = parameters_of(type(self), Operator)
+        bound: Bindings = {}
+        if not fits(wanted, taken, bound):
+            raise WiringError(f"{self.short} takes {name_of(wanted)}, not {name_of(taken)}")
+        return filled(out, bound)
+
+    # Identity.
+
+    @classmethod
+    def type_id(cls) -> str:
+        """How flow files and cache keys call it: the class name, prefixed by its package outside Spolia."""
+        package = cls.__module__.partition(".")[0]
+        return cls.__qualname__ if package == "spolia" else f"{package}:{cls.__qualname__}"
+
+    @kept
+    def digest(self) -> bytes:
+        """Content hash: id, version and fields."""
+        values = tuple(getattr(self, f.name) for f in fields(self) if f.compare)  # type: ignore[arg-type]
+        return digest_of((self.type_id(), self.version, values))
+
+    @kept
+    def resources(self) -> tuple[Addressed, ...]:
+        """Stores and models that it or its inner operators name, each once."""
+        found: dict[object, Addressed] = {}
+        for f in fields(self):  # type: ignore[arg-type]
+            _addresses(getattr(self, f.name), found)
+        return tuple(found.values())
+
+    @kept
+    def waiting(self) -> bool:
+        """Whether it or an inner operator waits."""
+        return self.waits or any(op.waiting for _, op in self._inner)
+
+    @kept
+    def _inner(self) -> tuple[tuple[str, Operator[Any, Any]], ...]:
+        found: list[tuple[str, Operator[Any, Any]]] = []
+        for f in fields(self):  # type: ignore[arg-type]
+            _operators(getattr(self, f.name), f.name, found)
+        return tuple(found)
+
+    @property
+    def short(self) -> str:
+        """The operator with its scalar fields, for messages and drawings."""
+        shown = [f.name for f in fields(self) if f.repr]  # type: ignore[arg-type]
+        plain = [(name, getattr(self, name)) for name in shown]
+        scalars = [f"{name}={value!r}" for name, value in plain if isinstance(value, (str, int, float, bool))]
+        return f"{type(self).__name__}({', '.join(scalars)})"
+
+
+class _Call:
+    """One row of a batch as a call; slimmer than `functools.partial` over a bound method."""
+
+    __slots__ = ("op", "value")
+
+    def __init__(self, op: Operator[Any, Any], value: Any) -> None:
+        self.op, self.value = op, value
+
+    def __call__(self) -> Any:
+        return self.op(self.value)
+
+
+def _operators(value: object, place: str, found: list[tuple[str, Operator[Any, Any]]]) -> None:
+    if isinstance(value, Operator):
+        found.append((place, value))
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str):
+                _operators(item[1], f"{place}.{item[0]}", found)
+            else:
+                _operators(item, f"{place}.{index}", found)
+
+
+def _addresses(value: object, found: dict[object, Addressed]) -> None:
+    if isinstance(value, Operator):
+        found.update((digest_of(address), address) for address in value.resources)
+    elif isinstance(value, tuple):
+        for item in value:
+            _addresses(item, found)
+    elif isinstance(value, Addressed):
+        found.setdefault(digest_of(value), value)
+
+
+# -------------------------------------------------------------------------------------------------------- chain
+
+
+@dataclass(frozen=True, init=False)
+class Then(Operator[In, Out]):
+    """Steps one after the other: what `>>` makes. Chains are flat: `(a >> b) >> c == a >> (b >> c)`."""
+
+    steps: tuple[Operator[Any, Any], ...]
+    variadic: ClassVar[str] = "steps"
+
+    def __init__(self, *steps: Operator[Any, Any]) -> None:
+        flat: list[Operator[Any, Any]] = []
+        for step in steps:
+            flat.extend(step.steps if isinstance(step, Then) else (checked_operator(step, "a chain"),))
+        if not flat:
+            raise WiringError("A chain needs at least one step; got none. Write Identity() for a step that does nothing.")
+        object.__setattr__(self, "steps", tuple(flat))
+        self.gives(flat[0].takes())
+
+    def apply(self, value: In, /) -> Out:
+        found: Any = value
+        for step in self.steps:
+            found = step(found)
+        return found  # type: ignore[no-any-return]
+
+    def apply_batch(self, values: Sequence[In], /) -> list[Out | Failure]:
+        results: list[Any] = list(values)
+        alive = list(range(len(results)))
+        for step in self.steps:
+            for row, result in zip(alive, step.batch([results[row] for row in alive], rows=alive), strict=True):
+                results[row] = result
+            alive = [row for row in alive if not isinstance(results[row], Failure)]
+        return results
+
+    def takes(self) -> Any:
+        return self.steps[0].takes()
+
+    def gives(self, taken: Any, /) -> Any:
+        before: Operator[Any, Any] | None = None
+        for step in self.steps:
+            try:
+                taken, before = step.gives(taken), step
+            except WiringError as error:
+                if before is None or not _is_plain(step):
+                    raise
+                raise WiringError(
+                    f"{before.short} gives {name_of(taken)}, but {step.short} takes {name_of(step.takes())}. "
+                    + _advice(taken, step)
+                ) from error
+        return taken
+
+    def tail(self) -> tuple[Operator[Any, Any], ...]:
+        return self.steps[-1:]
+
+    def __repr__(self) -> str:
+        return " >> ".join(repr(step) for step in self.steps)
+
+
+def _is_plain(step: Operator[Any, Any]) -> bool:
+    return type(step).gives is Operator.gives
+
+
+def _advice(given: Any, step: Operator[Any, Any]) -> str:
+    from_many = fits(Sequence[Any], given, {}) and not fits(Sequence[Any], step.takes(), {})
+    to_many = fits(Sequence[Any], step.takes(), {}) and not fits(Sequence[Any], given, {})
+    if from_many:
+        return f"Write Each({type(step).__name__}(...)) to run it on every one of them, or fuse them first."
+    if to_many:
+        return "Write Branch(...) around the operators before it to give it several, or take the step out."
+    return f"Put an operator from {name_of(given)} to {name_of(step.takes())} between them."
+
+
+def _chain(first: Operator[Any, Any], then: object) -> Operator[Any, Any]:
+    return Then(first, checked_operator(then, f"the step after {first.short}"))
+
+
+def checked_operator(found: object, place: str) -> Operator[Any, Any]:
+    """`found`, if it is an operator; else an error that says what to write."""
+    if isinstance(found, Operator):
+        return found
+    if isinstance(found, type) and issubclass(found, Operator):
+        raise WiringError(f"{found.__name__} is a class, not an operator, as {place}. Write {found.__name__}(...).")
+    if callable(found):
+        name = getattr(found, "__name__", repr(found))
+        raise WiringError(
+            f"{name} is a plain function, not an operator, as {place}. Write @operator above its definition, "
+            "with its argument and result annotated."
+        )
+    raise WiringError(f"{found!r} is not an operator, as {place}. Write an instance of Operator.")
+
+
+# ---------------------------------------------------------------------------------------------------- functions
+
+
+@dataclass(frozen=True, repr=False)
+class Function(Operator[In, Out]):
+    """A plain function as an operator; made by the decorator `operator`.
+
+    The function belongs to the class, not to the fields: the operator is as plain as any other.
+    """
+
+    function: ClassVar[Callable[[Any], Any]]
+    types: ClassVar[tuple[Any, Any]] = (Any, Any)
+    name: ClassVar[str] = ""
+
+    def apply(self, value: In, /) -> Out:
+        return type(self).function(value)  # type: ignore[no-any-return]
+
+    def takes(self) -> Any:
+        return self.types[0]
+
+    def gives(self, taken: Any, /) -> Any:
+        bound: Bindings = {}
+        if not fits(self.types[0], taken, bound):
+            raise WiringError(f"{self.short} takes {name_of(self.types[0])}, not {name_of(taken)}")
+        return filled(self.types[1], bound)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def short(self) -> str:
+        return self.name
+
+
+@overload
+def operator(function: Callable[[A], B], /) -> Operator[A, B]: ...
+@overload
+def operator(*, version: int = 1, cached: bool = False, waits: bool = False) -> Callable[[Callable[[A], B]], Operator[A, B]]: ...
+def operator(
+    function: Callable[[Any], Any] | None = None, /, *, version: int = 1, cached: bool = False, waits: bool = False
+) -> Any:
+    """Make a plain function of one value an operator that has a name and a version.
+
+    Args:
+        version: count it up when the function's result changes; it is part of the cache key.
+        cached: keep its results.
+        waits: it waits for a server or a disk.
+
+    >>> from spolia.types import Query
+    >>> @operator
+    ... def shouted(query: Query) -> Query:
+    ...     return query.rewritten(query.text.upper())
+    >>> (shouted >> shouted)(Query("why?")).text
+    'WHY?'
+    """
+
+    def made(function: Callable[[Any], Any]) -> Operator[Any, Any]:
+        name = getattr(function, "__qualname__", "<lambda>").rpartition("<locals>.")[2]
+        if cached and name == "<lambda>":
+            raise WiringError("A lambda cannot be cached: it has no name. Write def name(value): ... with @operator above it.")
+        try:
+            hints = get_type_hints(function)
+        except NameError:
+            hints = {}
+        names = [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+        if len(names) != 1:
+            raise WiringError(f"{name} takes {len(names)} values; an operator takes one. Write def {name}(value): ...")
+        cls = type(
+            name,
+            (Function,),
+            {
+                "function": staticmethod(function),
+                "types": (hints.get(names[0], Any), hints.get("return", Any)),
+                "name": name,
+                "version": version,
+                "cached": cached,
+                "waits": waits,
+                "__module__": function.__module__,
+                "__doc__": function.__doc__,
+                "__qualname__": name,
+            },
+        )
+        return cls()  # type: ignore[no-any-return]
+
+    return made if function is None else made(function)
+
+
+__all__ = [
+    "Began",
+    "Cancelled",
+    "Done",
+    "Emitted",
+    "Event",
+    "Function",
+    "Operator",
+    "Retracted",
+    "Surrounding",
+    "Then",
+    "access",
+    "attempt",
+    "charge",
+    "check_cancelled",
+    "degrade",
+    "emit",
+    "gather",
+    "limited",
+    "on_cancel",
+    "operator",
+    "pin",
+    "reserve",
+    "retract",
+    "surrounding",
+]

@@ -1,0 +1,128 @@
+"""What an operator takes and gives, read off its type parameters, and whether two of them fit.
+
+Types go forward: from what an operator is given, its type variables are bound and what it gives is computed.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+Bindings = dict[Any, Any]
+
+
+def name_of(kind: Any) -> str:
+    """A type as it is written.
+
+    >>> name_of(tuple[int, ...]), name_of(None | int)
+    ('tuple[int, ...]', 'None | int')
+    """
+    if kind is Any:
+        return "anything"
+    if kind is None or kind is type(None):
+        return "None"
+    if isinstance(kind, TypeVar):
+        return kind.__name__
+    if get_origin(kind) in (Union, types.UnionType):
+        return " | ".join(name_of(arg) for arg in get_args(kind))
+    if get_origin(kind) is not None:
+        inner = ", ".join("..." if arg is Ellipsis else name_of(arg) for arg in get_args(kind))
+        return f"{get_origin(kind).__name__}[{inner}]"
+    return getattr(kind, "__name__", repr(kind))
+
+
+def fits(wanted: Any, given: Any, bound: Bindings) -> bool:
+    """Whether a value of type `given` may be passed where `wanted` is declared; binds the variables of `wanted`.
+
+    >>> fits(Sequence[int], tuple[int, ...], {}), fits(str, int, {})
+    (True, False)
+    """
+    if wanted is Any or given is Any or wanted is object:
+        return True
+    if isinstance(wanted, TypeVar):
+        if wanted in bound:
+            return fits(bound[wanted], given, bound) or fits(given, bound[wanted], bound)
+        limit = wanted.__bound__
+        if limit is not None and not fits(limit, given, bound):
+            return False
+        bound[wanted] = given
+        return True
+    if isinstance(given, TypeVar):
+        return given.__bound__ is None or fits(wanted, given.__bound__, bound)
+    if get_origin(given) in (Union, types.UnionType):
+        return all(fits(wanted, arg, bound) for arg in get_args(given))
+    if get_origin(wanted) in (Union, types.UnionType):
+        return any(fits(arg, given, bound) for arg in get_args(wanted))
+    wanted_class, given_class = get_origin(wanted) or wanted, get_origin(given) or given
+    if wanted_class is None:
+        return given_class is None or given_class is type(None)
+    if not (isinstance(wanted_class, type) and isinstance(given_class, type)):
+        return bool(wanted == given)
+    if wanted_class is float and given_class is int:
+        return True
+    if not issubclass(given_class, wanted_class):
+        return False
+    if given_class is str and wanted_class in (Sequence, Mapping):
+        return False
+    return all(fits(w, g, bound) for w, g in zip(*_aligned(wanted, given), strict=False))
+
+
+def _aligned(wanted: Any, given: Any) -> tuple[list[Any], list[Any]]:
+    """The arguments of two generic types, `tuple[A, B]` beside `Sequence[X]` as `A | B` beside `X`."""
+    wants, gives = list(get_args(wanted)), list(get_args(given))
+    fixed = get_origin(given) is tuple and Ellipsis not in gives
+    if get_origin(wanted) is tuple and Ellipsis not in wants and fixed:
+        return (wants, gives) if len(wants) == len(gives) else ([int], [str])
+    wants, gives = ([arg for arg in args if arg is not Ellipsis] for args in (wants, gives))
+    if fixed and len(gives) > 1 and len(wants) == 1:
+        return wants * len(gives), gives
+    return wants, gives
+
+
+def filled(kind: Any, bound: Bindings) -> Any:
+    """A type with its variables replaced by what they were bound to."""
+    if isinstance(kind, TypeVar):
+        return filled(bound[kind], bound) if kind in bound else kind
+    args = get_args(kind)
+    if not args:
+        return kind
+    if get_origin(kind) in (Union, types.UnionType):
+        found: Any = filled(args[0], bound)
+        for arg in args[1:]:
+            found = found | filled(arg, bound)
+        return found
+    return get_origin(kind)[tuple(arg if arg is Ellipsis else filled(arg, bound) for arg in args)]
+
+
+def joined(kinds: Sequence[Any]) -> Any:
+    """The narrowest type that covers all of them: one of them, or a union."""
+    found: list[Any] = []
+    for kind in kinds:
+        if kind is Any:
+            return Any
+        if not any(fits(other, kind, {}) for other in found):
+            found = [other for other in found if not fits(kind, other, {})] + [kind]
+    if not found:
+        return Any
+    union = found[0]
+    for kind in found[1:]:
+        union = union | kind
+    return union
+
+
+def parameters_of(cls: type, base: type) -> tuple[Any, ...]:
+    """What the type parameters of `base` are in a subclass, through any number of generic classes between."""
+    for parent in getattr(cls, "__orig_bases__", ()):
+        origin = get_origin(parent) or parent
+        if origin is base:
+            return get_args(parent)
+        if isinstance(origin, type) and issubclass(origin, base):
+            inner = parameters_of(origin, base)
+            names = getattr(origin, "__parameters__", ())
+            bound = dict(zip(names, get_args(parent), strict=False))
+            return tuple(filled(kind, bound) for kind in inner)
+    for parent in cls.__bases__:
+        if issubclass(parent, base) and parent is not base:
+            return parameters_of(parent, base)
+    return ()
