@@ -62,9 +62,7 @@ class MissingExtra(SpoliaError, ImportError):
 
     def __init__(self, extra: str, module: str, purpose: str) -> None:
         self.extra = extra
-        super().__init__(
-            f"{purpose} needs {module}, which is not installed. Write: pip install 'spolia[{extra}]'"
-        )
+        super().__init__(f"{purpose} needs {module}, which is not installed. Write: pip install 'spolia[{extra}]'")
 
 
 class BudgetSpent(SpoliaError):

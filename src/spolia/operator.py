@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar, final, get_type_hints, overload
 
-from spolia.errors import Cancelled, SpoliaError, WiringError
+from spolia.errors import SpoliaError, UndecidedError, WiringError
 from spolia.types import Addressed, Answer, Failure, Ranking, Usage, Value, digest_of, kept
 from spolia.wiring import Bindings, filled, fits, name_of, parameters_of
 
@@ -143,14 +143,14 @@ def attempt(call: Callable[[], T]) -> T | Failure:
 
 @dataclass(frozen=True)
 class Began(Value):
-    """A step began. `place` is its path in the flow."""
+    """A step began."""
 
     step: str
 
 
 @dataclass(frozen=True)
 class Emitted(Value):
-    """A piece of text. `final`: it belongs to the result of the whole flow, unless it is retracted."""
+    """A piece of text that a step sent. `final`: it belongs to the result of the whole flow, unless it is retracted."""
 
     text: str
     final: bool
@@ -264,9 +264,7 @@ class Operator(ABC, Generic[In, Out]):
         known = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
         for name in changes:
             if name not in known:
-                raise WiringError(
-                    f"{type(self).__name__} has no field {name!r}. It has: {', '.join(known) or 'none'}."
-                )
+                raise WiringError(f"{type(self).__name__} has no field {name!r}. It has: {', '.join(known) or 'none'}.")
         return self.made(known | changes)
 
     @classmethod
@@ -274,6 +272,10 @@ class Operator(ABC, Generic[In, Out]):
         """An operator from its fields by name, also where the constructor takes `*args`."""
         named = dict(values)
         return cls(*named.pop(cls.variadic, ()), **named) if cls.variadic else cls(**named)
+
+    def vary(self, **ranges: Sequence[Any]) -> Vary[In, Out]:
+        """This operator with candidates for some of its fields, for the optimizer to decide between."""
+        return Vary(self, tuple((name, tuple(values)) for name, values in ranges.items()))
 
     # Types.
 
@@ -322,6 +324,15 @@ class Operator(ABC, Generic[In, Out]):
         for f in fields(self):  # type: ignore[arg-type]
             _operators(getattr(self, f.name), f.name, found)
         return tuple(found)
+
+    def __repr__(self) -> str:
+        """What rebuilds it, also where the constructor takes `*args`."""
+        shown = [repr(item) for item in getattr(self, self.variadic)] if self.variadic else []
+        for f in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, f.name)
+            if f.init and f.name != self.variadic and value != f.default:
+                shown.append(f"{f.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     @property
     def short(self) -> str:
@@ -380,7 +391,9 @@ class Then(Operator[In, Out]):
         for step in steps:
             flat.extend(step.steps if isinstance(step, Then) else (checked_operator(step, "a chain"),))
         if not flat:
-            raise WiringError("A chain needs at least one step; got none. Write Identity() for a step that does nothing.")
+            raise WiringError(
+                "A chain needs at least one step; got none. Write Identity() for a step that does nothing."
+            )
         object.__setattr__(self, "steps", tuple(flat))
         self.gives(flat[0].takes())
 
@@ -456,6 +469,48 @@ def checked_operator(found: object, place: str) -> Operator[Any, Any]:
     raise WiringError(f"{found!r} is not an operator, as {place}. Write an instance of Operator.")
 
 
+# --------------------------------------------------------------------------------------------------- candidates
+
+
+@dataclass(frozen=True)
+class Vary(Operator[In, Out]):
+    """A valid operator and candidates for some of its fields: what `op.vary(top_k=(5, 10))` makes.
+
+    Ranges stand beside the operator, never in its fields, so that every field keeps its type and its checks.
+    """
+
+    body: Operator[In, Out]
+    ranges: tuple[tuple[str, tuple[Any, ...]], ...]
+
+    def __post_init__(self) -> None:
+        for name, values in self.ranges:
+            if not values:
+                raise WiringError(
+                    f"The range of {name!r} is empty. Give at least one candidate, as in vary({name}=(1, 2))."
+                )
+            for value in values:
+                self.body.but(**{name: value})
+
+    def apply(self, value: In, /) -> Out:
+        raise UndecidedError(
+            f"{self.body.short} has undecided fields: {', '.join(name for name, _ in self.ranges)}. "
+            "Write decide(flow, point), or settle(flow) to get every decided flow."
+        )
+
+    def takes(self) -> Any:
+        return self.body.takes()
+
+    def gives(self, taken: Any, /) -> Any:
+        return self.body.gives(taken)
+
+    def tail(self) -> tuple[Operator[Any, Any], ...]:
+        return (self.body,)
+
+    def __repr__(self) -> str:
+        body = f"({self.body!r})" if isinstance(self.body, Then) else repr(self.body)
+        return f"{body}.vary({', '.join(f'{name}={values!r}' for name, values in self.ranges)})"
+
+
 # ---------------------------------------------------------------------------------------------------- functions
 
 
@@ -493,7 +548,9 @@ class Function(Operator[In, Out]):
 @overload
 def operator(function: Callable[[A], B], /) -> Operator[A, B]: ...
 @overload
-def operator(*, version: int = 1, cached: bool = False, waits: bool = False) -> Callable[[Callable[[A], B]], Operator[A, B]]: ...
+def operator(
+    *, version: int = 1, cached: bool = False, waits: bool = False
+) -> Callable[[Callable[[A], B]], Operator[A, B]]: ...
 def operator(
     function: Callable[[Any], Any] | None = None, /, *, version: int = 1, cached: bool = False, waits: bool = False
 ) -> Any:
@@ -515,7 +572,9 @@ def operator(
     def made(function: Callable[[Any], Any]) -> Operator[Any, Any]:
         name = getattr(function, "__qualname__", "<lambda>").rpartition("<locals>.")[2]
         if cached and name == "<lambda>":
-            raise WiringError("A lambda cannot be cached: it has no name. Write def name(value): ... with @operator above it.")
+            raise WiringError(
+                "A lambda cannot be cached: it has no name. Write def name(value): ... with @operator above it."
+            )
         try:
             hints = get_type_hints(function)
         except NameError:
@@ -545,7 +604,6 @@ def operator(
 
 __all__ = [
     "Began",
-    "Cancelled",
     "Done",
     "Emitted",
     "Event",
@@ -554,6 +612,7 @@ __all__ = [
     "Retracted",
     "Surrounding",
     "Then",
+    "Vary",
     "access",
     "attempt",
     "charge",

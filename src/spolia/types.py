@@ -11,7 +11,7 @@ import hashlib
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
+from functools import cache
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, overload, runtime_checkable
 
 Scalar: TypeAlias = str | int | float | bool | None
@@ -33,7 +33,7 @@ class Addressed(Protocol):
     def fingerprint(self) -> str | None: ...
 
 
-@lru_cache(maxsize=None)
+@cache
 def identity_fields(cls: Any) -> tuple[str, ...]:
     """Names of the fields of a dataclass that make up its identity."""
     return tuple(f.name for f in fields(cls) if f.compare)
@@ -50,17 +50,17 @@ def digest_of(value: object) -> bytes:
 
 def _encoded(value: object) -> bytes:
     kind = type(value)
-    if kind is str:
-        raw = value.encode("utf-8", "surrogatepass")  # type: ignore[attr-defined]
+    if isinstance(value, str):
+        raw = value.encode("utf-8", "surrogatepass")
         return b"s%d:" % len(raw) + raw
     if value is None or kind is bool or kind is int:
         return b"%c%r;" % (kind.__name__[0].encode(), value)
     if isinstance(value, float):
         return b"f" + struct.pack("<d", value)
-    if kind is bytes:
-        return b"y%d:" % len(value) + value  # type: ignore[arg-type, operator, no-any-return]
-    if kind is tuple or kind is list:
-        return b"(%s)" % b"".join(map(_encoded, value))  # type: ignore[call-overload]
+    if isinstance(value, bytes):
+        return b"y%d:" % len(value) + value
+    if isinstance(value, (tuple, list)):
+        return b"(%s)" % b"".join(map(_encoded, value))
     if isinstance(value, Mapping):
         return b"{%s}" % b"".join(_encoded(key) + _encoded(value[key]) for key in sorted(value))
     digest = getattr(value, "digest", None)
@@ -100,7 +100,7 @@ class Value:
     @kept
     def digest(self) -> bytes:
         """Content hash over the identity, computed once."""
-        names = identity_fields(type(self))
+        names = identity_fields(type(self))  # type: ignore[arg-type]
         parts = b"".join(_encoded(getattr(self, name)) for name in names)
         return hashlib.blake2b(type(self).__name__.encode() + b"|" + parts, digest_size=16).digest()
 
@@ -354,7 +354,8 @@ class Answer(Value):
     Args:
         text: the reply; for an abstention, the sentence that says so.
         citations: the passages that the text refers to.
-        stop_reason: `answered`, `abstained`, or why a loop ended (`sufficient`, `judged`, `cap`, `budget`, `forced`, `error`).
+        stop_reason: `answered`, `abstained`, or why a loop ended: `sufficient`, `judged`, `cap`, `budget`, `forced`,
+            `error`.
         evidence: everything that was shown to the reader.
     """
 

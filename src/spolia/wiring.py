@@ -41,7 +41,7 @@ def fits(wanted: Any, given: Any, bound: Bindings) -> bool:
     if wanted is Any or given is Any or wanted is object:
         return True
     if isinstance(wanted, TypeVar):
-        if wanted in bound:
+        if bound.get(wanted, wanted) is not wanted:
             return fits(bound[wanted], given, bound) or fits(given, bound[wanted], bound)
         limit = wanted.__bound__
         if limit is not None and not fits(limit, given, bound):
@@ -83,7 +83,7 @@ def _aligned(wanted: Any, given: Any) -> tuple[list[Any], list[Any]]:
 def filled(kind: Any, bound: Bindings) -> Any:
     """A type with its variables replaced by what they were bound to."""
     if isinstance(kind, TypeVar):
-        return filled(bound[kind], bound) if kind in bound else kind
+        return bound.get(kind, kind)
     args = get_args(kind)
     if not args:
         return kind

@@ -1,0 +1,22 @@
+"""Do nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from spolia.operator import Operator
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Identity(Operator[T, T]):
+    """Give back what was taken: the "do nothing" candidate of a choice, and an arm that passes its input on.
+
+    >>> Identity[str]()("as it was")
+    'as it was'
+    """
+
+    def apply(self, value: T, /) -> T:
+        return value

@@ -1,0 +1,117 @@
+"""A step repeated over a state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+from spolia.errors import BudgetSpent, WiringError
+from spolia.operator import Operator, checked_operator
+from spolia.types import Failure, State, Verdict
+from spolia.wiring import fits, name_of
+
+S = TypeVar("S", bound=State)
+
+
+@dataclass(frozen=True)
+class Stopped(Operator[State, Verdict]):
+    """The judge that leaves it to the body: stop when the body has set `stop`.
+
+    >>> Stopped()(State(stop="answered"))
+    Verdict(stop=True, reason='answered')
+    """
+
+    def apply(self, value: State, /) -> Verdict:
+        return Verdict(bool(value.stop), value.stop)
+
+
+@dataclass(frozen=True)
+class Loop(Operator[S, S]):
+    """Repeat a body until it stops itself, a judge stops it, or a cap is reached.
+
+    The state that comes out says why in `stop`: the body's own reason, the judge's, `cap`, or `budget` when a call
+    was refused because the budget is spent. A state that has already stopped is given back at once.
+
+    Args:
+        body: one step.
+        until: the judge, asked after every step.
+        max_steps: the cap, in steps.
+        appends: the body's text is part of the answer, so that it may be streamed.
+    """
+
+    body: Operator[S, S]
+    until: Operator[S, Verdict] = field(default_factory=Stopped)
+    max_steps: int = 10
+    appends: bool = False
+    optional: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checked_operator(self.body, "the body of Loop")
+        checked_operator(self.until, "the judge of Loop")
+        if self.max_steps < 1:
+            raise WiringError(f"max_steps is {self.max_steps}; a loop needs at least 1. Take it out to do nothing.")
+        self.gives(self.body.takes())
+
+    def apply(self, value: S, /) -> S:
+        (state,) = self._run([value])
+        if isinstance(state, Failure):
+            raise state.raised()
+        return state
+
+    def apply_batch(self, values: Sequence[S], /) -> list[S | Failure]:
+        return self._run(values, batched=True)
+
+    def _run(self, values: Sequence[S], *, batched: bool = False) -> list[S | Failure]:
+        """All rows step by step; a row that has stopped takes no further part."""
+        states: list[S | Failure] = list(values)
+        for _ in range(self.max_steps):
+            active = self._active(states)
+            if not active:
+                return states
+            self._step(self.body, states, active, batched)
+            judged = self._active(states)
+            before = [states[row] for row in judged]
+            self._step(self.until, states, judged, batched)
+            for row, state in zip(judged, before, strict=True):
+                verdict = states[row]
+                if isinstance(verdict, Verdict):
+                    states[row] = state.but(stop=verdict.reason or "judged") if verdict.stop else state
+        for row in self._active(states):
+            states[row] = states[row].but(stop="cap")
+        return states
+
+    def _active(self, states: Sequence[Any]) -> list[int]:
+        return [row for row, state in enumerate(states) if not isinstance(state, Failure) and not state.stop]
+
+    def _step(self, op: Operator[Any, Any], states: list[Any], rows: list[int], batched: bool) -> None:
+        """Replace the states of some rows by what an operator gives for them; a spent budget stops the row."""
+        if batched:
+            results = op.batch([states[row] for row in rows], rows=rows)
+        else:
+            results = [self._one(op, states[row]) for row in rows]
+        for row, result in zip(rows, results, strict=True):
+            spent = isinstance(result, Failure) and isinstance(result.error, BudgetSpent)
+            states[row] = states[row].but(stop="budget") if spent else result
+
+    def _one(self, op: Operator[Any, Any], state: S) -> Any:
+        try:
+            return op(state)
+        except BudgetSpent as error:
+            return Failure.of(error)
+
+    def takes(self) -> Any:
+        return self.body.takes()
+
+    def gives(self, taken: Any, /) -> Any:
+        found = self.body.gives(taken)
+        if not fits(State, found, {}):
+            raise WiringError(f"The body of Loop gives {name_of(found)}; it must give the state that it takes.")
+        judged = self.until.gives(found)
+        if not fits(Verdict, judged, {}):
+            raise WiringError(f"The judge of Loop gives {name_of(judged)}; it must give a Verdict.")
+        self.body.gives(found)
+        return found
+
+    def tail(self) -> tuple[Operator[Any, Any], ...]:
+        return (self.body,) if self.appends else ()

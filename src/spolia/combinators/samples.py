@@ -1,0 +1,42 @@
+"""Several random draws of one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from spolia.errors import WiringError
+from spolia.operator import Operator
+from spolia.types import Value
+from spolia.wiring import name_of
+
+V = TypeVar("V", bound=Value)
+
+
+@dataclass(frozen=True)
+class Samples(Operator[V, tuple[V, ...]]):
+    """Give `n` copies of a value that differ in `sample`, so that a model draws anew for each and each is cached apart.
+
+    The idiom for best-of-n is `Samples(n) >> Each(path) >> Best(score)`.
+
+    >>> from spolia.types import Query
+    >>> [query.sample for query in Samples[Query](3)(Query("why?"))]
+    [0, 1, 2]
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise WiringError(f"n is {self.n}; Samples needs at least 1.")
+
+    def apply(self, value: V, /) -> tuple[V, ...]:
+        return tuple(value.but(sample=sample) for sample in range(self.n))
+
+    def gives(self, taken: Any, /) -> Any:
+        known = getattr(taken, "__dataclass_fields__", None)
+        if known is not None and "sample" not in known:
+            raise WiringError(
+                f"Samples takes a value with a field `sample` (Query, Prompt, a State), not {name_of(taken)}"
+            )
+        return tuple[taken, ...]
