@@ -3,6 +3,7 @@
     SpoliaError                     what a caller may want to catch
     ├── WiringError                 an operator was given what it does not take, found while building
     ├── UndecidedError              a flow with open choices was run
+    ├── CodecError                  a value has no plain form, or plain data describe no value
     ├── FlowFileError               a flow file does not describe a flow
     ├── QueryError                  a question that cannot be searched
     ├── MissingExtra                an optional dependency is not installed
@@ -17,6 +18,7 @@
     │   ├── StoreCorrupt            truth and index disagree, or a file is damaged
     │   └── ManifestMismatch        a node group was built with other parts
     ├── DataError                   a data set does not follow the schema
+    ├── MeasureError                no measure is written like this
     └── ModelError                  a model could not be asked, or its reply not used
         ├── ModelUnavailable        transient: refused, 429, 5xx, timed out
         ├── ModelRejected           permanent: 401, bad request, refusal, empty reply
@@ -43,6 +45,30 @@ class WiringError(SpoliaError, TypeError):
 
 class UndecidedError(SpoliaError):
     """A flow with open choices cannot run before they are decided."""
+
+
+class CodecError(SpoliaError, ValueError):
+    """A value has no plain form, or plain data describe no value of the type that is wanted.
+
+    Args:
+        reason: what happened, what was there instead, what to write.
+        place: where in the plain data, from the outside in.
+
+    >>> print(CodecError("Write a number.", ("BM25", "top_k")))
+    BM25.top_k: Write a number.
+    """
+
+    def __init__(self, reason: str, place: tuple[str | int, ...] = ()) -> None:
+        super().__init__(reason, place)
+        self.reason, self.place = reason, place
+
+    def under(self, step: str | int) -> CodecError:
+        """The same error seen from one level further out."""
+        self.place = (step, *self.place)
+        return self
+
+    def __str__(self) -> str:
+        return f"{'.'.join(map(str, self.place))}: {self.reason}" if self.place else self.reason
 
 
 class FlowFileError(SpoliaError, ValueError):
@@ -109,6 +135,10 @@ class ManifestMismatch(StoreError):
 
 class DataError(SpoliaError, ValueError):
     """A data set does not follow the schema."""
+
+
+class MeasureError(SpoliaError, ValueError):
+    """No measure is written like this."""
 
 
 class ModelError(SpoliaError):

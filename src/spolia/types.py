@@ -485,6 +485,7 @@ class Item(Value):
         question: what is asked.
         answers: accepted answers, the main one first.
         gold: groups of passage ids; a group is satisfied by any of its members, the gold by all groups.
+        grades: how relevant a gold passage is, higher is better, where judges gave grades; else every one counts 1.
         type: a label to slice by.
         decomposition: the hops, where they are known.
         meta: anything else that the data set says.
@@ -494,6 +495,7 @@ class Item(Value):
     question: str
     answers: tuple[str, ...] = ()
     gold: tuple[tuple[str, ...], ...] = ()
+    grades: tuple[tuple[str, float], ...] = ()
     type: str = ""
     decomposition: tuple[SubQuestion, ...] = ()
     meta: Meta = ()

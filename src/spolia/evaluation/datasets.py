@@ -1,0 +1,109 @@
+"""Data sets: passages and questions with gold, read lazily from `corpus.jsonl[.gz]` and `questions.jsonl[.gz]`."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from spolia.errors import DataError
+from spolia.evaluation.jsonl import jsonl_file, rows
+from spolia.evaluation.schema import item_in, passage_in
+from spolia.types import Document, Item, Value, kept
+
+
+@dataclass(frozen=True)
+class DataSet(Value):
+    """A folder with a corpus and questions. Nothing is read before it is asked for.
+
+    Args:
+        path: the folder.
+
+    Raises:
+        DataError: on reading, when a file is missing, cut short, or does not follow the schema; names the line.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "corpus.jsonl").write_text('{"id": "p1", "title": "Tides", "text": "The moon pulls."}')
+    >>> _ = (folder / "questions.jsonl").write_text('{"id": "q1", "question": "What pulls?", "gold_ids": ["p1"]}')
+    >>> [item.gold for item in DataSet(str(folder)).items()]
+    [(('p1',),)]
+    """
+
+    path: str
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return Path(self.path).resolve().name
+
+    @property
+    def has_corpus(self) -> bool:
+        return jsonl_file(Path(self.path), "corpus") is not None
+
+    def passages(self) -> Iterator[Document]:
+        """The passages of the corpus, one at a time; an id that comes twice is refused."""
+        path, seen = self._file("corpus"), set[str]()
+        for number, row in rows(path):
+            place = f"{path} line {number}"
+            found = passage_in(place, row)
+            _refuse_twice(place, found.id, seen)
+            yield found
+
+    def items(self) -> Iterator[Item]:
+        """The questions, one at a time; a gold id that the corpus does not have is refused by name."""
+        path, seen, known = self._file("questions"), set[str](), self._passage_ids
+        for number, row in rows(path):
+            place = f"{path} line {number}"
+            item = item_in(place, row)
+            _refuse_twice(place, item.id, seen)
+            missing = [one for group in item.gold for one in group if one not in known]
+            if missing and self.has_corpus:
+                raise DataError(
+                    f"{place}: gold id {missing[0]!r} of question {item.id!r} is not in the corpus of {len(known)} "
+                    "passages. Correct the id, or add the passage to the corpus."
+                )
+            yield item
+
+    def sample(self, limit: int | None, seed: int = 0) -> list[Item]:
+        """All items, or `limit` of them drawn by a seed, in the order of the file."""
+        found = list(self.items())
+        if limit is None or limit >= len(found):
+            return found
+        chosen = sorted(random.Random(seed).sample(range(len(found)), limit))
+        return [found[index] for index in chosen]
+
+    def content_hash(self) -> str:
+        """A hash of the corpus file's bytes: what an index over it may be kept under."""
+        digest = hashlib.blake2b(digest_size=16)
+        path = self._file("corpus")
+        try:
+            with path.open("rb") as file:
+                while block := file.read(1 << 20):
+                    digest.update(block)
+        except OSError as error:
+            raise DataError(f"{path} cannot be read: {error.strerror}. Check its permissions.") from error
+        return digest.hexdigest()
+
+    @kept
+    def _passage_ids(self) -> frozenset[str]:
+        return frozenset(passage.id for passage in self.passages()) if self.has_corpus else frozenset()
+
+    def _file(self, name: str) -> Path:
+        folder = Path(self.path)
+        if (found := jsonl_file(folder, name)) is not None:
+            return found
+        if not folder.is_dir():
+            there = "is a file, not a folder" if folder.exists() else "does not exist"
+            raise DataError(f"{folder} {there}. Give a folder with corpus.jsonl and questions.jsonl (or .jsonl.gz).")
+        names = sorted(entry.name for entry in folder.iterdir())
+        have = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        raise DataError(f"No {name}.jsonl or {name}.jsonl.gz in {folder}; it has: {have or 'nothing'}. Write it there.")
+
+
+def _refuse_twice(place: str, id: str, seen: set[str]) -> None:
+    if id in seen:
+        raise DataError(f"{place}: id {id!r} stands on an earlier line too. Give every row its own id.")
+    seen.add(id)

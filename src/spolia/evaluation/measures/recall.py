@@ -1,0 +1,32 @@
+"""Recall."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spolia.evaluation.measures.measure import CutMeasure, satisfied
+from spolia.types import Item
+
+
+@dataclass(frozen=True)
+class Recall(CutMeasure):
+    """Share of what is needed that is among the first k.
+
+    R@k = satisfied groups in the first k / groups, where a group is satisfied by any of its members; with one passage
+    per group, the usual recall.
+
+    Args:
+        k: how many places to look at.
+
+    Source: groups from Kim et al. 2024 (AutoRAG), section 3.
+
+    >>> str(Recall(5)), Recall(2).of(["p1", "p9", "p2"], Item("q", "?", gold=(("p1",), ("p2",))))
+    ('R@5', 0.5)
+    """
+
+    def of(self, found: Sequence[str], item: Item) -> float:
+        return satisfied(found[: self.k], item) / len(item.gold)
+
+    def __str__(self) -> str:
+        return f"R@{self.k}"
