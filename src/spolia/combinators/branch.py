@@ -54,7 +54,10 @@ class Branch(Operator[In, tuple[Out, ...]]):
 
     def apply_batch(self, values: Sequence[In], /) -> list[tuple[Out, ...] | Failure]:
         by_arm = [arm.batch(values, rows=range(len(values))) for arm in self.arms]
-        return [row_survivors(row, self.min_arms, "arm", self.short) for row in zip(*by_arm, strict=True)]
+        return [
+            row_survivors(results, self.min_arms, "arm", self.short, row)
+            for row, results in enumerate(zip(*by_arm, strict=True))
+        ]
 
     def takes(self) -> Any:
         return narrowest(self.arms)
@@ -67,7 +70,9 @@ def _call(arm: Operator[In, Out], value: In) -> Callable[[], Out]:
     return lambda: arm(value)
 
 
-def survivors(results: Sequence[R | Failure], least: int | None, noun: str, where: str) -> tuple[R, ...]:
+def survivors(
+    results: Sequence[R | Failure], least: int | None, noun: str, where: str, row: int | None = None
+) -> tuple[R, ...]:
     """The results that are no failures, if there are enough; what was dropped is recorded."""
     failures = [(index, result) for index, result in enumerate(results) if isinstance(result, Failure)]
     kept = tuple(result for result in results if not isinstance(result, Failure))
@@ -80,14 +85,16 @@ def survivors(results: Sequence[R | Failure], least: int | None, noun: str, wher
             f"The first to fail was {noun} {index}: {first.message}"
         ) from first.error
     for index, failure in failures:
-        degrade(f"{noun} {index} failed: {failure.kind}: {failure.message}")
+        degrade(f"{noun} {index} failed: {failure.kind}: {failure.message}", row=row)
     return kept
 
 
-def row_survivors(results: Sequence[R | Failure], least: int | None, noun: str, where: str) -> tuple[R, ...] | Failure:
+def row_survivors(
+    results: Sequence[R | Failure], least: int | None, noun: str, where: str, row: int
+) -> tuple[R, ...] | Failure:
     """The same for one row of a batch."""
     try:
-        return survivors(results, least, noun, where)
+        return survivors(results, least, noun, where, row)
     except Exception as error:
         return Failure.of(error, where)
 

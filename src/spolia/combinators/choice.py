@@ -29,7 +29,7 @@ class Choice(Operator[In, Out]):
     ...     return 2 * n
     >>> flow = Choice(Identity(), double) >> Choice(Identity(), double)
     >>> [settled(5) for _, settled in settle(flow)]
-    [5, 10, 20]
+    [5, 10, 10, 20]
     """
 
     options: tuple[Operator[In, Out], ...]

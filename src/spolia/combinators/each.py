@@ -43,7 +43,8 @@ class Each(Operator[Sequence[In], tuple[Out, ...]]):
         rows = [row for row, value in enumerate(values) for _ in value]
         results = iter(self.arm.batch(flat, rows=rows))
         return [
-            row_survivors([next(results) for _ in value], self._least(value), "row", self.short) for value in values
+            row_survivors([next(results) for _ in value], self._least(value), "row", self.short, row)
+            for row, value in enumerate(values)
         ]
 
     def _least(self, value: Sequence[In]) -> int | None:

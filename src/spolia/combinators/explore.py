@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 from spolia.combinators.each import element
 from spolia.errors import BudgetSpent, WiringError
-from spolia.operator import Operator, checked_operator
+from spolia.operator import Operator, checked_operator, degrade
 from spolia.types import Failure, State
 from spolia.wiring import fits, name_of
 
@@ -77,6 +77,7 @@ class Explore(Operator[S, tuple[S, ...]]):
             if isinstance(found, Failure):
                 if not isinstance(found.error, BudgetSpent):
                     raise found.raised()
+                degrade(found.message)
                 ended.append((score, parent.but(stop="budget")))
                 continue
             fresh = [child for child in {c.identity: c for c in found}.values() if child.identity not in visited]
@@ -98,6 +99,7 @@ class Explore(Operator[S, tuple[S, ...]]):
             if isinstance(score, Failure):
                 if not isinstance(score.error, BudgetSpent):
                     raise score.raised()
+                degrade(score.message)
                 ended.append((float("-inf"), child.but(stop=child.stop or "budget")))
             else:
                 scored.append((float(score), child))

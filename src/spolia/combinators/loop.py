@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from spolia.errors import BudgetSpent, WiringError
-from spolia.operator import Operator, checked_operator
+from spolia.operator import Operator, checked_operator, degrade
 from spolia.types import Failure, State, Verdict
 from spolia.wiring import fits, name_of
 
@@ -91,8 +91,10 @@ class Loop(Operator[S, S]):
         else:
             results = [self._one(op, states[row]) for row in rows]
         for row, result in zip(rows, results, strict=True):
-            spent = isinstance(result, Failure) and isinstance(result.error, BudgetSpent)
-            states[row] = states[row].but(stop="budget") if spent else result
+            if isinstance(result, Failure) and isinstance(result.error, BudgetSpent):
+                degrade(result.message, row=row)
+                result = states[row].but(stop="budget")
+            states[row] = result
 
     def _one(self, op: Operator[Any, Any], state: S) -> Any:
         try:

@@ -70,7 +70,7 @@ class Route(Operator[In, Out]):
         rows_by_arm: dict[str, list[int]] = {}
         for row, name in enumerate(results):
             if not isinstance(name, Failure):
-                rows_by_arm.setdefault(self._known(name), []).append(row)
+                rows_by_arm.setdefault(self._known(name, row), []).append(row)
         for name, rows in rows_by_arm.items():
             found = self.arm(name).batch([values[row] for row in rows], rows=rows)
             for row, result in zip(rows, found, strict=True):
@@ -81,10 +81,10 @@ class Route(Operator[In, Out]):
         """The arm of this name, or the default."""
         return dict(self.arms)[self._known(name)]
 
-    def _known(self, name: str) -> str:
+    def _known(self, name: str, row: int | None = None) -> str:
         if any(name == known for known, _ in self.arms):
             return name
-        degrade(f"the router named {name!r}, which is no arm; took {self.default!r}")
+        degrade(f"the router named {name!r}, which is no arm; took {self.default!r}", row=row)
         return self.default
 
     def takes(self) -> Any:

@@ -1,0 +1,113 @@
+"""Results worth keeping, by content: in memory, and in the file when there is one."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from spolia.codec import decode, encode
+from spolia.journal.database import Database
+from spolia.types import Usage
+
+PUT = "INSERT OR REPLACE INTO cache VALUES (?,?,?,?,?)"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A result without provenance, and what it cost when it was computed."""
+
+    value: Any
+    usage: Usage
+
+
+def stripped(value: Any) -> Any:
+    """An equal value without provenance."""
+    return decode(encode(value), object)
+
+
+class Cache:
+    """Keep results under a key; computations of one key at the same time happen once.
+
+    An entry holds only what belongs to a value's identity: it is encoded when it is put, so that provenance
+    (`compare=False`) can never reach another question.
+
+    Args:
+        database: the file; without one the cache lives in memory.
+        entries: how many are kept in memory.
+    """
+
+    def __init__(self, database: Database | None = None, *, entries: int = 10_000) -> None:
+        self.database, self.entries = database, entries
+        self._kept: OrderedDict[bytes, Entry] = OrderedDict()
+        self._claims: dict[bytes, threading.Event] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: bytes) -> Entry | None:
+        """What is kept under the key."""
+        with self._lock:
+            entry = self._kept.get(key)
+            if entry is not None:
+                self._kept.move_to_end(key)
+                return entry
+        return self._from_database(key)
+
+    def put(self, key: bytes, value: Any, usage: Usage) -> None:
+        """Keep a result."""
+        plain = encode(value)
+        self._keep(key, Entry(decode(plain, object), usage))
+        text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+        if self.database is not None:
+            row = (key, text, json.dumps(encode(usage)), time.time(), len(text))
+            self.database.write(PUT, lambda: [row])
+
+    def claim(self, key: bytes) -> bool:
+        """Whether the caller is to compute this key; otherwise somebody else is at it, see `wait`."""
+        with self._lock:
+            if key in self._claims:
+                return False
+            self._claims[key] = threading.Event()
+            return True
+
+    def release(self, key: bytes) -> None:
+        """The computation has ended, well or not."""
+        with self._lock:
+            self._claims.pop(key).set()
+
+    def wait(self, key: bytes, timeout_s: float) -> None:
+        """Wait until whoever claimed the key has released it, or the time is over."""
+        with self._lock:
+            claim = self._claims.get(key)
+        if claim is not None:
+            claim.wait(timeout_s)
+
+    def prune(self, max_bytes: int) -> None:
+        """Drop the entries that were put longest ago until the values in the file take less than `max_bytes`."""
+        if self.database is not None:
+            statement = """DELETE FROM cache WHERE key IN (SELECT key FROM (
+                SELECT key, sum(size) OVER (ORDER BY used DESC) AS total FROM cache) WHERE total > ?)"""
+            self.database.write(statement, lambda: [(max_bytes,)])
+
+    def _keep(self, key: bytes, entry: Entry) -> None:
+        with self._lock:
+            self._kept[key] = entry
+            if len(self._kept) > self.entries:
+                self._kept.popitem(last=False)
+
+    def _from_database(self, key: bytes) -> Entry | None:
+        if self.database is None:
+            return None
+        try:
+            rows = self.database.read("SELECT value, usage FROM cache WHERE key = ?", (key,))
+        except sqlite3.Error as error:
+            self.database.problem = f"{self.database.path} could not be read: {error}"
+            return None
+        if not rows:
+            return None
+        entry = Entry(decode(json.loads(rows[0][0]), object), decode(json.loads(rows[0][1]), Usage))
+        self._keep(key, entry)
+        return entry

@@ -1,0 +1,132 @@
+"""Spans: what each step of a run took, cost and gave."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spolia.journal.database import Database
+from spolia.types import Answer, Failure, Generation, Query, Ranking, Usage, Value
+
+INSERT = "INSERT OR REPLACE INTO spans VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+COLUMNS = (
+    "run, span, parent, lane, step, started, seconds, cached, calls, input_tokens, output_tokens, embedded, cost_usd, "
+    "error, notes, result"
+)
+FREE = (0, 0, 0, 0, 0.0)
+
+
+@dataclass(frozen=True)
+class Span(Value):
+    """One step of a run.
+
+    Args:
+        run: id of the run.
+        span: number of the span in the run, from 1.
+        parent: number of the span that it ran in, 0 at the root.
+        lane: number of the root span, one a question.
+        step: the operator.
+        started: seconds since the epoch.
+        seconds: how long it took.
+        cached: whether the result was taken from the cache.
+        usage: what it cost, inner steps and cached results included.
+        error: why it failed; empty when it did not.
+        notes: fallbacks and whatever else was out of order.
+        result: a summary, JSON.
+    """
+
+    run: str
+    span: int
+    parent: int
+    lane: int
+    step: str
+    started: float
+    seconds: float
+    cached: bool
+    usage: Usage
+    error: str
+    notes: tuple[str, ...]
+    result: str
+
+
+class Journal:
+    """Where spans go: appended to a list by the steps, written by another thread.
+
+    Args:
+        database: the file.
+        buffer: spans kept before they are handed to the writer.
+    """
+
+    def __init__(self, database: Database, *, buffer: int = 512) -> None:
+        self.database, self.buffer = database, buffer
+        self._rows: deque[tuple[Any, ...]] = deque()
+
+    def record(self, row: tuple[Any, ...]) -> None:
+        """Keep a span; its last field is the result itself, summarised by the writer thread."""
+        self._rows.append(row)
+        if len(self._rows) >= self.buffer:
+            self.hand_over()
+
+    def hand_over(self) -> None:
+        """Give what is kept to the writer."""
+        rows, self._rows = self._rows, deque()
+        if rows:
+            self.database.write(INSERT, lambda: [(*row[:-1], summary(row[-1])) for row in rows], len(rows))
+
+    def flush(self) -> bool:
+        """Hand everything over and wait until it is written."""
+        self.hand_over()
+        return self.database.flush()
+
+    def runs(self, limit: int = 20) -> list[tuple[str, float, int]]:
+        """The newest runs: id, start, number of questions."""
+        rows = self.database.read(
+            "SELECT run, min(started) AS began, count(DISTINCT lane) FROM spans "
+            "GROUP BY run ORDER BY began DESC, run LIMIT ?",
+            (limit,),
+        )
+        return [(run, began, lanes) for run, began, lanes in rows]
+
+    def spans(self, run: str) -> list[Span]:
+        """The spans of a run, in the order in which they began."""
+        rows = self.database.read(f"SELECT {COLUMNS} FROM spans WHERE run = ? ORDER BY span", (run,))
+        return [_span(row) for row in rows]
+
+
+def new_run_id() -> str:
+    """An id for a run."""
+    return uuid.uuid4().hex[:12]
+
+
+def _span(row: Sequence[Any]) -> Span:
+    notes = tuple(json.loads(row[14])) if row[14] else ()
+    run, span, parent, lane, step, started, seconds, cached = row[:8]
+    usage = Usage(*row[8:13])
+    return Span(run, span, parent, lane, step, started, seconds, bool(cached), usage, row[13], notes, row[15])
+
+
+def summary(value: Any) -> str:
+    """What a step gave, in short, as JSON.
+
+    >>> summary(Query("why?"))
+    '{"query": "why?"}'
+    """
+    if isinstance(value, Ranking):
+        hits = ",".join(f"[{json.dumps(hit.node.id)},{hit.score:.6g}]" for hit in value.hits)
+        return f'{{"query": {json.dumps(value.query.text[:1000])}, "hits": [{hits}]}}'
+    if isinstance(value, Answer):
+        cited = [citation.node for citation in value.citations]
+        return json.dumps({"answer": value.text[:4000], "cited": cited, "stop_reason": value.stop_reason})
+    if isinstance(value, Query):
+        return json.dumps({"query": value.text[:1000]})
+    if isinstance(value, Generation):
+        return json.dumps({"text": value.text[:4000], "finish_reason": value.finish_reason})
+    if isinstance(value, Failure):
+        return json.dumps({"failure": value.kind, "message": value.message[:1000]})
+    if isinstance(value, tuple):
+        return f"[{', '.join(summary(item) for item in value[:20])}]"
+    return json.dumps(repr(value)[:1000])

@@ -1,0 +1,6 @@
+"""The run: the one place for everything that surrounds a step (trace, cache, budget, threads, access, streaming)."""
+
+from spolia.run.budget import Budget
+from spolia.run.run import Run
+
+__all__ = ["Budget", "Run"]

@@ -1,0 +1,58 @@
+"""Budgets: a call is reserved before it is sent and settled after, so a spent budget refuses and never overshoots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from spolia.types import Usage, Value
+
+
+@dataclass(frozen=True)
+class Budget(Value):
+    """How much may be spent; None means without limit.
+
+    Args:
+        calls: requests to language models.
+        tokens: tokens sent and generated, together.
+        cost_usd: price in US dollars.
+        forced: what loops must leave over, so that one answer can still be forced after them.
+
+    >>> Budget(calls=3).refuses(Usage(calls=3), Usage(calls=1), optional=False)
+    '3 of 3 calls are spent'
+    """
+
+    calls: int | None = None
+    tokens: int | None = None
+    cost_usd: float | None = None
+    forced: Usage = field(default=Usage(calls=1))
+
+    def refuses(self, spent: Usage, wanted: Usage, *, optional: bool) -> str:
+        """Why `wanted` has no room beside `spent`; empty when it has. `optional` calls must leave `forced` over."""
+        total = spent + wanted + self.forced if optional else spent + wanted
+        if self.calls is not None and wanted.calls and total.calls > self.calls:
+            return f"{spent.calls} of {self.calls} calls are spent" + self._kept(optional)
+        if self.tokens is not None and total.input_tokens + total.output_tokens > self.tokens:
+            used = spent.input_tokens + spent.output_tokens
+            needed = wanted.input_tokens + wanted.output_tokens
+            return f"{used} of {self.tokens} tokens are spent, the call may take up to {needed}"
+        if self.cost_usd is not None and total.cost_usd > self.cost_usd:
+            return f"{spent.cost_usd:.4f} of {self.cost_usd:.4f} US dollars are spent"
+        return ""
+
+    def _kept(self, optional: bool) -> str:
+        return f" and {self.forced.calls} is kept for a forced answer" if optional and self.forced.calls else ""
+
+
+class Limiter:
+    """A budget and what has been spent and reserved of it. The caller holds the lock of the run."""
+
+    __slots__ = ("budget", "held", "spent", "where")
+
+    def __init__(self, budget: Budget, where: str) -> None:
+        self.budget, self.where = budget, where
+        self.spent = self.held = Usage()
+
+    def refuses(self, wanted: Usage, *, optional: bool) -> str:
+        """Why there is no room; empty when there is."""
+        why = self.budget.refuses(self.spent + self.held, wanted, optional=optional)
+        return f"The budget of {self.where} is spent: {why}. Raise it, or ask for less." if why else ""

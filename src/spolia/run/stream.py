@@ -1,0 +1,113 @@
+"""Cancelling and streaming: a scope that can be stopped, a bounded queue of events, one thread between them."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import copy_context
+from typing import Any
+
+from spolia.operator import Done, Event
+
+
+class Scope:
+    """What is stopped together; stopping one stops those inside it and closes what they wait for."""
+
+    __slots__ = ("_closers", "_inner", "_lock", "stopped")
+
+    def __init__(self, outer: Scope | None = None) -> None:
+        self.stopped = False
+        self._lock = threading.Lock()
+        self._closers: list[Callable[[], None]] = []
+        self._inner: list[Scope] = []
+        if outer is not None:
+            outer._adopt(self)
+
+    def _adopt(self, inner: Scope) -> None:
+        with self._lock:
+            self._inner = [scope for scope in self._inner if not scope.stopped] + [inner]
+        if self.stopped:
+            inner.cancel()
+
+    def add(self, close: Callable[[], None]) -> None:
+        """Call `close` when this scope is stopped; at once when it already is."""
+        with self._lock:
+            self._closers.append(close)
+        if self.stopped:
+            close()
+
+    def remove(self, close: Callable[[], None]) -> None:
+        """What it closed has ended."""
+        with self._lock:
+            if close in self._closers:
+                self._closers.remove(close)
+
+    def cancel(self) -> None:
+        """Stop: the next step raises `Cancelled`, and what waits is closed."""
+        with self._lock:
+            self.stopped = True
+            closers, inner = list(self._closers), list(self._inner)
+        for close in closers:
+            close()
+        for scope in inner:
+            scope.cancel()
+
+
+class Sink:
+    """A bounded queue of events, so that a slow reader slows the flow instead of filling the memory."""
+
+    __slots__ = ("_queue", "closed")
+
+    def __init__(self, size: int = 256) -> None:
+        self._queue: queue.Queue[Any] = queue.Queue(size)
+        self.closed = False
+
+    def put(self, event: Any) -> None:
+        """Wait for room; give up when nobody reads any more."""
+        while not self.closed:
+            try:
+                self._queue.put(event, timeout=0.1)
+            except queue.Full:
+                continue
+            return
+
+    def get(self) -> Any:
+        """The next event."""
+        return self._queue.get()
+
+    def close(self) -> None:
+        """Nobody reads any more: let a waiting writer go on."""
+        self.closed = True
+        while not self._queue.empty():
+            self._queue.get_nowait()
+
+
+class _Raised:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def streamed(work: Callable[[], Any], scope: Scope, sink: Sink) -> Iterator[Event]:
+    """Run `work` in a thread and yield its events, `Done` last; closing the iterator stops the work and waits."""
+
+    def run() -> None:
+        try:
+            sink.put(Done(work()))
+        except BaseException as error:
+            sink.put(_Raised(error))
+
+    thread = threading.Thread(target=copy_context().run, args=(run,), name="spolia-stream", daemon=True)
+    thread.start()
+    try:
+        while True:
+            event = sink.get()
+            if isinstance(event, _Raised):
+                raise event.error
+            yield event
+            if isinstance(event, Done):
+                return
+    finally:
+        scope.cancel()
+        sink.close()
+        thread.join()
