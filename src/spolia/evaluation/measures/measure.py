@@ -17,15 +17,22 @@ class Measure(Value, ABC):
     """How good the result for one question is: a number from 0 to 1. `str(measure)` is how it is written: `R@5`."""
 
     @abstractmethod
-    def score(self, result: Result, item: Item) -> float | None:
-        """The number; None where the item lacks the gold that it would take."""
+    def applies(self, item: Item) -> bool:
+        """Whether the item has the gold that it takes."""
+
+    @abstractmethod
+    def score(self, result: Result, item: Item) -> float:
+        """The number, for an item to which it applies."""
 
 
 class RetrievalMeasure(Measure):
     """A measure of which passages were found, in which order."""
 
-    def score(self, result: Result, item: Item) -> float | None:
-        return self.of(found_ids(result), item) if item.gold else None
+    def applies(self, item: Item) -> bool:
+        return bool(item.gold)
+
+    def score(self, result: Result, item: Item) -> float:
+        return self.of(found_ids(result), item)
 
     @abstractmethod
     def of(self, found: Sequence[str], item: Item) -> float:
@@ -57,6 +64,8 @@ def found_ids(result: Result) -> tuple[str, ...]:
         if result.evidence is None:
             return tuple(citation.document or citation.node for citation in result.citations)
         result = result.evidence
+    if not isinstance(result, Ranking):
+        raise MeasureError(f"A {type(result).__name__} holds no passages to measure. Measure a Ranking or an Answer.")
     return tuple(hit.node.document or hit.node.id for hit in result.hits)
 
 
