@@ -62,10 +62,9 @@ class CodecError(SpoliaError, ValueError):
         super().__init__(reason, place)
         self.reason, self.place = reason, place
 
-    def under(self, step: str | int) -> CodecError:
-        """The same error seen from one level further out."""
+    def under(self, step: str | int) -> None:
+        """See the place from one level further out."""
         self.place = (step, *self.place)
-        return self
 
     def __str__(self) -> str:
         return f"{'.'.join(map(str, self.place))}: {self.reason}" if self.place else self.reason
