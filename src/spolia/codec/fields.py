@@ -10,7 +10,6 @@ from spolia.codec.context import Reading, Writing, nearest
 from spolia.codec.shape import Plain, Shape, wanted
 from spolia.errors import CodecError, SpoliaError
 from spolia.operator import Operator
-from spolia.types import digest_of
 
 REQUIRED: Any = object()
 
@@ -33,7 +32,7 @@ class Place:
         """Whether the value is the default to the last bit: 1 is not True, -0.0 is not 0.0."""
         if type(value) is not type(self.default) or value != self.default:
             return False
-        return type(value) in (str, int, bool) or digest_of(value) == digest_of(self.default)
+        return type(value) in (str, int, bool) or repr(value) == repr(self.default)
 
 
 class Plan:

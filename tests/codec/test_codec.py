@@ -1,0 +1,242 @@
+"""Values and addresses survive the way to plain data and back, and what does not fit is refused with its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+
+import pytest
+
+from spolia.codec import decode, encode
+from spolia.errors import CodecError
+from spolia.operator import Operator, operator
+from spolia.types import Answer, Citation, Hit, Node, Query, Ranking, Span, State, Value
+
+T = TypeVar("T")
+
+
+def back(value: Any, declared: Any = Any, **named: Any) -> Any:
+    return decode(json.loads(json.dumps(encode(value, declared, **named), allow_nan=False)), declared, **named)
+
+
+@runtime_checkable
+class Voice(Protocol):
+    @property
+    def pitch(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Alto(Value):
+    pitch: float = 1.0
+
+
+@dataclass(frozen=True)
+class Choir(Value):
+    lead: Voice
+    others: tuple[Voice, ...] = ()
+    parts: tuple[tuple[str, Voice], ...] = ()
+
+
+@dataclass(frozen=True)
+class Chain(State):
+    question: str
+    hops: tuple[tuple[str, str], ...] = ()
+    best: tuple[int, ...] | None = None
+    pair: tuple[str, float] | None = None
+    seconds: float = field(default=0.0, compare=False)
+
+
+@dataclass(frozen=True)
+class Kinds(Value):
+    mode: Literal["fast", "exact", 1] = "fast"
+    size: int | float = 1
+    anything: Any = None
+    table: Mapping[str, int] | None = None
+    several: Sequence[int] = ()
+    listed: list[int] = field(default_factory=list, hash=False)
+    either: Query | Span | str | None = None
+    truth: bool = True
+    zero: float = 0.0
+
+
+@dataclass(frozen=True)
+class Half(Operator[int, int]):
+    by: float = 2.0
+
+    def apply(self, value: int, /) -> int:
+        return int(value / self.by)
+
+
+@dataclass(frozen=True)
+class Twice(Operator[int, int]):
+    body: Operator[int, int]
+    otherwise: Operator[int, int] | str | None = None
+
+    def apply(self, value: int, /) -> int:
+        return self.body(self.body(value))
+
+
+@operator
+def increased(n: int) -> int:
+    return n + 1
+
+
+VALUES: list[tuple[Any, Any]] = [
+    (None, Any),
+    (True, Any),
+    (1, float),
+    (1.0, float),
+    (-0.0, Any),
+    (10**30, int),
+    ("né 🦜 \x00 \ud800", str),
+    ((), Any),
+    ((1, (2.5, "x"), None), Any),
+    (["a", ("b",)], Any),
+    ({"a": 1}, Any),
+    (frozenset({"a", "b"}), Any),
+    (frozenset({"a", "b"}), frozenset[str]),
+    (("a", 1), tuple[str, int]),
+    (((1, "a"), (2, "b")), tuple[tuple[int, str], ...]),
+    ((("a", 1), ("b", None)), tuple[tuple[str, int | None], ...]),
+    ((("a", 1), ("a", 2)), tuple[tuple[str, int], ...]),
+    (Query("why?", vector=(0.5, 1.0), weight=2.0), Query),
+    (Query("why?"), T),
+    ((Query("why?"), Query("how?", question="why?")), tuple[Query, ...]),
+    (Ranking(Query("q"), (Hit(Node("n", "t", span=Span(0, 1)), 0.5),), "bm25"), Ranking),
+    (Answer("yes [1]", (Citation("1", "n", "d", "u", "q"),)), Answer),
+    (Chain("q", (("use", "b"), ("c", "d")), (1,), ("x", 1.5), stop="cap", sample=3), State),
+    (Chain("q", best=()), Any),
+    (Choir(Alto(), (Alto(2.0), Alto(3.0)), (("use", Alto()), ("list", Alto(4.0)))), Choir),
+    (Kinds("exact", 2.5, Span(1, 2), {"k": 1}, (1, 2), [1], Query("q"), False, -0.0), Kinds),
+    (Kinds(1, 1, (Span(1, 2), "x"), either="Span"), Kinds),
+    (Kinds(either=Span(1, 2), anything=Twice(Half() >> Half())), Kinds),
+    (Half() >> Twice(Half(3.0) >> increased, Half()), Operator[int, int]),
+    (Twice(Half(), "Half") >> Twice(increased), Operator),
+    ((Half(), Half() >> Half()), tuple[Operator[int, int], ...]),
+    (Half(1) >> Twice(Half()).vary(body=(Half(), Half() >> Half(3.0)), otherwise=("a", None)), Operator),
+    (Half(2.0).vary(by=(1, 2.5)) >> Half(-0.0), Any),
+]
+
+
+@pytest.mark.parametrize(("value", "declared"), VALUES, ids=lambda found: repr(found)[:40])
+def test_a_value_comes_back_equal_with_the_same_type_and_digest(value: Any, declared: Any) -> None:
+    found = back(value, declared)
+    assert found == value
+    assert type(found) is type(value)
+    assert repr(found) == repr(value)
+    if isinstance(value, (Value, Operator)):
+        assert found.digest == value.digest
+
+
+@pytest.mark.parametrize(("value", "declared"), VALUES, ids=lambda found: repr(found)[:40])
+def test_a_value_written_without_a_declared_type_says_itself_what_it_is(value: Any, declared: Any) -> None:
+    assert back(value) == value
+    assert type(back(value)) is type(value)
+
+
+def test_provenance_is_not_written() -> None:
+    chain = Chain("q", seconds=3.0)
+    assert back(chain).seconds == 0.0
+    hit = Hit(Node("n", "t"), 1.0, parts=(("bm25", 1.0),))
+    assert "parts" not in encode(hit, Hit)
+
+
+def test_defaults_are_left_out_but_only_to_the_last_bit() -> None:
+    assert encode(Half(), Operator) == "test_codec:Half"
+    assert encode(Kinds(), Kinds) == {}
+    assert encode(Half(2), Operator) == {"test_codec:Half": {"by": 2}}
+
+
+def test_the_plain_form_is_what_one_would_write() -> None:
+    flow = Half() >> Twice(Half(3.0) >> Half())
+    assert encode(flow, Operator) == [
+        "test_codec:Half",
+        {"test_codec:Twice": {"body": [{"test_codec:Half": {"by": 3.0}}, "test_codec:Half"]}},
+    ]
+
+
+def test_what_was_given_is_written_and_read_by_name() -> None:
+    alto = Alto(7.0)
+    given = {"alto": alto}
+    plain = encode(Choir(Alto(7.0), (Alto(),)), Choir, given=given)
+    assert plain == {"lead": {"use": "alto"}, "others": [{"test_codec:Alto": {}}]}
+    assert decode(plain, Choir, given=given).lead is alto
+    with pytest.raises(CodecError, match=r"lead.use: Nothing called 'alto' was given; given were: aalto. Write"):
+        decode(plain, Choir, given={"aalto": alto})
+    with pytest.raises(CodecError, match="Here belongs a Voice; use is int"):
+        decode(plain, Choir, given={"alto": 3})
+
+
+def test_a_name_of_an_arm_may_be_use() -> None:
+    choir = Choir(Alto(), parts=(("use", Alto(2.0)),))
+    assert encode(choir, Choir)["parts"] == {"use": {"test_codec:Alto": {"pitch": 2.0}}}
+    assert back(choir, Choir) == choir
+
+
+REFUSED: list[tuple[Any, Any, str]] = [
+    (3, str, "Here belongs text; there was the number 3. Write it in quotes"),
+    ("3", int, "Here belongs a whole number; there was the text '3'"),
+    (5.0, int, "Write 5."),
+    (True, int, "Here belongs a whole number; there was true"),
+    (True, float, "Here belongs a number; there was true"),
+    (float("nan"), float, "nan is not a finite number"),
+    (float("inf"), Any, "inf is not a finite number"),
+    (None, int, "there was nothing"),
+    ("fst", Literal["fast"], "one of 'fast'; there was the text 'fst'"),
+    ({"a": 1}, tuple[int, ...], "Here belongs a list.*Write a list"),
+    ([1, "x"], tuple[int, ...], "1: Here belongs a whole number"),
+    ([1], tuple[int, int], "a list of 2"),
+    ([1], tuple[tuple[str, int], ...], "a mapping from names"),
+    ({"a": "x"}, tuple[tuple[str, int], ...], "a: Here belongs a whole number"),
+    ({"start": 0}, Span, "Span needs end. Write {Span: {start: ..., end: ...}}"),
+    ({"start": 0, "end": 1, "lins": [1, 2]}, Span, "lins: Span has no field 'lins'.*The nearest is lines"),
+    ({"Sapn": {"start": 0, "end": 1}}, Any, "Sapn: There is no value 'Sapn'. The nearest is Span"),
+    ({"a": 1, "b": 2}, Any, "Here belongs a value; there was a mapping with a, b"),
+    ([1, "test_codec:Half"], Operator, "0: Here belongs an operator; there was the number 1"),
+    (["test_codec:Haff"], Operator, "There is no operator 'test_codec:Haff'. The nearest is test_codec:Half"),
+    ("acme:Rerank", Operator, "no installed package 'acme' offers it"),
+    ({"Query": {"text": "q"}}, Operator, "Query: Here belongs an operator; Query is none"),
+    ([], Operator, "A chain needs at least one step"),
+    ({"test_codec:Half": 5}, Operator, "the fields of test_codec:Half by name .by.; there was the number 5"),
+    ({"test_codec:Half": {"by": "x"}}, Operator, "test_codec:Half.by: Here belongs a number; there was the text 'x'"),
+    ({"test_codec:Twice": {}}, Operator, "needs body. Write {test_codec:Twice: {body: ...}}"),
+    ({"Vary": {"body": "test_codec:Half", "ranges": {"bye": [1]}}}, Operator, "Vary.ranges.bye: .*no field 'bye'"),
+    ({"Vary": {"body": "test_codec:Half", "ranges": {"by": ["x"]}}}, Operator, "Vary.ranges.by.0: Here belongs a num"),
+    ({"Vary": {"body": "test_codec:Half", "ranges": {"by": []}}}, Operator, "The range of 'by' is empty"),
+    ({"Alto": {"pitch": 1.0}}, Choir, "Choir has no field 'Alto'"),
+    ({"lead": {"Span": {"start": 0, "end": 1}}}, Choir, "lead.Span: Here belongs a Voice; Span is Span"),
+    ({"lead": 5}, Choir, "lead: Here belongs a Voice; there was the number 5"),
+]
+
+
+@pytest.mark.parametrize(("plain", "declared", "message"), REFUSED, ids=lambda found: str(found)[:40])
+def test_what_does_not_fit_is_refused_with_its_place(plain: Any, declared: Any, message: str) -> None:
+    with pytest.raises(CodecError, match=message):
+        decode(plain, declared)
+
+
+@pytest.mark.parametrize(
+    ("value", "declared", "message"),
+    [
+        (object(), Any, "has no plain form: it is no frozen dataclass"),
+        (b"x", Any, "has no plain form"),
+        (Query("q", weight=float("nan")), Query, "weight: nan is not a finite number"),
+        (operator(lambda n: n), Operator, "A lambda has no name"),
+        (Half("x"), Operator, "by: Here belongs a number"),  # type: ignore[arg-type]
+        (3, Operator, "Here belongs an operator"),
+        (Span(1, 2), Query, "Here belongs a Query"),
+        ([1], tuple[int, ...], "Here belongs a list"),
+        (Half() >> Half(), Operator[int, int] | tuple[int, ...], "cannot stand at one place"),
+    ],
+)
+def test_what_has_no_plain_form_is_refused(value: Any, declared: Any, message: str) -> None:
+    with pytest.raises(CodecError, match=message):
+        encode(value, declared)
+
+
+def test_only_known_classes_are_made() -> None:
+    with pytest.raises(CodecError, match="There is no value 'Query'"):
+        decode({"Query": {"text": "q"}}, Any, known={"Span": Span})
+    assert decode("grown", Operator, known={"grown": increased}) == increased
