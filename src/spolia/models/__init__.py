@@ -1,0 +1,1 @@
+"""Language models, embedders and the roles that prompts play; each adapter is a file of its own."""

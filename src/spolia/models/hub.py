@@ -1,0 +1,45 @@
+"""The one place that downloads weights: the model hub, through its own client where that is installed."""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+PROBE_TIMEOUT_S = 2.0
+
+
+def download(repository: str, files: tuple[str, ...]) -> Path | str:
+    """The folder that holds the files of a repository now, or why they could not be fetched."""
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        return "not asked, because HF_HUB_OFFLINE is set"
+    if find_spec("huggingface_hub") is None:
+        return "not asked, because its client huggingface_hub is not installed"
+    endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+    if not _reachable(endpoint):
+        return f"not reachable at {urlsplit(endpoint).hostname}"
+    import huggingface_hub
+
+    try:
+        folder = huggingface_hub.snapshot_download(
+            repository, allow_patterns=list(files), etag_timeout=PROBE_TIMEOUT_S * 2
+        )
+    except Exception as error:  # the client raises its own, its transport's and the system's errors
+        return f"reached, but failed with {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    return Path(folder)
+
+
+@lru_cache(maxsize=4)
+def _reachable(endpoint: str) -> bool:
+    """Whether anything answers: the client itself would try for minutes on a machine without a network."""
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+        return True
+    url = urlsplit(endpoint)
+    try:
+        socket.create_connection((url.hostname or "", url.port or 443), timeout=PROBE_TIMEOUT_S).close()
+    except OSError:
+        return False
+    return True

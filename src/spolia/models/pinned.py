@@ -1,0 +1,69 @@
+"""Hashes of large files, remembered so that a cold start does not read 90 MB to learn what it learnt before."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+
+def hash_of(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    return _remembered("bytes", path, _bytes)
+
+
+def vocabulary_hash_of(path: Path) -> str:
+    """SHA-256 of the tokens of a `tokenizer.json` in the order of their numbers, each followed by a newline.
+
+    The rest of the file differs between copies of one model (truncation, padding) and does not change what is read.
+    """
+    return _remembered("vocabulary", path, _vocabulary)
+
+
+def cache_folder() -> Path:
+    """Where Spolia keeps what it can make again: `$XDG_CACHE_HOME/spolia`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "spolia"
+
+
+def _bytes(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _vocabulary(path: Path) -> str:
+    try:
+        vocabulary = json.loads(path.read_bytes())["model"]["vocab"]
+        tokens = sorted(vocabulary, key=vocabulary.__getitem__)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return "of no vocabulary"
+    return hashlib.sha256("".join(f"{token}\n" for token in tokens).encode()).hexdigest()
+
+
+def _remembered(what: str, path: Path, compute: Callable[[Path], str]) -> str:
+    found = path.stat()  # the change time too: a copy that keeps the modification time is still noticed
+    stamp = [str(path.resolve()), found.st_size, found.st_mtime_ns, found.st_ctime_ns]
+    name = hashlib.blake2b(f"{what}|{stamp[0]}".encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+    note = cache_folder() / "hashes" / f"{name}.json"
+    try:
+        stamped, known = json.loads(note.read_bytes())
+        if stamped == stamp and isinstance(known, str):
+            return known
+    except (OSError, ValueError, TypeError):  # none yet, or damaged: made again
+        pass
+    fresh = compute(path)
+    _write(note, json.dumps([stamp, fresh]))
+    return fresh
+
+
+def _write(note: Path, text: str) -> None:
+    """Write by rename, so that a reader sees all of it or nothing; a folder that cannot be written costs a hash."""
+    try:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=note.parent, delete=False) as file:
+            file.write(text)
+        os.replace(file.name, note)
+    except OSError:
+        pass

@@ -1,0 +1,106 @@
+"""What the flow asks of a model. Adapters are frozen addresses; the connection behind them opens on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
+
+from spolia.types import Addressed, Generation, Prompt
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vectors: TypeAlias = npt.NDArray[np.float32]
+
+Kind: TypeAlias = Literal["query", "passage"]
+
+CHAT: Final = "chat"
+"""Replies to messages."""
+STREAM: Final = "stream"
+"""Sends the reply in pieces while it is being written."""
+LOGPROBS: Final = "logprobs"
+"""States the log-probability of every token that it generated."""
+
+
+class Capabilities(frozenset[str]):
+    """What a model can do, as data that a flow can be checked against; written in one order.
+
+    >>> Capabilities((STREAM, CHAT))
+    frozenset({'chat', 'stream'})
+    """
+
+    def __new__(cls, names: Iterable[str] = ()) -> Capabilities:
+        return super().__new__(cls, (names,) if isinstance(names, str) else names)
+
+    def __repr__(self) -> str:
+        return f"frozenset({{{', '.join(map(repr, sorted(self)))}}})" if self else "frozenset()"
+
+
+@runtime_checkable
+class LanguageModel(Addressed, Protocol):
+    """Writes a reply to a prompt."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def capabilities(self) -> frozenset[str]: ...
+
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        stop: Sequence[str] = (),
+        logprobs: bool = False,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Generation:
+        """The reply to `prompt`; reserves and settles its own usage.
+
+        Args:
+            max_tokens: the reply is cut there, which `Generation.finish_reason` states as `length`.
+            temperature: 0 for the most probable reply; above, `prompt.sample` numbers the draw.
+            stop: the reply ends before the first of these.
+            logprobs: fill `Generation.tokens`; needs the capability `logprobs`.
+            on_text: called with each piece of the reply as it comes; together the pieces are its text.
+
+        Raises:
+            ModelUnavailable: the same call may succeed later.
+            ModelRejected: it will not.
+            BudgetSpent: refused before it was sent.
+        """
+        ...
+
+
+@runtime_checkable
+class Embedder(Addressed, Protocol):
+    """Maps texts to vectors whose cosine is their likeness.
+
+    Attributes:
+        name: tells apart any two embedders that give different vectors; with a hash of the weights.
+        dimension: length of a vector.
+        window: longest text in tokens, special ones included; the rest of a longer one is not read.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def window(self) -> int: ...
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
+        """One vector of length 1 for each text: float32, shape (texts, dimension). Charges what it embedded."""
+        ...
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        """Length of each text in tokens, special ones included; above `window`, its end is not read."""
+        ...
+
+    def covers(self, text: str) -> float:
+        """Share of the characters that the embedder knows, from 0 to 1; 1 for an empty text."""
+        ...

@@ -1,0 +1,57 @@
+"""Reads weights in the safetensors format: a JSON header with types, shapes and offsets, then the numbers."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spolia.errors import WeightsError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+MAX_HEADER_BYTES = 100 * 2**20
+
+
+def read(path: Path) -> dict[str, npt.NDArray[np.float32]]:
+    """The float32 tensors of a file, by name, mapped into memory: read when used, shared among processes.
+
+    Raises:
+        WeightsError: the file does not follow the format.
+    """
+    import numpy as np
+
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(8)
+        length = struct.unpack("<Q", start)[0] if len(start) == 8 else size
+        if length > min(size - 8, MAX_HEADER_BYTES):
+            raise WeightsError(
+                f"{path} is no safetensors file: its header would be {length} of {size} bytes. Fetch it again."
+            )
+        try:
+            header = json.loads(file.read(length))
+        except ValueError as error:
+            raise WeightsError(
+                f"{path} is no safetensors file: its header is not JSON ({error}). Fetch it again."
+            ) from error
+    numbers = np.memmap(path, np.uint8, "r", offset=8 + length)
+    return {
+        name: _tensor(numbers, path, name, entry)
+        for name, entry in header.items()
+        if name != "__metadata__" and entry["dtype"] == "F32"
+    }
+
+
+def _tensor(
+    numbers: npt.NDArray[np.uint8], path: Path, name: str, entry: dict[str, list[int]]
+) -> npt.NDArray[np.float32]:
+    import numpy as np
+
+    (start, end), shape = entry["data_offsets"], entry["shape"]
+    if not 0 <= start <= end <= len(numbers) or end - start != 4 * int(np.prod(shape)):
+        raise WeightsError(f"{path} is damaged: tensor {name} of shape {shape} does not fit its bytes. Fetch it again.")
+    return numbers[start:end].view(np.float32).reshape(shape)
