@@ -49,7 +49,8 @@ def fits(wanted: Any, given: Any, bound: Bindings) -> bool:
         bound[wanted] = given
         return True
     if isinstance(given, TypeVar):
-        return given.__bound__ is None or fits(wanted, given.__bound__, bound)
+        limit = given.__bound__  # not known yet, so it fits if some type under the limit does
+        return limit is None or fits(wanted, limit, bound) or fits(limit, wanted, {})
     if get_origin(given) in (Union, types.UnionType):
         return all(fits(wanted, arg, bound) for arg in get_args(given))
     if get_origin(wanted) in (Union, types.UnionType):

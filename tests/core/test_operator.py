@@ -1,0 +1,310 @@
+"""Operators: composing, wiring, identity."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from spolia.combinators import Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples, decide, places, settle
+from spolia.errors import UndecidedError, WiringError
+from spolia.operator import Function, Operator, Then, operator
+from spolia.types import Answer, Failure, Hit, Node, Query, Ranking, State, Verdict
+
+
+@dataclass(frozen=True)
+class Multi(Operator[Query, tuple[Query, ...]]):
+    n: int = 2
+
+    def apply(self, value: Query, /) -> tuple[Query, ...]:
+        return tuple(value.rewritten(f"{value.text} {index}") for index in range(self.n))
+
+
+@dataclass(frozen=True)
+class Find(Operator[Query, Ranking]):
+    top_k: int = 5
+
+    def __post_init__(self) -> None:
+        if self.top_k < 1:
+            raise ValueError("top_k")
+
+    def apply(self, value: Query, /) -> Ranking:
+        return Ranking(value, tuple(Hit(Node(f"{value.text}-{i}", "text"), 1.0 / (i + 1)) for i in range(self.top_k)))
+
+
+@dataclass(frozen=True)
+class Fuse(Operator[Sequence[Ranking], Ranking]):
+    def apply(self, value: Sequence[Ranking], /) -> Ranking:
+        return value[0]
+
+
+@dataclass(frozen=True)
+class Read(Operator[Ranking, Answer]):
+    def apply(self, value: Ranking, /) -> Answer:
+        return Answer(value.hits[0].node.id)
+
+
+@dataclass(frozen=True)
+class Count(State):
+    n: int = 0
+
+
+@dataclass(frozen=True)
+class Step(Operator[Count, Count]):
+    by: int = 1
+
+    def apply(self, value: Count, /) -> Count:
+        return value.but(n=value.n + self.by)
+
+
+@dataclass(frozen=True)
+class Enough(Operator[State, Verdict]):
+    def apply(self, value: State, /) -> Verdict:
+        return Verdict(isinstance(value, Count) and value.n >= 3, "sufficient")
+
+
+def test_chains_are_flat_and_equal_however_they_were_put_together() -> None:
+    a, b, c = Identity[Query](), Find(), Read()
+    left, right = (a >> b) >> c, a >> (b >> c)
+    assert left == right
+    assert left.digest == right.digest
+    assert isinstance(left, Then)
+    assert len(left.steps) == 3
+
+
+def test_a_flow_runs_as_a_call_without_a_run() -> None:
+    assert (Multi() >> Each(Find()) >> Fuse() >> Read())(Query("q")).text == "q 0-0"
+
+
+WRONG = [
+    (lambda: Find() >> Multi(), "gives Ranking, but Multi(n=2) takes Query"),  # type: ignore[operator]
+    (lambda: Multi() >> Find(), "Write Each(Find(...))"),  # type: ignore[operator]
+    (lambda: Find() >> Fuse(), "Branch"),  # type: ignore[operator]
+    (lambda: Read() >> Read(), "Put an operator from Answer to Ranking"),  # type: ignore[operator]
+    (lambda: Branch(Find(), Read()), "Arm 1"),  # type: ignore[arg-type]
+    (lambda: Find() >> Each(Read()), "several values"),  # type: ignore[operator]
+    (lambda: Multi() >> Each(Read()), "takes Ranking, not Query"),  # type: ignore[operator, arg-type]
+    (lambda: Loop(Find()), "must give the state"),  # type: ignore[type-var]
+    (lambda: Loop(Step(), until=Step()), "must give a Verdict"),  # type: ignore[arg-type]
+    (lambda: Route(Find(), {"a": Find()}, default="a"), "name of an arm"),  # type: ignore[arg-type]
+    (lambda: Route(Named(), {"a": Find()}, default="b"), "'b' is no arm"),
+    (lambda: Guard(Find(), fallback=Read()), "Arm 1 of Guard"),  # type: ignore[arg-type]
+    (lambda: Explore(Step(), 2), "several values"),  # type: ignore[arg-type]
+    (lambda: Find() >> Find, "is a class"),  # type: ignore[operator]
+    (lambda: Find() >> (lambda ranking: ranking), "plain function"),  # type: ignore[operator]
+    (lambda: Find() >> 5, "not an operator"),  # type: ignore[operator]
+    (lambda: Find() >> Samples[Ranking](2), "field `sample`"),
+    (lambda: Find().but(k=5), "no field 'k'. It has: top_k"),
+    (lambda: Find().vary(k=(1, 2)), "no field 'k'"),
+    (lambda: Find().vary(top_k=()), "empty"),
+    (lambda: Branch(), "at least one arm"),
+    (lambda: Then(), "at least one step"),
+]
+
+
+@dataclass(frozen=True)
+class Named(Operator[Query, str]):
+    def apply(self, value: Query, /) -> str:
+        return value.text
+
+
+@pytest.mark.parametrize(("build", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_wrong_wiring_is_refused_while_building_and_says_what_to_write(build: object, message: str) -> None:
+    with pytest.raises(WiringError) as error:
+        build()  # type: ignore[operator]
+    assert message in str(error.value)
+
+
+def test_a_range_is_checked_by_the_operator_itself() -> None:
+    with pytest.raises(ValueError, match="top_k"):
+        Find().vary(top_k=(5, 0))
+
+
+def test_mypy_refuses_wrong_wiring_and_infers_right_wiring(tmp_path: Path) -> None:
+    source = Path(__file__).read_text()
+    head = source[: source.index("def test_chains")].replace("import pytest\n", "")
+    wrong = ["Find() >> Multi()", "Multi() >> Find()", "Find() >> Fuse()", "Read() >> Read()", "Find() >> Each(Read())"]
+    right = [
+        "Multi() >> Each(Find()) >> Fuse() >> Read()",
+        "Branch(Find(), Identity[Query]() >> Find()) >> Fuse()",
+        "Find().vary(top_k=(1, 2)) >> Read()",
+        "Guard(Find(), fallback=Find(1)) >> Read()",
+        "Loop(Step(), until=Enough())",
+        "Choice(Find(1), Find(2)) >> Read()",
+    ]
+    lines = [f"w{index} = {code}" for index, code in enumerate(wrong)] + [f"r{index} = {code}" for index, code in enumerate(right)]
+    (tmp_path / "wiring.py").write_text(head + "\n".join(lines) + "\n")
+    found = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "wiring.py"], cwd=tmp_path, capture_output=True, text=True
+    )
+    first = head.count("\n") + 1
+    reported = {int(line.split(":")[1]) - first for line in found.stdout.splitlines() if ": error:" in line}
+    assert set(range(len(wrong))) <= reported, found.stdout
+    assert not reported & set(range(len(wrong), len(wrong) + len(right))), found.stdout
+
+
+def test_identity_knows_the_type_it_passes_on() -> None:
+    flow = Identity() >> Find()  # type: ignore[var-annotated]
+    assert flow.gives(Query) is Ranking
+    assert Branch(Identity(), Find()).takes() is Query
+
+
+def test_digest_tells_fields_versions_and_types_apart() -> None:
+    assert Find().digest == Find(5).digest != Find(6).digest
+
+    @dataclass(frozen=True)
+    class Find2(Find):
+        version = 2
+
+    assert Find2().digest != Find().digest
+
+
+def test_repr_rebuilds_every_combinator() -> None:
+    score = Scored()
+    flows: list[Operator[object, object]] = [
+        Multi() >> Each(Find(), min_rows=1) >> Fuse(),
+        Branch(Find(), Find(2), min_arms=1) >> Fuse(),
+        Route(Named(), {"a": Find(), "b": Find(2) >> Rank()}, default="a"),
+        Loop(Step(), until=Enough(), max_steps=4),
+        Explore(Spread(), max_depth=2, score=score, width=1),
+        Guard(Find(), fallback=Find(1), max_calls=2, on=("ValueError",)),
+        Samples(3),
+        Choice(Find(1), Find(2), name="k") >> Read(),
+        Find().vary(top_k=(1, 2)) >> Read(),
+        (Find() >> Rank()).vary(steps=((Find(),), (Find(2),))),
+    ]  # type: ignore[list-item]
+    for flow in flows:
+        assert eval(repr(flow), globals()) == flow, repr(flow)
+
+
+@dataclass(frozen=True)
+class Rank(Operator[Ranking, Ranking]):
+    def apply(self, value: Ranking, /) -> Ranking:
+        return value
+
+
+@dataclass(frozen=True)
+class Spread(Operator[Count, tuple[Count, ...]]):
+    width: int = 2
+
+    def apply(self, value: Count, /) -> tuple[Count, ...]:
+        return tuple(value.but(n=value.n * self.width + index) for index in range(1, self.width + 1))
+
+
+@dataclass(frozen=True)
+class Scored(Operator[Count, float]):
+    def apply(self, value: Count, /) -> float:
+        return value.n
+
+
+def test_flows_can_be_sent_to_another_process() -> None:
+    flow = Branch(Find(), Find(2)) >> Fuse() >> Read()
+    assert pickle.loads(pickle.dumps(flow)) == flow
+
+
+def test_a_function_is_an_operator_with_its_name_types_and_version() -> None:
+    @operator(version=3)
+    def cut(ranking: Ranking) -> Ranking:
+        return ranking.cut(1)
+
+    flow = Find() >> cut >> Read()
+    assert flow(Query("q")).text == "q-0"
+    assert repr(cut) == "cut"
+    assert isinstance(cut, Function)
+    assert cut.version == 3
+    with pytest.raises(WiringError, match="cut takes Ranking, not Answer"):
+        cut.gives(Answer)
+    with pytest.raises(WiringError, match="takes 2 values"):
+        operator(lambda a, b: a)  # type: ignore[call-overload]
+    with pytest.raises(WiringError, match="cannot be cached"):
+        operator(cached=True)(lambda ranking: ranking)
+
+
+# ------------------------------------------------------------------------------------------------ loops and search
+
+
+def test_a_loop_says_why_it_ended() -> None:
+    assert Loop(Step(), until=Enough())(Count()) == Count(3, stop="sufficient")
+    assert Loop(Step(), max_steps=2)(Count()) == Count(2, stop="cap")
+    assert Loop(Step(), max_steps=2)(Count(7, stop="answered")) == Count(7, stop="answered")
+
+
+def test_a_loop_over_a_batch_equals_the_loop_over_each() -> None:
+    loop = Loop(Step(), until=Enough(), max_steps=5)
+    states = [Count(n) for n in range(-4, 4)]
+    assert loop.batch(states) == [loop(state) for state in states]
+
+
+def test_exploring_visits_no_state_twice_and_every_state_says_why_it_ended() -> None:
+    ended = Explore(Spread(), max_depth=3, score=Scored(), width=2)(Count())
+    assert [state.stop for state in ended] == ["cap", "cap"]
+    assert len({state.identity for state in ended}) == len(ended)
+    assert ended[0].n >= ended[1].n
+    none = Explore(Nothing(), max_depth=3)(Count())
+    assert none == (Count(0, stop="exhausted"),)
+    few = Explore(Spread(), max_depth=9, max_states=5)(Count())
+    assert {state.stop for state in few} == {"cap"}
+
+
+def test_exploring_keeps_a_good_state_that_stopped_early() -> None:
+    ended = Explore(StopsHigh(), max_depth=3, score=Scored(), width=1)(Count(1))
+    assert ended[0] == Count(100, stop="answered")
+
+
+@dataclass(frozen=True)
+class Nothing(Operator[Count, tuple[Count, ...]]):
+    def apply(self, value: Count, /) -> tuple[Count, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class StopsHigh(Operator[Count, tuple[Count, ...]]):
+    def apply(self, value: Count, /) -> tuple[Count, ...]:
+        return (Count(100, stop="answered"), value.but(n=value.n + 1)) if value.n == 1 else (value.but(n=value.n + 1),)
+
+
+# --------------------------------------------------------------------------------------------------------- choices
+
+
+def test_an_open_flow_refuses_to_run_and_says_what_to_write() -> None:
+    with pytest.raises(UndecidedError, match="decide"):
+        (Find().vary(top_k=(1, 2)) >> Read())(Query("q"))
+    with pytest.raises(UndecidedError, match="settle"):
+        Choice(Find(1), Find(2))(Query("q"))
+
+
+def test_places_of_one_name_are_decided_together() -> None:
+    flow = Branch(Choice(Find(1), Find(2), name="k"), Choice(Find(3), Find(4), name="k")) >> Fuse()
+    assert places(flow) == {"k": 2}
+    assert decide(flow, {"k": 1}) == Branch(Find(2), Find(4)) >> Fuse()
+    with pytest.raises(UndecidedError, match="No place 'j'"):
+        decide(flow, {"j": 0})
+    with pytest.raises(UndecidedError, match="candidates 0 to 1; got 7"):
+        decide(flow, {"k": 7})
+    with pytest.raises(WiringError, match="need as many"):
+        places(Branch(Choice(Find(1), Find(2), name="k"), Choice(Find(3), name="k")))
+
+
+def test_settling_yields_every_distinct_flow_once() -> None:
+    flow = Choice(Find(), Find().vary(top_k=(5, 6))) >> Read()
+    settled = [decided for _, decided in settle(flow)]
+    assert settled == [Find(5) >> Read(), Find(6) >> Read()]
+    for point, decided in settle(flow):
+        assert decide(flow, point) == decided
+
+
+def test_a_failed_arm_is_raised_as_it_was_or_left_out() -> None:
+    @operator
+    def broken(query: Query) -> Ranking:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        Branch(broken, Find())(Query("q"))
+    assert len(Branch(broken, Find(), min_arms=1)(Query("q"))) == 1
+    rows = Branch(broken, Find()).batch([Query("q")])
+    assert isinstance(rows[0], Failure)
