@@ -1,0 +1,98 @@
+"""`spolia doctor`: what is installed, which weights are found, whether a store is sound."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from spolia.cli.exits import Exit
+from spolia.cli.options import AsJson, MaybeStore, Weights
+from spolia.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.table import Table
+
+BASE = ("numpy", "tantivy", "PyYAML", "selectolax", "typer", "urllib3")
+EXTRAS = {
+    "pdf": ("PDF files", ("pypdfium2",)),
+    "docx": ("DOCX files", ("python-docx",)),
+    "embeddings": ("dense and hybrid search", ("onnx", "onnxruntime", "tokenizers")),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report. `state`: ok, missing (something optional) or broken."""
+
+    about: str
+    state: str
+    text: str
+
+
+def doctor(store: MaybeStore = None, weights: Weights = "", json: AsJson = False) -> Exit:
+    """Say what is installed, where the weights are, and whether a store is sound."""
+    screen = Screen(json=json)
+    found = [*_installed(), _weights(weights), *(_store(store) if store is not None else ())]
+    screen.give(findings=[asdict(finding) for finding in found], ok=all(one.state != "broken" for one in found))
+    screen.show(_table(found))
+    return Exit.STORE if any(one.state == "broken" for one in found) else Exit.DONE
+
+
+def _installed() -> Iterator[Finding]:
+    version = _version("spolia") or "not installed as a package"
+    yield Finding(
+        "spolia", "ok", f"{version}, Python {platform.python_version()} on {sys.platform} {platform.machine()}"
+    )
+    missing = [name for name in BASE if not _version(name)]
+    versions = ", ".join(f"{name} {_version(name)}" for name in BASE if name not in missing)
+    yield Finding("base", "broken" if missing else "ok", versions + "".join(f"; no {name}" for name in missing))
+    for extra, (purpose, names) in EXTRAS.items():
+        absent = [name for name in names if not _version(name)]
+        if absent:
+            text = f"{purpose}: needs {', '.join(absent)}. Write: pip install 'spolia[{extra}]'"
+            yield Finding(extra, "missing", text)
+        else:
+            yield Finding(extra, "ok", f"{purpose}: " + ", ".join(f"{name} {_version(name)}" for name in names))
+
+
+def _weights(given: str) -> Finding:
+    from spolia.errors import SpoliaError
+    from spolia.models.weights import MODEL, find
+
+    try:
+        found = find(given, hub=False)
+    except SpoliaError as error:
+        return Finding("weights", "broken" if given else "missing", str(error))
+    return Finding("weights", "ok", f"{MODEL} from {found.source}: {found.folder}")
+
+
+def _store(path: Path) -> Iterator[Finding]:
+    raise NotImplementedError
+
+
+def _version(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def _table(found: Sequence[Finding]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    marks = {"ok": Text("ok", "green"), "missing": Text("missing", "yellow"), "broken": Text("broken", "bold red")}
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column()
+    table.add_column()
+    table.add_column(overflow="fold")
+    for one in found:
+        table.add_row(Text(one.about, "bold"), marks[one.state], Text(one.text))
+    return table

@@ -1,0 +1,25 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
+StorePath: TypeAlias = Annotated[
+    Path,
+    typer.Option("--store", metavar="PATH", help="The store: a folder that `spolia index` makes.", show_default=False),
+]
+MaybeStore: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--store", metavar="PATH", help="The store: a folder that `spolia index` makes.", show_default=False),
+]
+Question: TypeAlias = Annotated[str, typer.Argument(metavar="QUESTION", help="What to look for.", show_default=False)]
+FlowName: TypeAlias = Annotated[
+    str, typer.Option("--flow", metavar="FLOW", help="A built-in flow, or a YAML file with one.")
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, messages on stderr.")]
+Weights: TypeAlias = Annotated[
+    str, typer.Option("--weights", metavar="DIR", help="Folder with the embedder's weights; looked up when not given.")
+]

@@ -1,0 +1,82 @@
+"""Where a command writes: results on stdout, everything else on stderr; with `--json`, one object on stdout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from spolia.cli.plain import json_text, visible
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+
+class Progress(Protocol):
+    """Tells how far a command is."""
+
+    def __call__(self, done: int, total: int | None = None) -> None: ...
+
+
+class Screen:
+    """The terminal of one command.
+
+    Args:
+        json: the result is one JSON object, and nothing else goes to stdout.
+    """
+
+    def __init__(self, *, json: bool = False) -> None:
+        self.json = json
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+
+    def out(self) -> Console:
+        """Stdout, where what is printed is never taken for markup."""
+        from rich.console import Console
+
+        return Console(highlight=False, markup=False, emoji=False, soft_wrap=not sys.stdout.isatty())
+
+    def show(self, *parts: RenderableType) -> None:
+        """Print a part of the result for people; nothing with `--json`."""
+        if not self.json:
+            console = self.out()
+            for part in parts:
+                console.print(part)
+
+    def give(self, **result: Any) -> None:
+        """Print the result for programs; nothing without `--json`."""
+        if self.json:
+            unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+            sys.stdout.write(json_text(result, ascii_only=not unicode) + "\n")
+
+    def say(self, message: str, style: str = "dim") -> None:
+        """Print a message to stderr."""
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            Console(stderr=True, highlight=False, markup=False, emoji=False).print(visible(message), style=style)
+        else:
+            sys.stderr.write(visible(message) + "\n")
+
+    def fail(self, message: str) -> None:
+        """Print what went wrong in red."""
+        flat = visible(" ".join(message.split()))
+        red, plain = ("\x1b[31m", "\x1b[0m") if sys.stderr.isatty() else ("", "")
+        sys.stderr.write(f"{red}error: {flat}{plain}\n")
+
+    @contextmanager
+    def progress(self, label: str) -> Iterator[Progress]:
+        """A bar on stderr while inside, if that is a terminal."""
+        if not sys.stderr.isatty():
+            yield lambda done, total=None: None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bar
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(label, total=None)
+            yield lambda done, total=None: bar.update(task, completed=done, total=total)
