@@ -1,0 +1,1 @@
+"""What decides and what merges: routers, judges, fusion."""

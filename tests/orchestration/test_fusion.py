@@ -1,0 +1,106 @@
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spolia.errors import StepFailed, WiringError
+from spolia.operator import Operator
+from spolia.orchestration.fusion import ConvexCombination, ReciprocalRankFusion, asked
+from spolia.types import Hit, Node, Query, Ranking
+
+
+def found(source: str, query: Query | None = None, /, **scores: float) -> Ranking:
+    hits = tuple(Hit(Node(name, f"text of {name}"), score) for name, score in scores.items())
+    return Ranking(query or Query("why?"), hits, source)
+
+
+def ids(ranking: Ranking) -> list[str]:
+    return [node.id for node in ranking.nodes]
+
+
+def test_each_hit_says_which_scores_were_fused() -> None:
+    fused = ReciprocalRankFusion()((found("bm25", a=9.0, b=4.0), found("dense", b=0.8, c=0.3)))
+    assert [(hit.node.id, hit.parts) for hit in fused.hits] == [
+        ("b", (("bm25", 4.0), ("dense", 0.8))),
+        ("a", (("bm25", 9.0),)),
+        ("c", (("dense", 0.3),)),
+    ]
+    assert fused.hits[0].score == pytest.approx(1 / 62 + 1 / 61)
+
+
+def test_the_weight_of_a_query_counts() -> None:
+    original = Query("why?", weight=2.0)
+    rewritten = Query("why?").rewritten("for what reason?")
+    assert ids(ReciprocalRankFusion()((found("bm25", rewritten, a=1.0), found("bm25", original, b=1.0)))) == ["b", "a"]
+    combined = ConvexCombination()((found("bm25", rewritten, a=1.0), found("bm25", original, b=1.0)))
+    assert ids(combined) == ["b", "a"]
+
+
+def test_fused_rewritings_answer_the_question() -> None:
+    first = Query("Who wrote Emma?").rewritten("author of Emma")
+    second = Query("Who wrote Emma?").rewritten("Emma writer")
+    fused = ReciprocalRankFusion()((found("bm25", first, a=1.0), found("bm25", second, a=1.0)))
+    assert (fused.query.text, fused.query.question) == ("Who wrote Emma?", "Who wrote Emma?")
+
+
+def test_the_question_survives_a_lost_origin() -> None:
+    assert asked(Query("emma author", question="Who wrote Emma?", vector=(1.0,))) == Query("Who wrote Emma?")
+
+
+def test_weights_are_named_by_source_whatever_the_order_of_the_rankings() -> None:
+    bm25, dense = found("bm25", a=9.0, b=1.0), found("dense", b=0.9, a=0.1)
+    fuse = ConvexCombination((("bm25", 0.8), ("dense", 0.2)), normalisation="min-max")
+    assert ids(fuse((bm25, dense))) == ids(fuse((dense, bm25))) == ["a", "b"]
+    assert ids(fuse.but(weights=(("bm25", 0.2), ("dense", 0.8)))((bm25, dense))) == ["b", "a"]
+
+
+@pytest.mark.parametrize("normalisation", ConvexCombination.known)
+def test_every_normalisation_fuses_a_single_hit_and_an_empty_list(normalisation: str) -> None:
+    fuse = ConvexCombination(normalisation=normalisation)
+    assert ids(fuse((found("bm25", a=2.0), found("dense")))) == ["a"]
+    assert ids(fuse((found("bm25"), found("dense")))) == []
+
+
+def test_a_source_without_weight_is_refused_by_name() -> None:
+    with pytest.raises(WiringError, match="no weight for the source 'web', only for 'bm25', 'dense'"):
+        ConvexCombination()((found("web", a=1.0),))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: ConvexCombination(normalisation="max"),
+        lambda: ConvexCombination((("bm25", -1.0),)),
+        lambda: ConvexCombination((("bm25", 0.0),)),
+        lambda: ConvexCombination(top_k=0),
+        lambda: ReciprocalRankFusion(top_k=0),
+        lambda: ReciprocalRankFusion(k=-1),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(wrong: object) -> None:
+    with pytest.raises(WiringError):
+        wrong()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("fuse", [ReciprocalRankFusion(), ConvexCombination()])
+def test_nothing_to_fuse_is_an_error(fuse: Operator[Sequence[Ranking], Ranking]) -> None:
+    with pytest.raises(StepFailed, match="no ranking to fuse"):
+        fuse(())
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 1), max_size=6), min_size=1, max_size=3),
+    st.integers(1, 8),
+)
+def test_fusion_keeps_the_best_of_what_was_found_once(found_scores: list[dict[str, float]], top_k: int) -> None:
+    rankings = tuple(
+        found("bm25", **dict(sorted(scores.items(), key=lambda item: -item[1]))) for scores in found_scores
+    )
+    every = {name for scores in found_scores for name in scores}
+    for fuse in (ReciprocalRankFusion(), ConvexCombination()):
+        fused = fuse.but(top_k=top_k)(rankings)
+        assert len(fused) == min(top_k, len(every))
+        assert len(set(ids(fused))) == len(fused)
+        assert [hit.score for hit in fused.hits] == sorted((hit.score for hit in fused.hits), reverse=True)
+        assert fused.hits == fuse.but(top_k=6)(rankings).hits[:top_k]
