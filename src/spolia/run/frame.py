@@ -14,10 +14,10 @@ from time import perf_counter
 from time import time as now
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spolia.run.budget import Budget, Limiter
 from spolia.errors import BudgetSpent, Cancelled
 from spolia.journal.trace import FREE
 from spolia.operator import Began, Emitted, Operator, Reservation, Retracted, attempt, surrounding
+from spolia.run.budget import Budget, Limiter
 from spolia.run.stream import Scope, Sink, streamed
 from spolia.types import Failure, Usage
 

@@ -18,12 +18,12 @@ from contextvars import Token
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from spolia.run.budget import Budget, Limiter
 from spolia.errors import Cancelled
-from spolia.run.frame import Frame, pool_of
 from spolia.journal.cache import Cache, Entry, stripped
 from spolia.journal.trace import Journal, new_run_id
 from spolia.operator import Event, Operator, Surrounding, surrounding
+from spolia.run.budget import Budget, Limiter
+from spolia.run.frame import Frame, pool_of
 from spolia.run.stream import Scope
 from spolia.types import Failure, Usage, digest_of
 

