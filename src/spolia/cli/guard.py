@@ -28,7 +28,7 @@ def guarded(body: Callable[P, Exit]) -> Callable[P, None]:
 
     @functools.wraps(body)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        signal.signal(signal.SIGTERM, _terminate)
+        before = signal.signal(signal.SIGTERM, _terminate)
         try:
             code = body(*args, **kwargs)
             sys.stdout.flush()
@@ -39,6 +39,8 @@ def guarded(body: Callable[P, Exit]) -> Callable[P, None]:
             if os.environ.get("SPOLIA_TRACEBACK"):
                 raise
             code = _explained(error, Screen(json=bool(kwargs.get("json"))))
+        finally:
+            signal.signal(signal.SIGTERM, before)
         raise typer.Exit(int(code))
 
     return run
