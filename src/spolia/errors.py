@@ -145,9 +145,13 @@ class ModelError(SpoliaError):
 
 
 class ModelUnavailable(ModelError):
-    """The server refused the connection, is overloaded, failed or did not answer in time."""
+    """The server refused the connection, is overloaded, failed or did not answer in time.
+
+    `after_s`: seconds that it asks to wait before another attempt; 0 when it does not say.
+    """
 
     transient = True
+    after_s: float = 0.0
 
 
 class ModelRejected(ModelError):

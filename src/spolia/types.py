@@ -61,6 +61,8 @@ def _encoded(value: object) -> bytes:
         return b"y%d:" % len(value) + value
     if isinstance(value, (tuple, list)):
         return b"(%s)" % b"".join(map(_encoded, value))
+    if isinstance(value, frozenset):
+        return b"<%s>" % b"".join(sorted(map(_encoded, value)))
     if isinstance(value, Mapping):
         return b"{%s}" % b"".join(_encoded(key) + _encoded(value[key]) for key in sorted(value))
     digest = getattr(value, "digest", None)

@@ -11,7 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from spolia.combinators import Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples, decide, places, settle
+from spolia.combinators import (
+    Branch,
+    Choice,
+    Each,
+    Explore,
+    Guard,
+    Identity,
+    Loop,
+    Route,
+    Samples,
+    decide,
+    places,
+    settle,
+)
 from spolia.errors import UndecidedError, WiringError
 from spolia.operator import Function, Operator, Then, operator
 from spolia.types import Answer, Failure, Hit, Node, Query, Ranking, State, Verdict
@@ -137,10 +150,15 @@ def test_mypy_refuses_wrong_wiring_and_infers_right_wiring(tmp_path: Path) -> No
         "Loop(Step(), until=Enough())",
         "Choice(Find(1), Find(2)) >> Read()",
     ]
-    lines = [f"w{index} = {code}" for index, code in enumerate(wrong)] + [f"r{index} = {code}" for index, code in enumerate(right)]
+    lines = [f"w{index} = {code}" for index, code in enumerate(wrong)] + [
+        f"r{index} = {code}" for index, code in enumerate(right)
+    ]
     (tmp_path / "wiring.py").write_text(head + "\n".join(lines) + "\n")
     found = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "wiring.py"], cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "wiring.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
     )
     first = head.count("\n") + 1
     reported = {int(line.split(":")[1]) - first for line in found.stdout.splitlines() if ": error:" in line}

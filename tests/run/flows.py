@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from spolia.combinators import Branch, Each, Guard, Identity, Loop, Route, Samples
 from spolia.errors import ModelUnavailable
-from spolia.operator import Operator, charge, emit, operator, reserve
+from spolia.operator import Operator, operator
+from spolia.surrounding import charge, emit, reserve
 from spolia.types import Answer, Hit, Node, Query, Ranking, State, Usage, Value, Verdict
 
 
@@ -216,7 +217,9 @@ def flows(*, limits: bool = False) -> st.SearchStrategy[Operator[Query, Query]]:
     With `limits` some guards limit calls; which arm gets the last call then depends on which comes first.
     """
     leaf: st.SearchStrategy[Q] = st.one_of(
-        st.just(Identity()), st.sampled_from("ab").map(Ask), st.sampled_from("xy").map(lambda w: Guard(Down(w), Identity()))
+        st.just(Identity()),
+        st.sampled_from("ab").map(Ask),
+        st.sampled_from("xy").map(lambda w: Guard(Down(w), Identity())),
     )
 
     def wider(inner: st.SearchStrategy[Q]) -> st.SearchStrategy[Q]:

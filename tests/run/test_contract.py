@@ -18,11 +18,28 @@ from hypothesis import strategies as st
 from spolia.combinators import Best, Branch, Each, Guard, Identity, Loop, Samples
 from spolia.errors import BudgetSpent, Cancelled, ModelUnavailable
 from spolia.journal import Cache, Runs
-from spolia.operator import Done, Emitted, Operator, Retracted, access, check_cancelled, emit, on_cancel, operator, pin, reserve
+from spolia.operator import Operator, operator
 from spolia.run import Budget, Run
+from spolia.surrounding import Done, Emitted, Retracted, access, check_cancelled, emit, on_cancel, pin, reserve
 from spolia.types import Answer, Failure, Node, Query, Ranking, Usage
 from tests.run.flows import (
-    COUNTER, Ask, Chain, Down, End, First, Glue, Grow, LongEnough, Model, Say, Search, Sleep, Start, Store, flows, outcome,
+    COUNTER,
+    Ask,
+    Chain,
+    Down,
+    End,
+    First,
+    Glue,
+    Grow,
+    LongEnough,
+    Model,
+    Say,
+    Search,
+    Sleep,
+    Start,
+    Store,
+    flows,
+    outcome,
     queries,
 )  # fmt: skip
 
@@ -270,7 +287,9 @@ def test_usage_is_logical_and_spent_is_real(flow: Operator[Query, Query], questi
 
 
 @settings(max_examples=120, deadline=None)
-@given(flow=flows(limits=True), questions=queries(), calls=st.integers(0, 5), threads=st.integers(1, 4), each=st.booleans())
+@given(
+    flow=flows(limits=True), questions=queries(), calls=st.integers(0, 5), threads=st.integers(1, 4), each=st.booleans()
+)
 def test_a_budget_of_n_calls_never_makes_more(
     flow: Operator[Query, Query], questions: list[Query], calls: int, threads: int, each: bool
 ) -> None:
@@ -514,7 +533,12 @@ def test_every_step_leaves_a_span(runs: Runs) -> None:
     roots = [span for span in spans if span.parent == 0]
     assert [root.step for root in roots] == ["Then"] * 3
     assert [root.usage.calls for root in roots] == [3, 3, 3]
-    assert {span.step.split(":")[-1] for span in spans if by_id.get(span.parent) in roots} == {"Branch", "Glue", "Search", "Say"}
+    assert {span.step.split(":")[-1] for span in spans if by_id.get(span.parent) in roots} == {
+        "Branch",
+        "Glue",
+        "Search",
+        "Say",
+    }
     assert runs.journal.runs()[0][0] == run.id
     assert runs.journal.runs()[0][2] == 3
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from spolia.errors import StepFailed, WiringError
-from spolia.operator import In, Operator, Out, checked_operator, degrade, gather
+from spolia.operator import In, Operator, Out, checked_operator
+from spolia.surrounding import degrade, gather
 from spolia.types import Failure
 from spolia.wiring import joined
 

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, TypeVar
 
 from spolia.combinators.each import element
 from spolia.errors import BudgetSpent, WiringError
-from spolia.operator import Operator, checked_operator, degrade
+from spolia.operator import Operator, checked_operator
+from spolia.surrounding import degrade
 from spolia.types import Failure, State
 from spolia.wiring import fits, name_of
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from spolia.combinators.branch import gives_of_arms
 from spolia.errors import WiringError
-from spolia.operator import In, Operator, Out, checked_operator, degrade, limited, retract
+from spolia.operator import In, Operator, Out, checked_operator
+from spolia.surrounding import degrade, limited, retract
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from spolia.errors import BudgetSpent, WiringError
-from spolia.operator import Operator, checked_operator, degrade
+from spolia.operator import Operator, checked_operator
+from spolia.surrounding import degrade
 from spolia.types import Failure, State, Verdict
 from spolia.wiring import fits, name_of
 

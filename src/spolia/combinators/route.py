@@ -8,7 +8,8 @@ from typing import Any
 
 from spolia.combinators.branch import gives_of_arms, narrowest
 from spolia.errors import WiringError
-from spolia.operator import In, Operator, Out, checked_operator, degrade
+from spolia.operator import In, Operator, Out, checked_operator
+from spolia.surrounding import degrade
 from spolia.types import Failure
 from spolia.wiring import fits, name_of
 

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from spolia.errors import BudgetSpent, Cancelled
 from spolia.journal.trace import FREE
-from spolia.operator import Began, Emitted, Operator, Reservation, Retracted, attempt, surrounding
+from spolia.operator import Operator
 from spolia.run.budget import Budget, Limiter
 from spolia.run.stream import Scope, Sink, streamed
+from spolia.surrounding import Began, Emitted, Reservation, Retracted, attempt, surrounding
 from spolia.types import Failure, Usage
 
 if TYPE_CHECKING:

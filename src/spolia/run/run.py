@@ -21,10 +21,11 @@ from typing import Any, Self, TypeVar
 from spolia.errors import Cancelled
 from spolia.journal.cache import Cache, Entry, stripped
 from spolia.journal.trace import Journal, new_run_id
-from spolia.operator import Event, Operator, Surrounding, surrounding
+from spolia.operator import Operator
 from spolia.run.budget import Budget, Limiter
 from spolia.run.frame import Frame, pool_of
 from spolia.run.stream import Scope
+from spolia.surrounding import Event, Surrounding, surrounding
 from spolia.types import Failure, Usage, digest_of
 
 A = TypeVar("A")

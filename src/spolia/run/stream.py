@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from typing import Any
 
-from spolia.operator import Done, Event
+from spolia.surrounding import Done, Event
 
 
 class Scope:
