@@ -1,0 +1,85 @@
+"""Where operators and addresses are found by their ids, so that no file decides what is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from spolia import types
+from spolia.codec import type_id
+from spolia.errors import CodecError
+from spolia.operator import Operator
+from spolia.types import Value
+
+GROUP = "spolia.operators"
+
+BUILT_IN: Mapping[str, str] = {
+    "Best": "spolia.combinators.best",
+    "Branch": "spolia.combinators.branch",
+    "Choice": "spolia.combinators.choice",
+    "Each": "spolia.combinators.each",
+    "Explore": "spolia.combinators.explore",
+    "Guard": "spolia.combinators.guard",
+    "Identity": "spolia.combinators.identity",
+    "Loop": "spolia.combinators.loop",
+    "Route": "spolia.combinators.route",
+    "Samples": "spolia.combinators.samples",
+    "Stopped": "spolia.combinators.loop",
+    "Then": "spolia.operator",
+    "Vary": "spolia.operator",
+}
+
+NOUNS: Mapping[str, type[Value]] = {
+    name: cls for name, cls in vars(types).items() if isinstance(cls, type) and issubclass(cls, Value) and cls != Value
+}
+
+
+class Catalogue(Mapping[str, Any]):
+    """Operators, addresses and values by id: what the caller passes, what is built in, what is installed.
+
+    An installed package offers operators under the entry point group `spolia.operators`; their ids are prefixed by
+    the package: `acme:Rerank`. Looking an id up imports the module that offers it, never one that the id names.
+    """
+
+    def __init__(self, passed: Iterable[Operator[Any, Any] | type] = ()) -> None:
+        classes = [item if isinstance(item, type) else type(item) for item in passed]
+        self.passed = {type_id(cls): cls for cls in classes}
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.passed:
+            return self.passed[name]
+        if name in NOUNS:
+            return NOUNS[name]
+        if name in BUILT_IN:
+            return getattr(import_module(BUILT_IN[name]), name)
+        if ":" in name and (offered := _installed().get(name)) is not None:
+            return _loaded(name, offered)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*self.passed, *BUILT_IN, *NOUNS, *_installed()]))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def operators(self) -> Iterator[type[Operator[Any, Any]]]:
+        """Every operator, imported."""
+        for name in self:
+            if isinstance(cls := self[name], type) and issubclass(cls, Operator):
+                yield cls
+
+
+def _installed() -> dict[str, EntryPoint]:
+    return {f"{point.module.partition('.')[0]}:{point.name}": point for point in entry_points(group=GROUP)}
+
+
+def _loaded(name: str, offered: EntryPoint) -> Any:
+    try:
+        found = offered.load()
+    except Exception as error:
+        raise CodecError(
+            f"The installed operator {name} could not be imported: {error}. Update its package."
+        ) from error
+    return type(found) if isinstance(found, Operator) else found

@@ -1,0 +1,94 @@
+"""Flows as files: `load` and `dump`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from spolia.codec import decode, encode
+from spolia.errors import CodecError, FlowFileError
+from spolia.flows.catalogue import Catalogue
+from spolia.flows.text import Reader, written
+from spolia.operator import Operator
+
+MAX_BYTES = 1_000_000
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def load(
+    source: str | Path,
+    given: Mapping[str, Any] | None = None,
+    operators: Iterable[Operator[Any, Any] | type] = (),
+) -> Operator[Any, Any]:
+    """The flow that a file describes. Nothing that the file names is imported, and nothing is run or opened.
+
+    Args:
+        source: a path, or the text itself. A text of one line that ends in .yaml, .yml or .json is a path.
+        given: stores, models and the like by the names that the file uses: `{use: name}`.
+        operators: operators that are neither built in nor installed: instances or classes.
+
+    Raises:
+        FlowFileError: the file cannot be read, or does not describe a flow; says the line and what to write.
+
+    >>> load("[Identity, {Samples: {n: 3}}]")
+    Identity() >> Samples(n=3)
+    """
+    name, text = _text(source)
+    reader = Reader(name)
+    plain = reader.read(text)
+    if plain is None:
+        raise FlowFileError(f"{name} is empty. Write an operator, for example Identity, or a list of operators.")
+    try:
+        return decode(plain, Operator, known=Catalogue(operators), given=given)  # type: ignore[no-any-return]
+    except CodecError as error:
+        place = error.place
+        while place not in reader.lines:
+            place = place[:-1]
+        where = f", at {'.'.join(map(str, error.place))}" if error.place else ""
+        raise FlowFileError(f"{name}, line {reader.lines[place]}{where}: {error.reason}") from error
+
+
+def dump(flow: Operator[Any, Any], given: Mapping[str, Any] | None = None) -> str:
+    """The text of a flow file that `load` reads back as an equal flow.
+
+    Args:
+        given: what is written by name, as `{use: name}`; everything else is written out.
+
+    Raises:
+        CodecError: something in the flow has no plain form.
+
+    >>> from spolia.combinators import Branch, Identity, Samples
+    >>> print(dump(Identity() >> Branch(Samples(2), Samples(3))), end="")
+    - Identity
+    - Branch:
+      - Samples: {n: 2}
+      - Samples: {n: 3}
+    """
+    return written(encode(flow, Operator, given=given))
+
+
+def _text(source: str | Path) -> tuple[str, str]:
+    """The name of the source for messages, and its text."""
+    if isinstance(source, str) and ("\n" in source or not source.strip().lower().endswith(SUFFIXES)):
+        if len(source) > MAX_BYTES:
+            raise FlowFileError(f"The flow has {len(source):,} characters; at most {MAX_BYTES:,} are read.")
+        return "flow", source
+    path = Path(source)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise FlowFileError(
+            f"{path}: {reason}. Give the path of a flow file, or the name of a built-in flow."
+        ) from error
+    if len(raw) > MAX_BYTES:
+        raise FlowFileError(f"{path} is larger than {MAX_BYTES:,} bytes, which no flow is. Is it another file?")
+    try:
+        return str(path), raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FlowFileError(f"{path} is not UTF-8 (byte {error.start}). Save it as UTF-8.") from error
+
+
+__all__ = ["dump", "load"]

@@ -1,0 +1,247 @@
+"""A flow file is read back as an equal flow, and whatever is wrong with one is said with its line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spolia.codec import type_id
+from spolia.combinators import Branch, Choice, Each, Guard, Identity, Loop, Route, Samples
+from spolia.errors import FlowFileError
+from spolia.flows import catalogue
+from spolia.flows.files import dump, load
+from spolia.flows.text import MAX_DEPTH, MAX_NODES, Reader
+from spolia.operator import Operator, operator
+from spolia.types import Query, State, Value
+
+
+@dataclass(frozen=True)
+class Shelf(Value):
+    path: str
+    scoped: bool = True
+
+    def fingerprint(self) -> str | None:
+        return self.path
+
+
+@dataclass(frozen=True)
+class Find(Operator[Query, Query]):
+    shelf: Shelf
+    top_k: int = 10
+    alpha: float = 0.5
+    words: tuple[str, ...] = ()
+
+    def apply(self, value: Query, /) -> Query:
+        return value
+
+
+@operator
+def language(query: Query) -> str:
+    return "en"
+
+
+@operator
+def walked(state: State) -> State:
+    return state.but(stop="answered")
+
+
+OWN_PREFIX = __name__.partition(".")[0]
+OWN = (Find, Shelf, language, walked)
+CHUNKS = Shelf("notes.spolia")
+GIVEN = {"chunks": CHUNKS}
+
+TEXT = """\
+- Choice: [Identity, {"own:Find": {shelf: {use: chunks}, top_k: 5}}]
+- Branch:
+    arms:
+      - own:Find: {shelf: {path: "no"}, words: ["yes", "1:30", "1e3", a b]}
+      - Guard: {body: {"own:Find": {shelf: {use: chunks}}}, fallback: Identity, max_calls: 3}
+      - Route:
+          router: own:language
+          arms:
+            en: [Identity, Identity]
+            no: Identity
+          default: en
+    min_arms: 2
+"""
+
+FLOW = Choice(Identity(), Find(CHUNKS, 5)) >> Branch(
+    Find(Shelf("no"), words=("yes", "1:30", "1e3", "a b")),
+    Guard(Find(CHUNKS), fallback=Identity(), max_calls=3),
+    Route(language, {"en": Identity[Query]() >> Identity(), "no": Identity()}, default="en"),
+    min_arms=2,
+)
+
+
+def own(text: str) -> str:
+    """The text with the ids that operators of this module have."""
+    return text.replace("own:", f"{OWN_PREFIX}:")
+
+
+def read(text: str) -> Operator[Any, Any]:
+    return load(own(text), given=GIVEN, operators=OWN)
+
+
+def test_a_file_is_the_flow_that_it_describes(tmp_path: Path) -> None:
+    path = tmp_path / "flow.yaml"
+    path.write_text(own(TEXT), encoding="utf-8")
+    assert load(path, GIVEN, OWN) == FLOW
+    assert load(str(path), GIVEN, OWN).digest == FLOW.digest
+
+
+def test_a_dumped_flow_is_read_back_equal_with_the_same_digest() -> None:
+    flows: list[Operator[Any, Any]] = [
+        FLOW,
+        Loop(walked),
+        Each(Find(CHUNKS).vary(top_k=(5, 10), alpha=(1, 0.25))),
+        Identity[Query]() >> Samples(2),
+    ]
+    for flow in flows:
+        for given in ({}, GIVEN):
+            again = load(dump(flow, given), given, OWN)
+            assert again == flow
+            assert again.digest == flow.digest
+
+
+def test_a_dumped_flow_reads_well() -> None:
+    assert dump(Samples[Query](2) >> Each(Find(CHUNKS, 5)), GIVEN) == own(
+        "- Samples: {n: 2}\n- Each:\n    arm:\n      own:Find:\n        shelf: {use: chunks}\n        top_k: 5\n"
+    )
+
+
+def test_json_is_read_too() -> None:
+    assert read('[{"Samples": {"n": 2}}, {"Each": {"arm": "Identity"}}]') == Samples(2) >> Each(Identity())
+
+
+def test_an_alias_stands_for_what_it_names() -> None:
+    assert read("Branch: [&a {Samples: {n: 2}}, *a]") == Branch(Samples(2), Samples(2))
+
+
+def test_scalars_mean_what_they_mean_in_yaml_1_2() -> None:
+    plain = Reader("x").read("[no, yes, 1:30, 2001-01-01, 1_000, 0x1F, ~, null, true, '1', 1, 1.5, 1e3, -.5, '']")
+    assert plain == [
+        "no",
+        "yes",
+        "1:30",
+        "2001-01-01",
+        "1_000",
+        "0x1F",
+        None,
+        None,
+        True,
+        "1",
+        1,
+        1.5,
+        1000.0,
+        -0.5,
+        "",
+    ]
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+DEEP = "&a [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[Identity]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]"
+
+BAD = [
+    ("", "flow is empty. Write an operator"),
+    ("# nothing\n", "flow is empty"),
+    (
+        "- Identity\n- Samplse: {n: 2}\n",
+        "flow, line 2, at 1.Samplse: There is no operator 'Samplse'. The nearest is Sam",
+    ),
+    (
+        "- Identity\n- Samples:\n    N: 2\n",
+        "flow, line 3, at 1.Samples.N: Samples has no field 'N'. It has: n. The near",
+    ),
+    ("Samples: {n: two}", "line 1, at Samples.n: Here belongs a whole number; there was the text 'two'"),
+    ("Samples: {n: 2.0}", "there was the number 2.0. Write 2."),
+    ("Samples: {n: .nan}", "nan is not a finite number"),
+    ("own:Find: {shelf: {use: chunks}, alpha: .inf}", "alpha: inf is not a finite number"),
+    ("own:Find: {shelf: {use: chunks}, alpha: 1e999}", "alpha: inf is not a finite number"),
+    ("own:Find: {shelf: {use: chunk}}", "shelf.use: Nothing called 'chunk' was given; given were: chunks."),
+    ("own:Find: {shelf: 5}", "at own:Find.shelf: Here belongs a Shelf; there was the number 5"),
+    ("own:Find: {shelf: {use: chunks}, words: [1]}", 'words.0: Here belongs text; .* Write it in quotes: "1"'),
+    ("Samples: {n: 0}", "at Samples: Samples: n is 0; Samples needs at least 1"),
+    ("Samples:", "Samples needs n. Write {Samples: {n: ...}}"),
+    ("[]", "A chain needs at least one step"),
+    ("3", "Here belongs an operator; there was the number 3. Write {Name: {field: ...}}"),
+    ("{Samples: {n: 2}, Identity: }", "there was a mapping with Samples, Identity"),
+    ("Branch: [Identity, {Branch: [Identity, {Samples: {m: 1}}]}]", "at Branch.1.Branch.1.Samples.m"),
+    ("Samples: {n: 2, n: 3}", "line 1: 'n' stands here a second time; the first is in line 1. Keep one"),
+    ("- Samples:\n    n: 2\n    n: 3\n", "line 3: 'n' stands here a second time; the first is in line 2"),
+    ("Branch: &a [Identity, *a]", "stands inside of what it refers to: a cycle"),
+    ("Branch: [*a]", "refers to nothing"),
+    ("Branch: [!!python/object/apply:os.system [id]]", "the tag .*os.system is not allowed"),
+    ("!!str Identity", "the tag .* is not allowed"),
+    ("Samples: {<<: {n: 2}}", "merge keys"),
+    ("? [a]\n: b", "cannot be a key"),
+    ("a: &a b\n*a : c", "an alias cannot be a key"),
+    ("Identity\n---\nIdentity", "line 2: a second document begins here"),
+    ("[Identity", "flow, line 1, column 10: this is not YAML"),
+    ("Samples: {n: 2\n", "this is not YAML"),
+    ("a: b: c", "this is not YAML"),
+    ("Identity\x00", "this is not YAML"),
+    ("\tIdentity: {", "this is not YAML"),
+    ("acme:Rerank", "no installed package 'acme' offers it"),
+    ("os.system", "There is no operator 'os.system'"),
+    ("Query: {text: q}", "Query: Here belongs an operator; Query is none"),
+    ("n: " + "9" * 400, "a number of 400 characters"),
+    (BOMB, f"more than {MAX_NODES:,} values"),
+    ("[" * 1000, f"nested deeper than {MAX_DEPTH} levels"),
+    (f"[{DEEP}, {'[' * 35}*a{']' * 35}]", r"with \*a this is nested deeper"),
+    ("- Identity\n" * (MAX_NODES + 1), "more than"),
+    ("x" * 1_000_001, "at most 1,000,000 are read"),
+    ("Guard: {body: Identity, fallbck: Identity}", "no field 'fallbck'.* The nearest is fallback"),
+    ("- own:language\n- own:walked\n", "walked takes State, not str"),
+    ("Route: {router: own:language, arms: {en: Identity}, default: fr}", "The default 'fr' is no arm of Route"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), BAD, ids=lambda found: repr(found[:40]))
+def test_a_file_that_is_wrong_is_refused_with_what_to_write(text: str, message: str) -> None:
+    with pytest.raises(FlowFileError, match=own(message)):
+        read(text)
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FlowFileError, match=r"missing.yaml: No such file"):
+        load(tmp_path / "missing.yaml")
+    with pytest.raises(FlowFileError, match="No such file"):
+        load("missing.yaml")
+    with pytest.raises(FlowFileError, match="Is a directory"):
+        load(tmp_path)
+    (tmp_path / "latin.yaml").write_bytes(b"Samples: {n: 2} # caf\xe9")
+    with pytest.raises(FlowFileError, match=r"not UTF-8 \(byte 21\)"):
+        load(tmp_path / "latin.yaml")
+    (tmp_path / "huge.yaml").write_bytes(b"#" * 1_000_001)
+    with pytest.raises(FlowFileError, match="larger than 1,000,000 bytes"):
+        load(tmp_path / "huge.yaml")
+
+
+def test_loading_imports_nothing_that_the_file_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "trap.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    for text in ("trap", "trap:Find", "trap.Find", "{trap: {n: 1}}", "{'trap:Find': {}}"):
+        with pytest.raises(FlowFileError):
+            load(text)
+
+
+def test_an_operator_of_an_installed_package_is_found_by_its_prefixed_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [
+        EntryPoint("Find", f"{__name__}:Find", catalogue.GROUP),
+        EntryPoint("Broken", f"{__name__}:Nothing", catalogue.GROUP),
+    ]
+    monkeypatch.setattr(catalogue, "entry_points", lambda group: [point for point in points if point.group == group])
+    assert load(f"{OWN_PREFIX}:Find: {{shelf: {{use: chunks}}}}", given=GIVEN) == Find(CHUNKS)
+    with pytest.raises(FlowFileError, match="Broken could not be imported"):
+        load(f"{OWN_PREFIX}:Broken")
+
+
+def test_ids_of_own_operators_carry_their_package() -> None:
+    assert type_id(Find) == f"{OWN_PREFIX}:Find"
+    assert type_id(Samples) == "Samples"
