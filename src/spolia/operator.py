@@ -7,11 +7,14 @@ threads, access, streaming) belongs to the current run, which is reached through
 from __future__ import annotations
 
 import inspect
+import itertools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, Self, TypeVar, final, get_type_hints, overload
 
+from spolia.bounds import most, total
 from spolia.errors import SpoliaError, UndecidedError, WiringError
 from spolia.surrounding import (
     Began,
@@ -146,6 +149,25 @@ class Operator(ABC, Generic[In, Out]):
     def vary(self, **ranges: Sequence[Any]) -> Vary[In, Out]:
         """This operator with candidates for some of its fields, for the optimizer to decide between."""
         return Vary(self, tuple((name, tuple(values)) for name, values in ranges.items()))
+
+    # Cost.
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        """Calls to language models for one value at most, None when no bound is known; an upper bound for `check`.
+
+        Each model in a field counts once. An operator that may ask its models or run its inner operators more often
+        says so by overriding this.
+
+        Args:
+            rows: how many values the value has at most, when it has several.
+        """
+        if any(op.calls() != 0 for _, op in self._inner):
+            return None
+        return sum(hasattr(getattr(self, f.name), "capabilities") for f in fields(self))  # type: ignore[arg-type]
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        """How many values the result has at most, when it has several; None when no bound is known."""
+        return None
 
     # Types.
 
@@ -302,6 +324,18 @@ class Then(Operator[In, Out]):
     def tail(self) -> tuple[Operator[Any, Any], ...]:
         return self.steps[-1:]
 
+    def calls(self, rows: int | None = None, /) -> int | None:
+        found: list[int | None] = []
+        for step in self.steps:
+            found.append(step.calls(rows))
+            rows = step.fanout(rows)
+        return total(found)
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        for step in self.steps:
+            rows = step.fanout(rows)
+        return rows
+
     def __repr__(self) -> str:
         return " >> ".join(repr(step) for step in self.steps)
 
@@ -375,6 +409,26 @@ class Vary(Operator[In, Out]):
 
     def tail(self) -> tuple[Operator[Any, Any], ...]:
         return (self.body,)
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return most(op.calls(rows) for op in self.decided()) if self._few() else None
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        return most(op.fanout(rows) for op in self.decided()) if self._few() else None
+
+    def _few(self) -> bool:
+        """Whether there are few enough combinations to look at each."""
+        return math.prod(len(values) for _, values in self.ranges) <= 1000
+
+    def decided(self) -> Iterator[Operator[In, Out]]:
+        """The operator under every combination of candidates that it accepts."""
+        names = [name for name, _ in self.ranges]
+        for values in itertools.product(*(values for _, values in self.ranges)):
+            try:
+                found = self.body.but(**dict(zip(names, values, strict=True)))
+            except WiringError:
+                continue
+            yield found
 
     def __repr__(self) -> str:
         body = f"({self.body!r})" if isinstance(self.body, Then) else repr(self.body)

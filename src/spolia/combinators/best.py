@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from spolia.bounds import times
 from spolia.combinators.branch import survivors
 from spolia.combinators.each import element
 from spolia.errors import StepFailed, WiringError
@@ -52,3 +53,6 @@ class Best(Operator[Sequence[T], T]):
         if not fits(float, found := self.score.gives(each), {}):
             raise WiringError(f"The score of Best gives {name_of(found)}; it must give a number.")
         return each
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return times(rows, self.score.calls())

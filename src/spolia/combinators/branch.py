@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
+from spolia.bounds import total
 from spolia.errors import StepFailed, WiringError
 from spolia.operator import In, Operator, Out, checked_operator
 from spolia.surrounding import degrade, gather
@@ -65,6 +66,12 @@ class Branch(Operator[In, tuple[Out, ...]]):
 
     def gives(self, taken: Any, /) -> Any:
         return tuple[gives_of_arms(self.arms, taken, "Branch"), ...]  # type: ignore[misc]
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return total(arm.calls(rows) for arm in self.arms)
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        return len(self.arms)
 
 
 def _call(arm: Operator[In, Out], value: In) -> Callable[[], Out]:

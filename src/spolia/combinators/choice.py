@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeAlias
 
+from spolia.bounds import most
 from spolia.combinators.branch import gives_of_arms, narrowest
 from spolia.errors import UndecidedError, WiringError
 from spolia.operator import In, Operator, Out, Vary, checked_operator
@@ -59,6 +60,12 @@ class Choice(Operator[In, Out]):
 
     def tail(self) -> tuple[Operator[Any, Any], ...]:
         return self.options
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return most(option.calls(rows) for option in self.options)
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        return most(option.fanout(rows) for option in self.options)
 
 
 def places(flow: Operator[Any, Any]) -> dict[str, int]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
+from spolia.bounds import times
 from spolia.combinators.branch import row_survivors, survivors
 from spolia.errors import WiringError
 from spolia.operator import In, Operator, Out, checked_operator
@@ -55,6 +56,12 @@ class Each(Operator[Sequence[In], tuple[Out, ...]]):
 
     def gives(self, taken: Any, /) -> Any:
         return tuple[self.arm.gives(element(taken, self.short)), ...]  # type: ignore[misc]
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return times(rows, self.arm.calls())
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        return rows
 
 
 def element(taken: Any, where: str) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
+from spolia.bounds import times, total
 from spolia.combinators.each import element
 from spolia.errors import BudgetSpent, WiringError
 from spolia.operator import Operator, checked_operator
@@ -119,3 +120,11 @@ class Explore(Operator[S, tuple[S, ...]]):
         if self.score is not None and not fits(float, score := self.score.gives(child), {}):
             raise WiringError(f"The score of Explore gives {name_of(score)}; it must give a number.")
         return found
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        expanded = self.max_states + 1 if self.width is None else 1 + self.width * (self.max_depth - 1)
+        score = self.score.calls() if self.score is not None else 0
+        return total((times(min(expanded, self.max_states + 1), self.expand.calls()), times(self.max_states, score)))
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        return self.max_states + 1

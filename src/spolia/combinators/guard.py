@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from spolia.bounds import least, most, total
 from spolia.combinators.branch import gives_of_arms
 from spolia.errors import WiringError
 from spolia.operator import In, Operator, Out, checked_operator
@@ -62,3 +63,10 @@ class Guard(Operator[In, Out]):
 
     def tail(self) -> tuple[Operator[Any, Any], ...]:
         return (self.body,) if self.fallback is None else (self.body, self.fallback)
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        body = least(self.body.calls(rows), self.max_calls)
+        return body if self.fallback is None else total((body, self.fallback.calls(rows)))
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        return most(arm.fanout(rows) for arm in self.tail())

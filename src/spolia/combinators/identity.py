@@ -20,3 +20,6 @@ class Identity(Operator[T, T]):
 
     def apply(self, value: T, /) -> T:
         return value
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        return rows

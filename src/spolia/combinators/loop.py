@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
+from spolia.bounds import times, total
 from spolia.errors import BudgetSpent, WiringError
 from spolia.operator import Operator, checked_operator
 from spolia.surrounding import degrade
@@ -118,3 +119,6 @@ class Loop(Operator[S, S]):
 
     def tail(self) -> tuple[Operator[Any, Any], ...]:
         return (self.body,) if self.appends else ()
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return times(self.max_steps, total((self.body.calls(), self.until.calls())))

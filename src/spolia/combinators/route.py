@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spolia.bounds import most, total
 from spolia.combinators.branch import gives_of_arms, narrowest
 from spolia.errors import WiringError
 from spolia.operator import In, Operator, Out, checked_operator
@@ -99,6 +100,12 @@ class Route(Operator[In, Out]):
 
     def tail(self) -> tuple[Operator[Any, Any], ...]:
         return tuple(arm for _, arm in self.arms)
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return total((self.router.calls(rows), most(arm.calls(rows) for _, arm in self.arms)))
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        return most(arm.fanout(rows) for _, arm in self.arms)
 
     def __repr__(self) -> str:
         arms = ", ".join(f"{name!r}: {arm!r}" for name, arm in self.arms)

@@ -40,3 +40,6 @@ class Samples(Operator[V, tuple[V, ...]]):
                 f"Samples takes a value with a field `sample` (Query, Prompt, a State), not {name_of(taken)}"
             )
         return tuple[taken, ...]
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        return self.n
