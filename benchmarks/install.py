@@ -1,0 +1,59 @@
+"""What an installation weighs: distributions and megabytes of the base and of base + PDF, DOCX and embeddings.
+
+    python benchmarks/install.py [--check] [--out FILE]
+
+Each is installed into a fresh environment; `--check` fails when a limit is exceeded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LIMITS = {"": (24, 150.0), "[pdf,docx,embeddings]": (42, 300.0)}
+BUNDLED = {"pip", "setuptools"}
+
+
+def weighed(extras: str, folder: Path) -> dict[str, object]:
+    """Distributions and size of an installation of their own."""
+    venv.create(folder, with_pip=True, symlinks=True)
+    python = folder / "bin" / "python"
+    command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{ROOT}{extras}"]
+    subprocess.run([*command, "--constraint", ROOT / "requirements.lock"], check=True, stderr=subprocess.DEVNULL)
+    listed = subprocess.run(
+        [python, "-m", "pip", "list", "--format", "json", "--disable-pip-version-check"],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    names = sorted(row["name"].lower() for row in json.loads(listed))
+    subprocess.run([python, "-m", "pip", "uninstall", "-q", "-y", "setuptools", "pip"], check=True)
+    size = sum(path.stat().st_size for path in (folder / "lib").rglob("*") if path.is_file())
+    return {"distributions": len(set(names) - BUNDLED), "megabytes": round(size / 1e6, 1), "names": names}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    result = {}
+    for extras in LIMITS:
+        with tempfile.TemporaryDirectory() as folder:
+            result[extras or "base"] = weighed(extras, Path(folder) / "env")
+    text = json.dumps(result, indent=2)
+    print(text)
+    if options.out:
+        options.out.write_text(text + "\n")
+    for extras, (most, megabytes) in LIMITS.items():
+        row = result[extras or "base"]
+        if options.check and (row["distributions"] > most or row["megabytes"] > megabytes):  # type: ignore[operator]
+            sys.exit(f"{extras or 'base'}: {row}; the limits are {most} distributions and {megabytes} MB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""What a step costs: five trivial steps in a chain, beside Haystack and LangChain in the same run.
+
+    python benchmarks/steps.py [--peers] [--out FILE]
+
+Microseconds of CPU per step, the least of several rounds; the work of every step is one addition. `--peers` installs
+the peers into a temporary environment (network) and lets them take turns with ours, so that ratios hold when the
+machine's speed drifts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from spolia.journal import Runs
+from spolia.operator import Operator
+from spolia.run import Run
+from spolia.types import Hit, Node, Query, Ranking
+
+STEPS = 5
+PEERS = {"haystack": "haystack-ai", "langchain": "langchain-core"}
+PEER_CODE = Path(__file__).parent / "peers" / "steps.py"
+
+
+@dataclass(frozen=True)
+class Add(Operator[int, int]):
+    by: int = 1
+
+    def apply(self, value: int, /) -> int:
+        return value + self.by
+
+
+@dataclass(frozen=True)
+class Cut(Operator[Ranking, Ranking]):
+    top_k: int = 50
+
+    def apply(self, value: Ranking, /) -> Ranking:
+        return Ranking(value.query, value.hits[: self.top_k])
+
+
+def microseconds(work: Callable[[int], object], calls: int, rounds: int = 7) -> float:
+    """CPU time of a step, the least of several rounds."""
+    best = float("inf")
+    for _ in range(rounds):
+        began = time.process_time()
+        work(calls)
+        best = min(best, (time.process_time() - began) / calls / STEPS * 1e6)
+    return best
+
+
+def ours(folder: Path) -> dict[str, float]:
+    """Every way of running five steps."""
+    numbers = Add() >> Add() >> Add() >> Add() >> Add()
+    rankings = Cut(50) >> Cut(50) >> Cut(50) >> Cut(50) >> Cut(50)
+    ranking = Ranking(Query("q"), tuple(Hit(Node(f"node-{i:012d}", "x" * 1000), 1 / (i + 1)) for i in range(50)))
+    runs = Runs(folder / "runs.db")
+
+    def without(calls: int) -> None:
+        for index in range(calls):
+            numbers(index)
+
+    def unjournaled(calls: int) -> None:
+        with Run():
+            without(calls)
+
+    def journaled(calls: int) -> None:
+        with Run(journal=runs.journal):
+            without(calls)
+        runs.journal.flush()
+
+    def journaled_rankings(calls: int) -> None:
+        with Run(journal=runs.journal):
+            for _ in range(calls):
+                rankings(ranking)
+        runs.journal.flush()
+
+    def batched(calls: int) -> None:
+        with Run():
+            numbers.batch(range(calls))
+
+    found = {
+        "no run": microseconds(without, 2000),
+        "run, journal off": microseconds(unjournaled, 2000),
+        "run, journal off, batch": microseconds(batched, 5000),
+        "run, journal on, flush included": microseconds(journaled, 2000),
+        "the same, 50-hit rankings": microseconds(journaled_rankings, 400),
+    }
+    assert runs.database.dropped == 0, "a span was dropped, so the figure is not what it says"
+    runs.close()
+    return found
+
+
+def peers(folder: Path) -> dict[str, float]:
+    """The peers' figures, from an environment of their own."""
+    venv.create(folder / "peers", with_pip=True)
+    python = folder / "peers" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "-q", *PEERS.values()], check=True, stderr=subprocess.DEVNULL)
+    found = {}
+    for name in PEERS:
+        printed = subprocess.run([python, PEER_CODE, name], check=True, capture_output=True, text=True).stdout
+        found[name] = json.loads(printed.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        result: dict[str, object] = {"unit": "CPU microseconds per step", "python": sys.version.split()[0]}
+        result["spolia"] = mine = ours(Path(folder))
+        if options.peers:
+            theirs = peers(Path(folder))
+            result["peers"] = theirs
+            result["ratio to run with journal off"] = {
+                name: round(cost / mine["run, journal off"], 1) for name, cost in theirs.items()
+            }
+    text = json.dumps(result, indent=2)
+    print(text)
+    if options.out:
+        options.out.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
