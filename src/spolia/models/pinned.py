@@ -24,7 +24,9 @@ def vocabulary_hash_of(path: Path) -> str:
 
 
 def cache_folder() -> Path:
-    """Where Spolia keeps what it can make again: `$XDG_CACHE_HOME/spolia`."""
+    """Where Spolia keeps what it can make again: `$SPOLIA_CACHE`, else `$XDG_CACHE_HOME/spolia`."""
+    if named := os.environ.get("SPOLIA_CACHE"):
+        return Path(named).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "spolia"
 
 
@@ -60,10 +62,12 @@ def _remembered(what: str, path: Path, compute: Callable[[Path], str]) -> str:
 
 def _write(note: Path, text: str) -> None:
     """Write by rename, so that a reader sees all of it or nothing; a folder that cannot be written costs a hash."""
+    made = ""
     try:
         note.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=note.parent, delete=False) as file:
+            made = file.name
             file.write(text)
-        os.replace(file.name, note)
+        os.replace(made, note)
     except OSError:
-        pass
+        Path(made).unlink(missing_ok=True) if made else None

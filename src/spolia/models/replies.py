@@ -1,0 +1,174 @@
+"""What a server of the OpenAI protocol replies, read without trust: a generation, or an error that says what came."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import ceil
+from typing import Any
+
+from spolia.errors import ModelError, ModelRejected, ModelUnavailable
+from spolia.models.sse import Mended
+from spolia.types import Generation, Token, Usage
+
+LATER = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
+"""Statuses after which the same request may succeed."""
+
+
+class Reply:
+    """A reply while it comes in, whole or in events."""
+
+    def __init__(self) -> None:
+        self.usage: Usage | None = None
+        self.finish_reason = ""
+        self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._tokens: list[Token] = []
+        self._mended = Mended()
+
+    @property
+    def text(self) -> str:
+        return "".join(self._text)
+
+    def take(self, data: str, part: str) -> str:
+        """Read one JSON object and return the text that it adds.
+
+        Args:
+            part: where the text stands: `message` in a whole reply, `delta` in an event.
+        """
+        found = _parsed(data)
+        if found.get("error"):
+            raise failed(found["error"])
+        if isinstance(found.get("usage"), dict):
+            self.usage = _usage(found["usage"])
+        choices = found.get("choices")
+        if not isinstance(choices, list) or not (choices or part == "delta"):
+            raise ModelRejected(f"it replied without a choice: {_short(data)}. Check that base_url ends in /v1.")
+        return self._choice(_mapping(choices[0]), part) if choices else ""
+
+    def end(self) -> str:
+        """The text that was held back."""
+        rest = self._mended.end()
+        self._text.append(rest)
+        return rest
+
+    def _choice(self, choice: Mapping[str, Any], part: str) -> str:
+        message = _mapping(choice.get(part))
+        self._refusal.append(_text(message.get("refusal")))
+        self._tokens.extend(_tokens(_mapping(choice.get("logprobs")).get("content")))
+        self.finish_reason = _text(choice.get("finish_reason")) or self.finish_reason
+        piece = self._mended.add(_text(message.get("content")))
+        self._text.append(piece)
+        return piece
+
+    def generation(self, logprobs: bool) -> Generation:
+        """The complete reply.
+
+        Raises:
+            ModelRejected: the model refused, was filtered, wrote nothing, or states no log-probabilities.
+        """
+        text, refusal = self.text, "".join(self._refusal)
+        if refusal and not text:
+            raise ModelRejected(
+                f"the model refused to answer: {_short(refusal)}. Ask another question, or another model."
+            )
+        if self.finish_reason == "content_filter":
+            raise ModelRejected(
+                "the server's content filter stopped the reply. Ask another question, or another model."
+            )
+        cut = self.finish_reason in ("length", "max_tokens")
+        if not text:
+            why = "all of max_tokens went before the first word; write a larger max_tokens" if cut else "ask again"
+            raise ModelRejected(f"the reply has no text (finish_reason {self.finish_reason or 'not stated'}): {why}.")
+        if logprobs and not self._tokens:
+            raise ModelRejected("it states no log-probabilities. Take 'logprobs' out of capabilities for this server.")
+        return Generation(text, "length" if cut else "stop", tuple(self._tokens) if logprobs else ())
+
+
+def estimated_tokens(text: str) -> int:
+    """Tokens of a text where no server counts them: one for three bytes, more than most tokenizers make."""
+    return ceil(len(text.encode("utf-8", "replace")) / 3)
+
+
+def failed(error: object, status: int = 0) -> ModelError:
+    """The error that a server's own error object stands for."""
+    said = _mapping(error)
+    code, message = str(said.get("code") or said.get("type") or ""), said.get("message") or error
+    text = f"it failed{f' with status {status}' if status else ''}: {_short(str(message))}"
+    if code == "insufficient_quota":
+        return ModelRejected(f"{text}. The account has no credit left: add some, or name another key in api_key_env.")
+    return (ModelUnavailable if status in LATER or not status else ModelRejected)(_closed(text))
+
+
+def refused(status: int, headers: Mapping[str, str], text: str, keyed: str) -> ModelError:
+    """The error that a status other than 200 stands for.
+
+    Args:
+        text: the body, without the key.
+        keyed: what is known of the key, in words.
+    """
+    said = _said(text)
+    if 300 <= status < 400:
+        return ModelRejected(
+            f"it redirects to {_short(headers.get('location', 'nowhere'))}, which is not followed, so that documents "
+            "and key go to no other server. Write that address as base_url if you trust it."
+        )
+    if status in (401, 403):
+        return ModelRejected(f"it does not accept the key (status {status}: {said}); {keyed}")
+    if status == 404:
+        return ModelRejected(f"it has no such address or model (status 404: {said}). Check model, and base_url's /v1.")
+    try:
+        return failed(_mapping(json.loads(text)).get("error") or said, status)
+    except (ValueError, RecursionError):
+        return failed(said, status)
+
+
+def _said(text: str) -> str:
+    """The message in an error's body, or the body's beginning."""
+    try:
+        found = _mapping(json.loads(text))
+    except (ValueError, RecursionError):
+        return _short(text)
+    inner = found.get("error", found.get("message", found.get("detail")))
+    return _short(str(_mapping(inner).get("message") or inner or text))
+
+
+def _parsed(data: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ModelRejected(
+            f"it sent no valid JSON but {_short(data)!r}. Check that base_url is an OpenAI API."
+        ) from None
+    if not isinstance(found, dict):
+        raise ModelRejected(f"it sent {_short(data)!r}, not a JSON object. Check that base_url is an OpenAI API.")
+    return found
+
+
+def _usage(found: Mapping[str, Any]) -> Usage:
+    counts = (found.get("prompt_tokens"), found.get("completion_tokens"))
+    sent, written = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
+    return Usage(calls=1, input_tokens=sent, output_tokens=written)
+
+
+def _tokens(found: object) -> list[Token]:
+    entries = [_mapping(entry) for entry in found] if isinstance(found, list) else []
+    kept = [(entry.get("token"), entry.get("logprob")) for entry in entries]
+    return [Token(text, float(p)) for text, p in kept if isinstance(text, str) and isinstance(p, (int, float))]
+
+
+def _mapping(found: object) -> Mapping[str, Any]:
+    return found if isinstance(found, dict) else {}
+
+
+def _text(found: object) -> str:
+    return found if isinstance(found, str) else ""
+
+
+def _closed(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text.encode("utf-8", "replace").decode().split())
+    return (plain if len(plain) <= 200 else f"{plain[:197]}...") or "nothing"

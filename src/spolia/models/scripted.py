@@ -1,0 +1,108 @@
+"""A stand-in for a language model's words: replies that are written down beforehand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from spolia.errors import ModelRejected
+from spolia.models.protocols import CHAT, LOGPROBS, STREAM, Capabilities
+from spolia.operator import check_cancelled, reserve
+from spolia.types import Generation, Prompt, Token, Usage, Value
+
+Script: TypeAlias = tuple[str | tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class ScriptedModel(Value):
+    """Replies by looking at the prompt, and has no memory: the same prompt gets the same reply, in any order of calls.
+
+    Args:
+        replies: rows `(pattern, reply)`; the first whose regular expression is found in the prompt's text replies. A
+            row may hold several replies, `(pattern, first, second)`: sample k of the prompt gets reply k, in a circle.
+            Plain texts are the samples of a last row that replies to everything.
+        capabilities: what it can do; anything else is refused, as by a model that cannot.
+        name: tells it apart from others in traces.
+        logprob: natural log-probability of every word.
+
+    Tokens are counted in words.
+
+    >>> model = ScriptedModel((("capital of France", "Paris."), ("", "I do not know.")))
+    >>> from spolia.types import Message
+    >>> model.generate(Prompt((Message("user", "What is the capital of France?"),))).text
+    'Paris.'
+    """
+
+    replies: Script
+    capabilities: frozenset[str] = Capabilities((CHAT, STREAM))
+    name: str = "scripted"
+    logprob: float = -0.1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "capabilities", Capabilities(self.capabilities))
+        if isinstance(self.replies, str):
+            raise ModelRejected(f"replies is a text, not a tuple. Write ScriptedModel(({self.replies[:40]!r},)).")
+        for row in self._rows():
+            if len(row) < 2:
+                raise ModelRejected(f"The row {row!r} has no reply. Write (pattern, reply).")
+            try:
+                re.compile(row[0])
+            except re.error as error:
+                raise ModelRejected(f"{row[0]!r} is no regular expression: {error}. Write re.escape(...).") from error
+
+    @property
+    def scoped(self) -> bool:
+        return False
+
+    def fingerprint(self) -> str:
+        return self.digest.hex()
+
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        stop: Sequence[str] = (),
+        logprobs: bool = False,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Generation:
+        """The scripted reply, cut and counted like a real one."""
+        if logprobs and LOGPROBS not in self.capabilities:
+            raise ModelRejected(f"{self.name} was not given 'logprobs'. Write capabilities={{'chat', 'logprobs'}}.")
+        sent = sum(len(message.content.split()) for message in prompt.messages)
+        with reserve(Usage(calls=1, input_tokens=sent, output_tokens=max_tokens)) as held:
+            check_cancelled()
+            words, finish_reason = _cut(self._reply(prompt), max_tokens, stop)
+            held.settle(Usage(calls=1, input_tokens=sent, output_tokens=len(words)))
+            for piece in self._pieces(words) if on_text else ():
+                check_cancelled()
+                on_text(piece)  # type: ignore[misc]
+        tokens = tuple(Token(word, self.logprob) for word in words) if logprobs else ()
+        return Generation("".join(words), finish_reason, tokens)
+
+    def _pieces(self, words: list[str]) -> list[str]:
+        return words if STREAM in self.capabilities else ["".join(words)]
+
+    def _reply(self, prompt: Prompt) -> str:
+        text = prompt.text
+        for row in self._rows():
+            if re.search(row[0], text):
+                return row[1 + prompt.sample % (len(row) - 1)]
+        shown = text if len(text) <= 200 else f"{text[:100]} ... {text[-100:]}"
+        raise ModelRejected(
+            f"{self.name} has no reply to this prompt: {shown!r}. Add a row (pattern, reply), or ('', reply)."
+        )
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        plain = tuple(row for row in self.replies if isinstance(row, str))
+        return [row for row in self.replies if not isinstance(row, str)] + ([("", *plain)] if plain else [])
+
+
+def _cut(reply: str, max_tokens: int, stop: Sequence[str]) -> tuple[list[str], str]:
+    """The reply as words with the blanks after them, up to a stop text or `max_tokens`, and why it ends."""
+    ends = [reply.index(text) for text in stop if text and text in reply]
+    words = re.findall(r"\s*\S+\s*|\s+", reply[: min(ends)] if ends else reply)
+    return (words[:max_tokens], "length") if len(words) > max_tokens else (words, "stop")

@@ -1,0 +1,10 @@
+"""Parts for the tests of flows and plug-ins: models without weights, a server without a model, contracts to check.
+
+Nothing in the package imports this.
+"""
+
+from spolia.testing.contracts import check_embedder, check_language_model
+from spolia.testing.hashing import HashingEmbedder
+from spolia.testing.server import OpenAIServer, Served
+
+__all__ = ["HashingEmbedder", "OpenAIServer", "Served", "check_embedder", "check_language_model"]

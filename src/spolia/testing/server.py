@@ -1,0 +1,249 @@
+"""A real server of the OpenAI protocol on this machine that says what a test tells it to, and fails as real ones do."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Literal, Self, TypeAlias
+
+Fault: TypeAlias = Literal[
+    "", "reset", "hang", "stall", "drip", "truncate", "torn events", "torn pairs", "torn chunks", "no choice"
+]
+
+
+@dataclass(frozen=True)
+class Served:
+    """How one request is answered.
+
+    Args:
+        text: the reply; streamed word by word when the request asks for it.
+        finish_reason: `stop`, `length`, `content_filter`; `None` as some servers send.
+        refusal: a refusal in place of a text.
+        logprob: of every word, where the request asks for log-probabilities; None as servers that ignore them.
+        usage: tokens sent and generated; None as servers that do not count.
+        status: other than 200, with an error object that quotes the key, as some servers do.
+        headers: further ones, for example `Retry-After` or `Location`.
+        body: these bytes instead of a reply.
+        fault: `reset` closes the connection before a reply; `hang` sends nothing; `stall` stops in the middle of a
+            stream and `truncate` closes there, or in the middle of a body; `drip` sends a byte at a time, slowly;
+            `torn chunks` a byte at a time; `torn events` half of a character's bytes in each of two events, and
+            `torn pairs` half of a surrogate pair; `no choice` an empty list of choices.
+    """
+
+    text: str = "ok"
+    finish_reason: str | None = "stop"
+    refusal: str = ""
+    logprob: float | None = -0.25
+    usage: tuple[int, int] | None = (7, 3)
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    fault: Fault = ""
+
+
+@dataclass(frozen=True)
+class Received:
+    """A request as it came in; header names in lower case."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: Any = field(default=None)
+
+
+class OpenAIServer:
+    """Serves `/v1/chat/completions` and `/v1/models` on a free port of the loopback interface, in a thread of its own.
+
+    Args:
+        served: one for each request in turn; the last one is repeated.
+
+    Attributes:
+        url: the base URL.
+        requests: what came in.
+        most_at_once: the largest number of requests that were under way together.
+
+    >>> from spolia.models.chat import ChatModel
+    >>> from spolia.types import Message, Prompt
+    >>> with OpenAIServer(Served("Paris.")) as server:
+    ...     ChatModel("any", server.url).generate(Prompt((Message("user", "Capital of France?"),))).text
+    'Paris.'
+    """
+
+    def __init__(self, *served: Served) -> None:
+        self.requests: list[Received] = []
+        self.most_at_once = self._at_once = 0
+        self._served = list(served or (Served(),))
+        self._lock = threading.Lock()
+        self.stopping = threading.Event()
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _responder(self))
+        self._http.daemon_threads = True
+        self._http.block_on_close = False
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}/v1"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.stopping.set()
+        self._http.shutdown()
+        self._http.server_close()
+
+    def next_for(self, request: Received) -> Served:
+        """Record a request and say how it is answered."""
+        with self._lock:
+            self.requests.append(request)
+            return self._served.pop(0) if len(self._served) > 1 else self._served[0]
+
+    def count(self, change: int) -> None:
+        """A request began or ended."""
+        with self._lock:
+            self._at_once += change
+            self.most_at_once = max(self.most_at_once, self._at_once)
+
+
+def closed_port_url() -> str:
+    """A base URL at which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
+
+
+def _responder(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
+    class Responder(_Responder):
+        serving = server
+
+    return Responder
+
+
+class _Responder(BaseHTTPRequestHandler):
+    serving: OpenAIServer
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Tests are quiet."""
+
+    def do_GET(self) -> None:
+        self.serving.next_for(self._received(None))
+        self._whole(200, json.dumps({"object": "list", "data": [{"id": "any", "object": "model"}]}).encode())
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        served = self.serving.next_for(self._received(asked))
+        self.serving.count(+1)
+        with suppress(OSError):  # the caller hung up, as the test wants
+            self._answer(served, asked)
+        self.serving.count(-1)
+
+    def _received(self, body: Any) -> Received:
+        return Received(self.path, {name.lower(): text for name, text in self.headers.items()}, body)
+
+    def _answer(self, served: Served, asked: dict[str, Any]) -> None:
+        if served.fault == "reset":
+            self.close_connection = True
+        elif served.fault == "hang":
+            self.serving.stopping.wait(60)
+            self.close_connection = True
+        elif served.body is not None:
+            self._whole(served.status, served.body, served)
+        elif served.status != 200:
+            said = f"status {served.status} for {self.headers.get('Authorization', 'no key')}"
+            self._whole(served.status, json.dumps({"error": {"message": said}}).encode(), served)
+        elif asked.get("stream"):
+            self._stream(served, asked)
+        else:
+            self._whole(200, json.dumps(_reply(served, asked, "message", served.text, last=True)).encode(), served)
+
+    def _whole(self, status: int, body: bytes, served: Served | None = None) -> None:
+        self.send_response(status)
+        for name, text in served.headers if served else ():
+            self.send_header(name, text)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if served and served.fault == "truncate":
+            self.wfile.write(body[: len(body) // 2])
+            self.close_connection = True
+        else:
+            self._write(body, served.fault if served else "")
+
+    def _stream(self, served: Served, asked: dict[str, Any]) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for event in _events(served, asked):
+            if event is None:
+                if served.fault == "stall":
+                    self.serving.stopping.wait(60)
+                self.close_connection = True
+                return
+            step = 1 if served.fault == "torn chunks" else len(event)
+            for start in range(0, len(event), step):
+                part = event[start : start + step]
+                self._write(b"%x\r\n%s\r\n" % (len(part), part), served.fault)
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _write(self, found: bytes, fault: str) -> None:
+        if fault == "drip":
+            for byte in found:
+                self.wfile.write(bytes((byte,)))
+                if self.serving.stopping.wait(0.05):
+                    return
+        else:
+            self.wfile.write(found)
+        self.wfile.flush()
+
+
+def _events(served: Served, asked: dict[str, Any]) -> Iterator[bytes | None]:
+    """The events of a stream; None where it stops."""
+    pieces = [word + " " for word in served.text.split(" ")]
+    pieces[-1] = pieces[-1][:-1]
+    for number, piece in enumerate(pieces):
+        if served.fault in ("stall", "truncate") and number == len(pieces) // 2:
+            yield None
+            return
+        last = number == len(pieces) - 1
+        for part in _torn(piece, served.fault):
+            yield b"data: %s\n\n" % part.join(_around(served, asked, last))
+    if served.usage is not None:
+        yield b"data: %s\n\n" % json.dumps({"choices": [], "usage": _usage(served.usage)}).encode()
+    yield b"data: [DONE]\n\n"
+
+
+def _around(served: Served, asked: dict[str, Any], last: bool) -> list[bytes]:
+    """An event's JSON before and after the text."""
+    return json.dumps(_reply(served, asked, "delta", "@@", last)).encode().split(b"@@")[:2]
+
+
+def _torn(piece: str, fault: str) -> list[bytes]:
+    """The text as it stands inside JSON quotes, in one part or, where a fault tears it, in several."""
+    if fault == "torn events":
+        return [bytes((byte,)) for byte in json.dumps(piece, ensure_ascii=False)[1:-1].encode()]
+    escaped = json.dumps(piece)[1:-1].encode()
+    if fault == "torn pairs" and b"\\ud8" in escaped:
+        cut = escaped.index(b"\\ud8") + 6
+        return [escaped[:cut], escaped[cut:]]
+    return [escaped]
+
+
+def _reply(served: Served, asked: dict[str, Any], part: str, text: str, last: bool) -> dict[str, Any]:
+    if served.fault == "no choice":
+        return {"choices": []}
+    message: dict[str, Any] = {"role": "assistant", "content": None if served.refusal else text}
+    if served.refusal:
+        message["refusal"] = served.refusal
+    choice = {"index": 0, part: message, "finish_reason": served.finish_reason if last else None}
+    if asked.get("logprobs") and served.logprob is not None:
+        words = text.split() if part == "message" else [text]
+        choice["logprobs"] = {"content": [{"token": word, "logprob": served.logprob} for word in words]}
+    whole = {"usage": _usage(served.usage)} if served.usage is not None and part == "message" else {}
+    return {"id": "1", "object": "chat.completion", "choices": [choice], **whole}
+
+
+def _usage(counts: tuple[int, int]) -> dict[str, int]:
+    return {"prompt_tokens": counts[0], "completion_tokens": counts[1], "total_tokens": sum(counts)}
