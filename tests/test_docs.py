@@ -1,0 +1,68 @@
+"""Every block of the README and of docs/ is run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+NOT_RUN = {"make test", "make check", "make bench", "make versions", "make demo", "make demo DIR=papers"}
+"""`make test` runs this test; the Makefile is run as a whole before a change lands."""
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [code for found, code in FENCE.findall(page.read_text()) if found == language]
+
+
+def with_blocks(language: str) -> list[Path]:
+    return [page for page in PAGES if blocks(page, language)]
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the project's own docs as `docs`, as a reader who follows the README has it."""
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", with_blocks("python"), ids=lambda page: page.name)
+def test_python_blocks_run(page: Path, workplace: Path) -> None:
+    program = "\n".join(blocks(page, "python"))
+    ran = subprocess.run([sys.executable, "-c", program], cwd=workplace, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", with_blocks("bash"), ids=lambda page: page.name)
+def test_shell_blocks_run(page: Path, workplace: Path) -> None:
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for line in "".join(blocks(page, "bash")).splitlines():
+        command = shlex.split(line, comments=True)
+        if not command or shlex.join(command) in NOT_RUN:
+            continue
+        ran = subprocess.run(command, cwd=workplace, env=environment, capture_output=True, text=True, timeout=120)
+        assert ran.returncode == 0, f"{line}\n{ran.stdout}\n{ran.stderr}"
+
+
+@pytest.mark.parametrize("page", with_blocks("yaml"), ids=lambda page: page.name)
+def test_flow_blocks_load(page: Path, workplace: Path) -> None:
+    from spolia import Corpus, MiniLM, load
+
+    given = {"chunks": Corpus("notes.spolia").group("chunk"), "embedder": MiniLM()}
+    for text in blocks(page, "yaml"):
+        assert load(text, given=given).digest
+
+
+def test_pages_do_not_link_to_what_is_not_there() -> None:
+    for page in [*PAGES, *ROOT.glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+?)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
