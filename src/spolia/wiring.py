@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 Bindings = dict[Any, Any]
 
@@ -26,6 +26,8 @@ def name_of(kind: Any) -> str:
         return kind.__name__
     if get_origin(kind) in (Union, types.UnionType):
         return " | ".join(name_of(arg) for arg in get_args(kind))
+    if get_origin(kind) is Literal:
+        return f"Literal[{', '.join(map(repr, get_args(kind)))}]"
     if get_origin(kind) is not None:
         inner = ", ".join("..." if arg is Ellipsis else name_of(arg) for arg in get_args(kind))
         return f"{get_origin(kind).__name__}[{inner}]"
@@ -35,8 +37,8 @@ def name_of(kind: Any) -> str:
 def fits(wanted: Any, given: Any, bound: Bindings) -> bool:
     """Whether a value of type `given` may be passed where `wanted` is declared; binds the variables of `wanted`.
 
-    >>> fits(Sequence[int], tuple[int, ...], {}), fits(str, int, {})
-    (True, False)
+    >>> fits(Sequence[int], tuple[int, ...], {}), fits(str, int, {}), fits(str, Literal["en", "ko"], {})
+    (True, False, True)
     """
     if wanted is Any or given is Any or wanted is object:
         return True
@@ -51,6 +53,11 @@ def fits(wanted: Any, given: Any, bound: Bindings) -> bool:
     if isinstance(given, TypeVar):
         limit = given.__bound__  # not known yet, so it fits if some type under the limit does
         return limit is None or fits(wanted, limit, bound) or fits(limit, wanted, {})
+    if get_origin(given) is Literal:
+        values = get_args(given)
+        if get_origin(wanted) is Literal:
+            return set(values) <= set(get_args(wanted))
+        return all(fits(wanted, type(value), bound) for value in values)
     if get_origin(given) in (Union, types.UnionType):
         return all(fits(wanted, arg, bound) for arg in get_args(given))
     if get_origin(wanted) in (Union, types.UnionType):

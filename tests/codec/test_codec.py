@@ -197,7 +197,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
     ({"a": 1, "b": 2}, Any, "Here belongs a value; there was a mapping with a, b"),
     ([1, OWN + "Half"], Operator, "0: Here belongs an operator; there was the number 1"),
     ([OWN + "Haff"], Operator, "There is no operator '.*Haff'. The nearest is .*:Half"),
-    ("acme:Rerank", Operator, "no installed package 'acme' offers it"),
+    ("zzqx:Wyvern", Operator, "no installed package 'zzqx' offers it"),
     ({"Query": {"text": "q"}}, Operator, "Query: Here belongs an operator; Query is none"),
     ([], Operator, "A chain needs at least one step"),
     ({OWN + "Half": 5}, Operator, "the fields of .*:Half by name .by.; there was the number 5"),

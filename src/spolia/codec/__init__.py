@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from spolia.codec.context import IMPORTED, Reading, Writing, type_id
+from spolia.codec.context import IMPORTED, Reading, Writing, nearest, type_id
 from spolia.codec.plan import plan_of, shape_of
 from spolia.codec.shape import Plain
 
@@ -58,4 +58,4 @@ def decode(
     return shape_of(declared).decode(plain, Reading(plan_of, known, given or {}))
 
 
-__all__ = ["IMPORTED", "Plain", "decode", "encode", "plan_of", "shape_of", "type_id"]
+__all__ = ["IMPORTED", "Plain", "decode", "encode", "nearest", "plan_of", "shape_of", "type_id"]

@@ -29,7 +29,7 @@ class Thing:
 
     def encode(self, value: Any, writing: Writing) -> Plain:
         if writing.given and (name := writing.name_of(value)) is not None:
-            return {"use": name}
+            return _used(name, value, self)
         kind = type(value)
         if kind is self.cls and not self.tagged:
             return writing.plan(kind).encode(value, writing)
@@ -74,7 +74,7 @@ class Step:
 
     def encode(self, value: Any, writing: Writing) -> Plain:
         if writing.given and (name := writing.name_of(value)) is not None:
-            return {"use": name}
+            return _used(name, value, self)
         if not isinstance(value, Operator):
             raise wanted(self.words, value)
         written = tagged(value, writing)
@@ -94,6 +94,12 @@ class Step:
     @property
     def words(self) -> str:
         return "an operator" if self.cls is Operator else f"the operator {self.cls.__name__}"
+
+
+def _used(name: str, value: Any, place: Thing | Step) -> Plain:
+    if not place.accepts(value):
+        raise wanted(place.words, value)
+    return {"use": name}
 
 
 def tagged(value: Any, writing: Writing) -> dict[str, Plain]:
