@@ -24,6 +24,7 @@ STEMMERS = (
     "arabic", "danish", "dutch", "english", "finnish", "french", "german", "greek", "hungarian", "italian",
     "norwegian", "portuguese", "romanian", "russian", "spanish", "swedish", "tamil", "turkish",
 )  # fmt: skip
+VERSION = 1
 LONGEST_TERM_BYTES = 256  # longer "words" are encoded data; nobody searches for them
 
 # Scripts with a stemmer of their own, and the characters by which they are recognised (after NFKC).
@@ -66,9 +67,10 @@ class Analyzer(Value):
         tokenizer: if not empty, path of a `tokenizer.json`: its subword tokens are the terms. Write
             `Analyzer.subword(path)`, which also fills in the hash.
         tokenizer_hash: BLAKE2b of that file; another file is refused.
+        version: counted up when the same fields give other terms, so that an index built before is not asked in vain.
 
     Raises:
-        SpoliaError: for an unknown language.
+        SpoliaError: for an unknown language, or another version than this release has.
 
     >>> Analyzer().terms("The cafés of Zürich, 2nd floor")
     ['the', 'cafe', 'of', 'zurich', '2nd', 'floor']
@@ -84,6 +86,7 @@ class Analyzer(Value):
     ngram: int = 0
     tokenizer: str = ""
     tokenizer_hash: str = ""
+    version: int = VERSION
 
     def __post_init__(self) -> None:
         for name in ("stem", "stop_words"):
@@ -92,6 +95,11 @@ class Analyzer(Value):
                     f"There is no language {getattr(self, name)!r} for {name}. Write one of: {', '.join(STEMMERS)}, "
                     f'or "" for none.'
                 )
+        if self.version != VERSION:
+            raise SpoliaError(
+                f"The terms were made by version {self.version} of the analyser; this release has version {VERSION}. "
+                "Build the group again."
+            )
         if self.ngram < 0:
             raise SpoliaError(f"ngram is {self.ngram}. Write the number of characters, or 0 for words.")
 

@@ -1,0 +1,169 @@
+"""A language model reads the passages and answers with citations."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from spolia.errors import ModelRejected, WiringError
+from spolia.generation.markers import Markers
+from spolia.generation.template import filled, template
+from spolia.models.protocols import CHAT, LanguageModel
+from spolia.operator import Operator, degrade, emit
+from spolia.types import Answer, Citation, Generation, Node, Prompt, Ranking
+
+# A document may hold what looks like the end of its passage; it must not get out.
+_TAG = re.compile(r"<(?=\s*/?\s*passage\b)", re.IGNORECASE)
+_MARKED = re.compile(r"\[\d+\]")
+
+
+@dataclass(frozen=True)
+class Reader(Operator[Ranking, Answer]):
+    """Ask a language model to answer the question from the ranking's passages.
+
+    The passages are numbered from 1, best first. The reply's markers (`[1]`, `[1, 2]`, `【1】` …) become citations of
+    the whole passage, with its exact span; a marker that names no passage is taken out, and that is recorded. Nothing
+    found: an abstention, without asking the model. The reply streams.
+
+    Args:
+        llm: the language model.
+        prompt: name of a shipped prompt file (`answer`, `brief`), or path of one, with `{passages}` and `{question}`
+            and, if it asks for one, `{abstention}`.
+        max_passages: the best so many are shown.
+        max_characters: of all passages together; the lowest-ranked that do not fit are not shown.
+        max_tokens: longest reply.
+        temperature: 0 for the most probable reply; above, samples of a query differ.
+        abstention: the sentence by which the model says that the passages do not answer.
+
+    Raises:
+        FlowFileError: when the prompt file cannot be read or lacks a placeholder.
+        ModelUnavailable: when the server cannot be reached.
+        ModelRejected: when the model refuses, or replies with nothing.
+
+    Stop reasons: `answered`; `abstained`; `cap` when the reply was cut off at `max_tokens`.
+
+    >>> from spolia.models.scripted import ScriptedModel
+    >>> from spolia.types import Hit, Query
+    >>> node = Node("n1", "Clovis made Paris his capital in 508.", document="d1", uri="france.txt")
+    >>> found = Ranking(Query("Since when is Paris the capital?"), (Hit(node, 3.2),))
+    >>> answer = Reader(ScriptedModel(("Since 508 [1].",)))(found)
+    >>> answer.text, answer.citations[0].uri, answer.citations[0].quote
+    ('Since 508 [1].', 'france.txt', 'Clovis made Paris his capital in 508.')
+    """
+
+    llm: LanguageModel
+    prompt: str = "answer"
+    max_passages: int = 5
+    max_characters: int = 20_000
+    max_tokens: int = 512
+    temperature: float = 0.0
+    abstention: str = "I do not know."
+
+    cached: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
+
+    def __post_init__(self) -> None:
+        for name in ("max_passages", "max_characters", "max_tokens"):
+            if getattr(self, name) < 1:
+                raise WiringError(f"{self.short}: {name} is {getattr(self, name)}. Write a number of at least 1.")
+
+    def apply(self, value: Ranking, /) -> Answer:
+        shown = self._shown(value)
+        if not shown.hits:
+            emit(self.abstention)
+            return Answer(self.abstention, stop_reason="abstained", evidence=shown)
+        streamed = Markers(len(shown))
+        generation = self.llm.generate(
+            self.prompted(shown),
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            on_text=lambda piece: _emitted(streamed.feed(piece)),
+        )
+        _emitted(streamed.end())
+        return self._answer(generation, shown)
+
+    def reads(self, value: Ranking, /) -> object:
+        shown = self._shown(value)
+        nodes = tuple(node.digest for node in shown.nodes)
+        return (value.query.question, nodes, self._template(), self._sample(value))
+
+    def attach(self, out: Any, value: Any, /) -> Any:
+        return out.but(evidence=self._shown(value))
+
+    def prompted(self, shown: Ranking) -> Prompt:
+        """The prompt for the passages of a ranking."""
+        passages = "\n\n".join(self._passage(number, node) for number, node in enumerate(shown.nodes, 1))
+        parts = {"passages": passages, "question": shown.query.question, "abstention": self.abstention}
+        return Prompt(filled(self._template(), parts), self._sample(shown))
+
+    def _sample(self, ranking: Ranking) -> int:
+        return ranking.query.sample if self.temperature > 0 else 0
+
+    def _template(self) -> str:
+        return template(self.prompt, needs=("passages", "question"))
+
+    def _shown(self, ranking: Ranking) -> Ranking:
+        best = ranking.cut(self.max_passages)
+        room = self.max_characters
+        for number, node in enumerate(best.nodes):
+            room -= len(node.indexed_text)
+            if room < 0:
+                return best.cut(max(1, number))
+        return best
+
+    def _passage(self, number: int, node: Node) -> str:
+        text = node.indexed_text
+        if len(text) > self.max_characters:
+            degrade(
+                f"Passage {number} has {len(text)} characters; the prompt holds the first {self.max_characters}. "
+                "Write a larger max_characters, or split the documents into smaller pieces."
+            )
+            text = text[: self.max_characters]
+        place = " ".join(cited(number, node).place.replace('"', "'").split())
+        inside = _TAG.sub("‹", f'source="{place}">\n[{number}] {text}')
+        return f'<passage number="{number}" {inside}\n</passage>'
+
+    def _answer(self, generation: Generation, shown: Ranking) -> Answer:
+        markers = Markers(len(shown))
+        text = markers.feed(generation.text) + markers.end()
+        if not text:
+            raise ModelRejected(
+                f"{self.llm.name} replied {generation.text[:40]!r}, which holds no answer. Ask it again."
+            )
+        for marker in markers.unknown:
+            degrade(f"The reply cites {marker}, but only passages 1 to {len(shown)} were shown; taken out.")
+        citations = tuple(cited(number, shown.nodes[number - 1]) for number in markers.used)
+        if generation.finish_reason == "length":
+            degrade(f"The reply was cut off at max_tokens={self.max_tokens}.")
+            return Answer(text, citations, "cap", shown)
+        if self._abstains(text, bool(citations)):
+            return Answer(text, (), "abstained", shown)
+        return Answer(text, citations, "answered", shown)
+
+    def _abstains(self, text: str, cites: bool) -> bool:
+        said, abstention = _plain(_MARKED.sub("", text)), _plain(self.abstention)
+        return said == abstention or (not cites and said.startswith(abstention))
+
+
+def cited(number: int, node: Node) -> Citation:
+    """The citation of a whole passage."""
+    return Citation(str(number), node.id, node.document, node.uri, node.text, node.span)
+
+
+def _emitted(text: str) -> None:
+    if text:
+        emit(text)
+
+
+def _plain(text: str) -> str:
+    """A sentence without case, punctuation and contraction.
+
+    >>> _plain("I don’t know!") == _plain("I do not know.")
+    True
+    """
+    plain = unicodedata.normalize("NFKC", text).casefold().replace("’", "'").replace("don't", "do not")
+    return " ".join(re.findall(r"\w+", plain))
