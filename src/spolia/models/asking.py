@@ -44,14 +44,16 @@ class Call:
                 return self._reserved(limits)
             except ModelUnavailable as error:
                 wait_s = max(error.after_s, random.uniform(0.5, 1.0) * model.wait_s * 2**attempt)
-                if why := self._hopeless(attempt, wait_s, error, limits):
+                why = self._hopeless(attempt, wait_s, error, limits)
+                if why is not None:
                     raise ModelUnavailable(f"{self._who}: {error} {why}".rstrip()) from error
                 pause(min(wait_s, model.max_wait_s))
             except ModelRejected as error:
                 raise ModelRejected(f"{self._who}: {error}") from error
         raise AssertionError("the last attempt returns or raises")
 
-    def _hopeless(self, attempt: int, wait_s: float, error: ModelUnavailable, limits: Limits) -> str:
+    def _hopeless(self, attempt: int, wait_s: float, error: ModelUnavailable, limits: Limits) -> str | None:
+        """Why another attempt makes no sense; None where it does."""
         if self.handed_out:
             return "Not tried again, because the beginning was handed out already."
         if attempt == self.model.retries:
@@ -60,7 +62,7 @@ class Call:
             return f"It asks to wait {error.after_s:g} s; write a larger max_wait_s, or come back later."
         if min(wait_s, self.model.max_wait_s) >= limits.left_s:
             return f"Tried {attempt + 1} times; the deadline of {self.model.deadline_s:g} s leaves no time for another."
-        return ""
+        return None
 
     def _reserved(self, limits: Limits) -> Generation:
         reply = Reply()

@@ -70,4 +70,5 @@ def _write(note: Path, text: str) -> None:
             file.write(text)
         os.replace(made, note)
     except OSError:
-        Path(made).unlink(missing_ok=True) if made else None
+        if made:
+            Path(made).unlink(missing_ok=True)

@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Self, TypeAlias
 
@@ -48,11 +48,12 @@ class Served:
 
 @dataclass(frozen=True)
 class Received:
-    """A request as it came in; header names in lower case."""
+    """A request as it came in; header names in lower case. `port`: the caller's, one for each connection."""
 
     path: str
     headers: Mapping[str, str]
-    body: Any = field(default=None)
+    body: Any
+    port: int
 
 
 class OpenAIServer:
@@ -140,7 +141,8 @@ class _Responder(BaseHTTPRequestHandler):
         self.serving.count(-1)
 
     def _received(self, body: Any) -> Received:
-        return Received(self.path, {name.lower(): text for name, text in self.headers.items()}, body)
+        headers = {name.lower(): text for name, text in self.headers.items()}
+        return Received(self.path, headers, body, self.client_address[1])
 
     def _answer(self, served: Served, asked: dict[str, Any]) -> None:
         if served.fault == "reset":
@@ -209,15 +211,18 @@ def _events(served: Served, asked: dict[str, Any]) -> Iterator[bytes | None]:
             return
         last = number == len(pieces) - 1
         for part in _torn(piece, served.fault):
-            yield b"data: %s\n\n" % part.join(_around(served, asked, last))
+            yield b"data: %s\n\n" % part.join(_around(served, asked, piece, last))
     if served.usage is not None:
         yield b"data: %s\n\n" % json.dumps({"choices": [], "usage": _usage(served.usage)}).encode()
     yield b"data: [DONE]\n\n"
 
 
-def _around(served: Served, asked: dict[str, Any], last: bool) -> list[bytes]:
+def _around(served: Served, asked: dict[str, Any], piece: str, last: bool) -> list[bytes]:
     """An event's JSON before and after the text."""
-    return json.dumps(_reply(served, asked, "delta", "@@", last)).encode().split(b"@@")[:2]
+    event = _reply(served, asked, "delta", piece, last)
+    if event["choices"]:
+        event["choices"][0]["delta"]["content"] = "@@here@@"
+    return json.dumps(event).encode().split(b"@@here@@")
 
 
 def _torn(piece: str, fault: str) -> list[bytes]:
