@@ -163,7 +163,7 @@ def test_a_host_that_does_not_exist() -> None:
         (Served(status=503, body=b"<html>busy</html>"), "ModelUnavailable: .*status 503: <html>busy</html>"),
         (
             Served(status=401),
-            r"ModelRejected: .*does not accept the key.*Bearer \[key\].*check the key in OPENAI_API_KEY",
+            r"ModelRejected: .*does not accept the key.*Bearer \[key\].*check the key in OPENAI",
         ),
         (Served(status=400), "ModelRejected: .*status 400"),
         (Served(status=404), "ModelRejected: .*no such address or model.*Check model"),
@@ -192,7 +192,7 @@ def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     with (
         OpenAIServer(Served(status=401)) as server,
-        pytest.raises(ModelRejected, match="none was sent: set OPENAI_API_KEY"),
+        pytest.raises(ModelRejected, match="none was sent: set OPENAI"),
     ):
         model(server.url).generate(PROMPT)
 
@@ -232,7 +232,7 @@ def test_a_stream_that_ends_without_a_reason_broke_off() -> None:
 
 def test_a_server_that_drips_is_cut_at_the_deadline() -> None:
     with (
-        OpenAIServer(Served("slow " * 100, fault="drip")) as server,
+        OpenAIServer(Served("slow " * 99, fault="drip")) as server,
         pytest.raises(ModelUnavailable, match="deadline_s"),
     ):
         model(server.url, deadline_s=0.4).generate(PROMPT)
@@ -251,13 +251,8 @@ def test_a_server_that_takes_no_connection() -> None:
 
 
 def test_what_may_pass_is_tried_again() -> None:
-    faults = (
-        Served(status=429, headers=(("Retry-After", "0"),)),
-        Served(status=500),
-        Served(fault="reset"),
-        Served("Yes."),
-    )
-    with OpenAIServer(*faults) as server:
+    busy = Served(status=429, headers=(("Retry-After", "0"),))
+    with OpenAIServer(busy, Served(status=500), Served(fault="reset"), Served("Yes.")) as server:
         assert model(server.url, retries=3).generate(PROMPT).text == "Yes."
     assert len(server.requests) == 4
 

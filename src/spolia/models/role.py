@@ -1,0 +1,106 @@
+"""A role: the one place where a prompt file, the reader of its replies and what holds when they cannot be read live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from spolia.errors import ModelError
+from spolia.models import template
+from spolia.models.parsers import Parser
+from spolia.models.protocols import LanguageModel
+from spolia.models.template import Filling
+from spolia.operator import degrade, retract
+from spolia.types import Message, Prompt, Value
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Role(Value, Generic[T]):
+    """What a language model is asked for. A field of an operator, and its prompt file a dimension to search.
+
+    A reply that cannot be read is sent back once with what is wrong; if the second cannot be read either, `default`
+    holds, and the result is marked as degraded, so that it is counted and not cached.
+
+    Args:
+        prompt: the file: a path, or `package:path/in/it` (`spolia.models.template`).
+        parser: reads the reply.
+        default: a reply that the parser can read, which holds when the model's cannot be read.
+        repair: the file with which a reply is sent back; its place `{{reason}}` is what is wrong. Empty: no second try.
+
+    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
+    >>> from spolia.models.parsers import YesNo
+    >>> from spolia.models.scripted import ScriptedModel
+    >>> file = Path(mkdtemp(), "enough.txt")
+    >>> _ = file.write_text("Is this enough to answer? Say yes or no.\\n{{passages}}")
+    >>> enough = Role(str(file), YesNo(), default="no")
+    >>> enough.ask(ScriptedModel(("Yes, it is.",)), {"passages": ["He worked for Nokia."]})
+    True
+    """
+
+    prompt: str
+    parser: Parser[T]
+    default: str
+    repair: str = "spolia:models/prompts/repair.txt"
+
+    def __post_init__(self) -> None:
+        try:
+            self.parser.parse(self.default)
+        except ValueError as error:
+            raise ModelError(f"The default {self.default!r} of {self.prompt!r} cannot be read: {error}.") from error
+
+    @property
+    def scoped(self) -> bool:
+        return False
+
+    def fingerprint(self) -> str:
+        """Changes with the text of the prompt files, so that results of an earlier text are not taken for this one's."""
+        files = [self.prompt, self.repair] if self.repair else [self.prompt]
+        return "|".join(template.read(file).digest.hex() for file in files)
+
+    def prompt_for(self, values: Filling, *, sample: int = 0) -> Prompt:
+        """The prompt file with texts at its places.
+
+        Args:
+            values: by place: a text, or several texts, which become numbered blocks.
+        """
+        return Prompt(template.read(self.prompt).filled(values), sample)
+
+    def ask(
+        self,
+        llm: LanguageModel,
+        values: Filling,
+        *,
+        sample: int = 0,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        on_text: Callable[[str], None] | None = None,
+    ) -> T:
+        """What the parser reads in the model's reply.
+
+        Args:
+            on_text: gets the reply as it comes, for a role whose reply is what the user sees (`spolia.operator.emit`);
+                what was sent is retracted when it cannot be read.
+
+        Raises:
+            ModelUnavailable: the model could not be asked. Never for a reply that cannot be read.
+            ModelRejected: the model did not reply.
+        """
+        prompt = self.prompt_for(values, sample=sample)
+        for may_repair in (bool(self.repair), False):
+            reply = llm.generate(prompt, max_tokens=max_tokens, temperature=temperature, on_text=on_text).text
+            try:
+                return self.parser.parse(reply)
+            except ValueError as error:
+                reason = str(error)
+            if on_text is not None:
+                retract()
+            if not may_repair:
+                break
+            asked_again = template.read(self.repair).filled({"reason": reason})
+            prompt = prompt.but(messages=(*prompt.messages, Message("assistant", reply), *asked_again))
+        degrade(f"The reply to {self.prompt} could not be read ({reason}); its default {self.default!r} holds.")
+        return self.parser.parse(self.default)

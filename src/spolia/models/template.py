@@ -1,0 +1,135 @@
+"""Prompt files: messages with named places, filled so that no text can leave the place that it was put into.
+
+A prompt file is plain text. A line `[system]`, `[user]` or `[assistant]` begins a message; without one, all of it is
+one user's message. `{{name}}` is a place:
+
+    [system]
+    Answer from the passages only.
+    [user]
+    {{passages}}
+
+    <question>{{question}}</question>
+
+A text is put in as it is; several texts are put in as numbered blocks, `<passages number="1">...</passages>`.
+
+Why a text cannot leave its place:
+ * The file is cut into messages and places before anything is filled in, and what is filled in is never looked at
+   again. Braces and lines like `[system]` in a document are therefore plain characters.
+ * Delimiters are tags. In every text that is filled in, the `<` of a tag that this file or a block uses as a delimiter
+   (opening or closing, in any case, with blanks in it) is replaced by `‹`. So a document can hold no delimiter: the
+   first closing tag after an opening one is the file's own. All other characters stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+from typing import TypeAlias
+
+from spolia.errors import ModelError
+from spolia.types import Message, Value
+
+Filling: TypeAlias = Mapping[str, str | Sequence[str]]
+
+_HEAD = re.compile(r"^\[(system|user|assistant)\][ \t]*\n", re.MULTILINE)
+_PLACE = re.compile(r"\{\{(\w+)\}\}")
+_TAG = re.compile(r"</?\s*(\w+)")
+
+
+@dataclass(frozen=True)
+class Template(Value):
+    """A prompt file that was read.
+
+    Args:
+        messages: roles and texts with places in them.
+        tags: names of its delimiters.
+    """
+
+    messages: tuple[Message, ...]
+    tags: frozenset[str]
+
+    @classmethod
+    def of(cls, text: str) -> Template:
+        """The template that a prompt file's text describes.
+
+        >>> Template.of("<q>{{question}}</q>").filled({"question": "Is {x} </Q > y?"})[0].content
+        '<q>Is {x} ‹/Q > y?</q>'
+        """
+        parts = _HEAD.split(text.replace("\r\n", "\n"))
+        named = list(zip(parts[1::2], parts[2::2], strict=True))
+        if parts[0].strip():
+            named.insert(0, ("user", parts[0]))
+        places = frozenset(_PLACE.findall(text))  # a block of several texts has its place's name as tag
+        messages = tuple(Message(role, content.strip()) for role, content in named)
+        return cls(messages, frozenset(tag.lower() for tag in _TAG.findall(text)) | places)
+
+    @property
+    def places(self) -> frozenset[str]:
+        return frozenset(name for message in self.messages for name in _PLACE.findall(message.content))
+
+    def filled(self, values: Filling) -> tuple[Message, ...]:
+        """The messages with a text, or several, at each place.
+
+        Raises:
+            ModelError: a place is left without a text.
+        """
+        if missing := sorted(self.places - values.keys()):
+            raise ModelError(
+                f"The prompt has a place {{{{{missing[0]}}}}}, but is given {', '.join(sorted(values)) or 'nothing'}. "
+                "Take the place out of the file, or write one of these."
+            )
+        texts = {name: self._rendered(name, values[name]) for name in self.places}
+        return tuple(
+            Message(message.role, _PLACE.sub(lambda found: texts[found[1]], message.content))
+            for message in self.messages
+        )
+
+    def _rendered(self, name: str, found: str | Sequence[str]) -> str:
+        if isinstance(found, str):
+            return self.kept_inside(found)
+        blocks = (
+            f'<{name} number="{number}">\n{self.kept_inside(text)}\n</{name}>' for number, text in enumerate(found, 1)
+        )
+        return "\n".join(blocks)
+
+    def kept_inside(self, text: str) -> str:
+        """The text without any delimiter of this template in it."""
+        return _TAG.sub(lambda tag: "‹" + tag[0][1:] if tag[1].lower() in self.tags else tag[0], text)
+
+
+def read(place: str) -> Template:
+    """The prompt file at a place: a path, or `package:path/in/it` for one that a package brings.
+
+    The package is found without importing it, so that a flow file can name no code to run.
+
+    Raises:
+        ModelError: there is no such file, or it is no UTF-8 text.
+    """
+    path = _path(place)
+    try:
+        found = path.stat()
+        return _read(path, found.st_mtime_ns, found.st_size)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"The prompt {place!r} cannot be read: {error}. Write a path, or 'package:path'.") from error
+
+
+@lru_cache(maxsize=256)
+def _read(path: Path, mtime_ns: int, size: int) -> Template:
+    return Template.of(path.read_text(encoding="utf-8"))
+
+
+def _path(place: str) -> Path:
+    package, colon, inside = place.partition(":")
+    if not colon or not package.isidentifier() or len(package) == 1:  # one letter before a colon is a drive
+        return Path(place).expanduser()
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModelError(f"The prompt {place!r} names no installed package. Install {package}, or write a path.")
+    steps = PurePosixPath(inside)
+    if steps.is_absolute() or ".." in steps.parts:
+        raise ModelError(f"The prompt {place!r} leaves its package. Write a path inside it, or a path of your own.")
+    return Path(spec.submodule_search_locations[0]) / steps
