@@ -1,0 +1,164 @@
+"""Where sentences begin and end, in any script, by rules alone: fast, exact offsets, no dictionary to install.
+
+A mark that ends a sentence is believed unless what stands around it says otherwise: an initial, an abbreviation, a
+decimal, a list number, a lower-case word after it. A line break ends a sentence unless the line was full, that is,
+unless the text is wrapped. Thai and Lao write no mark; there a space between two long phrases ends a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_NARROW = ".!?…"  # need a blank after them
+_WIDE = (  # end a sentence wherever they stand: CJK, Arabic, Devanagari, Burmese, Khmer, Ethiopic, Tibetan, Armenian
+    "。！？｡‽\u061f\u06d4\u0964\u0965\u104b\u17d4\u17d5\u1362\u1367\u0f0d\u0589\u037e\u0df4\u1803\u1809\ua4ff\ua60e"
+)
+_CLOSERS = "\"'”’»›)\\]}」』】〉》）］｝〕＂＇*_"
+_LINES = "\n\r\f\v\x85\u2028\u2029"
+_BREAK = re.compile(
+    f"(?P<narrow>(?<![{_NARROW}])[{_NARROW}]++)[{_CLOSERS}]*+(?:\\[\\d{{1,3}}\\])*+(?=\\s|\\Z)"
+    f"|(?P<wide>(?:[{_WIDE}]|．(?!\\d))[{_WIDE}{_NARROW}]*+[{_CLOSERS}]*+)(?!(?<=[」』”])[とっ、，])"
+    f"|(?P<line>[{_LINES}]\\s*+)"
+)
+_PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n|\r[^\S\r\n]*\r|\f|\u2029")
+_WORD_BEFORE = re.compile(r"[^\s(\[{\"'“‘«—–/]+\Z")
+_WORD_AFTER = re.compile(r"[\s\"'“”‘’«»(\[{¿¡*_—–-]*([^\W_]+)")
+_ITEM = re.compile(r"(?:[-*+•·‣◦▪●○■□▶►–—]|\(?\d{1,3}[.)]|\(?[A-Za-z][.)]|\(?[ivxIVX]{1,4}[.)]|#{1,6}|[|>])(?=\s)")
+_DENSE = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3\uf900-\ufaff]")
+_THAI = re.compile("[\u0e01-\u0e4e\u0e81-\u0ece]")
+_THAI_SPACE = re.compile('(?<=[\u0e01-\u0e4e\u0e81-\u0ece"”’)])[ \u00a0\u200b]+(?=[\u0e01-\u0e4e\u0e81-\u0ece"“‘(])')
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# After these a sentence ends only if the next word is one that often begins one.
+_ABBREVIATIONS = _words(
+    "mr mrs ms dr prof st mt ft gen col lt sgt capt cmdr adm maj rev hon gov sen rep pres messrs mme mlle sra srta hr "
+    "bzw vgl ca cca cf vs viz eg ie approx resp al dept univ ud uds ing etc jr sr inc ltd co corp bros plc am pm usw "
+    "ph ave blvd rd no op"
+)
+# After these it ends unless a number follows.
+_NUMBERED = _words(
+    "fig figs eq eqs tab nr nos vol vols pp ed eds sec chap art kap bd jan feb mar apr jun jul aug sep sept oct nov "
+    "dec no pág"
+)
+_AFTER_ORDINAL = _words(
+    "januar februar märz april mai juni juli august september oktober november dezember jahrhundert"
+)
+_STARTERS = _words(
+    "the an in on at it its he she they we you his her their this that these those there here when while where after "
+    "before since although though however but and so if as for from by with to of one some many most both all each "
+    "every other another what who why how then later today during until despite according also"
+)
+THAI_PHRASE = 40
+"""Characters that a Thai or Lao sentence has at least; what is shorter is taken for a phrase of one."""
+WRAPPED = 40
+"""Characters in the longest line of wrapped text at least; half of it in scripts of wide characters."""
+
+
+def sentences(text: str) -> list[tuple[int, int]]:
+    """Spans of the sentences, in order, without the blanks around them: every other character is in exactly one.
+
+    Args:
+        text: of any length, in any script, with any line breaks.
+
+    Returns:
+        (start, end) offsets into `text`; none for a blank text.
+
+    >>> text = "Dr. J. Smith paid $3.50. Why? 他来了。走吧！"
+    >>> [text[start:end] for start, end in sentences(text)]
+    ['Dr. J. Smith paid $3.50.', 'Why?', '他来了。', '走吧！']
+    """
+    found: list[tuple[int, int]] = []
+    start = 0
+    for end in _ends(text):
+        piece = text[start:end]
+        body = piece.strip()
+        if body:
+            first = start + len(piece) - len(piece.lstrip())
+            found += _phrases(text, first, first + len(body))
+        start = end
+    return found
+
+
+def _ends(text: str) -> Iterator[int]:
+    lines = _Lines(text)
+    for match in _BREAK.finditer(text):
+        kind = match.lastgroup
+        if kind == "wide" or (lines.end_at(match) if kind == "line" else _is_end(text, match)):
+            yield match.end()
+    yield len(text)
+
+
+def _is_end(text: str, match: re.Match[str]) -> bool:
+    """Whether a mark before a blank ends a sentence."""
+    after = _WORD_AFTER.match(text, match.end(), match.end() + 80)
+    word = after[1] if after else ""
+    if word and word[0].islower():
+        return False
+    if match["narrow"] != ".":
+        return True
+    before = _WORD_BEFORE.search(text, max(0, match.start() - 40), match.start())
+    return before is None or _is_end_after(before[0], word, _begins_line(text, before.start()))
+
+
+def _is_end_after(before: str, word: str, first: bool) -> bool:
+    """Whether a full stop between two words ends a sentence; `first`: nothing stands before it in its line."""
+    bare, follows = before.replace(".", "").casefold(), word.casefold()
+    if bare.isdecimal():
+        return not (first and len(bare) <= 3) and not (len(bare) <= 2 and follows in _AFTER_ORDINAL)
+    if bare in _NUMBERED and word[:1].isdecimal():
+        return False
+    initial = len(before) == 1 and before.isupper()
+    acronym = "." in before and len(before) <= 7 and bare.isalpha()
+    if initial or acronym or bare in _ABBREVIATIONS:
+        return not word or follows in _STARTERS
+    return True
+
+
+def _begins_line(text: str, at: int) -> bool:
+    head = text[max(0, at - 12) : at].rstrip(" \t")
+    return not head or head[-1] in _LINES
+
+
+class _Lines:
+    """Tells the line breaks of wrapped text from those that end something."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.start = 0  # of the present line
+        self.until = -1  # end of the paragraph whose width is known
+        self.width = 0
+
+    def end_at(self, match: re.Match[str]) -> bool:
+        text, start, after = self.text, self.start, match.end()
+        self.start = after
+        if after == len(text) or len(match[0].splitlines()) > 1 or _ITEM.match(text, after):
+            return True
+        if match.start() > self.until:
+            self._measure(start)
+        if self.width < (WRAPPED // 2 if _DENSE.match(text, after) else WRAPPED):
+            return True
+        room = self.width - (match.start() - start) - self.width // 8  # wrapped text is not always flush
+        return len(text[after : after + 25].split(maxsplit=1)[0]) < room
+
+    def _measure(self, start: int) -> None:
+        """The longest line of the paragraph in which `start` is."""
+        end = _PARAGRAPH_END.search(self.text, start)
+        self.until = end.start() if end else len(self.text)
+        self.width = max((len(line.rstrip()) for line in self.text[start : self.until].splitlines()), default=0)
+
+
+def _phrases(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """A sentence as it is, or cut at spaces between long phrases where the script has no other sign."""
+    found: list[tuple[int, int]] = []
+    if end - start > THAI_PHRASE and _THAI.search(text, start, end):
+        for space in _THAI_SPACE.finditer(text, start, end):
+            if space.start() - start >= THAI_PHRASE and end - space.end() >= THAI_PHRASE // 2:
+                found.append((start, space.start()))
+                start = space.end()
+    found.append((start, end))
+    return found
