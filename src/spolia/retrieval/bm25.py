@@ -1,0 +1,57 @@
+"""Search by words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spolia.errors import WiringError
+from spolia.operator import Operator, access
+from spolia.retrieval.searched import searched
+from spolia.stores.corpus import NodeGroup
+from spolia.types import Query, Ranking
+
+
+@dataclass(frozen=True)
+class BM25(Operator[Query, Ranking]):
+    """The nodes that share the most telling words with the query, by Okapi BM25 as Lucene computes it.
+
+    score(q, d) = Σ_t qtf · idf · tf · (k1 + 1) / (tf + k1 · (1 - b + b · |d| / mean |d|)),
+    idf = ln(1 + (N - n + ½) / (n + ½)), with k1 = 1.2 and b = 0.75. qtf and tf: how often query and node hold the
+    term t; n of N nodes hold it; |d| is the node's length in terms, in Lucene's one-byte code. The terms are those of
+    the group's analyser.
+
+    A node without any term of the query is never found, so that there may be fewer than `top_k` hits, or none: a query
+    of stop words finds where they stand, one without any word finds nothing.
+
+    Args:
+        group: the node group to search.
+        top_k: hits to return, at most.
+        source: name of the ranking, for weights when it is fused.
+
+    Raises:
+        QueryError: for an empty query.
+        StoreError: when the store cannot be read, or has no such group.
+
+    Source: Robertson, Zaragoza, "The probabilistic relevance framework: BM25 and beyond", 2009.
+
+    >>> from spolia.stores.corpus import Corpus
+    >>> BM25(Corpus("notes.spolia").group(), top_k=5).short
+    "BM25(top_k=5, source='bm25')"
+    """
+
+    group: NodeGroup
+    top_k: int = 10
+    source: str = "bm25"
+
+    def __post_init__(self) -> None:
+        if self.top_k < 1:
+            raise WiringError(f"{self.short}: top_k counts from 1.")
+
+    def apply(self, value: Query, /) -> Ranking:
+        who = access()
+        snapshot = self.group.corpus.snapshot()
+        found = snapshot.search(self.group.name, searched(value), self.top_k, who)
+        return Ranking(value, snapshot.hits(found, who), self.source)
+
+    def reads(self, value: Query, /) -> object:
+        return value.text
