@@ -1,0 +1,67 @@
+"""What starting costs: CPU seconds of imports, and of a cold search on 10,000 documents, as whole processes.
+
+    python benchmarks/imports.py [--out FILE]
+
+Each figure is the median of several fresh processes, all their CPU included; an empty interpreter stands beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+RUNS = 9
+IMPORTS = {
+    "python alone": "pass",
+    "import spolia": "import spolia",
+    "from spolia import Query, BM25, Reader": "from spolia import Query, BM25, Reader",
+}
+WORDS = "stone river archive lantern copper harvest meridian lattice orchard signal quarry tide ember canyon loom".split()
+
+
+def cpu_seconds(command: list[str]) -> float:
+    """User and system time of a command and its children; the median of several runs."""
+    found = []
+    for _ in range(RUNS):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        found.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return round(statistics.median(found), 3)
+
+
+def cold_search(documents: int) -> float:
+    """One `spolia search` in a fresh process, on a store of that many documents."""
+    spolia = str(Path(sys.executable).parent / "spolia")
+    draw = random.Random(0)
+    with tempfile.TemporaryDirectory() as folder:
+        source, store = Path(folder) / "source", str(Path(folder) / "store.spolia")
+        source.mkdir()
+        for index in range(documents):
+            text = " ".join(draw.choices(WORDS, k=80))
+            (source / f"{index:05d}.txt").write_text(f"Note {index}. {text}.\n")
+        subprocess.run([spolia, "index", str(source), "--store", store, "--no-embed"], check=True, capture_output=True)
+        return cpu_seconds([spolia, "search", "copper lantern on the river", "--store", store])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    result = {label: cpu_seconds([sys.executable, "-c", code]) for label, code in IMPORTS.items()}
+    result["spolia search, cold, 10,000 documents"] = cold_search(10_000)
+    text = json.dumps({"unit": "CPU seconds, whole process", "python": sys.version.split()[0], **result}, indent=2)
+    print(text)
+    if options.out:
+        options.out.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
