@@ -1,0 +1,92 @@
+"""Every operator, address and value that Spolia defines, found by walking its modules."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any, get_args, get_type_hints
+
+import spolia
+from spolia.operator import Function, Operator
+from spolia.types import Value
+
+APART = ("spolia.__main__", "spolia.testing", "spolia.cli")
+
+
+@cache
+def modules() -> tuple[str, ...]:
+    """Names of all modules that can be imported here."""
+    found = []
+    for info in pkgutil.walk_packages(spolia.__path__, "spolia."):
+        if not info.name.startswith(APART):
+            try:
+                import_module(info.name)
+            except ImportError as error:
+                if (error.name or "spolia").partition(".")[0] == "spolia":
+                    raise
+                continue
+            found.append(info.name)
+    return tuple(found)
+
+
+def classes(base: Any) -> list[Any]:
+    """Public concrete classes below a base, in the order of their names."""
+    modules()
+    found = {cls for cls in _below(base) if cls.__module__.partition(".")[0] == "spolia"}
+    public = [cls for cls in found if not inspect.isabstract(cls) and not cls.__qualname__.startswith("_")]
+    kept = [cls for cls in public if "<locals>" not in cls.__qualname__ and not cls.__module__.startswith(APART)]
+    return sorted(kept, key=lambda cls: (cls.__qualname__, cls.__module__))
+
+
+def _below(base: type) -> Iterator[type]:
+    below: list[type] = base.__subclasses__()
+    for cls in below:
+        yield cls
+        yield from _below(cls)
+
+
+def operators() -> list[type[Operator[Any, Any]]]:
+    """Every operator except plain functions."""
+    return [cls for cls in classes(Operator) if not issubclass(cls, Function)]
+
+
+def written_in_flows() -> set[type]:
+    """What a flow file may name: operators, addresses, and the values that their fields hold."""
+    found: set[type] = set(operators())
+    open_ = [*found, *(cls for cls in classes(Value) if _is_address(cls))]
+    while open_:
+        cls = open_.pop()
+        found.add(cls)
+        for held in _held(cls):
+            open_ += [part for part in (held, *_below(held)) if part in values() and part not in found]
+    return found
+
+
+@cache
+def values() -> frozenset[type]:
+    return frozenset(filter(is_dataclass, classes(Value)))
+
+
+def _is_address(cls: type) -> bool:
+    return is_dataclass(cls) and hasattr(cls, "scoped") and hasattr(cls, "fingerprint")
+
+
+def _held(cls: Any) -> Iterator[type]:
+    hints = get_type_hints(cls)
+    for f in fields(cls):
+        if f.compare:
+            yield from _named(hints[f.name])
+
+
+def _named(hint: Any) -> Iterator[type]:
+    if isinstance(hint, type) and issubclass(hint, Value):
+        yield hint
+    origin = getattr(hint, "__origin__", None)
+    if isinstance(origin, type) and issubclass(origin, Value):
+        yield origin
+    for arg in get_args(hint):
+        yield from _named(arg)
