@@ -149,6 +149,16 @@ def analyzer_for(sample_texts: Iterable[str]) -> Analyzer:
     return Analyzer(stem=language_of(sample_texts))
 
 
+def in_words(text: str) -> bool:
+    """Whether most letters of a text become words, not n-grams.
+
+    >>> in_words("Words, and 東京"), in_words("東京タワー tall")
+    (True, False)
+    """
+    in_runs = sum(map(len, _RUN.findall(text)))
+    return 2 * in_runs <= sum(map(str.isalnum, text))
+
+
 def _plain(text: str, fold: bool) -> str:
     """One spelling for what looks the same: NFKC, without invisible characters and, if asked for, without accents."""
     if text.isascii():
