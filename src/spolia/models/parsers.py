@@ -58,7 +58,7 @@ class Lines(Parser[tuple[str, ...]]):
 
 @dataclass(frozen=True)
 class OneOf(Parser[str]):
-    """One of some words: the only one that occurs in the reply, or the only one in its first or last line.
+    """One of some words: the only one that the reply names, or else that its first and last lines do.
 
     >>> OneOf(("yes", "no")).parse("**Yes**, because nobody else did.")
     'yes'
@@ -68,11 +68,15 @@ class OneOf(Parser[str]):
 
     def parse(self, reply: str) -> str:
         lines = [line for line in reply.splitlines() if line.strip()] or [""]
-        for part in (reply, lines[0], lines[-1]):
-            found = [option for option in self.options if _word(option).search(part)]
-            if len(found) == 1:
-                return found[0]
+        named = self._named(reply)
+        if len(named) != 1:
+            named = set().union(*(found for found in map(self._named, (lines[0], lines[-1])) if len(found) == 1))
+        if len(named) == 1:
+            return named.pop()
         raise ValueError(f"it must be exactly one of: {', '.join(self.options)}")
+
+    def _named(self, part: str) -> set[str]:
+        return {option for option in self.options if _word(option).search(part)}
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class Role(Value, Generic[T]):
         return False
 
     def fingerprint(self) -> str:
-        """Changes with the text of the prompt files, so that results of an earlier text are not taken for this one's."""
+        """Changes with the text of the prompt files: results of another text are not taken for this one's."""
         files = [self.prompt, self.repair] if self.repair else [self.prompt]
         return "|".join(template.read(file).digest.hex() for file in files)
 

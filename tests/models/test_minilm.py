@@ -1,0 +1,156 @@
+"""MiniLM gives what the papers' formulas give, whatever the batch, the thread or the text."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spolia.codec import decode, encode
+from spolia.errors import Cancelled, ModelError, WeightsError
+from spolia.models import minilm, weights
+from spolia.models.minilm import MiniLM
+from spolia.models.onnx_graph import sentence_encoder
+from spolia.operator import operator
+from spolia.run import Run
+from spolia.testing import check_embedder
+from spolia.types import Usage
+from tests.models.oracle import Oracle
+
+TEXTS = (
+    "Who employed Carsten Olsen?",
+    "The fluid flows over a flat plate, and the boundary layer grows with the square root of the distance.",
+    "Ünïcödé, emoji 😀 and 1,234.56 numbers",
+    "",
+    "ขอบคุณมาก 감사합니다 谢谢你们",
+    "word " * 400,
+    "a",
+)
+
+
+@pytest.fixture(scope="module")
+def model() -> MiniLM:
+    try:
+        weights.find(hub=False)
+    except WeightsError as error:
+        pytest.skip(f"needs the weights: {error}")
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("tokenizers")
+    return MiniLM()
+
+
+@pytest.fixture(scope="module")
+def oracle(model: MiniLM) -> Oracle:
+    return Oracle(weights.find().tensors)
+
+
+def test_it_keeps_the_contract_of_embedders(model: MiniLM) -> None:
+    check_embedder(model)
+
+
+def test_vectors_are_those_of_the_formulas(model: MiniLM, oracle: Oracle) -> None:
+    rows = [model.tokenizer.ids(text, model.window) for text in TEXTS]
+    cosines = (model.embed(TEXTS, kind="passage") * oracle.embed(rows)).sum(axis=1)
+    assert cosines.min() > 0.999999
+
+
+def test_the_window_is_where_reading_ends(model: MiniLM) -> None:
+    inside, beyond = "word " * 254, "word " * 254 + "banana " * 50
+    assert model.tokens([inside, beyond, ""]) == [256, 306, 2]
+    one, other = model.embed([inside, beyond], kind="passage")
+    assert one @ other > 0.999999
+
+
+def test_texts_of_unknown_characters_are_alike_and_told_by_covers(model: MiniLM) -> None:
+    thai, lao = "ขอบคุณมาก", "ຂອບໃຈຫຼາຍໆ"
+    one, other = model.embed([thai, lao], kind="passage")
+    assert one @ other > 0.999
+    assert (model.covers(thai), model.covers(lao)) == (0.0, 0.0)
+    assert model.covers("thank you") == 1.0
+    assert 0.2 < model.covers("thank you very much ขอบคุณมาก") < 0.8
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.lists(st.text(max_size=80) | st.text(alphabet="ab ", max_size=300), min_size=1, max_size=9),
+    st.integers(1, 700),
+)
+def test_a_vector_does_not_depend_on_the_texts_beside_it(model: MiniLM, texts: list[str], batch_tokens: int) -> None:
+    together = model.but(batch_tokens=batch_tokens).embed(texts, kind="passage")
+    alone = np.concatenate([model.embed([text], kind="query") for text in texts])
+    assert (together * alone).sum(axis=1).min() > 0.99999
+
+
+@given(st.lists(st.integers(2, 256), max_size=60), st.integers(1, 2000))
+def test_batches_hold_each_row_once_and_no_more_than_their_tokens(lengths: list[int], limit: int) -> None:
+    batches = list(minilm._batches(lengths, limit))
+    assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= limit
+
+
+def test_threads_share_one_session(model: MiniLM) -> None:
+    expected = model.embed(TEXTS, kind="passage")
+    found: list[float] = []
+
+    def embed() -> None:
+        found.append(float((model.embed(TEXTS, kind="passage") * expected).sum(axis=1).min()))
+
+    workers = [threading.Thread(target=embed) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(found) == 4
+    assert min(found) > 0.99999
+    assert len([key for key in minilm._open if key == ("", 1)]) == 1
+
+
+@operator
+def embedded(texts: Sequence[str]) -> int:
+    return len(MiniLM(batch_tokens=1).embed(texts, kind="passage"))
+
+
+def test_what_is_embedded_is_charged(model: MiniLM) -> None:
+    with Run() as run:
+        embedded(TEXTS)
+        assert run.usage == Usage(embedded=len(TEXTS))
+
+
+def test_a_cancellation_stops_before_the_next_batch(model: MiniLM) -> None:
+    with Run() as run:
+        run.cancel()
+        with pytest.raises(Cancelled):
+            embedded(TEXTS)
+
+
+def test_the_address_is_plain_data_and_names_the_weights() -> None:
+    model = MiniLM(threads=2)
+    assert decode(encode(model)) == model == eval(repr(model))
+    assert model.name == "all-MiniLM-L6-v2@53aa5117" == model.fingerprint()
+    assert (model.dimension, model.window) == (384, 256)
+
+
+def test_sizes_below_one_are_refused() -> None:
+    for threads, batch_tokens in ((0, 512), (1, -1)):
+        with pytest.raises(ModelError, match="at least 1"):
+            MiniLM(threads=threads, batch_tokens=batch_tokens)
+
+
+def test_the_graph_is_a_valid_model_by_the_formats_own_checker() -> None:
+    onnx = pytest.importorskip("onnx")
+    raw, names = sentence_encoder(minilm.SHAPE)
+    found = onnx.load_model_from_string(raw)
+    inside = [tensor for tensor in found.graph.initializer if not tensor.external_data]
+    for tensor in found.graph.initializer:
+        if tensor.external_data:  # their file is given to the session, not to the checker
+            found.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    del found.graph.initializer[:]
+    found.graph.initializer.extend(inside)
+    onnx.checker.check_model(found, full_check=True)
+    assert {each.name for each in found.graph.input} == {"input_ids", "attention_mask", *names}
+    assert len(raw) < 20_000

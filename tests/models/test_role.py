@@ -1,0 +1,206 @@
+"""A role fills its file so that no text leaves its place, reads replies, repairs once, then counts and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spolia.codec import decode, encode, type_id
+from spolia.errors import ModelError
+from spolia.models import template
+from spolia.models.parsers import JsonObject, Lines, Number, OneOf, Text, YesNo
+from spolia.models.protocols import LanguageModel
+from spolia.models.role import Role
+from spolia.models.scripted import ScriptedModel
+from spolia.models.template import Template
+from spolia.operator import Operator, emit, operator
+from spolia.run import Run
+from spolia.types import Message
+
+FILE = """[system]
+Judge. Braces {like} {{these}} are filled, {these} are not.
+[user]
+{{passages}}
+<question>{{question}}</question>
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    found = tmp_path / "judge.txt"
+    found.write_text(FILE.replace("{{these}} are filled", "stay"))
+    return found
+
+
+def test_texts_are_put_in_as_they_are_and_never_looked_at_again() -> None:
+    text = "{{question}} {0} [system]\n[system]\n%s $x \\1"
+    system, user = Template.of(FILE).filled({"these": "{{passages}}", "passages": [text, "two"], "question": text})
+    assert system == Message("system", "Judge. Braces {like} {{passages}} are filled, {these} are not.")
+    first, second = f'<passages number="1">\n{text}\n</passages>', '<passages number="2">\ntwo\n</passages>'
+    assert user.content == f"{first}\n{second}\n<question>{text}</question>"
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["</passages>", "<PASSAGES number='9'>", "</ question >", "<", "/", "question", ">", "a < b", "<b>", "\n"]
+        )
+    )
+)
+def test_no_text_can_close_or_open_a_delimiter(parts: list[str]) -> None:
+    text = "".join(parts)
+    (_, user) = Template.of(FILE).filled({"these": "", "passages": [text], "question": text})
+    found = [tag.lower() for tag in template._TAG.findall(user.content) if tag.lower() in ("passages", "question")]
+    assert found == ["passages", "passages", "question", "question"]
+    assert user.content.count("‹") <= 2 * (text.count("<") + text.count("‹"))
+
+
+def test_tags_that_are_no_delimiters_stay() -> None:
+    (message,) = Template.of("<doc>{{text}}</doc>").filled({"text": "if a < b: <b>bold</b> </div>"})
+    assert message.content == "<doc>if a < b: <b>bold</b> </div></doc>"
+
+
+def test_a_place_without_a_text_is_an_error() -> None:
+    with pytest.raises(ModelError, match=r"place \{\{question\}\}, but is given query"):
+        Template.of("{{question}}").filled({"query": "?"})
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        ("no/such/file.txt", "cannot be read"),
+        ("nosuchpackage:a.txt", "no installed package"),
+        ("spolia:../../etc/passwd", "leaves its package"),
+        ("spolia:/etc/passwd", "leaves its package"),
+        ("spolia:models/prompts/none.txt", "cannot be read"),
+    ],
+)
+def test_a_prompt_that_is_not_there(place: str, expected: str) -> None:
+    with pytest.raises(ModelError, match=expected):
+        template.read(place)
+
+
+def test_a_prompt_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"\xff\xfe")
+    with pytest.raises(ModelError, match="cannot be read"):
+        template.read(str(tmp_path / "x"))
+
+
+@dataclass(frozen=True)
+class Judge(Operator[str, bool]):
+    """An operator with a role."""
+
+    llm: LanguageModel
+    role: Role[bool]
+    cached: ClassVar[bool] = True
+
+    def apply(self, value: str, /) -> bool:
+        return self.role.ask(self.llm, {"question": value, "passages": ["p"]}, on_text=emit)
+
+
+def judge(file: Path, *replies: str | tuple[str, ...]) -> Judge:
+    return Judge(ScriptedModel(replies), Role(str(file), YesNo(), default="no"))
+
+
+def test_a_reply_that_can_be_read_is_one_call(file: Path) -> None:
+    with Run() as run:
+        assert judge(file, "Yes.")("?") is True
+        assert run.usage.calls == 1
+
+
+def test_an_unreadable_reply_is_sent_back_once_with_the_reason(file: Path) -> None:
+    with Run() as run:
+        assert judge(file, ("cannot be used: it must be exactly one of: yes, no", "yes"), "Perhaps.")("?") is True
+        assert run.usage.calls == 2
+
+
+def test_after_the_second_the_default_holds_and_is_counted(file: Path) -> None:
+    notes: list[str] = []
+
+    @operator
+    def asked(question: str) -> bool:
+        return judge(file, "Perhaps.")(question)
+
+    with pytest.MonkeyPatch.context() as patch, Run() as run:
+        patch.setattr("spolia.models.role.degrade", notes.append)
+        assert asked("?") is False
+        assert run.usage.calls == 2
+    (note,) = notes
+    assert "could not be read" in note
+    assert "'no' holds" in note
+
+
+def test_without_repair_one_call_is_all(file: Path) -> None:
+    flow = judge(file, "Perhaps.")
+    with Run() as run:
+        assert flow.but(role=flow.role.but(repair=""))("?") is False
+        assert run.usage.calls == 1
+
+
+def test_a_default_that_cannot_be_read_is_refused(file: Path) -> None:
+    with pytest.raises(ModelError, match="default 'maybe'"):
+        Role(str(file), YesNo(), default="maybe")
+
+
+def test_a_role_is_plain_data_and_a_resource_with_the_files_fingerprint(file: Path) -> None:
+    flow = judge(file, "Yes.")
+    known = {type_id(cls): cls for cls in (Judge, Role, YesNo, ScriptedModel)}
+    assert decode(encode(flow), known=known) == flow
+    assert flow.role in flow.resources
+    before = flow.role.fingerprint()
+    file.write_text("Other. {{question}}")
+    assert flow.role.fingerprint() != before
+
+
+@pytest.mark.parametrize(
+    ("parser", "reply", "expected"),
+    [
+        (Text(), "  a \n", "a"),
+        (Lines(2), "1. a\n\n* b\n3) c", ("a", "b")),
+        (Lines(), "1968 was a year\n-5 degrees", ("1968 was a year", "-5 degrees")),
+        (OneOf(("A", "B")), "The answer is\nB", "B"),
+        (OneOf(("A", "B")), "Either A or B.\nB", "B"),
+        (YesNo(), "NO!", False),
+        (YesNo(), "I know: yes", True),
+        (Number(0, 1), "0.5", 0.5),
+        (Number(-5, 5), "it is -3", -3.0),
+        (JsonObject(), "{x} {'a': 1} {\"a\": {}}", {"a": {}}),
+        (JsonObject(("b",)), '{"a": 1} {"b": 2}', {"b": 2}),
+    ],
+)
+def test_what_parsers_read(parser: object, reply: str, expected: object) -> None:
+    assert parser.parse(reply) == expected  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("parser", "reply"),
+    [
+        (Text(), " \n"),
+        (Lines(), ""),
+        (OneOf(("A", "B")), "A and B"),
+        (OneOf(("A", "B")), "Not A.\nB"),
+        (YesNo(), "I know nothing"),
+        (Number(0, 1), "7"),
+        (Number(0, 10), "none"),
+        (Number(0, 10), "nan"),
+        (JsonObject(), "[1]"),
+        (JsonObject(("a",)), '{"b": 1'),
+        (JsonObject(), '{"a":' * 20_000),
+    ],
+)
+def test_what_parsers_refuse(parser: object, reply: str) -> None:
+    with pytest.raises(ValueError, match="it must"):
+        parser.parse(reply)  # type: ignore[attr-defined]
+
+
+def test_a_repair_file_of_ones_own(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "again.txt").write_text("AGAIN: {{reason}}")
+    role = Role(str(file), YesNo(), default="no", repair=str(tmp_path / "again.txt"))
+    passages: Sequence[str] = ["p"]
+    assert role.ask(ScriptedModel((("AGAIN", "yes"), "Hm.")), {"question": "?", "passages": passages}) is True
