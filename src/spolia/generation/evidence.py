@@ -1,0 +1,159 @@
+"""How likely each sentence of some passages is to hold the answer to a question: eight clues, weighed.
+
+P(sentence) = exp(w · clues) / Σ exp(w · clues) over all sentences found for the question. The weights were fitted by
+maximum likelihood on squad_newwiki and squad2_dev (benchmarks/extract_fit.py, which prints this table), never on the
+data sets that results are reported on.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from spolia.stores.analysis import Analyzer
+
+
+class Clues(NamedTuple):
+    """What speaks for a sentence.
+
+    Fields:
+        rank: ln(1 + number of passages ranked before its own).
+        own: share of the question's terms that it holds, from 0 to 1, weighed by idf over all the sentences found.
+        near: the same share, with the title, the headings and the two sentences beside it counted in.
+        pairs: share of the question's pairs of neighbouring terms that it holds.
+        idle: 1 if it adds nothing to the question, the headings and the sentences before it (a heading, the
+            same question in a list of questions, a sentence that overlapping passages share).
+        figure: 1 if a date or number is asked for in English, and it holds one that the question does not.
+        likeness: cosine with the question, less the mean over all the sentences found, over their standard deviation.
+        passage: the highest likeness in its passage.
+    """
+
+    rank: float
+    own: float
+    near: float
+    pairs: float
+    idle: float
+    figure: float
+    likeness: float = 0.0
+    passage: float = 0.0
+
+
+LEXICAL = Clues(rank=-2.31, own=8.56, near=5.42, pairs=2.60, idle=-99.0, figure=2.28)
+EMBEDDED = Clues(rank=-0.82, own=6.29, near=6.31, pairs=1.27, idle=-99.0, figure=2.33, likeness=0.72, passage=1.22)
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A passage cut into sentences, and the title and headings above it."""
+
+    context: str
+    sentences: tuple[str, ...]
+
+
+def clues(
+    question: str, passages: Sequence[Passage], analyzer: Analyzer, cosines: Sequence[float] | None = None
+) -> list[Clues]:
+    """The clues of every sentence, in the order of the passages, best passage first.
+
+    Args:
+        cosines: of each sentence with the question, in the same order; None without an embedder.
+    """
+    terms = [[analyzer.terms(sentence) for sentence in passage.sentences] for passage in passages]
+    asked = _Asked(question, analyzer, [frozenset(own) for found in terms for own in found])
+    seen: set[str] = set()
+    lexical: list[Clues] = []
+    for before, (passage, found) in enumerate(zip(passages, terms, strict=True)):
+        above = frozenset(analyzer.terms(passage.context))
+        for place, sentence in enumerate(passage.sentences):
+            own = frozenset(found[place])
+            near = above.union(*found[max(0, place - 1) : place + 2])
+            idle = sentence in seen or own <= above.union(asked.terms)
+            seen.add(sentence)
+            pairs, figure = asked.pairs_in(found[place]), asked.figure_in(sentence)
+            lexical.append(Clues(math.log1p(before), asked.share(own), asked.share(near), pairs, float(idle), figure))
+    if cosines is None:
+        return lexical
+    return _with_likeness(lexical, [len(passage.sentences) for passage in passages], cosines)
+
+
+def chances(found: Sequence[Clues], weights: Clues) -> list[float]:
+    """The probability of each sentence to hold the answer, if one does; they sum to 1."""
+    scores = [sum(map(float.__mul__, weights, each)) for each in found]
+    highest = max(scores, default=0.0)
+    likelihoods = [math.exp(score - highest) for score in scores]
+    total = sum(likelihoods)
+    return [each / total for each in likelihoods]
+
+
+def confidence(near: float, cosine: float | None) -> float:
+    """How likely it is that the passages answer the question at all, from 0 to 1, judged by the best sentence.
+
+    A logistic regression on `Clues.near` and the cosine of that sentence, fitted on the answerable questions of
+    squad2_dev against as many that were asked of other articles (benchmarks/extract_fit.py).
+    """
+    logit = -3.9 + 12.0 * near if cosine is None else -9.0 + 9.0 * near + 12.0 * cosine
+    return 1 / (1 + math.exp(-logit))
+
+
+_WANTS_FIGURE = re.compile(
+    r"\bhow (?:many|much|long|old|far|large|big|tall|high|often|fast|deep|wide|hot|few|heavy)\b|\bpercent|\bwhen\b|"
+    r"\bwhat (?:\w+ ){0,3}(?:number|population|amount|size|cost|price|age|distance|temperature|rate|fraction|ratio|"
+    r"length|height|speed)\b|\b(?:what|which) (?:\w+ )?(?:year|date|century|decade|month|day|time|period|era)\b",
+    re.IGNORECASE,
+)
+_FIGURE = re.compile(
+    r"\d[\d.,]*\d|\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|twenty|"
+    r"thirty|forty|fifty|sixty|seventy|eighty|ninety|hundreds?|thousands?|million|billion|trillion|half|thirds?|"
+    r"quarters?|dozen|percent|single|twice|both|several|january|february|march|april|may|june|july|august|september|"
+    r"october|november|december|century|decade|spring|summer|autumn|winter|monday|tuesday|wednesday|thursday|friday|"
+    r"saturday|sunday)\b",
+    re.IGNORECASE,
+)
+
+
+class _Asked:
+    """A question as terms, each weighed by how rare it is among the sentences found.
+
+    idf(t) = ln(1 + (n - df + 0.5) / (df + 0.5)), Robertson and Zaragoza 2009.
+    """
+
+    def __init__(self, question: str, analyzer: Analyzer, sentences: Sequence[frozenset[str]]) -> None:
+        terms = analyzer.terms(question)
+        df = Counter(term for found in sentences for term in found.intersection(terms))
+        n = len(sentences)
+        self.terms = {term: math.log(1 + (n - df[term] + 0.5) / (df[term] + 0.5)) for term in terms}
+        self.total = sum(self.terms.values()) or 1.0
+        self.pairs = frozenset(pairwise(terms))
+        self.figures = _figures(question) if _WANTS_FIGURE.search(question) else None
+
+    def share(self, found: frozenset[str]) -> float:
+        return sum(idf for term, idf in self.terms.items() if term in found) / self.total
+
+    def pairs_in(self, found: Sequence[str]) -> float:
+        return len(self.pairs.intersection(pairwise(found))) / len(self.pairs) if self.pairs else 0.0
+
+    def figure_in(self, sentence: str) -> float:
+        return 0.0 if self.figures is None else float(bool(_figures(sentence) - self.figures))
+
+
+def _figures(text: str) -> frozenset[str]:
+    return frozenset(found.lower() for found in _FIGURE.findall(text))
+
+
+def _with_likeness(lexical: Sequence[Clues], lengths: Sequence[int], cosines: Sequence[float]) -> list[Clues]:
+    mean = sum(cosines) / len(cosines) if cosines else 0.0
+    deviation = math.sqrt(sum((cosine - mean) ** 2 for cosine in cosines) / max(1, len(cosines))) or 1.0
+    likeness = [(cosine - mean) / deviation for cosine in cosines]
+    found: list[Clues] = []
+    for length in lengths:
+        there = likeness[len(found) : len(found) + length]
+        found += [
+            each._replace(likeness=own, passage=max(there))
+            for each, own in zip(lexical[len(found) : len(found) + length], there, strict=True)
+        ]
+    return found
