@@ -32,7 +32,7 @@ FUNCTION_WORDS: dict[str, frozenset[str]] = {
     }.items()
 }
 _WORD = re.compile(r"[^\W\d_]+")
-_ENOUGH = 0.08  # of the words: running text has 0.2 to 0.5 function words, lists of names and code have fewer
+_ENOUGH, _FEWEST = 0.08, 3  # of the words: running text has 0.2 to 0.5 function words, lists of names and code fewer
 
 
 def language_of(texts: Iterable[str], *, default: str = "english", words: int = 20_000) -> str:
@@ -56,6 +56,6 @@ def language_of(texts: Iterable[str], *, default: str = "english", words: int = 
         total += len(found)
         if total >= words:
             break
-    shares = {name: sum(seen[word] for word in known) / max(1, total) for name, known in FUNCTION_WORDS.items()}
-    best = max(shares, key=lambda name: (shares[name], name == default))
-    return best if shares[best] >= _ENOUGH else default
+    counts = {name: sum(seen[word] for word in known) for name, known in FUNCTION_WORDS.items()}
+    best = max(counts, key=lambda name: (counts[name], name == default))
+    return best if counts[best] >= max(_FEWEST, _ENOUGH * total) else default

@@ -1,0 +1,109 @@
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spolia.errors import SpoliaError
+from spolia.stores.analysis import Analyzer, analyzer_for
+
+plain = Analyzer()
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("Running runners ran", ["run", "runner", "ran"]),
+        ("COVID-19, 2.5 and GPT4 in snake_case", ["covid", "19", "2", "5", "and", "gpt4", "in", "snake", "case"]),
+        ("don't", ["don", "t"]),
+        ("Ａｂｃ１２ ﬁne", ["abc12", "fine"]),
+        ("co\u00adoperation", ["cooper"]),
+        ("Straße İstanbul", ["strass", "istanbul"]),
+        ("книги и книгой", ["книг", "и", "книг"]),
+        ("الكِتابُ الكتـــاب", ["كتاب", "كتاب"]),
+        ("नमस्ते", ["नमस्ते"]),
+        ("漢字", ["漢字"]),
+        ("水 と 漢字かな", ["水", "と", "漢字", "字か", "かな"]),
+        ("한국어 사람", ["한국", "국어", "사람"]),
+        ("ﾀﾜｰ", ["タワ", "ワー"]),
+        ("2008年の夏", ["2008", "年の", "の夏"]),
+        ("iPhone手机", ["iphon", "手机"]),
+        ("ไทย", ["ไท", "ทย", "ไทย"]),
+        ("ខ្មែរ", ["ខ្", "្ម", "មែ", "ែរ", "ខ្ម", "្មែ", "មែរ"]),
+        ("\u4e00", ["\u4e00"]),
+        ("!? … 。・", []),
+        ("", []),
+    ],
+)
+def test_terms_are_made_by_script(text: str, terms: list[str]) -> None:
+    assert plain.terms(text) == terms
+
+
+def test_the_spelling_of_a_character_does_not_matter() -> None:
+    for text in ("Müller café", "한국어", "Ελλάδα", "が"):
+        assert plain.terms(unicodedata.normalize("NFD", text)) == plain.terms(unicodedata.normalize("NFC", text))
+
+
+def test_a_question_without_accents_finds_the_same_terms() -> None:
+    spanish = Analyzer(stem="spanish")
+    assert spanish.terms("¿Qué canción cantó él?") == spanish.terms("Que cancion canto el")
+    assert Analyzer(fold=False).terms("café") == ["café"]
+
+
+def test_ascii_and_other_text_are_cut_alike() -> None:
+    text = "It's 3.14 of snake_case; A\tB\0C e-mail@x.org (U.S.) 50% a/b"
+    beside = [term for term in plain.terms(text + " é") if term != "e"]
+    assert [term for term in plain.terms(text) if term != "e"] == beside
+
+
+def test_what_cannot_be_seen_does_not_matter() -> None:
+    assert plain.terms("a\0b \u202ebidi\u202c x\u200by \ud800 \udfff z\ufeff") == ["a", "b", "bidi", "x", "y", "z"]
+
+
+@given(st.text(st.characters(codec=None, exclude_categories=())))
+def test_any_string_has_terms_without_blanks(text: str) -> None:
+    for analyzer in (plain, Analyzer(stem=""), Analyzer(ngram=3), Analyzer(fold=False)):
+        terms = analyzer.terms(text)
+        assert all(term and not any(c.isspace() for c in term) for term in terms)
+        assert all(len(term.encode()) <= 1024 for term in terms)
+
+
+def test_encoded_data_makes_no_endless_term() -> None:
+    assert plain.terms("a" * 100_000) == []
+
+
+def test_choices_are_fields() -> None:
+    assert Analyzer(stem="").terms("Running cafés") == ["running", "cafes"]
+    assert Analyzer(stop_words="english").terms("The end of the road") == ["end", "road"]
+    assert Analyzer(ngram=2).terms("ab cde f") == ["ab", "cd", "de", "f"]
+    assert plain != Analyzer(stem="german")
+    with pytest.raises(SpoliaError, match="no language 'klingon' for stem"):
+        Analyzer(stem="klingon")
+    with pytest.raises(SpoliaError, match="ngram is -1"):
+        Analyzer(ngram=-1)
+    with pytest.raises(SpoliaError, match=r"version 99 .* Build the group again"):
+        Analyzer(version=99)
+
+
+def test_the_language_of_a_corpus_chooses_the_stemmer() -> None:
+    assert analyzer_for(["La casa de los abuelos está en la calle que lleva al mar."]).stem == "spanish"
+    assert analyzer_for(["Das Haus der Großeltern steht an der Straße, die zum Meer führt."]).stem == "german"
+    assert analyzer_for(["The house of the grandparents is on the road to the sea."]).stem == "english"
+    assert analyzer_for([]).stem == analyzer_for(["x = f(y)"]).stem == analyzer_for(["東京"]).stem == "english"
+
+
+def test_the_tokens_of_a_tokenizer_file(tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    vocabulary = {"[UNK]": 0, "stone": 1, "##s": 2, "old": 3}
+    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    path = tmp_path / "tokenizer.json"
+    made.save(str(path))
+    analyzer = Analyzer.subword(str(path))
+    assert analyzer.terms("old stones zzz \ud800") == ["old", "stone", "##s"]
+    path.write_text(path.read_text().replace("old", "new"))
+    with pytest.raises(SpoliaError, match="is not the tokenizer that the analyser was made with"):
+        Analyzer(tokenizer=str(tmp_path / "." / "tokenizer.json"), tokenizer_hash="0" * 32).terms("x")
+    with pytest.raises(SpoliaError, match="No tokenizer could be read"):
+        Analyzer.subword(str(tmp_path / "nosuch.json"))
