@@ -337,7 +337,7 @@ class Then(Operator[In, Out]):
         return rows
 
     def __repr__(self) -> str:
-        return " >> ".join(repr(step) for step in self.steps)
+        return " >> ".join(map(repr, self.steps)) if len(self.steps) > 1 else f"Then({self.steps[0]!r})"
 
 
 def _is_plain(step: Operator[Any, Any]) -> bool:

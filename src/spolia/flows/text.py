@@ -22,6 +22,7 @@ MAX_DEPTH = 60
 MAX_NODES = 20_000
 MAX_DIGITS = 300
 
+BREAKS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 NULL = re.compile(r"^(~|null|Null|NULL|)$")
 BOOL = re.compile(r"^(true|True|TRUE|false|False|FALSE)$")
 INT = re.compile(r"^[-+]?[0-9]+$")
@@ -192,7 +193,13 @@ class Writer(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def text(self, data: str) -> yaml.ScalarNode:
+        """Text; several lines as they are, in double quotes where a break of Unicode would be folded into a blank."""
+        style = '"' if BREAKS.search(data) else "|" if "\n" in data else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
+
+Writer.add_representer(str, Writer.text)
 Writer.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+.0123456789"))
 
 
@@ -205,4 +212,5 @@ def written(plain: Plain) -> str:
         top_k: 5
     - Identity
     """
-    return yaml.dump(plain, Dumper=Writer, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
+    text = yaml.dump(plain, Dumper=Writer, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
+    return text.removesuffix("...\n")

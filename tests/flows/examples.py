@@ -1,0 +1,226 @@
+"""Random flows, and random operators of every class that Spolia has."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from inspect import isabstract
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from hypothesis import strategies as st
+
+from spolia.combinators import Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples
+from spolia.errors import SpoliaError
+from spolia.operator import Operator, Then, operator
+from spolia.types import Query, Scalar, State, Value
+from tests.tree import written_in_flows
+
+
+@dataclass(frozen=True)
+class Walk(State):
+    text: str = ""
+    hops: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tag(Operator[Query, Query]):
+    """Fields of every kind that a flow file has."""
+
+    text: str = ""
+    number: float = 0.5
+    count: int = 1
+    whether: bool = True
+    words: tuple[str, ...] = ()
+    weights: tuple[tuple[str, float], ...] = ()
+    pair: tuple[int, str] | None = None
+    mode: Literal["fast", "exact"] = "fast"
+    limit: int | float | str | None = None
+    meta: tuple[tuple[str, Scalar], ...] = ()
+    judge: Operator[Query, float] | None = None
+
+    def apply(self, value: Query, /) -> Query:
+        return value
+
+
+@operator
+def language(query: Query) -> str:
+    return "en"
+
+
+@operator
+def worth(query: Query) -> float:
+    return 1.0
+
+
+@operator
+def first(queries: Sequence[Query]) -> Query:
+    return queries[0]
+
+
+@operator
+def hopped(walk: Walk) -> Walk:
+    return walk
+
+
+@operator
+def grown(walk: Walk) -> tuple[Walk, ...]:
+    return (walk,)
+
+
+@operator
+def merit(walk: Walk) -> float:
+    return 1.0
+
+
+OWN = (Tag, Walk, language, worth, first, hopped, grown, merit)
+
+texts = st.text(max_size=8) | st.sampled_from(
+    [
+        "no",
+        "1e3",
+        "1:30",
+        "~",
+        "null",
+        "",
+        " a",
+        "a: b",
+        "#",
+        "\u2028x\x85",
+        "007",
+        "a\nb\n",
+        " a\n b",
+        "\n",
+        "a\n\n",
+        "\n\n a",
+        "a\t\n#",
+    ]
+)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+scalars = texts | finite | st.integers() | st.booleans() | st.none()
+
+
+def several(item: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(item, max_size=3).map(tuple)
+
+
+def pairs(item: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.dictionaries(texts, item, max_size=3).map(lambda held: tuple(held.items()))
+
+
+tags = st.builds(
+    Tag,
+    text=texts,
+    number=finite | st.integers(),
+    count=st.integers(),
+    whether=st.booleans(),
+    words=several(texts),
+    weights=pairs(finite),
+    pair=st.none() | st.tuples(st.integers(), texts),
+    mode=st.sampled_from(["fast", "exact"]),
+    limit=scalars.filter(lambda found: not isinstance(found, bool)),
+    meta=pairs(scalars),
+    judge=st.none() | st.just(worth),
+)
+
+
+def _made(flow: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Larger flows from Query to Query out of smaller ones."""
+    few = st.lists(flow, min_size=1, max_size=3)
+    counts = st.integers(1, 4)
+    return st.one_of(
+        few.map(lambda steps: Then(*steps)),
+        few.map(lambda arms: Branch(*arms) >> first),
+        few.map(lambda arms: Branch(*arms, min_arms=1) >> Best(worth)),
+        st.builds(lambda options, name: Choice(*options, name=name), few, texts),
+        st.builds(
+            lambda arms: Route(language, arms, default=next(iter(arms))),
+            st.dictionaries(texts | st.just("use"), flow, min_size=1, max_size=3),
+        ),
+        st.builds(Guard, flow, st.none() | flow, st.none() | counts, several(texts)),
+        st.builds(lambda n, arm, least: Samples(n) >> Each(arm, least) >> first, counts, flow, st.none() | counts),
+        st.builds(
+            lambda body, values: Guard(body).vary(max_calls=values, fallback=(None, body)),
+            flow,
+            few.map(len).map(range),
+        ),
+    )
+
+
+flows: st.SearchStrategy[Operator[Any, Any]] = st.recursive(tags | st.just(Identity[Query]()), _made, max_leaves=6)
+
+walks: st.SearchStrategy[Operator[Any, Any]] = st.recursive(
+    st.just(hopped),
+    lambda step: (
+        st.builds(Loop, step, max_steps=st.integers(1, 9), appends=st.booleans())
+        | st.lists(step, min_size=1, max_size=3).map(lambda steps: Then(*steps))
+    ),
+    max_leaves=4,
+).flatmap(
+    lambda step: st.sampled_from(
+        [
+            step,
+            step >> Explore(grown, 3),
+            step >> Explore(grown, 2, 50, score=merit, width=2),
+            Loop(step) >> Explore(grown, 1),
+        ]
+    )
+)
+
+
+SPECIAL = {"base_url": st.sampled_from(["http://127.0.0.1:8000/v1", "https://example.org"])}
+
+
+def instances(cls: type) -> st.SearchStrategy[Any]:
+    """Instances of a class with random fields; those that the class refuses are left out."""
+    hints = get_type_hints(cls)
+    given = {f.name: SPECIAL.get(f.name, _of(hints[f.name])) for f in fields(cls) if f.init and f.compare}
+    optional = {f.name for f in fields(cls) if (f.default, f.default_factory) != (MISSING, MISSING)}
+    required = {name: strategy for name, strategy in given.items() if name not in optional}
+    chosen = st.fixed_dictionaries(required, optional={name: given[name] for name in given if name in optional})
+    return chosen.map(lambda held: _tried(cls, held)).filter(lambda found: found is not None)
+
+
+def _tried(cls: Any, held: dict[str, Any]) -> Any:
+    try:
+        return cls(**held)
+    except (SpoliaError, ValueError):
+        return None
+
+
+def _of(hint: Any) -> st.SearchStrategy[Any]:
+    """Values of a declared type."""
+    origin, args = get_origin(hint), get_args(hint)
+    plain = {str: texts, int: st.integers(1, 99), float: finite | st.floats(0.01, 9), bool: st.booleans()}
+    if hint in plain:
+        return plain[hint]
+    if hint in (None, type(None)):
+        return st.none()
+    if origin in (Union, types.UnionType):
+        return st.one_of(*map(_of, args))
+    if origin is Literal:
+        return st.sampled_from(args)
+    if origin is tuple and Ellipsis in args:
+        pair = get_origin(args[0]) is tuple and get_args(args[0])[0] is str
+        return pairs(_of(get_args(args[0])[1])) if pair else several(_of(args[0]))
+    if origin is tuple:
+        return st.tuples(*map(_of, args))
+    if origin is frozenset:
+        return st.frozensets(st.sampled_from(["chat", "stream", "logprobs"]))
+    kind = origin or hint
+    return st.sampled_from(_possible(kind)).flatmap(instances)
+
+
+def _possible(kind: type) -> list[type]:
+    """Classes whose instances may stand where a class or protocol is declared."""
+    named = [cls for cls in written_in_flows() if issubclass(cls, Value) and is_dataclass(cls) and not isabstract(cls)]
+    if getattr(kind, "_is_protocol", False):
+        wanted = {name for name in vars(kind) if not name.startswith("_")}
+        found = [cls for cls in named if all(hasattr(cls, name) or name in _names(cls) for name in wanted)]
+    else:
+        found = [cls for cls in named if issubclass(cls, kind)]
+    return sorted(found, key=lambda cls: cls.__name__)
+
+
+def _names(cls: Any) -> set[str]:
+    return {f.name for f in fields(cls)}

@@ -1,0 +1,104 @@
+"""Every operator of Spolia and random flows of them go to a file and back, and are rebuilt by what they print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from spolia.codec import type_id
+from spolia.combinators import Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples, Stopped
+from spolia.flows.catalogue import Catalogue
+from spolia.flows.files import dump, load
+from spolia.operator import Operator, Then, Vary
+from tests.flows.examples import OWN, flows, instances, walks
+from tests.tree import operators, written_in_flows
+
+COMBINATORS = {Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples, Stopped, Then, Vary}
+LEAVES = [cls for cls in operators() if cls not in COMBINATORS]
+VALUES = [cls for cls in written_in_flows() if not issubclass(cls, Operator)]
+few = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+NAMES: dict[str, Any] = {
+    **{cls.__name__: cls for cls in written_in_flows()},
+    **{getattr(own, "name", getattr(own, "__name__", "")): own for own in OWN},
+}
+
+
+def kinds(flow: Operator[Any, Any]) -> Iterator[type]:
+    yield type(flow)
+    for _, inner in flow.inner():
+        yield from kinds(inner)
+
+
+@given(flow=flows | walks)
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_random_flow_comes_back_from_its_file(flow: Operator[Any, Any]) -> None:
+    again = load(dump(flow), operators=OWN)
+    assert again == flow
+    assert again.digest == flow.digest
+
+
+@given(flow=flows | walks)
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_random_flow_is_rebuilt_by_what_it_prints(flow: Operator[Any, Any]) -> None:
+    assert eval(repr(flow), NAMES) == flow
+
+
+def test_the_random_flows_have_every_combinator() -> None:
+    seen: set[type] = {Stopped}
+
+    @given(flow=flows | walks)
+    @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    def look(flow: Operator[Any, Any]) -> None:
+        seen.update(kinds(flow))
+
+    look()
+    assert seen >= COMBINATORS
+
+
+@pytest.mark.parametrize("cls", LEAVES, ids=lambda cls: type_id(cls))
+def test_every_operator_comes_back_from_its_file_and_from_what_it_prints(cls: type[Operator[Any, Any]]) -> None:
+    @given(op=instances(cls))
+    @few
+    def look(op: Operator[Any, Any]) -> None:
+        again = load(dump(op))
+        assert again == op
+        assert again.digest == op.digest
+        assert eval(repr(op), NAMES) == op
+
+    look()
+
+
+@pytest.mark.parametrize("cls", VALUES, ids=lambda cls: type_id(cls))
+def test_every_address_is_rebuilt_by_what_it_prints(cls: type) -> None:
+    @given(value=instances(cls))
+    @few
+    def look(value: Any) -> None:
+        assert eval(repr(value), NAMES) == value
+
+    look()
+
+
+def test_what_is_given_to_every_operator_is_written_by_name() -> None:
+    for cls in LEAVES:
+        op = next(iter(_one(cls)))
+        given = {f"r{index}": found for index, found in enumerate(op.resources)}
+        assert load(dump(op, given), given) == op
+
+
+def _one(cls: type) -> list[Any]:
+    found: list[Any] = []
+
+    @given(op=instances(cls))
+    @settings(max_examples=1, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    def look(op: Any) -> None:
+        found.append(op)
+
+    look()
+    return found
+
+
+def test_every_operator_can_be_named_in_a_file() -> None:
+    assert {type_id(cls) for cls in LEAVES} <= set(Catalogue())
