@@ -1,0 +1,93 @@
+"""Every file that `dump` writes follows the JSON schema, and what `load` refuses for its form does not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+
+from spolia.codec import type_id
+from spolia.flows.catalogue import Catalogue
+from spolia.flows.files import dump
+from spolia.flows.schema import schema
+from spolia.flows.text import Reader
+from spolia.operator import Operator
+from tests.flows.examples import OWN, flows, instances, walks
+from tests.flows.validating import valid
+from tests.tree import operators
+
+BUILT_IN = schema()
+WITH_OWN = schema(Catalogue(OWN))
+LEAVES = [
+    cls for cls in operators() if cls.__module__.partition(".")[2].partition(".")[0] not in ("combinators", "operator")
+]
+
+
+def follows(text: str, root: Any = BUILT_IN) -> bool:
+    return valid(Reader("flow").read(text), root, root)
+
+
+@given(flow=flows | walks)
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_dumped_flow_follows_the_schema(flow: Operator[Any, Any]) -> None:
+    assert follows(dump(flow), WITH_OWN)
+
+
+@pytest.mark.parametrize("cls", LEAVES, ids=lambda cls: type_id(cls))
+def test_every_dumped_operator_follows_the_schema(cls: type[Operator[Any, Any]]) -> None:
+    @given(op=instances(cls))
+    @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+    def look(op: Operator[Any, Any]) -> None:
+        assert follows(dump(op))
+        assert follows(dump(op, {f"r{index}": found for index, found in enumerate(op.resources)}))
+
+    look()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Samplse: {n: 2}",
+        "Samples: {n: two}",
+        "Samples: {}",
+        "Samples",
+        "Samples: {n: 2, m: 3}",
+        "[]",
+        "3",
+        "{Samples: {n: 2}, Identity: }",
+        "BM25: {group: 5}",
+        "BM25: {group: {use: chunks}, top_k: 1.5}",
+        "BM25: {group: {use: 5}}",
+        "Branch: [Identity, 5]",
+        "Guard: {body: Identity, fallbck: Identity}",
+        "Query: {text: q}",
+    ],
+)
+def test_what_is_no_flow_does_not_follow_the_schema(text: str) -> None:
+    assert not follows(text)
+
+
+def test_what_people_write_follows_the_schema() -> None:
+    assert follows("[BM25: {group: {use: chunks}}, Branch: {arms: [Identity], min_arms: 1}]")
+    assert follows("BM25: {group: {corpus: {path: notes.spolia}}, top_k: 5}")
+    assert follows("BM25: {group: {NodeGroup: {corpus: {use: notes}}}}")
+    assert follows("Dense: {group: {use: chunks}, embedder: MiniLM}")
+    assert follows("Vary: {body: {Samples: {n: 1}}, ranges: {n: [1, 2]}}")
+
+
+def test_the_schema_is_json_and_tells_what_each_field_is_for() -> None:
+    assert json.loads(json.dumps(BUILT_IN, allow_nan=False)) == BUILT_IN
+    field = BUILT_IN["$defs"]["operator.BM25"]["properties"]["BM25"]["properties"]["top_k"]
+    assert field == {"type": "integer", "description": "hits to return, at most.", "default": 10}
+    for cls in operators():
+        assert BUILT_IN["$defs"][f"operator.{type_id(cls)}"]["description"]
+
+
+@given(flow=flows)
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+def test_other_readers_of_yaml_see_the_same_data(flow: Operator[Any, Any]) -> None:
+    text = dump(flow)
+    assert repr(yaml.safe_load(text)) == repr(Reader("flow").read(text))

@@ -1,0 +1,83 @@
+"""As much of JSON schema (draft 2020-12) as the schema of flow files uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+TYPES: dict[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+    "null": type(None),
+    "array": list,
+    "object": dict,
+}
+USED = {
+    "$schema",
+    "$defs",
+    "$ref",
+    "title",
+    "description",
+    "default",
+    "type",
+    "enum",
+    "anyOf",
+    "items",
+    "prefixItems",
+    "minItems",
+    "maxItems",
+    "properties",
+    "required",
+    "additionalProperties",
+}
+
+
+def valid(plain: Any, schema: Any, root: Any) -> bool:
+    """Whether plain data follow a schema."""
+    assert set(schema) <= USED, set(schema) - USED
+    if "$ref" in schema and not valid(plain, _resolved(schema["$ref"], root), root):
+        return False
+    if "type" in schema and not any(_is(plain, name) for name in _listed(schema["type"])):
+        return False
+    if "enum" in schema and not any(type(plain) is type(known) and plain == known for known in schema["enum"]):
+        return False
+    if "anyOf" in schema and not any(valid(plain, option, root) for option in schema["anyOf"]):
+        return False
+    if isinstance(plain, list):
+        return _list(plain, schema, root)
+    return _object(plain, schema, root) if isinstance(plain, dict) else True
+
+
+def _list(plain: list[Any], schema: Any, root: Any) -> bool:
+    if not schema.get("minItems", 0) <= len(plain) <= schema.get("maxItems", len(plain)):
+        return False
+    first = schema.get("prefixItems", [])
+    rest = schema.get("items", {})
+    return all(valid(item, first[i] if i < len(first) else rest, root) for i, item in enumerate(plain))
+
+
+def _object(plain: dict[str, Any], schema: Any, root: Any) -> bool:
+    known, others = schema.get("properties", {}), schema.get("additionalProperties", {})
+    if not set(schema.get("required", ())) <= set(plain):
+        return False
+    if others is False and not set(plain) <= set(known):
+        return False
+    return all(valid(item, known.get(name, others or {}), root) for name, item in plain.items())
+
+
+def _is(plain: Any, name: str) -> bool:
+    if isinstance(plain, bool):
+        return name == "boolean"
+    return isinstance(plain, TYPES[name])
+
+
+def _listed(names: Any) -> list[str]:
+    return [names] if isinstance(names, str) else names
+
+
+def _resolved(reference: str, root: Any) -> Any:
+    found = root
+    for part in reference.removeprefix("#/").split("/"):
+        found = found[part]
+    return found
