@@ -1,0 +1,225 @@
+"""Extract: quotes exactly, says enough and no more, abstains, and does not care how it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spolia.errors import WiringError
+from spolia.generation.evidence import EMBEDDED, LEXICAL, Clues, Passage, chances, clues, confidence
+from spolia.generation.extract import HARD_LIMIT, Extract, price_of_a_word
+from spolia.generation.reading import LONGEST, count_words, quotable
+from spolia.models.protocols import Kind
+from spolia.stores.analysis import Analyzer
+from spolia.types import Hit, Node, Query, Ranking, Span, Value
+
+TIDES = (
+    "# Tides\n\nShips wait for the tide. The tide is caused by the pull of the moon.\nSo is the current. "
+    "Harbours were built for 3,200 ships in 1832 by Ada Quarry."
+)
+STONES = "Old stones are set into new walls. Masons call them spolia. They were cut long ago, and hold still."
+
+
+@dataclass(frozen=True)
+class Letters(Value):
+    """An embedder that counts letters: real vectors of length 1, no weights. Remembers nothing."""
+
+    name: str = "letters"
+    dimension: int = 26
+    window: int = 1000
+    scoped: bool = False
+
+    def fingerprint(self) -> str:
+        return self.name
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> npt.NDArray[np.float32]:
+        calls.append(list(texts))
+        rows = np.array([[text.lower().count(chr(97 + n)) + 0.01 for n in range(26)] for text in texts], np.float32)
+        return np.asarray(
+            rows.reshape(-1, 26) / np.linalg.norm(rows.reshape(-1, 26), axis=1, keepdims=True), np.float32
+        )
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        return [len(text) for text in texts]
+
+    def covers(self, text: str) -> float:
+        return 1.0
+
+
+calls: list[list[str]] = []
+
+
+def node(text: str, name: str = "d", start: int = 0, context: str = "", line: int | None = None) -> Node:
+    lines = None if line is None else (line, line + text.count("\n"))
+    span = Span(start, start + len(text), lines=lines)
+    return Node(f"{name}#{start}", text, name, span=span, context=context, uri=f"{name}.md")
+
+
+def found(question: str, *nodes: Node) -> Ranking:
+    return Ranking(Query(question), tuple(Hit(each, 1.0 / n) for n, each in enumerate(nodes, 1)))
+
+
+def test_the_quote_stands_in_the_document_at_its_span() -> None:
+    document = "A preface of another kind.\n" + TIDES
+    answer = Extract(words=20)(found("What causes the tide?", node(TIDES, start=27, context="Tides", line=2)))
+    assert answer.text == "The tide is caused by the pull of the moon. [1]"
+    (citation,) = answer.citations
+    assert citation.span is not None
+    assert document[citation.span.start : citation.span.end] == citation.quote
+    assert citation.span.lines == (4, 4)
+    assert (citation.marker, citation.node, citation.document, citation.uri) == ("1", "d#27", "d", "d.md")
+
+
+def test_a_date_or_number_is_preferred_where_one_is_asked_for() -> None:
+    answer = Extract(words=10, threshold=0)(
+        found("When were the harbours built?", node(TIDES + " Harbours were built well."))
+    )
+    assert "1832" in answer.citations[0].quote
+
+
+@pytest.mark.parametrize("embedder", [None, Letters()])
+def test_nothing_found_is_an_abstention(embedder: Letters | None) -> None:
+    answer = Extract(embedder)(found("What causes the tide?"))
+    assert (answer.abstained, answer.citations, answer.text) == (True, (), Extract().abstention)
+
+
+def test_passages_about_something_else_are_an_abstention() -> None:
+    answer = Extract()(found("Who wrote the opera about Nabucco?", node(STONES), node(TIDES)))
+    assert answer.abstained
+    assert not Extract(threshold=0.0)(found("Who wrote the opera about Nabucco?", node(STONES), node(TIDES))).abstained
+
+
+def test_a_heading_or_the_question_itself_is_no_answer() -> None:
+    faq = "What causes the tide?\nThe pull of the moon does, day and night.\n"
+    answer = Extract()(found("What causes the tide?", node(faq), node("Tide causes", context="Tide causes")))
+    assert answer.citations[0].quote == "The pull of the moon does, day and night."
+    assert all(citation.quote not in ("What causes the tide?", "Tide causes") for citation in answer.citations)
+
+
+def test_a_sentence_that_two_passages_share_is_quoted_once() -> None:
+    overlapping = node(TIDES, start=0), node(TIDES[TIDES.index("The tide") :], start=TIDES.index("The tide"))
+    answer = Extract(words=200)(found("What causes the tide?", *overlapping))
+    quotes = [citation.quote for citation in answer.citations]
+    assert len(quotes) == len(set(quotes))
+
+
+def test_more_words_never_say_less() -> None:
+    ranking = found("Which stones are set into walls by masons?", node(STONES), node(TIDES))
+    sizes = [len(Extract(words=words)(ranking).citations) for words in (10, 20, 40, 80, 160)]
+    assert sizes == sorted(sizes)
+    assert sizes[-1] > 1
+
+
+def test_a_reply_is_never_longer_than_the_limit() -> None:
+    text = " ".join(f"The tide of the year {year} was caused by the moon." for year in range(1500, 1600))
+    answer = Extract(words=15)(found("Which year had a tide that was caused by the moon?", node(text)))
+    assert sum(count_words(citation.quote) for citation in answer.citations) <= HARD_LIMIT * 15
+
+
+@pytest.mark.parametrize("embedder", [None, Letters()])
+def test_one_by_one_and_together_are_the_same(embedder: Letters | None) -> None:
+    extract = Extract(embedder)
+    rankings = [
+        found(q, node(TIDES), node(STONES, "s")) for q in ("What causes the tide?", "What do masons call them?")
+    ]
+    assert list(extract.apply_batch(rankings)) == [extract(ranking) for ranking in rankings]
+
+
+def test_a_batch_embeds_each_text_once() -> None:
+    calls.clear()
+    rankings = [found(q, node(TIDES), node(STONES, "s")) for q in ("What causes the tide?", "Why wait?", "Why wait?")]
+    Extract(Letters()).apply_batch(rankings)
+    texts = [text for call in calls for text in call]
+    assert len(texts) == len(set(texts))
+    assert len(calls) == 2
+
+
+def test_only_the_best_passages_are_read() -> None:
+    ranking = found("What do masons call old stones?", *(node(TIDES, f"t{n}") for n in range(3)), node(STONES, "s"))
+    answer = Extract(passages=3, threshold=0.0)(ranking)
+    assert "s" not in {citation.document for citation in answer.citations}
+    assert answer.evidence is not None
+    assert len(answer.evidence) == 3
+
+
+SCRIPTS = [
+    ("潮汐是由什么引起的？", "船在等待潮水。", "潮汐是由月球的引力引起的。", "城墙很古老。"),
+    ("조석은 무엇 때문에 생기는가?", "배가 기다린다. ", "조석은 달의 인력 때문에 생긴다.", " 성벽은 오래되었다."),
+    ("ما الذي يسبب المد؟", "السفن تنتظر. ", "المد يسببه جذب القمر.", " الجدران قديمة."),
+    ("¿Qué causa la marea?", "Los barcos esperan. ", "La marea la causa la luna.", " Los muros son viejos."),
+]
+
+
+@pytest.mark.parametrize(("question", "before", "quote", "after"), SCRIPTS)
+def test_other_scripts_are_quoted_exactly(question: str, before: str, quote: str, after: str) -> None:
+    answer = Extract(words=8)(found(question, node(before + quote + after)))
+    assert answer.citations[0].quote == quote
+
+
+def test_the_text_of_a_node_that_is_not_the_documents_is_cited_as_a_whole() -> None:
+    summary = Node("n", TIDES, "d", "summary", Span(0, 9000))
+    answer = Extract(words=20)(found("What causes the tide?", summary))
+    assert answer.citations[0].span == Span(0, 9000)
+
+
+@pytest.mark.parametrize("wrong", [{"words": 0}, {"passages": 0}, {"threshold": 1.5}, {"threshold": float("nan")}])
+def test_numbers_out_of_range_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(WiringError, match=next(iter(wrong))):
+        Extract(**wrong)  # type: ignore[arg-type]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=400), st.text(max_size=60))
+def test_any_text_is_quoted_exactly(text: str, question: str) -> None:
+    answer = Extract(threshold=0.0)(found(question or "?", node(text, start=7)))
+    for citation in answer.citations:
+        assert citation.span is not None
+        assert text[citation.span.start - 7 : citation.span.end - 7] == citation.quote
+    assert answer == Extract(threshold=0.0)(found(question or "?", node(text, start=7)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet="ab, .;\n漢字、。", max_size=600))
+def test_pieces_are_short_in_order_and_lose_nothing(text: str) -> None:
+    spans = quotable(text, longest=5)
+    assert all(count_words(text[start:end]) <= 5 and start < end for start, end in spans)
+    assert all(before[1] <= after[0] for before, after in pairwise(spans))
+    assert "".join("".join(text[start:end] for start, end in spans).split()) == "".join(text.split())
+
+
+def test_encoded_data_is_cut_too() -> None:
+    assert max(end - start for start, end in quotable("QmFzZTY0" * 10_000)) <= 12 * LONGEST
+
+
+def test_chances_sum_to_one_and_follow_the_clues() -> None:
+    passages = (
+        Passage("Tides", ("The tide is caused by the moon.", "Ships wait.")),
+        Passage("", ("The tide is caused by the moon.",)),
+    )
+    for weights, cosines in ((LEXICAL, None), (EMBEDDED, [0.9, 0.1, 0.9])):
+        likely = chances(clues("What causes the tide?", passages, Analyzer(), cosines), weights)
+        assert sum(likely) == pytest.approx(1.0)
+        assert likely[0] > likely[1] > likely[2] == pytest.approx(0.0)
+    assert chances([], LEXICAL) == []
+
+
+def test_likeness_does_not_depend_on_the_scale_of_the_cosines() -> None:
+    passages = [Passage("", ("One.", "Two.", "Three."))]
+    low, high = (clues("Which?", passages, Analyzer(), c) for c in ([0.1, 0.2, 0.3], [0.7, 0.75, 0.8]))
+    assert [each.likeness for each in low] == pytest.approx([each.likeness for each in high])
+    flat = clues("Which?", passages, Analyzer(), [0.5, 0.5, 0.5])
+    assert {each.likeness for each in flat} == {0.0}
+
+
+def test_confidence_grows_with_the_evidence() -> None:
+    assert confidence(0.1, None) < confidence(0.5, None) < confidence(1.0, None)
+    assert confidence(0.5, 0.2) < confidence(0.5, 0.5) < confidence(0.9, 0.9)
+    assert price_of_a_word(80) < price_of_a_word(30)
+    assert len(Clues._fields) == 8
