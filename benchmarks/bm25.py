@@ -1,0 +1,129 @@
+"""BM25 on MuSiQue: from a query to a ranking with texts, beside bare tantivy in the same process.
+
+    python benchmarks/bm25.py [--rounds 5] [--out FILE]
+
+5,021 passages, 180 questions, no run around the flow and so no cache. Bare tantivy has its own English analyser, one
+text field, and parses the question as its users do; it returns addresses and scores, without texts. Each question is
+timed alone, all ways in turn, in CPU time of the thread; a question counts with the least of its rounds. Data:
+`SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import tantivy
+
+from spolia.evaluation.datasets import DataSet
+from spolia.retrieval.bm25 import BM25
+from spolia.run import Run
+from spolia.stores.analysis import Analyzer
+from spolia.stores.corpus import Corpus
+from spolia.stores.manifest import Manifest
+from spolia.stores.rows import SourceRow
+from spolia.types import Document, Node, Query, Span
+
+DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parents[2] / "shared" / "datasets")
+TOP_K, REACH_MS = 10, 0.6
+# Median CPU-ms for a query, measured apart from this project on the same passages and questions.
+PEERS = {"tantivy alone": 0.17, "bm25s": 0.22, "rank_bm25": 22.0, "Haystack": 40.0}
+
+
+def ours(texts: dict[str, str], folder: Path) -> BM25:
+    corpus = Corpus(str(folder / "musique.spolia")).create()
+    with corpus.writer() as writer:
+        writer.define("chunk", Manifest("chunk", "one node for each passage", "benchmark", Analyzer()))
+        for id, text in texts.items():
+            node = Node(id, text, id, span=Span(0, len(text)))
+            writer.put(Document(id, text, uri=id), [node], SourceRow(id, content_hash=id))
+    return BM25(corpus.group(), TOP_K)
+
+
+def bare(texts: dict[str, str]) -> Callable[[str], Any]:
+    schema = tantivy.SchemaBuilder().add_text_field("body", tokenizer_name="en_stem").build()
+    index = tantivy.Index(schema)
+    writer = index.writer(num_threads=1)
+    for text in texts.values():
+        writer.add_document(tantivy.Document(body=text))
+    writer.commit()
+    writer.wait_merging_threads()
+    index.reload()
+    searcher = index.searcher()
+
+    def search(question: str) -> Any:
+        plain = re.sub(r"\W+", " ", question)
+        return searcher.search(index.parse_query(plain, ["body"]), TOP_K).hits
+
+    return search
+
+
+def timed(ways: dict[str, Callable[[str], Any]], questions: Sequence[str], rounds: int) -> dict[str, list[float]]:
+    """CPU-ms of each way on each question: the least of the rounds."""
+    least = {name: [float("inf")] * len(questions) for name in ways}
+    for number in range(rounds * len(questions)):
+        at = number % len(questions)
+        for name, search in ways.items():
+            started = time.thread_time_ns()
+            search(questions[at])
+            least[name][at] = min(least[name][at], (time.thread_time_ns() - started) / 1e6)
+    return least
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    data = DataSet(str(DATA / "musique"))
+    texts = {one.id: f"{one.title}\n{one.text}" for one in data.passages()}
+    questions = [item.question for item in data.items()]
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.process_time()
+        flow = ours(texts, Path(folder))
+        index_cpu_s = time.process_time() - started
+        first = time.thread_time_ns()
+        hits = [len(flow(Query(question))) for question in questions]
+        first_ms = (time.thread_time_ns() - first) / 1e6 / len(questions)
+        run = Run()
+        ways: dict[str, Callable[[str], Any]] = {
+            "spolia": lambda question: flow(Query(question)),
+            "spolia in a run, journal off": lambda question: run(flow, Query(question)),
+            "analysis alone": Analyzer().terms,
+            "tantivy alone": bare(texts),
+        }
+        least = timed(ways, questions, options.rounds)
+    median = {name: statistics.median(found) for name, found in least.items()}
+    result = {
+        "passages": len(texts),
+        "questions": len(questions),
+        "top_k": TOP_K,
+        "hits": statistics.mean(hits),
+        "median_cpu_ms": {name: round(found, 4) for name, found in median.items()},
+        "p95_cpu_ms": {name: round(statistics.quantiles(found, n=20)[-1], 4) for name, found in least.items()},
+        "ratio_to_tantivy": round(median["spolia"] / median["tantivy alone"], 2),
+        "first_round_mean_cpu_ms": round(first_ms, 4),
+        "index_cpu_s": round(index_cpu_s, 2),
+        "reach_ms": REACH_MS,
+        "reached": median["spolia"] <= REACH_MS,
+        "peers_measured_apart_ms": PEERS,
+        "python": platform.python_version(),
+        "tantivy": tantivy.__version__,
+    }
+    print(json.dumps(result, indent=2))
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

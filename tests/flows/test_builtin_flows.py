@@ -1,0 +1,135 @@
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from spolia.errors import WiringError
+from spolia.flows.builtin import BUILT_IN, bm25, default, dense, hybrid, naive, named
+from spolia.flows.default import choose, covers, suits
+from spolia.generation.extract import Extract
+from spolia.generation.reader import Reader
+from spolia.models.minilm import MiniLM
+from spolia.models.scripted import ScriptedModel
+from spolia.retrieval.bm25 import BM25
+from spolia.stores.corpus import NodeGroup
+from spolia.types import Query
+from tests.retrieval.conftest import store
+from tests.retrieval.test_dense import Words
+
+ENGLISH = {
+    "moon": "Tides are long waves that are caused by the pull of the moon and the sun on the water of the sea.",
+    "bread": "Bread is made of flour, water and yeast, and is baked in an oven until the crust is brown.",
+    "paris": "Paris became the capital of France again when the king returned to the city from Bourges.",
+}
+
+
+@dataclass(frozen=True)
+class Letters(Words):
+    """An embedder that knows ASCII, and whose tokens are of `per_token` letters."""
+
+    per_token: int = 5
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        return [2 + sum(-(-len(word) // self.per_token) for word in text.split()) for text in texts]
+
+    def covers(self, text: str) -> float:
+        return sum(map(str.isascii, text)) / max(1, len(text))
+
+
+@pytest.fixture(scope="module")
+def group(tmp_path_factory: pytest.TempPathFactory) -> NodeGroup:
+    return store(tmp_path_factory.mktemp("flows") / "english.spolia", ENGLISH, embedder=Letters())
+
+
+def test_every_named_flow_finds_or_answers(group: NodeGroup) -> None:
+    for name in BUILT_IN:
+        found = named(name)(group, Letters(), ScriptedModel(("By the moon [1].",)), 3)(Query("What causes the tides?"))
+        assert "moon" in repr(found), name
+
+
+def test_an_unknown_flow_is_refused_with_the_names() -> None:
+    with pytest.raises(WiringError, match=r"no flow 'magic'\. Write one of bm25, dense, hybrid, default, naive"):
+        named("magic")
+
+
+def test_what_needs_an_embedder_says_so(group: NodeGroup) -> None:
+    for flow in (dense, hybrid):
+        with pytest.raises(WiringError, match="needs an embedder"):
+            flow(group)
+    assert bm25(group.corpus) == bm25(group) == BM25(group)
+
+
+def test_each_hit_of_hybrid_says_what_each_source_scored(group: NodeGroup) -> None:
+    flow = hybrid(group, Letters(), top_k=2)
+    ranking = flow(Query("moon and tides"))
+    assert [source for source, _ in ranking.hits[0].parts] == ["bm25", "dense"]
+    assert len(ranking) == 2
+    assert ranking.nodes[0].id == "moon"
+
+
+def test_the_default_is_hybrid_where_the_embedder_knows_the_language(group: NodeGroup) -> None:
+    flow, reason = choose(group, Letters())
+    assert flow == hybrid(group, Letters()) == default(group, Letters())
+    assert reason == "hybrid: words@1 covers the language of the corpus"
+
+
+@pytest.mark.parametrize(
+    ("embedder", "reason"),
+    [
+        (None, "bm25: there is no embedder"),
+        (Letters("words@2"), "bm25: the corpus was indexed with words@1, not words@2"),
+        (Letters(per_token=2), "bm25: words@1 breaks the corpus's words into tokens of 1"),
+    ],
+)
+def test_the_default_is_bm25_elsewhere_and_says_why(group: NodeGroup, embedder: Letters | None, reason: str) -> None:
+    flow, found = choose(group, embedder, 7)
+    assert flow == bm25(group, top_k=7)
+    assert found.startswith(reason)
+    assert "\n" not in found
+
+
+def test_a_corpus_without_vectors_is_searched_by_words(tmp_path: Path) -> None:
+    plain = store(tmp_path / "plain.spolia", ENGLISH)
+    assert choose(plain, Letters()) == (bm25(plain), "bm25: the corpus was indexed without an embedder")
+
+
+def test_an_embedder_without_weights_is_not_used(tmp_path: Path) -> None:
+    missing = MiniLM(weights=str(tmp_path / "nosuch"))
+    group = store(tmp_path / "a.spolia", ENGLISH, embedder=Letters(missing.name))
+    assert "cannot be used" in suits(group, missing)
+
+
+def test_what_suits_is_judged_by_characters_and_by_broken_words() -> None:
+    assert covers(list(ENGLISH.values()), Letters()) == ""
+    assert "knows" in covers(["東京タワーは東京にある。"], Letters())
+    assert covers([], Letters()) == ""
+
+
+def test_minilm_suits_english_alone(shared_datasets: Path) -> None:
+    from spolia.evaluation.datasets import DataSet
+
+    pytest.importorskip("tokenizers")
+    said = {
+        name: covers([one.text for one in DataSet(str(shared_datasets / name)).passages()][::8], MiniLM())
+        for name in (
+            "xquad_en",
+            "squad2_dev",
+            "hotpotqa",
+            "xquad_es",
+            "xquad_ar",
+            "xquad_th",
+            "xquad_zh",
+            "korquad_dev",
+        )
+    }
+    assert [name for name, reason in said.items() if not reason] == ["xquad_en", "squad2_dev", "hotpotqa"]
+
+
+def test_naive_asks_the_model_or_quotes(group: NodeGroup) -> None:
+    written = naive(group, Letters(), ScriptedModel(("By the moon [1].",)))
+    assert isinstance(written.tail()[0], Reader)
+    assert written(Query("What causes the tides?")).citations[0].node == "moon"
+    assert naive(group, Letters()) == hybrid(group, Letters(), top_k=5) >> Extract(Letters(), passages=5)
+    assert naive(group) == bm25(group, top_k=5) >> Extract(None, passages=5)
+    assert "moon" in naive(group)(Query("What causes the tides?")).text

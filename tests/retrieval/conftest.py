@@ -1,0 +1,51 @@
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from spolia.models.protocols import Embedder
+from spolia.stores.analysis import Analyzer
+from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.manifest import Manifest
+from spolia.stores.rows import SourceRow
+from spolia.types import Document, Node, Span
+
+Stored: TypeAlias = Callable[..., NodeGroup]
+
+
+def store(
+    path: Path,
+    texts: Mapping[str, str],
+    analyzer: Analyzer | None = None,
+    embedder: Embedder | None = None,
+    readers: Mapping[str, tuple[str, ...]] | None = None,
+) -> NodeGroup:
+    """A store with one document of one node for each text, by id."""
+    corpus = Corpus(str(path)).create()
+    name, dimension = (embedder.name, embedder.dimension) if embedder else ("", 0)
+    with corpus.writer() as writer:
+        writer.define("chunk", Manifest("chunk", "whole", "test", analyzer or Analyzer(), name, dimension))
+        for id, text in texts.items():
+            who = (readers or {}).get(id, ())
+            document = Document(id, text, uri=f"{id}.txt", readers=who)
+            node = Node(id, text, id, span=Span(0, len(text)), uri=document.uri, readers=who)
+            writer.put(document, [node], SourceRow(document.uri, content_hash=id))
+        if embedder:
+            _embed(writer.unembedded("chunk", name), embedder, writer.add_vectors)
+    return corpus.group()
+
+
+def _embed(lacking: Iterable[tuple[bytes, str]], embedder: Embedder, add: Callable[..., object]) -> None:
+    hashes, texts = zip(*lacking, strict=True)
+    add(embedder.name, hashes, embedder.embed(texts, kind="passage"))
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Stored:
+    """Makes a store of texts by id."""
+
+    def made(texts: Mapping[str, str], **options: object) -> NodeGroup:
+        return store(tmp_path / f"{len(list(tmp_path.iterdir()))}.spolia", texts, **options)  # type: ignore[arg-type]
+
+    return made
