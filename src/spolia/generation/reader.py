@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from spolia.errors import ModelRejected, WiringError
+from spolia.errors import ModelError, ModelRejected, WiringError
 from spolia.generation.markers import Markers
-from spolia.generation.template import filled, template
 from spolia.models.protocols import CHAT, LanguageModel
+from spolia.models.template import Template, read
 from spolia.operator import Operator, degrade, emit
 from spolia.types import Answer, Citation, Generation, Node, Prompt, Ranking
 
-# A document may hold what looks like the end of its passage; it must not get out.
-_TAG = re.compile(r"<(?=\s*/?\s*passage\b)", re.IGNORECASE)
+PLACES = ("passages", "question")
+_SHIPPED = re.compile(r"\w+")
 _MARKED = re.compile(r"\[\d+\]")
 
 
@@ -30,8 +30,8 @@ class Reader(Operator[Ranking, Answer]):
 
     Args:
         llm: the language model.
-        prompt: name of a shipped prompt file (`answer`, `brief`), or path of one, with `{passages}` and `{question}`
-            and, if it asks for one, `{abstention}`.
+        prompt: name of a shipped prompt file (`answer`, `brief`), or path of one, with the places
+            `{{passages}}`, `{{question}}` and, if it asks for one, `{{abstention}}` (`spolia.models.template`).
         max_passages: the best so many are shown.
         max_characters: of all passages together; the lowest-ranked that do not fit are not shown.
         max_tokens: longest reply.
@@ -39,7 +39,7 @@ class Reader(Operator[Ranking, Answer]):
         abstention: the sentence by which the model says that the passages do not answer.
 
     Raises:
-        FlowFileError: when the prompt file cannot be read or lacks a placeholder.
+        ModelError: when the prompt file cannot be read, or lacks a place.
         ModelUnavailable: when the server cannot be reached.
         ModelRejected: when the model refuses, or replies with nothing.
 
@@ -89,22 +89,32 @@ class Reader(Operator[Ranking, Answer]):
     def reads(self, value: Ranking, /) -> object:
         shown = self._shown(value)
         nodes = tuple(node.digest for node in shown.nodes)
-        return (value.query.question, nodes, self._template(), self._sample(value))
+        return (value.query.question, nodes, self._template().digest, self._sample(value))
 
     def attach(self, out: Any, value: Any, /) -> Any:
         return out.but(evidence=self._shown(value))
 
     def prompted(self, shown: Ranking) -> Prompt:
         """The prompt for the passages of a ranking."""
-        passages = "\n\n".join(self._passage(number, node) for number, node in enumerate(shown.nodes, 1))
-        parts = {"passages": passages, "question": shown.query.question, "abstention": self.abstention}
-        return Prompt(filled(self._template(), parts), self._sample(shown))
+        parts = {
+            "passages": [self._passage(number, node) for number, node in enumerate(shown.nodes, 1)],
+            "question": shown.query.question,
+            "abstention": self.abstention,
+        }
+        return Prompt(self._template().filled(parts), self._sample(shown))
 
     def _sample(self, ranking: Ranking) -> int:
         return ranking.query.sample if self.temperature > 0 else 0
 
-    def _template(self) -> str:
-        return template(self.prompt, needs=("passages", "question"))
+    def _template(self) -> Template:
+        shipped = _SHIPPED.fullmatch(self.prompt)
+        found = read(f"spolia:generation/prompts/{self.prompt}.txt" if shipped else self.prompt)
+        if missing := [name for name in PLACES if name not in found.places]:
+            raise ModelError(
+                f"The prompt {self.prompt!r} has no place {{{{{missing[0]}}}}}. Write it where the {missing[0]} "
+                f"{'are' if missing[0].endswith('s') else 'is'} to stand."
+            )
+        return found
 
     def _shown(self, ranking: Ranking) -> Ranking:
         best = ranking.cut(self.max_passages)
@@ -123,9 +133,8 @@ class Reader(Operator[Ranking, Answer]):
                 "Write a larger max_characters, or split the documents into smaller pieces."
             )
             text = text[: self.max_characters]
-        place = " ".join(cited(number, node).place.replace('"', "'").split())
-        inside = _TAG.sub("‹", f'source="{place}">\n[{number}] {text}')
-        return f'<passage number="{number}" {inside}\n</passage>'
+        place = " ".join(cited(number, node).place.split())  # a file name may hold line breaks
+        return f"[{number}] {place}\n{text}" if place else f"[{number}] {text}"
 
     def _answer(self, generation: Generation, shown: Ranking) -> Answer:
         markers = Markers(len(shown))
