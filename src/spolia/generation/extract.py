@@ -23,15 +23,15 @@ class Extract(Operator[Ranking, Answer]):
     """Quote the sentences that answer the question.
 
     Every sentence of the best passages gets a probability to hold the answer (`spolia.generation.evidence`). A reply
-    is worth P(it holds the answer) - price · its words, so it is made of the sentences with P > price · words, and at
-    least of the best one: short where one sentence stands out, longer where several compete. The price is set so that
+    is worth P(it holds the answer) - price · its words, so it is made of the likeliest sentence and all others with
+    P > price · words: short where one sentence stands out, longer where several compete. The price is set so that
     replies have `words` words on average.
 
     Args:
         embedder: judges likeness in meaning too, which finds more; embeds each sentence that it reads, about 25 a
             question. None judges by terms alone.
-        words: mean length of a reply. In scripts without blanks, two characters count as a word. A single reply may be
-            up to four times as long.
+        words: mean length of a reply, from 30 to 120; below, it is one sentence. In scripts without blanks, two
+            characters count as a word. A single reply may be up to four times as long.
         threshold: abstain when `confidence`, from 0 to 1, is lower. 0 never abstains. The default refuses 2 % of the
             answerable questions of squad2_dev; benchmarks/extract.py says what else it refuses. Fitted with
             all-MiniLM-L6-v2; calibrate again for an embedder whose cosines lie elsewhere.
@@ -87,20 +87,19 @@ class Extract(Operator[Ranking, Answer]):
     def _answer(self, read: Reading, likeness: list[float] | None) -> Answer:
         found = clues(read.question, read.passages, self.analyzer, likeness)
         likely = chances(found, LEXICAL if likeness is None else EMBEDDED)
-        order = sorted(range(len(likely)), key=lambda index: -likely[index])
-        best = order[0] if order else None
-        if best is None or found[best].idle or self._doubts(found[best].near, likeness[best] if likeness else None):
+        order = [index for index in sorted(range(len(likely)), key=lambda i: -likely[i]) if not found[index].idle]
+        if not order or self._doubts(found[order[0]].near, likeness[order[0]] if likeness else None):
             return Answer(self.abstention, (), "abstained", read.ranking)
-        lengths = [count_words(sentence) for sentence in read.sentences]
-        quotes = [read.quote(index, n) for n, index in enumerate(self._chosen(order, likely, lengths), 1)]
+        chosen = self._worth_saying(order, likely, [count_words(sentence) for sentence in read.sentences])
+        quotes = tuple(read.quote(index, number) for number, index in enumerate(chosen, 1))
         text = " ".join(f"{' '.join(quote.quote.split())} [{quote.marker}]" for quote in quotes)
-        return Answer(text, tuple(quotes), "answered", read.ranking)
+        return Answer(text, quotes, "answered", read.ranking)
 
     def _doubts(self, near: float, cosine: float | None) -> bool:
         return confidence(near, cosine) < self.threshold
 
-    def _chosen(self, order: Sequence[int], likely: Sequence[float], lengths: Sequence[float]) -> list[int]:
-        """The best sentence, and the others that are worth their words, best first."""
+    def _worth_saying(self, order: Sequence[int], likely: Sequence[float], lengths: Sequence[float]) -> list[int]:
+        """The likeliest sentence, and the others that are worth their words, likeliest first."""
         price, room = price_of_a_word(self.words), HARD_LIMIT * self.words - lengths[order[0]]
         chosen = [order[0]]
         for index in order[1:]:

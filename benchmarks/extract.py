@@ -1,0 +1,125 @@
+"""How often a reply of `Extract`, made without a language model, contains the answer; in how many words; at what cost.
+
+    python benchmarks/extract.py [--data NAME] [--limit N] [--out FILE]
+
+Data: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout; by default xquad_en, on which nothing was tuned.
+All its passages are indexed into a store of its own and searched by the flow `hybrid` (and by `bm25`, for `Extract`
+without an embedder). A reply counts when some gold answer is part of it, both without case, punctuation and articles
+(the normalisation of SQuAD); an abstention counts as wrong. Words are those of the quotes. One thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import string
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from spolia.evaluation.bootstrap import bootstrap
+from spolia.evaluation.corpus import indexed
+from spolia.evaluation.datasets import DataSet
+from spolia.flows.retrievers import bm25, hybrid
+from spolia.generation.extract import Extract
+from spolia.generation.reading import count_words
+from spolia.models.minilm import MiniLM
+from spolia.operator import Operator
+from spolia.types import Answer, Item, Query, Ranking
+
+DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parents[2] / "shared" / "datasets")
+WORDS = (28, 30, 40, 60, 75, 80)
+TIMED = 100
+# Share in percent and mean words, measured apart from this project, with sentences ranked over the whole corpus.
+REFERENCE = {
+    "one sentence": {"BM25": 72.5, "MiniLM": 70.1, "their rank fusion": 75.4, "words": 28},
+    "three sentences": {"their rank fusion": 89.7, "words": 79},
+}
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+def normalised(text: str) -> str:
+    """Lower case, no punctuation, no articles, single blanks: as the script of SQuAD does it.
+
+    Source: Rajpurkar et al., EMNLP 2016.
+    """
+    kept = "".join(character for character in text.lower() if character not in string.punctuation)
+    return " ".join(_ARTICLES.sub(" ", kept).split())
+
+
+def contained(answer: Answer, golds: Sequence[str]) -> bool:
+    reply = normalised(answer.text)
+    return not answer.abstained and any(normalised(gold) in reply for gold in golds)
+
+
+def measured(extract: Extract, rankings: Sequence[Ranking], items: Sequence[Item]) -> dict[str, Any]:
+    answers = [answer for answer in extract.batch(rankings) if isinstance(answer, Answer)]
+    share = bootstrap([float(contained(a, item.answers)) for a, item in zip(answers, items, strict=True)])
+    quoted = [sum(count_words(citation.quote) for citation in answer.citations) for answer in answers]
+    return {
+        "contained": {"mean": share.mean, "low": share.low, "high": share.high},
+        "words": sum(quoted) / len(answers),
+        "words_with_markers": sum(len(a.text.split()) for a in answers if not a.abstained) / len(answers),
+        "sentences": sum(len(answer.citations) for answer in answers) / len(answers),
+        "longest": max(quoted),
+        "abstained": sum(answer.abstained for answer in answers) / len(answers),
+    }
+
+
+def cpu_ms(extract: Extract, rankings: Sequence[Ranking]) -> float:
+    """CPU milliseconds of one reply, asked for one at a time."""
+    started = time.process_time()
+    for ranking in rankings:
+        extract(ranking)
+    return 1000 * (time.process_time() - started) / len(rankings)
+
+
+def searched(flow: Operator[Query, Ranking], items: Sequence[Item]) -> list[Ranking]:
+    return [found for found in flow.batch([Query(item.question) for item in items]) if isinstance(found, Ranking)]
+
+
+def result(name: str, limit: int | None) -> dict[str, Any]:
+    data, embedder = DataSet(str(DATA / name)), MiniLM(threads=1)
+    items = [item for item in data.sample(limit) if item.answers]
+    with tempfile.TemporaryDirectory() as folder:
+        group = indexed(data, embedder, folder=Path(folder))
+        found = {"bm25": searched(bm25(group), items), "hybrid": searched(hybrid(group, embedder), items)}
+    extracts = {"bm25": Extract(), "hybrid": Extract(embedder)}
+    flows: dict[str, Any] = {}
+    for flow, extract in extracts.items():
+        rows = {words: measured(extract.but(words=words), found[flow], items) for words in WORDS}
+        flows[f"{flow} >> Extract"] = {
+            "by_words": rows,
+            "cpu_ms_a_question": round(cpu_ms(extract, found[flow][:TIMED]), 2),
+        }
+    read = Extract(embedder).passages
+    lexical = cpu_ms(Extract(), found["hybrid"][:TIMED])
+    return {
+        "data": name,
+        "n": len(items),
+        "flows": flows,
+        "cpu_ms_besides_embedding": round(lexical, 2),
+        "passages_read": read,
+        "reference": REFERENCE if name == "xquad_en" else {},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="xquad_en")
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    found = result(options.data, options.limit)
+    text = json.dumps(found, indent=1)
+    print(text)
+    if options.out:
+        options.out.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""Where the constants of `Extract` come from: fits the weights of the clues, the price of a word, the confidence.
+
+    python benchmarks/extract_fit.py [--out FILE]
+
+Data: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout. The passages of squad_newwiki and squad2_dev are
+dealt out, article by article, into corpora of about 240 passages, each searched by the flow `hybrid`. Fitted on three
+corpora of squad_newwiki and one of squad2_dev, checked on one other of each. No data set that results are reported on
+is read. About 10 CPU-minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spolia.evaluation.corpus import indexed
+from spolia.evaluation.datasets import DataSet
+from spolia.flows.retrievers import hybrid
+from spolia.generation.evidence import Clues, clues
+from spolia.generation.extract import Extract, cosines
+from spolia.generation.reading import Reading, count_words
+from spolia.models.minilm import MiniLM
+from spolia.operator import Operator
+from spolia.types import Item, Query, Ranking
+
+DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parents[2] / "shared" / "datasets")
+EMBEDDER = MiniLM()
+Floats = npt.NDArray[np.float64]
+
+
+def corpora(name: str, folder: Path, size: int = 240) -> list[DataSet]:
+    """The passages of a data set dealt out, article by article, into data sets of about `size` passages."""
+    data = DataSet(str(DATA / name))
+    passages = sorted(data.passages(), key=lambda passage: (passage.title, passage.id))
+    parts = max(1, round(len(passages) / size))
+    for part in range(parts):
+        (folder / f"{name}-{part}").mkdir()
+        rows = [{"id": p.id, "title": p.title, "text": p.text} for p in passages[part::parts]]
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{name}-{part}" / "corpus.jsonl").write_text(lines, encoding="utf-8")
+    return [DataSet(str(folder / f"{name}-{part}")) for part in range(parts)]
+
+
+def searched(part: DataSet, folder: Path) -> Operator[Query, Ranking]:
+    return hybrid(indexed(part, EMBEDDER, folder=folder), EMBEDDER)
+
+
+@dataclass
+class Row:
+    """A question: the clues of the sentences found, which of them hold the answer, and their lengths."""
+
+    lexical: Floats
+    embedded: Floats
+    cosines: Floats
+    gold: npt.NDArray[np.bool_]
+    lengths: Floats
+
+
+def rows(flow: Operator[Query, Ranking], items: Sequence[Item]) -> list[Row]:
+    extract, found = Extract(EMBEDDER), []
+    for first in range(0, len(items), 500):
+        block = items[first : first + 500]
+        rankings = [ranking.cut(extract.passages) for ranking in flow.batch([Query(item.question) for item in block])]  # type: ignore[union-attr]
+        reads = [Reading(ranking) for ranking in rankings]
+        for item, read, likeness in zip(block, reads, cosines(reads, EMBEDDER), strict=True):
+            lexical = clues(read.question, read.passages, extract.analyzer)
+            embedded = clues(read.question, read.passages, extract.analyzer, likeness)
+            passage = dict(item.meta)["passage_id"]
+            where = [
+                node.id == passage
+                for node in read.ranking.nodes
+                for _ in read.passages[read.ranking.nodes.index(node)].sentences
+            ]
+            gold = [
+                here and any(a in text for a in item.answers) for here, text in zip(where, read.sentences, strict=True)
+            ]
+            lengths = [count_words(sentence) for sentence in read.sentences]
+            found.append(
+                Row(np.array(lexical), np.array(embedded), np.array(likeness), np.array(gold), np.array(lengths))
+            )
+    return found
+
+
+def fitted(features: Sequence[Floats], gold: Sequence[npt.NDArray[np.bool_]], steps: int = 400) -> Floats:
+    """Weights that maximise Σ ln P(a sentence with the answer), by Adam; `idle` is set by hand, not fitted."""
+    kept = [(x, y) for x, y in zip(features, gold, strict=True) if y.any()]
+    x, y = np.concatenate([x for x, _ in kept]), np.concatenate([y for _, y in kept]).astype(float)
+    sizes = np.array([len(rows) for rows, _ in kept])
+    starts, owner = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(kept)), sizes)
+    spread = x.std(axis=0)
+    free = (spread > 0) & (np.array(Clues._fields) != "idle")
+    z, w = x[:, free] / spread[free], np.zeros(int(free.sum()))
+    mean, square = np.zeros_like(w), np.zeros_like(w)
+    awake = x[:, Clues._fields.index("idle")] == 0
+    for step in range(1, steps + 1):
+        score = np.where(awake, z @ w, -1e9)
+        p = np.exp(score - np.maximum.reduceat(score, starts)[owner])
+        p /= np.add.reduceat(p, starts)[owner]
+        held = p * y
+        slope = z.T @ (p - held / np.maximum(np.add.reduceat(held, starts), 1e-12)[owner]) / len(kept) + 1e-3 * w
+        mean, square = 0.9 * mean + 0.1 * slope, 0.99 * square + 0.01 * slope**2
+        w -= 0.05 * mean / (1 - 0.9**step) / (np.sqrt(square / (1 - 0.99**step)) + 1e-8)
+    weights = np.zeros(len(spread))
+    weights[free] = w / spread[free]
+    weights[Clues._fields.index("idle")] = -99.0
+    return weights
+
+
+def shares(x: Floats, weights: Floats) -> Floats:
+    score = x @ weights
+    p: Floats = np.exp(score - score.max())
+    return np.asarray(p / p.sum())
+
+
+def replies(found: Sequence[Row], weights: Floats, price: float) -> tuple[float, float]:
+    """Share of the replies with the answer, and their mean words, at a price of a word."""
+    hits, words = 0, 0.0
+    for row in found:
+        p = shares(row.lexical if not weights[-1] else row.embedded, weights)
+        chosen = (p > price * row.lengths) | (np.arange(len(p)) == p.argmax())
+        hits, words = hits + bool(row.gold[chosen].any()), words + float(row.lengths[chosen].sum())
+    return hits / len(found), words / len(found)
+
+
+def priced(found: Sequence[Row], weights: Floats, words: float) -> float:
+    """The price of a word at which replies have so many words on average."""
+    low, high = 1e-6, 0.5
+    for _ in range(20):
+        price = float(np.sqrt(low * high))
+        low, high = (price, high) if replies(found, weights, price)[1] > words else (low, price)
+    return high
+
+
+def logistic(x: Floats, y: Floats, rounds: int = 25) -> Floats:
+    """Intercept and weights of a logistic regression, by Newton's method."""
+    x = np.column_stack([np.ones(len(x)), x])
+    w = np.zeros(x.shape[1])
+    for _ in range(rounds):
+        p = 1 / (1 + np.exp(-x @ w))
+        w += np.linalg.solve((x * (p * (1 - p))[:, None]).T @ x + 1e-3 * np.eye(len(w)), x.T @ (y - p))
+    return w
+
+
+def best_sentences(found: Sequence[Row], weights: Floats) -> Floats:
+    """`near` and the cosine of the best sentence of each question."""
+    near = Clues._fields.index("near")
+    picked = [(row, int(((row.lexical if not weights[-1] else row.embedded) @ weights).argmax())) for row in found]
+    return np.array([(row.lexical[best, near], row.cosines[best]) for row, best in picked])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        result = fit(Path(temporary))
+    text = json.dumps(result, indent=2)
+    print(text)
+    if options.out:
+        options.out.write_text(text + "\n")
+
+
+def fit(folder: Path) -> dict[str, Any]:
+    newwiki, squad2 = corpora("squad_newwiki", folder)[:4], corpora("squad2_dev", folder)
+    questions: dict[str, list[Item]] = defaultdict(list)
+    for name in ("squad_newwiki", "squad2_dev"):
+        for item in DataSet(str(DATA / name)).items():
+            questions[str(dict(item.meta)["passage_id"])].append(item)
+
+    def of(part: DataSet, answerable: bool = True) -> list[Item]:
+        asked = [item for passage in part.passages() for item in questions[passage.id]]
+        return [item for item in asked if bool(item.answers) == answerable]
+
+    flows = {part.name: searched(part, folder) for part in (*newwiki, *squad2)}
+    tuned = [row for part in (*newwiki[:3], squad2[0]) for row in rows(flows[part.name], of(part))]
+    checked = {part.name: rows(flows[part.name], of(part)) for part in (newwiki[3], squad2[1])}
+    answerable = rows(flows[squad2[0].name], of(squad2[0]))
+    foreign = rows(
+        flows[squad2[0].name], random.Random(0).sample(of(newwiki[0]), min(len(answerable), len(of(newwiki[0]))))
+    )
+    unanswerable = rows(flows[squad2[0].name], of(squad2[0], answerable=False))
+    result: dict[str, Any] = {
+        "tuned_questions": len(tuned),
+        "checked_questions": {k: len(v) for k, v in checked.items()},
+    }
+    for kind in ("lexical", "embedded"):
+        weights = fitted([getattr(row, kind) for row in tuned], [row.gold for row in tuned])
+        prices = {words: priced(tuned, weights, words) for words in (30, 40, 60, 80, 120)}
+        columns = slice(0, 1) if kind == "lexical" else slice(0, 2)
+        evidence = {
+            name: best_sentences(r, weights)[:, columns]
+            for name, r in (("answerable", answerable), ("foreign", foreign), ("unanswerable", unanswerable))
+        }
+        line = logistic(
+            np.concatenate([evidence["answerable"], evidence["foreign"]]),
+            np.repeat([1.0, 0.0], [len(answerable), len(foreign)]),
+        )
+        sure = {name: 1 / (1 + np.exp(-(line[0] + x @ line[1:]))) for name, x in evidence.items()}
+        result[kind] = {
+            "weights": dict(zip(Clues._fields, weights.round(2).tolist(), strict=True)),
+            "price": {words: round(price, 6) for words, price in prices.items()},
+            "contained": {
+                name: {words: [round(v, 3) for v in replies(r, weights, prices[words])] for words in prices}
+                for name, r in checked.items()
+            },
+            "confidence": line.round(2).tolist(),
+            "refused": {
+                t: {name: round(float((s < t).mean()), 3) for name, s in sure.items()}
+                for t in (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
+            },
+        }
+    return result
+
+
+if __name__ == "__main__":
+    main()
