@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 
-from spolia.check import Checked, Problem, check
+from spolia.checking import Checked, Problem, check
 from spolia.combinators import Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples, Stopped
 from spolia.operator import Operator, Then, operator
 from spolia.types import Query, State, Value

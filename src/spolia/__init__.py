@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spolia.check import check
+    from spolia.checking import check
     from spolia.combinators import (
         Best,
         Branch,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     )
 
 WHERE = {
-    "spolia.check": ("check",),
+    "spolia.checking": ("check",),
     "spolia.combinators": (
         "Best", "Branch", "Choice", "Each", "Explore", "Guard", "Identity", "Loop", "Route", "Samples", "Stopped",
         "decide", "places", "settle",

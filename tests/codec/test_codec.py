@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import pytest
 
-from spolia.codec import decode, encode
+from spolia.codec import IMPORTED, decode, encode, type_id
 from spolia.errors import CodecError
 from spolia.operator import Operator, operator
 from spolia.types import Answer, Citation, Hit, Node, Query, Ranking, Span, State, Value
@@ -19,7 +20,13 @@ OWN = __name__.partition(".")[0] + ":"
 
 
 def back(value: Any, declared: Any = Any, **named: Any) -> Any:
-    return decode(json.loads(json.dumps(encode(value, declared, **named), allow_nan=False)), declared, **named)
+    plain = json.loads(json.dumps(encode(value, declared, **named), allow_nan=False))
+    return decode(plain, declared, known=known(), **named)
+
+
+def known() -> Mapping[str, Any]:
+    """The classes of this module, before others of their names."""
+    return ChainMap({type_id(cls): cls for cls in (Alto, Choir, Chain, Kinds, Half, Twice, type(increased))}, IMPORTED)  # type: ignore[arg-type]
 
 
 @runtime_checkable
@@ -163,11 +170,11 @@ def test_what_was_given_is_written_and_read_by_name() -> None:
     given = {"alto": alto}
     plain = encode(Choir(Alto(7.0), (Alto(),)), Choir, given=given)
     assert plain == {"lead": {"use": "alto"}, "others": [{OWN + "Alto": {}}]}
-    assert decode(plain, Choir, given=given).lead is alto
+    assert decode(plain, Choir, known=known(), given=given).lead is alto
     with pytest.raises(CodecError, match=r"lead.use: Nothing called 'alto' was given; given were: aalto. Write"):
-        decode(plain, Choir, given={"aalto": alto})
+        decode(plain, Choir, known=known(), given={"aalto": alto})
     with pytest.raises(CodecError, match="Here belongs a Voice; use is int"):
-        decode(plain, Choir, given={"alto": 3})
+        decode(plain, Choir, known=known(), given={"alto": 3})
 
 
 def test_a_name_of_an_arm_may_be_use() -> None:
@@ -215,7 +222,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
 @pytest.mark.parametrize(("plain", "declared", "message"), REFUSED, ids=lambda found: str(found)[:40])
 def test_what_does_not_fit_is_refused_with_its_place(plain: Any, declared: Any, message: str) -> None:
     with pytest.raises(CodecError, match=message):
-        decode(plain, declared)
+        decode(plain, declared, known=known())
 
 
 @pytest.mark.parametrize(
@@ -235,6 +242,16 @@ def test_what_does_not_fit_is_refused_with_its_place(plain: Any, declared: Any, 
 def test_what_has_no_plain_form_is_refused(value: Any, declared: Any, message: str) -> None:
     with pytest.raises(CodecError, match=message):
         encode(value, declared)
+
+
+def test_two_classes_of_one_id_are_told_apart_or_refused() -> None:
+    first = type("Twin", (Value,), {"__module__": "acme.one"})
+    assert IMPORTED["acme:Twin"] is first
+    again = type("Twin", (Value,), {"__module__": "acme.one"})
+    assert IMPORTED["acme:Twin"] is again
+    second = type("Twin", (Value,), {"__module__": "acme.two"})
+    with pytest.raises(CodecError, match=r"acme:Twin is a class in acme\.one and in acme\.two"):
+        decode({type_id(second): {}})
 
 
 def test_only_known_classes_are_made() -> None:

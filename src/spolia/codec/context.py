@@ -38,7 +38,9 @@ class Imported(Mapping[str, type]):
         found = [cls for cls in _descendants() if type_id(cls) == name]
         if not found:
             raise KeyError(name)
-        return found[-1]
+        if len(modules := sorted({cls.__module__ for cls in found})) > 1:
+            raise CodecError(f"{name} is a class in {' and in '.join(modules)}. Give one of them another name.")
+        return found[-1]  # of the same module: the one that was defined last, as in a notebook
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys(map(type_id, _descendants())))
