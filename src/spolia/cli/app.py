@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+from spolia.cli.check import check
 from spolia.cli.doctor import doctor
+from spolia.cli.eval import evaluate
 from spolia.cli.exits import MEANING, Exit
+from spolia.cli.fail_points import fail_points
 from spolia.cli.guard import guarded
+from spolia.cli.search import search
+from spolia.cli.show import show
 from spolia.cli.trace import trace
 
 CODES = "Exit codes: " + "; ".join(f"{int(code)} {meaning}" for code, meaning in MEANING.items()) + "."
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"spolia {version('spolia')}\n")
+        raise typer.Exit
+
 
 app = typer.Typer(
     name="spolia",
@@ -22,8 +37,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (trace, doctor):
-    app.command(command.__name__.replace("_", "-"))(guarded(command))
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None: ...
+
+
+app.command("search")(guarded(search))
+app.command("eval")(guarded(evaluate))
+app.command("check")(guarded(check))
+app.command("show")(guarded(show))
+app.command("trace")(guarded(trace))
+app.command("doctor")(guarded(doctor))
+app.command("fail-points", hidden=True)(guarded(fail_points))
 
 
 def run() -> None:

@@ -72,7 +72,25 @@ def _weights(given: str) -> Finding:
 
 
 def _store(path: Path) -> Iterator[Finding]:
-    raise NotImplementedError
+    from spolia.errors import SpoliaError
+    from spolia.stores.corpus import Corpus
+
+    try:
+        snapshot = Corpus(str(path)).snapshot()
+        stats, problems = snapshot.stats(), snapshot.check()
+        manifests = [snapshot.manifest(group) for group in snapshot.groups()]
+    except SpoliaError as error:
+        yield Finding("store", "broken", str(error))
+        return
+    sources = ", ".join(f"{count} {status}" for status, count in stats.sources) or "none"
+    size = f"{stats.bytes / 1e6:.1f} MB, generation {stats.generation}"
+    yield Finding("store", "ok", f"{path}: {stats.documents} documents, sources: {sources}, {size}")
+    for manifest in manifests:
+        nodes = dict(stats.nodes).get(manifest.group, 0)
+        built = f"{nodes} nodes, cut by {manifest.splitter}, embedded with {manifest.embedder or 'nothing'}"
+        yield Finding(f"group {manifest.group}", "ok", built)
+    for problem in problems:
+        yield Finding("store", "broken", problem)
 
 
 def _version(name: str) -> str:

@@ -23,3 +23,12 @@ AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object
 Weights: TypeAlias = Annotated[
     str, typer.Option("--weights", metavar="DIR", help="Folder with the embedder's weights; looked up when not given.")
 ]
+ModelUrl: TypeAlias = Annotated[
+    str, typer.Option("--llm", metavar="URL", help="Where an OpenAI-compatible API begins.", show_default=False)
+]
+ModelName: TypeAlias = Annotated[
+    str, typer.Option("--model", metavar="NAME", help="What that server calls the model.", show_default=False)
+]
+FlowArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="FLOW", help="A built-in flow, or a YAML file with one.", show_default=False)
+]

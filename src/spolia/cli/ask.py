@@ -1,0 +1,99 @@
+"""`spolia ask`: an answer with citations."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spolia.cli.exits import Exit
+from spolia.cli.options import AsJson, FlowName, MaybeStore, ModelName, ModelUrl, Question, Weights
+from spolia.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from spolia.operator import Operator
+    from spolia.run import Run
+    from spolia.types import Answer, Query
+
+Folder = Annotated[
+    Path | None,
+    typer.Argument(metavar="[DIR]", help="Index this folder first, into a store that is kept.", show_default=False),
+]
+
+
+def ask(
+    question: Question,
+    folder: Folder = None,
+    store: MaybeStore = None,
+    flow: FlowName = "naive",
+    llm: ModelUrl = "",
+    model: ModelName = "",
+    weights: Weights = "",
+    json: AsJson = False,
+) -> Exit:
+    """Answer a question from a store or a folder, with citations; abstain where nothing answers it.
+
+    Without a language model the answer is made of sentences as they stand in the documents.
+    """
+    from spolia.cli.cited import answer_data, citations_text
+    from spolia.cli.parts import answering, flow_of, model_at, parts_of
+    from spolia.cli.places import store_for
+    from spolia.cli.recorded import recorded
+    from spolia.errors import QueryError
+    from spolia.types import Query
+
+    screen, reader, partly = Screen(json=json), model_at(llm, model), False
+    if folder is None and store is None:
+        raise QueryError("Nothing to ask: name a store with --store PATH, or a folder: spolia ask QUESTION DIR.")
+    at = store if store is not None else store_for(folder)
+    if folder is not None:
+        partly = _index(screen, folder, at, weights)
+    with recorded(at, screen) as run:
+        parts = parts_of(at, weights, reader)
+        running, chosen = flow_of(flow, parts)
+        if chosen:
+            screen.say(chosen)
+        answer = _answered(screen, run, answering(running, parts), Query(question), live=reader is not None)
+        screen.give(question=question, flow=flow, chosen=chosen, store=str(at), run=run.id, **answer_data(answer))
+        screen.show(citations_text(answer))
+    if answer.abstained:
+        return Exit.NOTHING
+    return Exit.PARTLY if partly else Exit.DONE
+
+
+def _answered(screen: Screen, run: Run, flow: Operator[Query, Answer], query: Query, *, live: bool) -> Answer:
+    """Run the flow; in a terminal a language model's text is printed as it comes."""
+    from spolia.cli.plain import visible
+    from spolia.operator import Done, Emitted, Retracted
+
+    if screen.json or not (live and sys.stdout.isatty()):
+        answer = run(flow, query)
+        screen.show(_styled(answer))
+        return answer
+    shown = ""
+    for event in run.stream(flow, query):
+        if isinstance(event, Emitted) and event.final:
+            shown += event.text
+            sys.stdout.write(visible(event.text))
+            sys.stdout.flush()
+        elif isinstance(event, Retracted):
+            shown = shown[: -event.characters]
+            screen.say("\n(the last part is taken back)")
+        elif isinstance(event, Done):
+            answer = event.value
+    sys.stdout.write("\n")
+    if shown != answer.text:
+        screen.show(_styled(answer))
+    return answer
+
+
+def _styled(answer: Answer) -> Text:
+    from rich.text import Text
+
+    from spolia.cli.plain import visible
+
+    return Text(visible(answer.text), "yellow" if answer.abstained else "")

@@ -1,0 +1,47 @@
+"""`spolia check`: what is wrong with a flow, before anything is spent on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from spolia.cli.exits import Exit
+from spolia.cli.options import AsJson, FlowArgument
+from spolia.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from spolia.checking import Checked
+
+
+def check(flow: FlowArgument, json: AsJson = False) -> Exit:
+    """Look for what would go wrong in a flow: wiring, arms that never run, loops without end, missing capabilities."""
+    from spolia.checking import check as look
+    from spolia.cli.parts import described
+    from spolia.types import Query
+
+    screen = Screen(json=json)
+    found = look(described(flow), takes=Query)
+    screen.give(
+        flow=flow,
+        ok=found.ok,
+        takes=found.takes,
+        gives=found.gives,
+        calls=found.calls,
+        open=dict(found.open),
+        problems=[{"place": problem.place, "message": problem.message} for problem in found.problems],
+    )
+    screen.show(_report(found))
+    return Exit.DONE if found.ok else Exit.USAGE
+
+
+def _report(found: Checked) -> Text:
+    from rich.text import Text
+
+    calls = "without a known bound on calls" if found.calls is None else f"at most {found.calls} calls"
+    text = Text(f"{found.takes} → {found.gives}, {calls} to language models")
+    for place, size in found.open:
+        text.append(f"\nopen     {place}: {size} candidates", "yellow")
+    for problem in found.problems:
+        text.append("\nproblem  ", "bold red").append(str(problem))
+    return text if found.problems else text.append("\nno problem found", "green")

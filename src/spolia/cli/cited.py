@@ -1,0 +1,80 @@
+"""Rankings and answers as they are printed: places, quotes, what is cited."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from spolia.cli.plain import one_line, visible
+from spolia.types import Answer, Citation, Hit, Ranking, Span
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+SHOWN_CHARACTERS = 300
+
+
+def place_of(hit: Hit) -> str:
+    """File and page or lines of a hit, for people."""
+    node = hit.node
+    return Citation("", node.id, node.document, node.uri or node.document, "", node.span).place
+
+
+def ranking_text(ranking: Ranking) -> Text:
+    """The hits, numbered, each with its place, its score and how its text begins."""
+    from rich.text import Text
+
+    text = Text()
+    for number, hit in enumerate(ranking.hits, start=1):
+        text.append(f"{number:>3}  ", "bold cyan").append(visible(place_of(hit)), "bold")
+        text.append(f"  {hit.score:.3f}\n", "dim")
+        if hit.node.context:
+            text.append(f"     {one_line(hit.node.context, 100)}\n", "dim")
+        text.append(f"     {one_line(hit.node.text, SHOWN_CHARACTERS)}\n")
+    text.rstrip()
+    return text
+
+
+def citations_text(answer: Answer) -> Text:
+    """What an answer cites: the place, then the passage as it stands there."""
+    from rich.text import Text
+
+    text = Text()
+    for citation in answer.citations:
+        text.append(f"\n[{visible(citation.marker)}] ", "bold cyan").append(visible(citation.place), "bold")
+        text.append(f"\n    “{one_line(citation.quote)}”", "dim")
+    return text
+
+
+def hit_data(hit: Hit) -> dict[str, Any]:
+    """A hit as plain data."""
+    node = hit.node
+    where = {"place": place_of(hit), "uri": node.uri, "document": node.document, "node": node.id}
+    found = {"score": hit.score, "parts": dict(hit.parts), "text": node.text, "context": node.context}
+    return where | {"span": span_data(node.span)} | found
+
+
+def answer_data(answer: Answer) -> dict[str, Any]:
+    """An answer as plain data."""
+    return {
+        "answer": answer.text,
+        "stop_reason": answer.stop_reason,
+        "citations": [
+            {
+                "marker": citation.marker,
+                "place": citation.place,
+                "uri": citation.uri,
+                "document": citation.document,
+                "node": citation.node,
+                "quote": citation.quote,
+                "span": span_data(citation.span),
+            }
+            for citation in answer.citations
+        ],
+    }
+
+
+def span_data(span: Span | None) -> dict[str, Any] | None:
+    """Offsets, pages and lines as plain data."""
+    if span is None:
+        return None
+    return {"start": span.start, "end": span.end, "pages": span.pages, "lines": span.lines}

@@ -1,0 +1,108 @@
+"""What a command gives to a flow: the node group to search, the embedder, the language model; and flows by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spolia.errors import QueryError, WiringError
+from spolia.flows.builtin import BUILT_IN, hybrid, named
+from spolia.flows.default import choose
+from spolia.flows.files import SUFFIXES, load
+from spolia.generation.extract import Extract
+from spolia.generation.reader import Reader
+from spolia.models.chat import ChatModel
+from spolia.models.minilm import MiniLM
+from spolia.models.protocols import Embedder, LanguageModel
+from spolia.operator import Operator
+from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.types import Answer, Query, Ranking, Value
+from spolia.wiring import fits, name_of
+
+
+@dataclass(frozen=True)
+class Parts(Value):
+    """What a flow file may use by name: `{use: chunks}`, `{use: embedder}`, `{use: llm}`."""
+
+    chunks: NodeGroup
+    embedder: Embedder | None = None
+    llm: LanguageModel | None = None
+
+    def given(self) -> dict[str, Any]:
+        """By name, as far as they are there."""
+        every = {"chunks": self.chunks, "embedder": self.embedder, "llm": self.llm}
+        return {name: part for name, part in every.items() if part is not None}
+
+
+def parts_of(store: Path, weights: str = "", llm: LanguageModel | None = None) -> Parts:
+    """The parts for searching a store: with the embedder that it was built with, if that is the one known here."""
+    chunks = Corpus(str(store)).group()
+    embedder = MiniLM(weights)
+    built = chunks.corpus.snapshot().manifest(chunks.name).embedder
+    return Parts(chunks, embedder if built == embedder.name else None, llm)
+
+
+def model_at(url: str, model: str) -> LanguageModel | None:
+    """The language model that the options name; None when they name none."""
+    if not url and not model:
+        return None
+    if not (url and model):
+        raise QueryError(
+            "A language model needs both --llm URL and --model NAME, for example "
+            "--llm http://127.0.0.1:8000/v1 --model qwen3. Its key is read from OPENAI_API_KEY."
+        )
+    return ChatModel(model, url)
+
+
+def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator[Query, Any], str]:
+    """A flow by its name or file, and in one line what was chosen, where there was a choice.
+
+    Raises:
+        WiringError: there is no such flow, or it does not take a query.
+        FlowFileError: the file does not describe a flow.
+    """
+    if not is_file(name):
+        how_many = {} if top_k is None else {"top_k": top_k}
+        flow: Operator[Query, Any] = named(name)(parts.chunks, parts.embedder, parts.llm, **how_many)
+        chosen = choose(parts.chunks, parts.embedder)[1] if name in ("default", "naive") else ""
+        return flow, chosen
+    flow = load(Path(name), parts.given())
+    flow.gives(Query)
+    return flow, ""
+
+
+def is_file(name: str) -> bool:
+    """Whether a flow is named by its file; a built-in name goes first."""
+    return name not in BUILT_IN and (name.lower().endswith(SUFFIXES) or Path(name).is_file())
+
+
+def answering(flow: Operator[Query, Any], parts: Parts) -> Operator[Query, Answer]:
+    """The flow, with a step that answers where it only finds passages."""
+    given = flow.gives(Query)
+    if fits(Answer, given, {}):
+        return flow
+    if not fits(Ranking, given, {}):
+        raise WiringError(f"The flow gives {name_of(given)}; to ask, it must give an Answer or a Ranking.")
+    return flow >> (Reader(parts.llm) if parts.llm is not None else Extract())
+
+
+STAND_IN = Parts(Corpus("store.spolia").group(), MiniLM(), ChatModel("model", "http://127.0.0.1:8000/v1"))
+
+
+def described(name: str) -> Operator[Query, Any]:
+    """A flow to look at, without a store: the default as it is over a corpus that the embedder suits."""
+    if name == "default":
+        return hybrid(STAND_IN.chunks, STAND_IN.embedder)
+    if name == "naive":
+        return hybrid(STAND_IN.chunks, STAND_IN.embedder, top_k=5) >> Extract(STAND_IN.embedder)
+    return flow_of(name, STAND_IN)[0]
+
+
+def ranked(result: object) -> Ranking:
+    """The passages behind what a flow gave."""
+    if isinstance(result, Ranking):
+        return result
+    if isinstance(result, Answer) and result.evidence is not None:
+        return result.evidence
+    raise WiringError(f"The flow gave a {type(result).__name__}; to search, it must give a Ranking or an Answer.")

@@ -1,0 +1,29 @@
+"""A run whose steps and results are kept beside the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spolia.cli.screen import Screen
+from spolia.errors import StoreError
+from spolia.run import Run
+
+RUNS = "runs.db"
+
+
+@contextmanager
+def recorded(store: Path, screen: Screen) -> Iterator[Run]:
+    """Run with journal and cache in the store's `runs.db`; where that cannot be, without, and say so."""
+    from spolia.journal import Runs
+
+    try:
+        runs = Runs(store / RUNS)
+    except (StoreError, OSError) as error:
+        screen.say(f"Nothing is recorded of this run: {error}", "yellow")
+        with Run() as run:
+            yield run
+        return
+    with runs, Run(journal=runs.journal, cache=runs.cache) as run:
+        yield run

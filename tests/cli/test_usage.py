@@ -1,0 +1,119 @@
+"""Help, usage errors and what every command does alike."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from spolia.cli.exits import Exit
+from spolia.cli.guard import guarded
+from spolia.errors import ModelRejected, QueryError, SpoliaError, StoreBusy
+
+from .conftest import Spolia
+
+COMMANDS = ("index", "search", "ask", "eval", "check", "show", "trace", "doctor")
+
+
+def test_help_names_every_command_and_every_exit_code(spolia: Spolia) -> None:
+    ran = spolia("--help")
+    assert ran.code == 0
+    assert all(f" {name} " in ran.out for name in COMMANDS)
+    assert "fail-points" not in ran.out
+    assert all(str(int(code)) in ran.out for code in Exit)
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "fail-points"])
+def test_every_command_has_help_and_json(spolia: Spolia, name: str) -> None:
+    ran = spolia(name, "--help")
+    assert ran.code == 0
+    assert "--json" in ran.out
+
+
+def test_the_version_is_told(spolia: Spolia) -> None:
+    ran = spolia("--version")
+    assert ran.code == 0
+    assert ran.out.startswith("spolia 0.")
+
+
+@pytest.mark.parametrize(
+    "args", [("search",), ("search", "?"), ("nope",), ("search", "?", "--store", "x", "--top-k", "0")]
+)
+def test_wrong_usage_exits_with_2(spolia: Spolia, args: tuple[str, ...]) -> None:
+    ran = spolia(*args)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err
+
+
+def ended(error: BaseException) -> int:
+    def command(json: bool = False) -> Exit:
+        raise error
+
+    with pytest.raises(typer.Exit) as caught:
+        guarded(command)(json=True)
+    return caught.value.exit_code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (QueryError("no question"), 2),
+        (StoreBusy("process 7 writes"), 3),
+        (ModelRejected("no"), 4),
+        (SpoliaError("something"), 2),
+        (PermissionError(13, "Permission denied", "notes"), 2),
+        (ZeroDivisionError("oops"), 1),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_errors_become_one_line_and_a_code(capfd: pytest.CaptureFixture[str], error: BaseException, code: int) -> None:
+    assert ended(error) == code
+    out, err = capfd.readouterr()
+    assert err.count("\n") == 1
+    assert err.startswith("error: ")
+    assert f'"exit_code": {code}' in out
+
+
+def test_an_error_cannot_act_on_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    ended(QueryError("bad \x1b[2J\u202e question\nof two lines"))
+    assert capfd.readouterr().err == "error: bad \\x1b[2J\\u202e question of two lines\n"
+
+
+WAITS = """
+import sys, time
+from spolia.cli.guard import guarded
+def command(json: bool = False):
+    print("ready", flush=True)
+    time.sleep(60)
+try:
+    guarded(command)(json=True)
+except BaseException as ended:
+    sys.exit(ended.exit_code)
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_signals_stop_a_command_in_order(number: int, code: int) -> None:
+    process = subprocess.Popen([sys.executable, "-c", WAITS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert f'"exit_code": {code}' in out
+    assert "Traceback" not in err
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m spolia show hybrid --json; echo $? > {tmp_path}/code"
+    read, write = os.pipe()
+    os.close(read)
+    ran = subprocess.run(["sh", "-c", command], stdout=write, stderr=subprocess.PIPE, timeout=60)
+    os.close(write)
+    assert ran.stderr == b""
+    assert (tmp_path / "code").read_text().strip() == "141"

@@ -1,0 +1,120 @@
+"""A data set as a store: indexed once, kept by content."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+
+from spolia.errors import DataError
+from spolia.evaluation.corpus import cache_folder, indexed
+from spolia.evaluation.datasets import DataSet
+from spolia.evaluation.evaluate import evaluate
+from spolia.evaluation.measures.parse import parse_measures
+from spolia.retrieval.bm25 import BM25
+from spolia.retrieval.dense import Dense
+from spolia.types import Query, Value
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+TEXTS = {
+    "p1": ("Tides", "The moon pulls the sea."),
+    "p2": ("", "Salt is dug in mines."),
+    "p3": ("Owls", "They hunt by night."),
+}
+embedded: list[str] = []
+
+
+@dataclass(frozen=True)
+class Letters(Value):
+    """Embeds a text by its letters."""
+
+    name: str = "letters"
+    dimension: int = 26
+    window: int = 1000
+    scoped: bool = False
+
+    def fingerprint(self) -> str:
+        return self.name
+
+    def embed(self, texts: Sequence[str], *, kind: Literal["query", "passage"]) -> npt.NDArray[np.float32]:
+        import numpy as np
+
+        if kind == "passage":
+            embedded.extend(texts)
+        counts = np.array([[text.lower().count(chr(97 + i)) + 0.01 for i in range(26)] for text in texts], np.float32)
+        found: npt.NDArray[np.float32] = counts / np.linalg.norm(counts, axis=1, keepdims=True)
+        return found
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        return [len(text) for text in texts]
+
+    def covers(self, text: str) -> float:
+        return 1.0
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataSet:
+    rows = [{"id": id, "title": title, "text": text} for id, (title, text) in TEXTS.items()]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "questions.jsonl").write_text(
+        '{"id": "q1", "question": "What pulls the sea?", "gold_ids": ["p1"]}\n'
+        '{"id": "q2", "question": "What do owls do by night?", "gold_ids": ["p3"]}'
+    )
+    return DataSet(str(tmp_path))
+
+
+def test_passages_are_found_by_their_ids_and_titles(data: DataSet, tmp_path: Path) -> None:
+    chunks = indexed(data, folder=tmp_path / "kept")
+    found = BM25(chunks)(Query("owls"))
+    assert [(hit.node.id, hit.node.document, hit.node.text) for hit in found.hits] == [
+        ("p3", "p3", "They hunt by night.")
+    ]
+    report = evaluate(BM25(chunks), data.items(), parse_measures("R@1,MRR")).json()
+    assert report["measures"]["R@1"]["mean"] == 1.0
+
+
+def test_nothing_is_embedded_a_second_time(data: DataSet, tmp_path: Path) -> None:
+    embedded.clear()
+    told: list[tuple[int, int]] = []
+    first = indexed(data, Letters(), folder=tmp_path / "kept", told=lambda done, total: told.append((done, total)))
+    assert embedded == ["Tides\nThe moon pulls the sea.", "Salt is dug in mines.", "Owls\nThey hunt by night."]
+    assert told == [(0, 3)]
+    again = indexed(data, Letters(), folder=tmp_path / "kept")
+    assert again == first
+    assert len(embedded) == 3
+    assert len(Dense(again, Letters())(Query("salt"))) == 3
+
+
+def test_another_corpus_or_embedder_is_kept_apart(data: DataSet, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    words, letters = indexed(data, folder=kept), indexed(data, Letters(), folder=kept)
+    (Path(data.path) / "corpus.jsonl").write_text('{"id": "p1", "text": "Other."}\n{"id": "p3", "text": ""}')
+    other = indexed(DataSet(data.path), folder=kept)
+    assert len({words, letters, other}) == 3
+    assert [node.id for node in BM25(other)(Query("other")).nodes] == ["p1"]
+
+
+def test_an_index_that_broke_off_is_made_again(data: DataSet, tmp_path: Path) -> None:
+    path = Path(data.path) / "corpus.jsonl"
+    whole = path.read_text()
+    path.write_text(whole + "\nbroken")
+    with pytest.raises(DataError, match="line 4 is not JSON"):
+        indexed(data, folder=tmp_path / "kept")
+    with pytest.raises(DataError, match="line 4 is not JSON"):
+        indexed(data, folder=tmp_path / "kept")
+    path.write_text(whole)
+    assert len(BM25(indexed(data, folder=tmp_path / "kept"))(Query("salt"))) == 1
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert cache_folder().name == "spolia-cache"
+    monkeypatch.delenv("SPOLIA_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "spolia"
