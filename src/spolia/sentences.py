@@ -136,7 +136,7 @@ class _Lines:
     def end_at(self, match: re.Match[str]) -> bool:
         text, start, after = self.text, self.start, match.end()
         self.start = after
-        if after == len(text) or len(match[0].splitlines()) > 1 or _ITEM.match(text, after):
+        if after == len(text) or len(f"{match[0]}.".splitlines()) > 2 or _ITEM.match(text, after):
             return True
         if match.start() > self.until:
             self._measure(start)

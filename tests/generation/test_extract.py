@@ -223,3 +223,12 @@ def test_confidence_grows_with_the_evidence() -> None:
     assert confidence(0.5, 0.2) < confidence(0.5, 0.5) < confidence(0.9, 0.9)
     assert price_of_a_word(80) < price_of_a_word(30)
     assert len(Clues._fields) == 8
+
+
+def test_a_sentence_wrapped_over_indented_lines_is_one() -> None:
+    text = (
+        "- Budgets are reserved before a call is sent to a model, and\n  settled after it, so that they hold.\n- Next."
+    )
+    quotes = [text[start:end] for start, end in quotable(text)]
+    assert quotes[0].endswith("so that they hold.")
+    assert len(quotes) == 2

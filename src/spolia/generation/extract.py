@@ -16,6 +16,8 @@ from spolia.types import Answer, Ranking
 
 HARD_LIMIT = 4
 """A reply is never longer than so many times `words`; of the replies, 1 in 100 would be."""
+SHORTEST = 8
+"""Words that a further quote is charged at least: a scrap costs little to say, and says little."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class Extract(Operator[Ranking, Answer]):
         price, room = price_of_a_word(self.words), HARD_LIMIT * self.words - lengths[order[0]]
         chosen = [order[0]]
         for index in order[1:]:
-            if likely[index] > price * lengths[index] and lengths[index] <= room:
+            if likely[index] > price * max(SHORTEST, lengths[index]) and lengths[index] <= room:
                 chosen.append(index)
                 room -= lengths[index]
         return chosen
