@@ -37,7 +37,7 @@ from spolia.surrounding import (
     retract,
     surrounding,
 )
-from spolia.types import Addressed, Answer, Failure, Ranking, digest_of, kept
+from spolia.types import Addressed, Answer, Failure, Ranking, digest_of, kept, qualified
 from spolia.wiring import Bindings, filled, fits, name_of, parameters_of
 
 In = TypeVar("In", contravariant=True)
@@ -195,7 +195,7 @@ class Operator(ABC, Generic[In, Out]):
     def digest(self) -> bytes:
         """Content hash: id, version and fields."""
         values = tuple(getattr(self, f.name) for f in fields(self) if f.compare)  # type: ignore[arg-type]
-        return digest_of((self.type_id(), self.version, values))
+        return digest_of((qualified(type(self)), self.version, values))
 
     @kept
     def resources(self) -> tuple[Addressed, ...]:

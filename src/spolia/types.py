@@ -96,6 +96,12 @@ class kept(Generic[T]):
         return found
 
 
+@cache
+def qualified(cls: type) -> str:
+    """What tells a class apart in hashes: its name, outside Spolia with its module."""
+    return cls.__qualname__ if cls.__module__.startswith("spolia.") else f"{cls.__module__}:{cls.__qualname__}"
+
+
 class Value:
     """Base of all values. Subclasses are frozen dataclasses without slots, so that the digest is kept on them."""
 
@@ -104,7 +110,7 @@ class Value:
         """Content hash over the identity, computed once."""
         names = identity_fields(type(self))  # type: ignore[arg-type]
         parts = b"".join(_encoded(getattr(self, name)) for name in names)
-        return hashlib.blake2b(type(self).__name__.encode() + b"|" + parts, digest_size=16).digest()
+        return hashlib.blake2b(qualified(type(self)).encode() + b"|" + parts, digest_size=16).digest()
 
     def but(self, **changes: Any) -> Self:
         """The same value with some fields changed."""

@@ -611,6 +611,24 @@ def test_tokens_are_held_while_a_call_is_out() -> None:
             call.settle(Usage(calls=1, output_tokens=5))
 
 
+def test_a_result_without_a_plain_form_is_given_but_not_kept(runs: Runs) -> None:
+    @dataclass(frozen=True)
+    class Odd(Operator[Query, object]):
+        cached: ClassVar[bool] = True
+
+        def apply(self, value: Query, /) -> object:
+            return float("nan")
+
+        def apply_batch(self, values: Any, /) -> Any:
+            return [self.apply(value) for value in values]
+
+    with Run(cache=runs.cache, journal=runs.journal) as run:
+        assert Odd()(Query("q")) != Odd()(Query("q"))
+        assert len(Odd().batch([Query("q"), Query("q")])) == 2
+    runs.journal.flush()
+    assert "not kept" in runs.journal.spans(run.id)[0].notes[0]
+
+
 def test_a_lists_first_hit_is_what_it_was() -> None:
     merged = First()([Ranking(Query("q"), ()), Ranking(Query("q"), ())])
     assert merged.hits == ()

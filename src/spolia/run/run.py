@@ -18,7 +18,7 @@ from contextvars import Token
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from spolia.errors import Cancelled
+from spolia.errors import Cancelled, CodecError
 from spolia.journal.cache import Cache, Entry, stripped
 from spolia.journal.trace import Journal, new_run_id
 from spolia.operator import Operator
@@ -206,7 +206,10 @@ class Run:
     def _keep(self, cache: Cache, key: bytes, frame: Frame, op: Operator[Any, Any], value: Any, out: Any) -> None:
         """Keep a result, unless it is degraded or what it was made from has moved meanwhile."""
         if frame.notes is None and self.key(op, value) == key:
-            cache.put(key, out, frame.logical or Usage())
+            try:
+                cache.put(key, out, frame.logical or Usage())
+            except CodecError as error:
+                frame.notes = [f"not kept: {error}"]
 
     def _taken(self, entry: Entry, frame: Frame, op: Operator[Any, Any], value: Any) -> Any:
         frame.from_cache = True
@@ -231,34 +234,47 @@ class Run:
             else:
                 missing.setdefault(row if key is None else key, []).append(row)
         first = [rows[0] for rows in missing.values()]
-        if first:
-            computed = above.vectorised(op, [values[row] for row in first], [frames[row] for row in first])
-            for row, result in zip(first, computed, strict=True):
-                results[row] = result
-        for shared, rows in missing.items():
-            self._share(cache, shared, rows, op, values, frames, results)
+        self._compute(above, op, values, frames, first, results)
+        for shared, (row, *others) in missing.items():
+            result = results[row]
+            if isinstance(shared, bytes) and not isinstance(result, Failure):
+                self._keep(cache, shared, frames[row], op, values[row], result)
+            if others:
+                self._share(above, op, values, frames, results, row, others)
         return results
+
+    def _compute(
+        self,
+        above: Frame,
+        op: Operator[Any, Any],
+        values: Sequence[Any],
+        frames: Sequence[Frame],
+        rows: Sequence[int],
+        results: list[Any],
+    ) -> None:
+        """Fill in the results of some rows by one call."""
+        if rows:
+            computed = above.vectorised(op, [values[row] for row in rows], [frames[row] for row in rows])
+            for row, result in zip(rows, computed, strict=True):
+                results[row] = result
 
     def _share(
         self,
-        cache: Cache,
-        key: object,
-        rows: Sequence[int],
+        above: Frame,
         op: Operator[Any, Any],
         values: Sequence[Any],
         frames: Sequence[Frame],
         results: list[Any],
+        row: int,
+        others: Sequence[int],
     ) -> None:
-        """Keep what the first of several equal rows gave, and give it to the others with their own provenance."""
-        row, *others = rows
-        result = results[row]
-        if isinstance(key, bytes) and not isinstance(result, Failure):
-            self._keep(cache, key, frames[row], op, values[row], result)
+        """Give what one row gave to rows equal to it, each with its own provenance."""
+        try:
+            entry = Entry(stripped(results[row]), frames[row].logical or Usage())
+        except CodecError:
+            self._compute(above, op, values, frames, others, results)
+            return
         for other in others:
-            if isinstance(result, Failure):
-                results[other] = result
-                continue
-            entry = Entry(stripped(result), frames[row].logical or Usage())
             results[other] = self._taken(entry, frames[other], op, values[other])
             for note in frames[row].notes or ():
                 frames[other].degrade(note, None)
