@@ -1,0 +1,110 @@
+"""Changes to documents, nodes and sources, all born in the generation that is published next."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from spolia.errors import StoreError
+from spolia.stores import sql
+from spolia.stores.failpoints import fail_point
+from spolia.stores.manifest import Manifest
+from spolia.stores.rows import Row, SourceRow, document_row, node_row, source_of, source_values
+from spolia.types import Document, Node
+
+
+class Changes:
+    """The rows of the truth as the next generation will have them.
+
+    Args:
+        connection: inside a transaction.
+        next: the generation in which what is added is born and what is replaced dies.
+        manifests: the groups that nodes may be of.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, next: int, manifests: dict[str, Manifest]) -> None:
+        self.connection, self.next, self.manifests = connection, next, manifests
+
+    def put(self, document: Document, nodes: Iterable[Node], source: SourceRow) -> None:
+        """A document in the place of what its source held; it is shared with the sources that hold the same."""
+        row = document_row(document, self.next)
+        there = self._one(sql.LIVE_DOCUMENT, (document.id,))
+        if there is not None and there[1] == row[1]:
+            key: int = there[0]
+        else:
+            key = self._replace(there[0] if there else None, document, row, nodes)
+        fail_point("put.source")
+        self.point(source, key)
+
+    def _replace(self, old: int | None, document: Document, row: Row, nodes: Iterable[Node]) -> int:
+        sources = [source_of(found) for found in self.connection.execute(sql.LIVE_SOURCES_OF, (old,))] if old else []
+        if old is not None:
+            self._end(old)
+        fail_point("put.document")
+        key = int(self.connection.execute(sql.ADD_DOCUMENT, row).lastrowid or 0)
+        fail_point("put.nodes")
+        self.connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes))
+        for source in sources:
+            self.point(source, key)
+        return key
+
+    def _node_rows(self, document: Document, key: int, nodes: Iterable[Node]) -> Iterator[Row]:
+        for node in nodes:
+            if node.group not in self.manifests:
+                raise StoreError(
+                    f"Node {node.id!r} is of group {node.group!r}, which is not defined; defined are: "
+                    f"{', '.join(self.manifests) or 'none'}. Write writer.define({node.group!r}, Manifest(...)) before."
+                )
+            yield node_row(node, document, key, self.next)
+
+    def point(self, source: SourceRow, key: int | None) -> None:
+        """The source holds the document of this key now; what it held before ends, unless another source has it."""
+        there = self._one(sql.LIVE_SOURCE, (source.uri,))
+        if there is not None and there[0] == key:
+            self.touch(source)
+            return
+        if there is not None:
+            self._unpoint(source.uri)
+        self.connection.execute(sql.ADD_SOURCE, (source.uri, *source_values(source), key, self.next))
+        if there is not None:
+            self._release(there[0])
+
+    def touch(self, source: SourceRow) -> None:
+        """The source holds what it held; the rest of its row is new."""
+        self.connection.execute(sql.SET_SOURCE, (*source_values(source), source.uri))
+
+    def forget(self, uri: str) -> None:
+        """The source is gone, and what it held, unless another source has it."""
+        key = self.held_by(uri)
+        self._unpoint(uri)
+        self._release(key)
+
+    def held_by(self, uri: str) -> int | None:
+        """Key of the document that a source holds; None when it could not be read."""
+        there = self._one(sql.LIVE_SOURCE, (uri,))
+        if there is None:
+            raise StoreError(f"There is no source {uri!r} in the store. Write one of writer.sources().")
+        key: int | None = there[0]
+        return key
+
+    def document_key(self, id: str) -> int | None:
+        """Key of a live document."""
+        there = self._one(sql.LIVE_DOCUMENT, (id,))
+        return there[0] if there else None
+
+    def _unpoint(self, uri: str) -> None:
+        values = {"uri": uri, "next": self.next}
+        if not self.connection.execute(sql.UNSAY_SOURCE, values).rowcount:
+            self.connection.execute(sql.END_SOURCE, values)
+
+    def _release(self, key: int | None) -> None:
+        if key is not None and self._one(sql.IS_REFERENCED, (key,)) is None:
+            self._end(key)
+
+    def _end(self, key: int) -> None:
+        for statement in sql.END_OF_DOCUMENT:
+            self.connection.execute(statement, {"key": key, "next": self.next})
+
+    def _one(self, statement: str, values: tuple[Any, ...]) -> Any:
+        return self.connection.execute(statement, values).fetchone()

@@ -1,0 +1,133 @@
+"""Publishing a generation: derived files durable first, then one row and the commit."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from spolia.errors import NotAStore, StoreCorrupt, StoreError
+from spolia.stores import sql
+from spolia.stores.connection import DATABASE
+from spolia.stores.failpoints import fail_point
+from spolia.stores.lock import PINS, Lease, unleased
+from spolia.stores.manifest import Manifest
+from spolia.stores.rows import indexed_text, unpacked
+
+LEXICAL = "lexical"
+KEPT = 2
+
+Indexes = dict[str, tuple[int, int]]
+"""For each group, the generation whose folder holds its lexical index, and the last node key that was known then."""
+
+
+def lexical_folder(store: Path, group: str, generation: int) -> Path:
+    return store / LEXICAL / group / f"g{generation}"
+
+
+class Publication:
+    """The next generation of a store on its way, inside the writer's transaction."""
+
+    def __init__(
+        self, store: Path, connection: sqlite3.Connection, generation: int, manifests: dict[str, Manifest]
+    ) -> None:
+        self.store, self.connection, self.generation, self.manifests = store, connection, generation, manifests
+        self.mended: list[str] = []
+
+    def publish(self, indexes: Indexes) -> Indexes:
+        """Make it durable and visible; returns its lexical indexes.
+
+        Args:
+            indexes: those of the published generation; a group that is not among them is indexed from nothing.
+        """
+        self._refuse_what_is_gone()
+        self._refuse_lacking_vectors()
+        fresh = {group: self._indexed(group, indexes.get(group)) for group in sorted(self.manifests)}
+        fail_point("publish.pin")
+        pin = os.open(self.store / PINS / str(self.generation), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        os.close(pin)
+        taken = self._forget_old_generations()
+        fail_point("publish.row")
+        self.connection.execute(sql.PUBLISH, (self.generation, json.dumps(fresh)))
+        fail_point("publish.commit")
+        self.connection.execute(sql.COMMIT)
+        fail_point("publish.committed")
+        taken.clear()
+        return fresh
+
+    def _refuse_what_is_gone(self) -> None:
+        if not (self.store / DATABASE).exists():
+            raise NotAStore(
+                f"{self.store} was deleted while it was being written; nothing could be published. "
+                f"Write: spolia index FOLDER --store {self.store}"
+            )
+
+    def _refuse_lacking_vectors(self) -> None:
+        for group, manifest in self.manifests.items():
+            if not manifest.embedder:
+                continue
+            values = {"grp": group, "embedder": manifest.embedder, "at": self.generation}
+            if lacking := self.connection.execute(sql.LACKING, values).fetchone()[0]:
+                raise StoreError(
+                    f"{lacking} nodes of group {group!r} have no vector by {manifest.embedder!r}; nothing was "
+                    "published. Write writer.add_vectors for all that writer.unembedded gives, then publish."
+                )
+
+    # The lexical index of a group.
+
+    def _indexed(self, group: str, base: tuple[int, int] | None) -> tuple[int, int]:
+        last_key: int = self.connection.execute(sql.LAST_KEY).fetchone()[0]
+        if base is not None:
+            try:
+                return self._updated(group, base, last_key)
+            except StoreCorrupt as error:
+                self.mended.append(f"The lexical index of group {group!r} was built again: {error}")
+        self._freeze(group, None, last_key)
+        return self.generation, last_key
+
+    def _updated(self, group: str, base: tuple[int, int], last_key: int) -> tuple[int, int]:
+        at, known = base
+        dead = self.connection.execute(sql.DEAD_KEYS, (group, at, known)).fetchone()
+        added = self.connection.execute(sql.NEW_NODES, (group, known)).fetchone()
+        if dead is None and added is None:
+            return base
+        self._freeze(group, base, last_key)
+        return self.generation, last_key
+
+    def _freeze(self, group: str, base: tuple[int, int] | None, last_key: int) -> None:
+        from spolia.stores.freezing import freeze
+
+        at, known = base or (0, 0)
+        dead = (key for (key,) in self.connection.execute(sql.DEAD_KEYS, (group, at, known)))
+        freeze(
+            lexical_folder(self.store, group, self.generation),
+            lexical_folder(self.store, group, at) if base else None,
+            dead if base else (),
+            self._added(group, known),
+            self.manifests[group].analyzer,
+        )
+
+    def _added(self, group: str, known: int) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+        for key, context, text, readers in self.connection.execute(sql.NEW_NODES, (group, known)):
+            yield key, indexed_text(context, text), unpacked(readers)
+
+    # What nobody needs any more.
+
+    def _forget_old_generations(self) -> list[Lease]:
+        """Forget generations but the last ones and those that somebody reads, and the rows that only they see.
+
+        The exclusive leases on them are held until that is committed.
+        """
+        kept = [row[0] for row in self.connection.execute(sql.GENERATIONS)]
+        taken = []
+        for generation in kept[: 1 - KEPT]:
+            if (lease := unleased(self.store, generation)) is not None:
+                taken.append(lease)
+                kept.remove(generation)
+                self.connection.execute(sql.FORGET, (generation,))
+        fail_point("publish.purge")
+        for statement in sql.PURGE:
+            self.connection.execute(statement, {"oldest": min(kept)})
+        return taken

@@ -1,0 +1,145 @@
+"""Values as rows of the truth, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from spolia.errors import StoreError
+from spolia.types import Document, Heading, Meta, Node, Span, Value
+
+Row = Sequence[Any]
+
+
+@dataclass(frozen=True)
+class SourceRow(Value):
+    """What a store knows of a source, to tell whether it has changed.
+
+    Args:
+        uri: its name: a path relative to the indexed folder, or the caller's own.
+        size: bytes.
+        mtime_ns: time of the last change, nanoseconds.
+        content_hash: hash of its bytes.
+        document: id of the document that was read from it; empty where it could not be read.
+        status: `indexed` or `failed`.
+        error: why it failed.
+        report: what the reader noticed, as the caller wrote it.
+    """
+
+    uri: str
+    size: int = 0
+    mtime_ns: int = 0
+    content_hash: str = ""
+    document: str = ""
+    status: str = "indexed"
+    error: str = ""
+    report: str = ""
+
+
+def hash_of(text: str) -> bytes:
+    """16 bytes by which a text's vector is found again (BLAKE2b)."""
+    return blake2b(text.encode(), digest_size=16).digest()
+
+
+def indexed_text(context: str, text: str) -> str:
+    """`Node.indexed_text` of a node that is still a row."""
+    return f"{context}\n{text}" if context else text
+
+
+def packed(values: Iterable[Any]) -> str:
+    """A tuple as JSON; nothing at all when it is empty, since most are."""
+    listed = list(values)
+    return json.dumps(listed, ensure_ascii=False, separators=(",", ":")) if listed else ""
+
+
+def unpacked(text: str) -> tuple[Any, ...]:
+    """The tuple that was packed; pairs and triples within are tuples again."""
+    return tuple(tuple(item) if isinstance(item, list) else item for item in json.loads(text)) if text else ()
+
+
+def document_row(document: Document, birth: int) -> Row:
+    return (
+        document.id,
+        document.but(uri="").digest,
+        document.text,
+        document.title,
+        document.media_type,
+        packed(document.pages),
+        packed((heading.start, heading.level, heading.text) for heading in document.headings),
+        packed(document.meta),
+        packed(document.readers),
+        birth,
+    )
+
+
+def document_of(row: Row) -> Document:
+    id, text, title, media_type, pages, headings, meta, readers, uri = row
+    return Document(
+        id=id,
+        text=text,
+        uri=uri or "",
+        title=title,
+        media_type=media_type,
+        pages=unpacked(pages),
+        headings=tuple(Heading(*heading) for heading in unpacked(headings)),
+        meta=unpacked(meta),
+        readers=unpacked(readers),
+    )
+
+
+def node_row(node: Node, document: Document, key: int, birth: int) -> Row:
+    """A node as a row. Whoever may not see the document may not see its nodes either, unless they say more."""
+    if node.document not in ("", document.id):
+        raise StoreError(
+            f"Node {node.id!r} says that it is of document {node.document!r}, but it was put with {document.id!r}. "
+            "Write put(document, nodes, source) with the nodes of that document only."
+        )
+    meta: Meta = node.meta
+    return (
+        node.id,
+        node.group,
+        key,
+        hash_of(node.indexed_text),
+        node.text,
+        node.context,
+        *_span_row(node.span),
+        node.parent,
+        packed(meta) if meta else "",
+        packed(node.readers or document.readers),
+        birth,
+    )
+
+
+def _span_row(span: Span | None) -> Row:
+    if span is None:
+        return (None,) * 6
+    return (span.start, span.end, *(span.pages or (None, None)), *(span.lines or (None, None)))
+
+
+def node_of(row: Row) -> Node:
+    """The node, with its digest computed."""
+    (_, id, text, group, start, stop, first_page, last_page, first_line, last_line,
+     context, parent, meta, readers, document, uri) = row  # fmt: skip
+    span = None
+    if start is not None:
+        span = Span(
+            start,
+            stop,
+            None if first_page is None else (first_page, last_page),
+            None if first_line is None else (first_line, last_line),
+        )
+    return Node(
+        id, text, document, group, span, context, uri or "", parent,
+        unpacked(meta) if meta else (), unpacked(readers) if readers else (),
+    )  # fmt: skip
+
+
+def source_values(source: SourceRow) -> Row:
+    return (source.size, source.mtime_ns, source.content_hash, source.status, source.error, source.report)
+
+
+def source_of(row: Row) -> SourceRow:
+    return SourceRow(*row)

@@ -1,0 +1,224 @@
+"""A store as it was published once: everything that is asked of a snapshot is of one generation."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spolia.errors import StoreError
+from spolia.stores import sql
+from spolia.stores.lock import Lease, leased
+from spolia.stores.manifest import Manifest, of
+from spolia.stores.opened import Opened
+from spolia.stores.rows import SourceRow, document_of, node_of, source_of
+from spolia.types import Document, Hit, Node, Value
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from spolia.stores.lexical import Lexical
+    from spolia.stores.nearest import Nearest
+
+NODES_KEPT = 8_192
+_ATTEMPTS = 50
+
+
+@dataclass(frozen=True)
+class Stats(Value):
+    """How much there is in a store.
+
+    Args:
+        generation: the published generation; it counts publications.
+        documents: different documents.
+        sources: number of sources by status: `indexed`, `failed`.
+        nodes: number of nodes by group.
+        vectors: number of vectors by embedder; those of nodes that are gone are kept for when they return.
+        bytes: size on the disk.
+    """
+
+    generation: int
+    documents: int
+    sources: tuple[tuple[str, int], ...]
+    nodes: tuple[tuple[str, int], ...]
+    vectors: tuple[tuple[str, int], ...]
+    bytes: int
+
+
+class Snapshot:
+    """One published generation. Any thread may use it; as long as it lives, what it needs is not swept."""
+
+    def __init__(self, opened: Opened, generation: int, indexes: str, manifests: str, lease: Lease | None) -> None:
+        self.opened, self.generation, self._lease = opened, generation, lease
+        self.indexes: dict[str, tuple[int, int]] = {name: (at, key) for name, (at, key) in json.loads(indexes).items()}
+        self._manifests = {manifest["group"]: of(manifest) for manifest in json.loads(manifests)}
+        self.fingerprint = f"{opened.uuid}@{generation}"
+        self._indexes: dict[object, Any] = {}
+        self._nodes: OrderedDict[int, Node] = OrderedDict()
+        self._lock = threading.Lock()
+
+    # Searching.
+
+    def search(self, group: str, text: str, top_k: int, access: frozenset[str]) -> list[tuple[int, float]]:
+        """Keys and BM25 scores of the best readable nodes that share a term with `text`, best first, ties by key."""
+        return self.lexical(group).search(text, top_k, access)
+
+    def nearest(
+        self, group: str, embedder: str, vector: npt.NDArray[np.float32], top_k: int, access: frozenset[str]
+    ) -> list[tuple[int, float]]:
+        """Keys and cosines of the readable nodes nearest to a vector float32[d], best first, ties by key; exact."""
+        return self.nearest_batch(group, embedder, vector.reshape(1, -1), top_k, access)[0]
+
+    def nearest_batch(
+        self, group: str, embedder: str, vectors: npt.NDArray[np.float32], top_k: int, access: frozenset[str]
+    ) -> list[list[tuple[int, float]]]:
+        """`nearest` for each row of float32[m, d], with the same results."""
+        return self._vectors(group, embedder).search(vectors, top_k, access)
+
+    # Reading.
+
+    def nodes(self, keys: Iterable[int], access: frozenset[str]) -> list[Node]:
+        """The nodes of these keys in this order, with their digests; those that may not be read are left out."""
+        return [node for _, node in self._readable(keys, access)]
+
+    def hits(self, found: Iterable[tuple[int, float]], access: frozenset[str]) -> tuple[Hit, ...]:
+        """Keys and scores, as a search gives them, as hits with nodes."""
+        scores = dict(found)
+        return tuple(Hit(node, scores[key]) for key, node in self._readable(scores, access))
+
+    def node(self, id: str, access: frozenset[str]) -> Node:
+        """The node of this id, as a citation names it."""
+        row = self.opened.row(sql.NODE_KEY, {"id": id, "at": self.generation})
+        found = self.nodes([row[0]], access) if row else []
+        if not found:
+            raise StoreError(
+                f"There is no readable node {id!r} in generation {self.generation} of {self.opened.store}. "
+                "Write the id of a node from a search, and search and read as the same principal."
+            )
+        return found[0]
+
+    def document(self, id: str, access: frozenset[str]) -> Document:
+        """The document of this id."""
+        row = self.opened.row(sql.DOCUMENT, {"id": id, "at": self.generation})
+        if row is None or not _readable(document := document_of(row), access):
+            raise StoreError(
+                f"There is no readable document {id!r} in generation {self.generation} of {self.opened.store}. "
+                "Write the document of a node from a search, and search and read as the same principal."
+            )
+        return document
+
+    def documents(self, access: frozenset[str] = frozenset()) -> Iterator[Document]:
+        """All readable documents, by id."""
+        for row in self.opened.connection.execute(sql.DOCUMENTS, {"at": self.generation}):
+            if _readable(document := document_of(row), access):
+                yield document
+
+    def all_nodes(self, group: str, access: frozenset[str] = frozenset()) -> Iterator[Node]:
+        """All readable nodes of a group, by id."""
+        for row in self.opened.connection.execute(sql.NODES, {"grp": group, "at": self.generation}):
+            if _readable(node := node_of(row), access):
+                yield node
+
+    def sources(self) -> dict[str, SourceRow]:
+        """What the documents were read from, by uri."""
+        rows = self.opened.rows(sql.SOURCES, {"at": self.generation})
+        return {row[0]: source_of(row) for row in rows}
+
+    def groups(self) -> tuple[str, ...]:
+        """Names of the node groups."""
+        return tuple(self.indexes)
+
+    def manifest(self, group: str) -> Manifest:
+        """What a group was built with."""
+        if group not in self.indexes:
+            raise StoreError(
+                f"{self.opened.store} has no node group {group!r}. It has: {', '.join(self.groups()) or 'none'}. "
+                f"Write one of these, or: spolia index FOLDER --store {self.opened.store}"
+            )
+        return self._manifests[group]
+
+    def stats(self) -> Stats:
+        """How much there is."""
+        from spolia.stores.files import size_of
+
+        at = {"at": self.generation}
+        return Stats(
+            self.generation,
+            self.opened.row(sql.COUNT_DOCUMENTS, at)[0],
+            tuple(self.opened.rows(sql.COUNT_SOURCES, at)),
+            tuple(self.opened.rows(sql.COUNT_NODES, at)),
+            tuple(self.opened.rows(sql.COUNT_VECTORS)),
+            size_of(self.opened.store),
+        )
+
+    def check(self) -> list[str]:
+        """What is wrong with the store, in words; nothing if all is well. Reads everything."""
+        from spolia.stores.integrity import problems
+
+        return problems(self)
+
+    # Inside.
+
+    def _readable(self, keys: Iterable[int], access: frozenset[str]) -> list[tuple[int, Node]]:
+        found = []
+        for key in keys:
+            node = self._nodes.get(key) or self._fetched(key)
+            if node is not None and (not node.readers or _readable(node, access)):
+                found.append((key, node))
+        return found
+
+    def _fetched(self, key: int) -> Node | None:
+        row = self.opened.row(sql.NODE, {"key": key, "at": self.generation})
+        if row is None:
+            return None
+        node = node_of(row)
+        _ = node.digest
+        with self._lock:
+            self._nodes[key] = node
+            if len(self._nodes) > NODES_KEPT:
+                self._nodes.popitem(last=False)
+        return node
+
+    def lexical(self, group: str) -> Lexical:
+        """The lexical index of a group."""
+        found = self._indexes.get(group)
+        if found is None:
+            from spolia.stores.lexical import Lexical
+
+            manifest = self.manifest(group)
+            folder = self.opened.store / "lexical" / group / f"g{self.indexes[group][0]}"
+            found = self.opened.shared(folder, lambda: Lexical(folder, manifest.analyzer))
+            self._indexes[group] = found
+        return found  # type: ignore[no-any-return]
+
+    def _vectors(self, group: str, embedder: str) -> Nearest:
+        key = (group, embedder)
+        found = self._indexes.get(key)
+        if found is None:
+            from spolia.stores.placing import nearest_of
+
+            self.manifest(group)
+            found = self._indexes[key] = nearest_of(self.opened, self.generation, group, embedder)
+        return found  # type: ignore[no-any-return]
+
+
+def _readable(value: Document | Node, access: frozenset[str]) -> bool:
+    return not value.readers or not access.isdisjoint(value.readers)
+
+
+def latest(opened: Opened) -> Snapshot:
+    """The published snapshot; the same object as long as nothing else is published."""
+    found: Snapshot | None = opened.latest
+    for _ in range(_ATTEMPTS):
+        if found is not None and found.generation == opened.row(sql.PUBLISHED)[0]:
+            return found
+        generation, indexes, manifests = opened.row(sql.PUBLISHED_WHOLE)
+        lease = leased(opened.store, generation)
+        if opened.row(sql.IS_KEPT, (generation,)):  # else it was swept before the lease held it
+            opened.latest = found = Snapshot(opened, generation, indexes, manifests, lease)
+            return found
+    raise StoreError(f"{opened.store} is published too fast to be read. Search again.")

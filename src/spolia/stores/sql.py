@@ -1,0 +1,161 @@
+"""Every SQL statement of the store, in SQLite's dialect. Nothing else in the package knows SQL.
+
+Rows live from generation `birth` until before generation `death`; those that are still alive die at the end of time.
+"""
+
+from __future__ import annotations
+
+APPLICATION_ID = 0x53504C41
+SCHEMA_VERSION = 1
+ALIVE = 4611686018427387904
+"""The generation at which a row dies that is still alive: later than any."""
+
+SCHEMA = (
+    """CREATE TABLE store (uuid TEXT NOT NULL)""",
+    """CREATE TABLE manifests (grp TEXT PRIMARY KEY, manifest TEXT NOT NULL) WITHOUT ROWID""",
+    """CREATE TABLE generations (generation INTEGER PRIMARY KEY, indexes TEXT NOT NULL)""",
+    """CREATE TABLE documents (
+        key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, hash BLOB NOT NULL, text TEXT NOT NULL,
+        title TEXT NOT NULL, media_type TEXT NOT NULL, pages TEXT NOT NULL, headings TEXT NOT NULL,
+        meta TEXT NOT NULL, readers TEXT NOT NULL, birth INTEGER NOT NULL, death INTEGER NOT NULL, UNIQUE (id, death))""",
+    f"""CREATE INDEX documents_dead ON documents (death) WHERE death < {ALIVE}""",
+    """CREATE TABLE sources (
+        uri TEXT NOT NULL, document INTEGER REFERENCES documents (key) DEFERRABLE INITIALLY DEFERRED, size INTEGER NOT NULL,
+        mtime_ns INTEGER NOT NULL, content_hash TEXT NOT NULL, status TEXT NOT NULL, error TEXT NOT NULL,
+        report TEXT NOT NULL, birth INTEGER NOT NULL, death INTEGER NOT NULL, UNIQUE (uri, death))""",
+    """CREATE INDEX sources_document ON sources (document, uri)""",
+    f"""CREATE INDEX sources_dead ON sources (death) WHERE death < {ALIVE}""",
+    """CREATE TABLE nodes (
+        key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, grp TEXT NOT NULL REFERENCES manifests (grp),
+        document INTEGER NOT NULL REFERENCES documents (key) DEFERRABLE INITIALLY DEFERRED, hash BLOB NOT NULL, text TEXT NOT NULL,
+        context TEXT NOT NULL, start INTEGER, stop INTEGER, first_page INTEGER, last_page INTEGER, first_line INTEGER,
+        last_line INTEGER, parent TEXT NOT NULL, meta TEXT NOT NULL, readers TEXT NOT NULL, birth INTEGER NOT NULL,
+        death INTEGER NOT NULL, UNIQUE (id, death))""",
+    """CREATE INDEX nodes_document ON nodes (document)""",
+    f"""CREATE INDEX nodes_dead ON nodes (death) WHERE death < {ALIVE}""",
+    """CREATE TABLE segments (
+        embedder TEXT NOT NULL, segment INTEGER NOT NULL, dimension INTEGER NOT NULL, count INTEGER NOT NULL,
+        bytes INTEGER NOT NULL, PRIMARY KEY (embedder, segment)) WITHOUT ROWID""",
+    """CREATE TABLE vectors (
+        embedder TEXT NOT NULL, hash BLOB NOT NULL, segment INTEGER NOT NULL, row INTEGER NOT NULL,
+        PRIMARY KEY (embedder, hash), FOREIGN KEY (embedder, segment) REFERENCES segments (embedder, segment)
+        DEFERRABLE INITIALLY DEFERRED)
+        WITHOUT ROWID""",
+    """CREATE INDEX vectors_segment ON vectors (embedder, segment)""",
+    f"""PRAGMA application_id = {APPLICATION_ID}""",
+    f"""PRAGMA user_version = {SCHEMA_VERSION}""",
+)
+
+# Opening.
+WRITE_AHEAD = "PRAGMA journal_mode = WAL"
+DURABLE = "PRAGMA synchronous = FULL"
+WITH_FOREIGN_KEYS = "PRAGMA foreign_keys = ON"
+QUERY_ONLY = "PRAGMA query_only = ON"
+APPLICATION = "PRAGMA application_id"
+VERSION = "PRAGMA user_version"
+BEGIN = "BEGIN IMMEDIATE"
+COMMIT = "COMMIT"
+ROLLBACK = "ROLLBACK"
+MARK = "SAVEPOINT mark"
+KEEP = "RELEASE mark"
+UNDO = "ROLLBACK TO mark"
+NEW_STORE = "INSERT INTO store VALUES (?)"
+UUID = "SELECT uuid FROM store"
+
+# Generations and manifests.
+PUBLISHED = "SELECT max(generation) FROM generations"
+PUBLISHED_WHOLE = """SELECT generation, indexes, (SELECT '[' || coalesce(group_concat(manifest), '') || ']' FROM manifests)
+    FROM generations ORDER BY generation DESC LIMIT 1"""
+GENERATIONS = "SELECT generation, indexes FROM generations ORDER BY generation"
+IS_KEPT = "SELECT 1 FROM generations WHERE generation = ?"
+PUBLISH = "INSERT INTO generations VALUES (?, ?)"
+FORGET = "DELETE FROM generations WHERE generation = ?"
+MANIFESTS = "SELECT manifest FROM manifests ORDER BY grp"
+DEFINE = "INSERT INTO manifests VALUES (:grp, :manifest) ON CONFLICT (grp) DO UPDATE SET manifest = :manifest"
+
+# Documents.
+DOCUMENT_COLUMNS = "d.id, d.text, d.title, d.media_type, d.pages, d.headings, d.meta, d.readers"
+URI = "SELECT min(s.uri) FROM sources s WHERE s.document = d.key AND s.birth <= :at AND s.death > :at"
+DOCUMENT = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.id = :id AND d.birth <= :at AND d.death > :at"
+DOCUMENTS = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.birth <= :at AND d.death > :at ORDER BY d.id"
+LIVE_DOCUMENT = f"SELECT key, hash FROM documents WHERE id = ? AND death = {ALIVE}"
+ADD_DOCUMENT = f"""INSERT INTO documents (id, hash, text, title, media_type, pages, headings, meta, readers, birth, death)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE})"""
+IS_REFERENCED = f"SELECT 1 FROM sources WHERE document = ? AND death = {ALIVE} LIMIT 1"
+
+# Sources.
+SOURCE_COLUMNS = "s.uri, s.size, s.mtime_ns, s.content_hash, coalesce(d.id, ''), s.status, s.error, s.report"
+SOURCES = (
+    f"SELECT {SOURCE_COLUMNS} FROM sources s LEFT JOIN documents d ON d.key = s.document "
+    "WHERE s.birth <= :at AND s.death > :at ORDER BY s.uri"
+)
+LIVE_SOURCE = f"SELECT document FROM sources WHERE uri = ? AND death = {ALIVE}"
+LIVE_SOURCES_OF = f"""SELECT {SOURCE_COLUMNS} FROM sources s LEFT JOIN documents d ON d.key = s.document
+    WHERE s.document = ? AND s.death = {ALIVE}"""
+ADD_SOURCE = f"""INSERT INTO sources (uri, size, mtime_ns, content_hash, status, error, report, document, birth, death)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE})"""
+SET_SOURCE = f"""UPDATE sources SET size = ?, mtime_ns = ?, content_hash = ?, status = ?, error = ?, report = ?
+    WHERE uri = ? AND death = {ALIVE}"""
+UNSAY_SOURCE = f"DELETE FROM sources WHERE uri = :uri AND birth = :next AND death = {ALIVE}"
+END_SOURCE = f"UPDATE sources SET death = :next WHERE uri = :uri AND death = {ALIVE}"
+URIS = f"SELECT uri FROM sources WHERE death = {ALIVE} ORDER BY uri"
+
+# The end of a document and its nodes: what was born in this generation is taken back, the rest dies.
+END_OF_DOCUMENT = (
+    f"DELETE FROM nodes WHERE document = :key AND birth = :next AND death = {ALIVE}",
+    f"UPDATE nodes SET death = :next WHERE document = :key AND death = {ALIVE}",
+    f"DELETE FROM documents WHERE key = :key AND birth = :next AND death = {ALIVE}",
+    f"UPDATE documents SET death = :next WHERE key = :key AND death = {ALIVE}",
+)
+PURGE = tuple(
+    f"DELETE FROM {table} WHERE death <= :oldest AND death < {ALIVE}" for table in ("nodes", "sources", "documents")
+)
+
+# Nodes.
+NODE_COLUMNS = """n.key, n.id, n.text, n.grp, n.start, n.stop, n.first_page, n.last_page, n.first_line, n.last_line,
+    n.context, n.parent, n.meta, n.readers, d.id"""
+NODE = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM nodes n JOIN documents d ON d.key = n.document
+    WHERE n.key = :key AND n.birth <= :at AND n.death > :at"""
+NODES = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM nodes n JOIN documents d ON d.key = n.document
+    WHERE n.grp = :grp AND n.birth <= :at AND n.death > :at ORDER BY n.id"""
+NODE_KEY = "SELECT key FROM nodes WHERE id = :id AND birth <= :at AND death > :at"
+ADD_NODE = f"""INSERT INTO nodes (id, grp, document, hash, text, context, start, stop, first_page, last_page, first_line,
+    last_line, parent, meta, readers, birth, death) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE})"""
+LAST_KEY = "SELECT coalesce(max(key), 0) FROM nodes"
+NEW_NODES = f"""SELECT key, context, text, readers FROM nodes
+    WHERE grp = ? AND key > ? AND death = {ALIVE} ORDER BY key"""
+DEAD_KEYS = f"SELECT key FROM nodes WHERE grp = ? AND death > ? AND key <= ? AND death < {ALIVE} ORDER BY key"
+LIVE_KEYS = "SELECT key FROM nodes WHERE grp = :grp AND birth <= :at AND death > :at ORDER BY key"
+COUNT_NODES = "SELECT grp, count(*) FROM nodes WHERE birth <= :at AND death > :at GROUP BY grp"
+COUNT_DOCUMENTS = "SELECT count(*) FROM documents WHERE birth <= :at AND death > :at"
+COUNT_SOURCES = "SELECT status, count(*) FROM sources WHERE birth <= :at AND death > :at GROUP BY status"
+
+# Vectors.
+UNEMBEDDED = f"""SELECT n.key, n.hash, n.context, n.text FROM nodes n
+    WHERE n.grp = :grp AND n.key > :key AND n.death = {ALIVE}
+    AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.embedder = :embedder AND v.hash = n.hash)
+    ORDER BY n.key LIMIT :limit"""
+LACKING = """SELECT count(*) FROM nodes n WHERE n.grp = :grp AND n.birth <= :at AND n.death > :at
+    AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.embedder = :embedder AND v.hash = n.hash)"""
+PLACED = """SELECT n.key, v.segment, v.row, n.readers FROM nodes n
+    JOIN vectors v ON v.embedder = :embedder AND v.hash = n.hash
+    WHERE n.grp = :grp AND n.birth <= :at AND n.death > :at ORDER BY n.key"""
+SEGMENTS = "SELECT embedder, segment, dimension, count, bytes FROM segments ORDER BY embedder, segment"
+SEGMENT_NAMES = "SELECT embedder, segment FROM segments"
+SEGMENTS_OF = "SELECT segment, dimension, count, bytes FROM segments WHERE embedder = ? ORDER BY segment"
+ADD_SEGMENT = "INSERT INTO segments VALUES (?, ?, ?, ?, ?)"
+ADD_VECTOR = "INSERT OR IGNORE INTO vectors VALUES (?, ?, ?, ?)"
+HAS_VECTOR = "SELECT 1 FROM vectors WHERE embedder = ? AND hash = ?"
+MOVE_VECTOR = "UPDATE vectors SET segment = ?, row = ? WHERE embedder = ? AND hash = ?"
+DROP_VECTORS = "DELETE FROM vectors WHERE embedder = ? AND segment = ?"
+DROP_SEGMENT = "DELETE FROM segments WHERE embedder = ? AND segment = ?"
+COUNT_VECTORS = "SELECT embedder, count(*) FROM vectors GROUP BY embedder"
+VECTOR_ROWS = "SELECT hash, row FROM vectors WHERE embedder = ? AND segment = ?"
+
+# Integrity.
+INTEGRITY = "PRAGMA integrity_check"
+FOREIGN_KEYS = "PRAGMA foreign_key_check"
+ORPHANS = f"""SELECT d.id FROM documents d WHERE d.death = {ALIVE}
+    AND NOT EXISTS (SELECT 1 FROM sources s WHERE s.document = d.key AND s.death = {ALIVE})"""
+UNHOUSED = f"""SELECT n.id FROM nodes n JOIN documents d ON d.key = n.document
+    WHERE n.death = {ALIVE} AND d.death != {ALIVE}"""

@@ -1,0 +1,123 @@
+"""Vectors in segment files: written once, checked by a checksum, found by the content hash of the embedded text.
+
+A segment is: 8 bytes of magic, the length of the header (u32), the header (JSON: embedder, dimension, count), zeros up to
+a multiple of 64, `count` hashes of 16 bytes, zeros up to a multiple of 64, `count × dimension` float32 (little endian),
+and the BLAKE2b (16 bytes) of all that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spolia.errors import StoreCorrupt
+from spolia.stores.failpoints import fail_point
+from spolia.stores.files import fsync_file, fsync_folder
+
+FOLDER = "vectors"
+MAGIC = b"SPLVEC01"
+HASH_BYTES = 16
+_ALIGNED = 64
+
+Vectors = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """An opened segment: `hashes[i]` is the content hash of the text whose vector is `vectors[i]`, memory-mapped."""
+
+    embedder: str
+    hashes: tuple[bytes, ...]
+    vectors: Vectors
+
+
+def folder_of(store: Path, embedder: str) -> Path:
+    """Where the segments of an embedder are; any name of an embedder gives a name of a folder, different for each."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", embedder).strip("-.")[:48]
+    return store / FOLDER / f"{plain}-{blake2b(embedder.encode(), digest_size=4).hexdigest()}"
+
+
+def segment_path(store: Path, embedder: str, number: int) -> Path:
+    return folder_of(store, embedder) / f"{number:06d}.seg"
+
+
+def write_segment(path: Path, embedder: str, hashes: list[bytes], vectors: Vectors) -> int:
+    """Make a segment durable under its name; returns its size in bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = _content(embedder, hashes, vectors)
+    temporary = path.with_suffix(".tmp")
+    try:
+        with temporary.open("wb") as file:
+            fail_point("vectors.write")
+            file.write(content)
+            file.write(blake2b(content, digest_size=HASH_BYTES).digest())
+        fail_point("vectors.fsync")
+        fsync_file(temporary)
+        fail_point("vectors.rename")
+        os.rename(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    fail_point("vectors.fsync_folder")
+    for folder in (path.parent, path.parent.parent):
+        fsync_folder(folder)
+    return len(content) + HASH_BYTES
+
+
+def _content(embedder: str, hashes: list[bytes], vectors: Vectors) -> bytes:
+    count, dimension = vectors.shape
+    header = json.dumps({"embedder": embedder, "dimension": dimension, "count": count}).encode()
+    head = MAGIC + len(header).to_bytes(4, "little") + header
+    head += bytes(-len(head) % _ALIGNED) + b"".join(hashes)
+    return head + bytes(-len(head) % _ALIGNED) + np.ascontiguousarray(vectors, dtype="<f4").tobytes()
+
+
+def open_segment(path: Path, *, checked: bool = False) -> Segment:
+    """A segment, mapped into memory.
+
+    Args:
+        checked: read all of it and compare the checksum.
+
+    Raises:
+        StoreCorrupt: it is cut off or changed.
+    """
+    data = np.memmap(path, dtype=np.uint8, mode="r") if path.stat().st_size else np.zeros(0, np.uint8)
+    header, start = _header(path, data)
+    count, dimension = header["count"], header["dimension"]
+    hashes_end = start + count * HASH_BYTES
+    vectors_start = hashes_end + -hashes_end % _ALIGNED
+    end = vectors_start + count * dimension * 4
+    if len(data) != end + HASH_BYTES:
+        raise _damaged(path, f"it has {len(data)} bytes, {end + HASH_BYTES} were written")
+    if checked and blake2b(data[:end].data, digest_size=HASH_BYTES).digest() != data[end:].tobytes():
+        raise _damaged(path, "its checksum differs")
+    raw = data[start:hashes_end].tobytes()
+    hashes = tuple(raw[i : i + HASH_BYTES] for i in range(0, len(raw), HASH_BYTES))
+    vectors = data[vectors_start:end].view("<f4").reshape(count, dimension)
+    return Segment(header["embedder"], hashes, vectors)
+
+
+def _header(path: Path, data: npt.NDArray[np.uint8]) -> tuple[dict[str, Any], int]:
+    if data[:8].tobytes() != MAGIC or len(data) < 12:
+        raise _damaged(path, f"it begins with {data[:8].tobytes()!r}")
+    end = 12 + int.from_bytes(data[8:12].tobytes(), "little")
+    try:
+        header: dict[str, Any] = json.loads(data[12:end].tobytes())
+    except ValueError as error:
+        raise _damaged(path, "its header cannot be read") from error
+    return header, end + -end % _ALIGNED
+
+
+def _damaged(path: Path, why: str) -> StoreCorrupt:
+    return StoreCorrupt(
+        f"The vector segment {path} is damaged: {why}. Write writer.repair(), or spolia index FOLDER --store PATH: "
+        "what it held is embedded again."
+    )

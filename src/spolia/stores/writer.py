@@ -1,0 +1,285 @@
+"""Writing to a store: everything since the last publication becomes visible at once, or never.
+
+One transaction of the truth spans a generation. `publish` makes the derived files durable first, then one row and the
+commit publish them together; whoever is killed before that has changed nothing, but vectors are kept for next time.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spolia.errors import StoreCorrupt, StoreError
+from spolia.stores import sql
+from spolia.stores.changes import Changes
+from spolia.stores.connection import connect, translated
+from spolia.stores.failpoints import fail_point
+from spolia.stores.lock import WriterLock
+from spolia.stores.manifest import Manifest, read, refuse_other, written
+from spolia.stores.publishing import Publication
+from spolia.stores.rows import SourceRow, indexed_text, source_of
+from spolia.stores.sweeping import sweep
+from spolia.types import Document, Node
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from spolia.stores.embedded import Embedded
+
+_PAGE = 1_000
+
+
+class Writer:
+    """The one that may write to a store; made by `Corpus.writer`.
+
+    Args:
+        store: the store's folder.
+        timeout_s: how long to wait for another writer, seconds.
+
+    Attributes:
+        generation: the published generation.
+        mended: what was found damaged and was built again, in words.
+    """
+
+    def __init__(self, store: Path, timeout_s: float) -> None:
+        self.store = store
+        self.mended: list[str] = []
+        self._began = self._visible = self._ended = False
+        self._embedded: Embedded | None = None
+        connect(store, writing=False).close()  # refuses what is not a store before a lock file is put there
+        self._lock = WriterLock(store, timeout_s)
+        try:
+            self._connection = connect(store, writing=True)
+            with translated(store, "opened for writing"):
+                self._read_what_is_published()
+                self.mended += sweep(store, self._connection)
+        except BaseException:
+            self.close()
+            raise
+
+    def _read_what_is_published(self) -> None:
+        self.generation, indexes = self._connection.execute(sql.GENERATIONS).fetchall()[-1]
+        self.indexes: dict[str, tuple[int, int]] = {name: (at, key) for name, (at, key) in json.loads(indexes).items()}
+        manifests = [read(row[0]) for row in self._connection.execute(sql.MANIFESTS)]
+        self.manifests = {manifest.group: manifest for manifest in manifests}
+        self._changes = Changes(self._connection, self.generation + 1, self.manifests)
+
+    # What is there.
+
+    def sources(self) -> dict[str, SourceRow]:
+        """What is known of every source, by uri; with what this writer has changed."""
+        with self._reading():
+            rows = self._connection.execute(sql.SOURCES, {"at": self.generation + 1})
+            return {row[0]: source_of(row) for row in rows}
+
+    # Changing it.
+
+    def define(self, group: str, manifest: Manifest, *, rebuild: bool = False) -> None:
+        """Say what a group is built with: the first time it is written down, later it must be the same.
+
+        Args:
+            rebuild: take another manifest and forget all sources and documents, so that everything is indexed again;
+                readers see the old generation until the new one is published.
+
+        Raises:
+            ManifestMismatch: the group was built with other parts, naming both sides.
+        """
+        if manifest.group != group:
+            raise StoreError(f"The manifest is of group {manifest.group!r}, not {group!r}. Write the same name twice.")
+        there = self.manifests.get(group)
+        if there == manifest:
+            return
+        if there is not None and not rebuild:
+            refuse_other(there, manifest)
+        with self._changing():
+            fail_point("define.write")
+            if there is not None:
+                for (uri,) in self._connection.execute(sql.URIS).fetchall():
+                    self._changes.forget(uri)
+            self._connection.execute(sql.DEFINE, {"grp": group, "manifest": written(manifest)})
+            self.manifests[group] = manifest
+            self.indexes.pop(group, None)
+
+    def put(self, document: Document, nodes: Iterable[Node], source: SourceRow) -> None:
+        """Put a document with its nodes in the place of what its source held before; the nodes are streamed.
+
+        A document that is there already, with the same text and fields, is shared, and its nodes are not asked for.
+        When `nodes` raises, nothing of the document stays, and the writer goes on.
+
+        Raises:
+            StoreError: two nodes with one id, a node of another document or of an undefined group, a full disk.
+        """
+        with self._changing():
+            self._changes.put(document, nodes, source)
+
+    def touch(self, source: SourceRow) -> None:
+        """Note another size, time or report of a source whose content is the same."""
+        with self._changing(visible=False):
+            fail_point("touch.write")
+            self._changes.touch(source)
+
+    def move(self, old_uri: str, source: SourceRow) -> None:
+        """The source at `old_uri` is at `source.uri` now, with the same content."""
+        with self._changing():
+            key = self._changes.held_by(old_uri)
+            fail_point("move.write")
+            self._changes.point(source, key)
+            if old_uri != source.uri:
+                self._changes.forget(old_uri)
+
+    def remove(self, uri: str) -> None:
+        """Forget a source, and its document unless another source has the same."""
+        with self._changing():
+            fail_point("remove.write")
+            self._changes.forget(uri)
+
+    def fail(self, source: SourceRow) -> None:
+        """Note that a source could not be read. What it held before goes, unless `source.document` still names it."""
+        with self._changing():
+            key = self._changes.document_key(source.document) if source.document else None
+            fail_point("fail.write")
+            self._changes.point(source, key)
+
+    # Vectors.
+
+    def unembedded(self, group: str, embedder: str) -> Iterator[tuple[bytes, str]]:
+        """Content hash and text of what the group will hold and has no vector by this embedder; each text once."""
+        seen: set[bytes] = set()
+        key = 0
+        while True:
+            with self._reading():
+                values = {"grp": group, "key": key, "embedder": embedder, "limit": _PAGE}
+                rows = self._connection.execute(sql.UNEMBEDDED, values).fetchall()
+            for key, found, context, text in rows:
+                if found not in seen and not (self._embedded and self._embedded.is_pending(embedder, found)):
+                    seen.add(found)
+                    yield found, indexed_text(context, text)
+            if len(rows) < _PAGE:
+                return
+
+    def add_vectors(self, embedder: str, hashes: Sequence[bytes], vectors: npt.NDArray[np.float32]) -> None:
+        """Keep vectors float32[n, d] of length 1 for the texts with these hashes; one that is there is not changed.
+
+        They are written in segments of some thousand, and stay even when the writer is killed before it publishes.
+        """
+        self._usable()
+        if self._embedded is None:
+            from spolia.stores.embedded import Embedded
+
+            self._embedded = Embedded(self.store, self._connection)
+        self._begin()
+        with self._or_end("written"):
+            self._embedded.add(embedder, hashes, vectors)
+        self._visible = True
+
+    # Publishing.
+
+    def publish(self) -> int:
+        """Make all changes durable and visible at once; returns the generation. Nothing to do: nothing is written."""
+        self._usable()
+        if self._visible:
+            self._publish()
+        elif self._began:
+            with self._or_end("written"):
+                fail_point("publish.commit")
+                self._connection.execute(sql.COMMIT)
+        self._began = self._visible = False
+        return self.generation
+
+    def _publish(self) -> None:
+        with self._or_end("published"):
+            if self._embedded is not None:
+                self._embedded.flush()
+            publication = Publication(self.store, self._connection, self.generation + 1, self.manifests)
+            self.indexes = publication.publish(self.indexes)
+            self.mended += publication.mended
+        self.generation += 1
+        self._changes.next = self.generation + 1
+        with translated(self.store, "swept"):
+            sweep(self.store, self._connection)
+
+    def repair(self) -> list[str]:
+        """Read all that is derived, make ready to build again what is damaged, and say what that is.
+
+        A damaged lexical index is built again by the next `publish`; vectors of a damaged segment are forgotten, so
+        that `unembedded` gives their texts again.
+        """
+        from spolia.stores.repairing import damaged_indexes, forget_damaged_segments
+
+        found = damaged_indexes(self.store, self._connection, self.generation, self.indexes)
+        self._usable()
+        self._begin()
+        with self._or_end("repaired"):
+            lost = forget_damaged_segments(self.store, self._connection)
+        for group in found:
+            self.indexes.pop(group)
+        self._visible = self._visible or bool(found or lost)
+        said = [*found.values(), *lost]
+        self.mended += said
+        return said
+
+    def close(self) -> None:
+        """Take back what was not published, and let the next one write."""
+        self._ended = True
+        connection: sqlite3.Connection | None = getattr(self, "_connection", None)
+        if connection is not None:
+            connection.close()
+        self._lock.close()
+
+    # Inside.
+
+    def _usable(self) -> None:
+        if self._ended:
+            raise StoreError(
+                f"This writer of {self.store} has ended, by an error or by leaving its block. "
+                "Write: with corpus.writer() as writer: ..."
+            )
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        self._usable()
+        with translated(self.store, "read"):
+            yield
+
+    def _begin(self) -> None:
+        if not self._began:
+            with self._or_end("written"):
+                self._connection.execute(sql.BEGIN)
+            self._began = True
+
+    @contextmanager
+    def _changing(self, *, visible: bool = True) -> Iterator[None]:
+        """One change, whole or not at all."""
+        self._usable()
+        self._begin()
+        connection = self._connection
+        connection.execute(sql.MARK)
+        try:
+            with translated(self.store, "written"):
+                yield
+                connection.execute(sql.KEEP)
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute(sql.UNDO)
+                connection.execute(sql.KEEP)
+            else:  # SQLite has taken everything back, as it does when the disk is full
+                self._ended = True
+            raise
+        self._visible = self._visible or visible
+
+    @contextmanager
+    def _or_end(self, doing: str) -> Iterator[None]:
+        """After an error here the whole transaction is taken back, and the writer ends."""
+        try:
+            with translated(self.store, doing):
+                yield
+        except BaseException:
+            self._ended = True
+            if self._connection.in_transaction:
+                self._connection.execute(sql.ROLLBACK)
+            raise
