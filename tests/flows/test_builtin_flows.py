@@ -28,13 +28,13 @@ ENGLISH = {
 class Letters(Words):
     """An embedder that knows ASCII, and whose tokens are of `per_token` letters."""
 
-    per_token: int = 5
+    per_token: int = 8
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         return [2 + sum(-(-len(word) // self.per_token) for word in text.split()) for text in texts]
 
     def covers(self, text: str) -> float:
-        return sum(map(str.isascii, text)) / max(1, len(text))
+        return sum(map(str.isascii, text)) / len(text) if text else 1.0
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_the_default_is_hybrid_where_the_embedder_knows_the_language(group: Node
     [
         (None, "bm25: there is no embedder"),
         (Letters("words@2"), "bm25: the corpus was indexed with words@1, not words@2"),
-        (Letters(per_token=2), "bm25: words@1 breaks the corpus's words into tokens of 1"),
+        (Letters(per_token=2), "bm25: words@1 breaks the corpus's words into 2."),
     ],
 )
 def test_the_default_is_bm25_elsewhere_and_says_why(group: NodeGroup, embedder: Letters | None, reason: str) -> None:
