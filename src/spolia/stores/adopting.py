@@ -1,24 +1,23 @@
-"""Taking over vectors that were made durable by a writer which was killed before it published."""
+"""Making the truth and the vector segments on the disk agree again."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from spolia.errors import StoreCorrupt
 from spolia.stores import sql
 from spolia.stores.failpoints import fail_point
-from spolia.stores.vectors import open_segment, segment_path
+from spolia.stores.layout import segment_path
+from spolia.stores.vectors import open_segment
 
 
-def adopt(store: Path, connection: sqlite3.Connection, found: list[Path]) -> list[str]:
-    """Register the whole segments that the truth does not know, remove the rest; what was damaged, in words."""
-    known = {segment_path(store, *row) for row in connection.execute(sql.SEGMENT_NAMES)}
+def adopt(connection: sqlite3.Connection, unknown: Iterable[Path]) -> list[str]:
+    """Take over what a killed writer had made durable, and remove what is of no use; what was damaged, in words."""
     damaged = []
     connection.execute(sql.BEGIN)
-    for path in found:
-        if path in known:
-            continue
+    for path in unknown:
         try:
             taken = path.suffix == ".seg" and _register(connection, path)
         except StoreCorrupt as error:
@@ -44,3 +43,22 @@ def _register(connection: sqlite3.Connection, path: Path) -> bool:
         return True
     connection.execute(sql.DROP_SEGMENT, (segment.embedder, number))
     return False
+
+
+def forget(store: Path, connection: sqlite3.Connection, damaged: Mapping[Path, str]) -> list[str]:
+    """Drop the vectors of damaged segments from the truth, so that their texts count as not embedded; in words."""
+    said = []
+    connection.execute(sql.BEGIN)
+    for embedder, number, _, count, _ in connection.execute(sql.SEGMENTS).fetchall():
+        path = segment_path(store, embedder, number)
+        if path in damaged:
+            fail_point("forget.write")
+            connection.execute(sql.DROP_VECTORS, (embedder, number))
+            connection.execute(sql.DROP_SEGMENT, (embedder, number))
+            said.append(
+                f"The vector segment {path} was damaged ({damaged[path]}); its {count} vectors have to be made again: "
+                "index again."
+            )
+    fail_point("forget.commit")
+    connection.execute(sql.COMMIT)
+    return said

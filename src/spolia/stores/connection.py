@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from spolia.errors import NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreTooNew
 from spolia.stores import sql
+from spolia.stores.layout import DATABASE
 
-DATABASE = "corpus.db"
 WAIT_S = 10.0
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -129,12 +129,13 @@ def problem_with(store: Path, doing: str, error: Exception) -> StoreError:
         return NotAStore(f"{what}: corpus.db is not a database ({text}). Name another path for the store.")
     if code == sqlite3.SQLITE_BUSY or code == sqlite3.SQLITE_LOCKED:
         return StoreBusy(f"{what}: another program has locked corpus.db ({text}). End it, then repeat.")
-    if number == errno.ENOENT or not (store / DATABASE).exists():
+    if not (store / DATABASE).exists():
         return NotAStore(
-            f"{what}: it, or a part of it, was deleted while it was open ({text}). "
-            f"Write: spolia index FOLDER --store {store}"
+            f"{what}: it was deleted while it was open ({text}). Write: spolia index FOLDER --store {store}"
         )
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) or isinstance(error, ValueError):
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) or isinstance(
+        error, (ValueError, FileNotFoundError)
+    ):
         return StoreCorrupt(
             f"{what}: {text}. To see what is damaged write Corpus({str(store)!r}).snapshot().check(); "
             "what is derived is mended by writer.repair(), a damaged corpus.db has to come from a backup."

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spolia.operator import pin
-from spolia.stores.connection import DATABASE
+from spolia.stores.layout import DATABASE
 from spolia.types import Value
 
 if TYPE_CHECKING:

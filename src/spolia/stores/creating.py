@@ -10,10 +10,10 @@ from pathlib import Path
 
 from spolia.errors import NotAStore
 from spolia.stores import sql
-from spolia.stores.connection import DATABASE, connect, translated
+from spolia.stores.connection import connect, translated
 from spolia.stores.failpoints import fail_point
 from spolia.stores.files import fsync_file, fsync_folder
-from spolia.stores.lock import PINS
+from spolia.stores.layout import DATABASE, PINS
 
 
 def create(path: Path) -> None:

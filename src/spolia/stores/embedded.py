@@ -11,7 +11,8 @@ import numpy as np
 from spolia.errors import StoreError
 from spolia.stores import sql
 from spolia.stores.failpoints import fail_point
-from spolia.stores.vectors import Vectors, open_segment, segment_path, write_segment
+from spolia.stores.layout import segment_path
+from spolia.stores.vectors import Vectors, open_segment, write_segment
 
 SEGMENT_ROWS = 4_096
 FLUSHED_ROWS = 512
@@ -80,7 +81,7 @@ class Embedded:
         return number
 
     def _merge(self, embedder: str) -> None:
-        """Join small segments, so that a store that is kept up to date daily has few: their files go after the commit."""
+        """Join small segments, so that a store that grows daily has few; their files go after the commit."""
         found = self.connection.execute(sql.SEGMENTS_OF, (embedder,)).fetchall()
         small = [number for number, _, count, _ in found if count < SEGMENT_ROWS]
         if len(small) < SMALL_SEGMENTS:

@@ -16,6 +16,8 @@ FAIL_POINTS: tuple[str, ...] = (
     "sweep.segment",
     "adopt.write",
     "adopt.commit",
+    "forget.write",
+    "forget.commit",
     "define.write",
     "put.document",
     "put.nodes",

@@ -11,7 +11,6 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,14 @@ import tantivy
 
 from spolia.errors import StoreError
 from spolia.stores.analysis import Analyzer
+from spolia.stores.checksums import CHECKSUMS, checksum, checksums
 from spolia.stores.connection import problem_with
 from spolia.stores.failpoints import fail_point
 from spolia.stores.files import fsync_file, fsync_folder
 from spolia.stores.lexical import BODY, COPIED, KEY, READER, reader_terms
 
-CHECKSUMS = "checksums.json"
 _HEAP_BYTES = 50_000_000
 _DELETED_AT_ONCE = 1_000
-_BUFFER_BYTES = 1 << 20
 
 Added = tuple[int, str, Sequence[str]]
 """Key, indexed text and readers of a node."""
@@ -130,22 +128,6 @@ def _seal(folder: Path, shared: frozenset[str], base: Path | None) -> None:
         fail_point("lexical.fsync")
         fsync_file(folder / name)
     fsync_folder(folder)
-
-
-def checksums(folder: Path) -> dict[str, list[Any]]:
-    """What was written down: size and BLAKE2b of each file."""
-    found: dict[str, list[Any]] = json.loads((folder / CHECKSUMS).read_text())
-    return found
-
-
-def checksum(path: Path) -> list[Any]:
-    """Size in bytes and BLAKE2b of a file."""
-    total, size = blake2b(digest_size=16), 0
-    with path.open("rb") as file:
-        while piece := file.read(_BUFFER_BYTES):
-            total.update(piece)
-            size += len(piece)
-    return [size, total.hexdigest()]
 
 
 def _in_batches(keys: Iterable[int], size: int) -> Iterator[list[int]]:

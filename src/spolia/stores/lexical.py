@@ -1,7 +1,8 @@
 """Reading a frozen lexical index: BM25 over the terms of an analyser, by tantivy.
 
-score(query, node) = Σ over terms t of idf(t) · tf · (k1 + 1) / (tf + k1 · (1 − b + b · length / mean length)), with k1 = 1.2
-and b = 0.75 (Robertson & Zaragoza, The Probabilistic Relevance Framework, 2009), lengths in Lucene's one-byte code.
+score(query, node) = Σ over terms t of idf(t) · tf · (k1 + 1) / (tf + k1 · (1 - b + b · length / mean length)), with
+k1 = 1.2 and b = 0.75, lengths in Lucene's one-byte code (Robertson, Zaragoza, "The probabilistic relevance framework:
+BM25 and beyond", 2009).
 """
 
 from __future__ import annotations

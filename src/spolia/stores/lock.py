@@ -13,9 +13,8 @@ from pathlib import Path
 from spolia.errors import StoreBusy
 from spolia.stores.connection import translated
 from spolia.stores.failpoints import fail_point
+from spolia.stores.layout import LOCK, pin_path
 
-LOCK = "writer.lock"
-PINS = "pins"
 _POLL_S = 0.02
 
 
@@ -68,7 +67,7 @@ class Lease:
 def leased(store: Path, generation: int) -> Lease | None:
     """A lease on a generation; None when it is being swept or has been."""
     try:
-        descriptor = os.open(store / PINS / str(generation), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(pin_path(store, generation), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     if _locked(descriptor, fcntl.LOCK_SH):
@@ -79,7 +78,7 @@ def leased(store: Path, generation: int) -> Lease | None:
 
 def unleased(store: Path, generation: int) -> Lease | None:
     """The exclusive lease on a generation that nobody reads, so that nobody begins to; None when somebody does."""
-    descriptor = os.open(store / PINS / str(generation), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(pin_path(store, generation), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     if _locked(descriptor, fcntl.LOCK_EX):
         return Lease(descriptor)
     os.close(descriptor)

@@ -66,7 +66,7 @@ def read(text: str) -> Manifest:
 def of(found: dict[str, Any]) -> Manifest:
     """The manifest that a JSON object describes."""
     try:
-        parts = {name: tuple(value) if isinstance(value, list) else value for name, value in found["analyzer"].items()}
+        parts: dict[str, Any] = found["analyzer"]
         return Manifest(**{**found, "analyzer": Analyzer(**parts)})
     except (KeyError, TypeError, SpoliaError) as error:
         raise _unreadable(found, error) from error

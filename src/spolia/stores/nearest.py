@@ -70,7 +70,8 @@ class Nearest:
 
     def _row(self, place: int) -> Vectors:
         segment = int(np.searchsorted(self.starts, place, side="right")) - 1
-        return self.segments[segment][place - int(self.starts[segment])]
+        row: Vectors = self.segments[segment][place - int(self.starts[segment])]
+        return row
 
     def _mask(self, access: frozenset[str]) -> npt.NDArray[np.bool_]:
         mask = self._masks.get(access)

@@ -12,7 +12,8 @@ from weakref import WeakValueDictionary
 
 from spolia.errors import NotAStore
 from spolia.stores import sql
-from spolia.stores.connection import DATABASE, connect, translated
+from spolia.stores.connection import connect, translated
+from spolia.stores.layout import DATABASE
 
 T = TypeVar("T")
 
@@ -53,9 +54,6 @@ class Opened:
             if found is None:
                 found = self._shared[key] = open()
             return found
-
-    def locked(self) -> threading.RLock:
-        return self._lock  # type: ignore[return-value]
 
 
 _open: dict[str, Opened] = {}

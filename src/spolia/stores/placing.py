@@ -6,10 +6,11 @@ import numpy as np
 
 from spolia.errors import StoreCorrupt, StoreError
 from spolia.stores import sql
+from spolia.stores.layout import segment_path
 from spolia.stores.nearest import Nearest
 from spolia.stores.opened import Opened
 from spolia.stores.rows import unpacked
-from spolia.stores.vectors import Segment, open_segment, segment_path
+from spolia.stores.vectors import Segment, open_segment
 
 _ATTEMPTS = 5
 

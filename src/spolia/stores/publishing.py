@@ -10,21 +10,16 @@ from pathlib import Path
 
 from spolia.errors import NotAStore, StoreCorrupt, StoreError
 from spolia.stores import sql
-from spolia.stores.connection import DATABASE
 from spolia.stores.failpoints import fail_point
-from spolia.stores.lock import PINS, Lease, unleased
+from spolia.stores.layout import DATABASE, lexical_folder, pin_path
+from spolia.stores.lock import Lease, unleased
 from spolia.stores.manifest import Manifest
 from spolia.stores.rows import indexed_text, unpacked
 
-LEXICAL = "lexical"
 KEPT = 2
 
 Indexes = dict[str, tuple[int, int]]
 """For each group, the generation whose folder holds its lexical index, and the last node key that was known then."""
-
-
-def lexical_folder(store: Path, group: str, generation: int) -> Path:
-    return store / LEXICAL / group / f"g{generation}"
 
 
 class Publication:
@@ -46,7 +41,7 @@ class Publication:
         self._refuse_lacking_vectors()
         fresh = {group: self._indexed(group, indexes.get(group)) for group in sorted(self.manifests)}
         fail_point("publish.pin")
-        pin = os.open(self.store / PINS / str(self.generation), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        pin = os.open(pin_path(self.store, self.generation), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         os.close(pin)
         taken = self._forget_old_generations()
         fail_point("publish.row")

@@ -120,7 +120,7 @@ def _span_row(span: Span | None) -> Row:
 
 
 def node_of(row: Row) -> Node:
-    """The node, with its digest computed."""
+    """The node that a row holds."""
     (_, id, text, group, start, stop, first_page, last_page, first_line, last_line,
      context, parent, meta, readers, document, uri) = row  # fmt: skip
     span = None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spolia.errors import StoreError
 from spolia.stores import sql
+from spolia.stores.layout import lexical_folder
 from spolia.stores.lock import Lease, leased
 from spolia.stores.manifest import Manifest, of
 from spolia.stores.opened import Opened
@@ -58,7 +58,7 @@ class Snapshot:
         self._manifests = {manifest["group"]: of(manifest) for manifest in json.loads(manifests)}
         self.fingerprint = f"{opened.uuid}@{generation}"
         self._indexes: dict[object, Any] = {}
-        self._nodes: OrderedDict[int, Node] = OrderedDict()
+        self._nodes: dict[int, Node] = {}
         self._lock = threading.Lock()
 
     # Searching.
@@ -82,13 +82,13 @@ class Snapshot:
     # Reading.
 
     def nodes(self, keys: Iterable[int], access: frozenset[str]) -> list[Node]:
-        """The nodes of these keys in this order, with their digests; those that may not be read are left out."""
-        return [node for _, node in self._readable(keys, access)]
+        """The nodes of these keys in this order; those that may not be read are left out."""
+        return [node for _, node in self._readable(list(keys), access)]
 
     def hits(self, found: Iterable[tuple[int, float]], access: frozenset[str]) -> tuple[Hit, ...]:
         """Keys and scores, as a search gives them, as hits with nodes."""
         scores = dict(found)
-        return tuple(Hit(node, scores[key]) for key, node in self._readable(scores, access))
+        return tuple(Hit(node, scores[key]) for key, node in self._readable(list(scores), access))
 
     def node(self, id: str, access: frozenset[str]) -> Node:
         """The node of this id, as a citation names it."""
@@ -163,47 +163,45 @@ class Snapshot:
 
     # Inside.
 
-    def _readable(self, keys: Iterable[int], access: frozenset[str]) -> list[tuple[int, Node]]:
-        found = []
-        for key in keys:
-            node = self._nodes.get(key) or self._fetched(key)
-            if node is not None and (not node.readers or _readable(node, access)):
-                found.append((key, node))
-        return found
+    def _readable(self, keys: Sequence[int], access: frozenset[str]) -> list[tuple[int, Node]]:
+        known = self._nodes
+        there = {key: known[key] for key in keys if key in known}
+        if len(there) < len(keys):
+            there |= self._fetched([key for key in keys if key not in there])
+        found = ((key, there.get(key)) for key in keys)
+        return [(key, node) for key, node in found if node and (not node.readers or _readable(node, access))]
 
-    def _fetched(self, key: int) -> Node | None:
-        row = self.opened.row(sql.NODE, {"key": key, "at": self.generation})
-        if row is None:
-            return None
-        node = node_of(row)
-        _ = node.digest
+    def _fetched(self, keys: Sequence[int]) -> dict[int, Node]:
+        rows = self.opened.rows(sql.NODES_OF_KEYS, {"keys": json.dumps(keys), "at": self.generation})
+        found = {row[0]: node_of(row) for row in rows}
         with self._lock:
-            self._nodes[key] = node
-            if len(self._nodes) > NODES_KEPT:
-                self._nodes.popitem(last=False)
-        return node
+            if len(self._nodes) + len(found) > NODES_KEPT:
+                self._nodes = {}
+            if len(found) <= NODES_KEPT:
+                self._nodes.update(found)
+        return found
 
     def lexical(self, group: str) -> Lexical:
         """The lexical index of a group."""
-        found = self._indexes.get(group)
+        found: Lexical | None = self._indexes.get(group)
         if found is None:
             from spolia.stores.lexical import Lexical
 
             manifest = self.manifest(group)
-            folder = self.opened.store / "lexical" / group / f"g{self.indexes[group][0]}"
+            folder = lexical_folder(self.opened.store, group, self.indexes[group][0])
             found = self.opened.shared(folder, lambda: Lexical(folder, manifest.analyzer))
             self._indexes[group] = found
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _vectors(self, group: str, embedder: str) -> Nearest:
         key = (group, embedder)
-        found = self._indexes.get(key)
+        found: Nearest | None = self._indexes.get(key)
         if found is None:
             from spolia.stores.placing import nearest_of
 
             self.manifest(group)
             found = self._indexes[key] = nearest_of(self.opened, self.generation, group, embedder)
-        return found  # type: ignore[no-any-return]
+        return found
 
 
 def _readable(value: Document | Node, access: frozenset[str]) -> bool:

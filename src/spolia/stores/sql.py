@@ -17,20 +17,22 @@ SCHEMA = (
     """CREATE TABLE documents (
         key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, hash BLOB NOT NULL, text TEXT NOT NULL,
         title TEXT NOT NULL, media_type TEXT NOT NULL, pages TEXT NOT NULL, headings TEXT NOT NULL,
-        meta TEXT NOT NULL, readers TEXT NOT NULL, birth INTEGER NOT NULL, death INTEGER NOT NULL, UNIQUE (id, death))""",
+        meta TEXT NOT NULL, readers TEXT NOT NULL, birth INTEGER NOT NULL, death INTEGER NOT NULL,
+        UNIQUE (id, death))""",
     f"""CREATE INDEX documents_dead ON documents (death) WHERE death < {ALIVE}""",
     """CREATE TABLE sources (
-        uri TEXT NOT NULL, document INTEGER REFERENCES documents (key) DEFERRABLE INITIALLY DEFERRED, size INTEGER NOT NULL,
-        mtime_ns INTEGER NOT NULL, content_hash TEXT NOT NULL, status TEXT NOT NULL, error TEXT NOT NULL,
-        report TEXT NOT NULL, birth INTEGER NOT NULL, death INTEGER NOT NULL, UNIQUE (uri, death))""",
+        uri TEXT NOT NULL, document INTEGER REFERENCES documents (key) DEFERRABLE INITIALLY DEFERRED,
+        size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, content_hash TEXT NOT NULL, status TEXT NOT NULL,
+        error TEXT NOT NULL, report TEXT NOT NULL, birth INTEGER NOT NULL, death INTEGER NOT NULL,
+        UNIQUE (uri, death))""",
     """CREATE INDEX sources_document ON sources (document, uri)""",
     f"""CREATE INDEX sources_dead ON sources (death) WHERE death < {ALIVE}""",
     """CREATE TABLE nodes (
         key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, grp TEXT NOT NULL REFERENCES manifests (grp),
-        document INTEGER NOT NULL REFERENCES documents (key) DEFERRABLE INITIALLY DEFERRED, hash BLOB NOT NULL, text TEXT NOT NULL,
-        context TEXT NOT NULL, start INTEGER, stop INTEGER, first_page INTEGER, last_page INTEGER, first_line INTEGER,
-        last_line INTEGER, parent TEXT NOT NULL, meta TEXT NOT NULL, readers TEXT NOT NULL, birth INTEGER NOT NULL,
-        death INTEGER NOT NULL, UNIQUE (id, death))""",
+        document INTEGER NOT NULL REFERENCES documents (key) DEFERRABLE INITIALLY DEFERRED, hash BLOB NOT NULL,
+        text TEXT NOT NULL, context TEXT NOT NULL, start INTEGER, stop INTEGER, first_page INTEGER, last_page INTEGER,
+        first_line INTEGER, last_line INTEGER, parent TEXT NOT NULL, meta TEXT NOT NULL, readers TEXT NOT NULL,
+        birth INTEGER NOT NULL, death INTEGER NOT NULL, UNIQUE (id, death))""",
     """CREATE INDEX nodes_document ON nodes (document)""",
     f"""CREATE INDEX nodes_dead ON nodes (death) WHERE death < {ALIVE}""",
     """CREATE TABLE segments (
@@ -64,7 +66,8 @@ UUID = "SELECT uuid FROM store"
 
 # Generations and manifests.
 PUBLISHED = "SELECT max(generation) FROM generations"
-PUBLISHED_WHOLE = """SELECT generation, indexes, (SELECT '[' || coalesce(group_concat(manifest), '') || ']' FROM manifests)
+PUBLISHED_WHOLE = """SELECT generation, indexes,
+    (SELECT '[' || coalesce(group_concat(manifest), '') || ']' FROM manifests)
     FROM generations ORDER BY generation DESC LIMIT 1"""
 GENERATIONS = "SELECT generation, indexes FROM generations ORDER BY generation"
 IS_KEPT = "SELECT 1 FROM generations WHERE generation = ?"
@@ -79,7 +82,8 @@ URI = "SELECT min(s.uri) FROM sources s WHERE s.document = d.key AND s.birth <= 
 DOCUMENT = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.id = :id AND d.birth <= :at AND d.death > :at"
 DOCUMENTS = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.birth <= :at AND d.death > :at ORDER BY d.id"
 LIVE_DOCUMENT = f"SELECT key, hash FROM documents WHERE id = ? AND death = {ALIVE}"
-ADD_DOCUMENT = f"""INSERT INTO documents (id, hash, text, title, media_type, pages, headings, meta, readers, birth, death)
+ADD_DOCUMENT = f"""INSERT INTO documents
+    (id, hash, text, title, media_type, pages, headings, meta, readers, birth, death)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE})"""
 IS_REFERENCED = f"SELECT 1 FROM sources WHERE document = ? AND death = {ALIVE} LIMIT 1"
 
@@ -114,13 +118,15 @@ PURGE = tuple(
 # Nodes.
 NODE_COLUMNS = """n.key, n.id, n.text, n.grp, n.start, n.stop, n.first_page, n.last_page, n.first_line, n.last_line,
     n.context, n.parent, n.meta, n.readers, d.id"""
-NODE = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM nodes n JOIN documents d ON d.key = n.document
-    WHERE n.key = :key AND n.birth <= :at AND n.death > :at"""
+NODES_OF_KEYS = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM json_each(:keys) wanted
+    CROSS JOIN nodes n ON n.key = wanted.value JOIN documents d ON d.key = n.document
+    WHERE n.birth <= :at AND n.death > :at"""
 NODES = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM nodes n JOIN documents d ON d.key = n.document
     WHERE n.grp = :grp AND n.birth <= :at AND n.death > :at ORDER BY n.id"""
 NODE_KEY = "SELECT key FROM nodes WHERE id = :id AND birth <= :at AND death > :at"
-ADD_NODE = f"""INSERT INTO nodes (id, grp, document, hash, text, context, start, stop, first_page, last_page, first_line,
-    last_line, parent, meta, readers, birth, death) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE})"""
+ADD_NODE = f"""INSERT INTO nodes (id, grp, document, hash, text, context, start, stop, first_page, last_page,
+    first_line, last_line, parent, meta, readers, birth, death)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE})"""
 LAST_KEY = "SELECT coalesce(max(key), 0) FROM nodes"
 NEW_NODES = f"""SELECT key, context, text, readers FROM nodes
     WHERE grp = ? AND key > ? AND death = {ALIVE} ORDER BY key"""

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from spolia.stores import sql
 from spolia.stores.failpoints import fail_point
-from spolia.stores.lock import PINS
-from spolia.stores.publishing import LEXICAL
+from spolia.stores.layout import LEXICAL, PINS, VECTORS, lexical_folder, segment_path
 
 
 def sweep(store: Path, connection: sqlite3.Connection) -> list[str]:
@@ -18,13 +17,13 @@ def sweep(store: Path, connection: sqlite3.Connection) -> list[str]:
     generations = connection.execute(sql.GENERATIONS).fetchall()
     _sweep_indexes(store, [json.loads(indexes) for _, indexes in generations])
     _sweep_pins(store, {str(generation) for generation, _ in generations})
-    return _sweep_vectors(store, connection)
+    return _sweep_segments(store, connection)
 
 
 def _sweep_indexes(store: Path, published: list[dict[str, tuple[int, int]]]) -> None:
-    needed = {f"{group}/g{at}" for indexes in published for group, (at, _) in indexes.items()}
+    needed = {lexical_folder(store, group, at) for indexes in published for group, (at, _) in indexes.items()}
     for folder in sorted((store / LEXICAL).glob("*/*")):
-        if f"{folder.parent.name}/{folder.name}" not in needed:
+        if folder not in needed:
             fail_point("sweep.lexical")
             shutil.rmtree(folder)
 
@@ -36,12 +35,14 @@ def _sweep_pins(store: Path, needed: set[str]) -> None:
             path.unlink()
 
 
-def _sweep_vectors(store: Path, connection: sqlite3.Connection) -> list[str]:
+def _sweep_segments(store: Path, connection: sqlite3.Connection) -> list[str]:
     """Segments are opened only when one is there that the truth does not know: numpy is not imported for nothing."""
-    found = sorted((store / "vectors").glob("*/*"))
-    known = connection.execute(sql.SEGMENT_NAMES).fetchall()
-    if len(found) == len(known) and all(path.suffix == ".seg" for path in found):
+    there = {path: path.stat().st_size for path in sorted((store / VECTORS).glob("*/*"))}
+    known = {segment_path(store, name, number): size for name, number, _, _, size in connection.execute(sql.SEGMENTS)}
+    if there == known:
         return []
-    from spolia.stores.adopting import adopt
+    from spolia.stores.adopting import adopt, forget
 
-    return adopt(store, connection, found)
+    lost = {path: f"it should have {size} bytes" for path, size in known.items() if there.get(path) != size}
+    said = forget(store, connection, lost) if lost else []
+    return said + adopt(connection, [path for path in there if path not in known or path in lost])

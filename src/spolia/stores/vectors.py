@@ -1,15 +1,14 @@
 """Vectors in segment files: written once, checked by a checksum, found by the content hash of the embedded text.
 
-A segment is: 8 bytes of magic, the length of the header (u32), the header (JSON: embedder, dimension, count), zeros up to
-a multiple of 64, `count` hashes of 16 bytes, zeros up to a multiple of 64, `count × dimension` float32 (little endian),
-and the BLAKE2b (16 bytes) of all that.
+A segment is: 8 bytes of magic, the length of the header (u32), the header (JSON: embedder, dimension, count), zeros up
+to a multiple of 64, `count` hashes of 16 bytes, zeros up to a multiple of 64, `count × dimension` float32 (little
+endian), and the BLAKE2b (16 bytes) of all that.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -22,7 +21,6 @@ from spolia.errors import StoreCorrupt
 from spolia.stores.failpoints import fail_point
 from spolia.stores.files import fsync_file, fsync_folder
 
-FOLDER = "vectors"
 MAGIC = b"SPLVEC01"
 HASH_BYTES = 16
 _ALIGNED = 64
@@ -37,16 +35,6 @@ class Segment:
     embedder: str
     hashes: tuple[bytes, ...]
     vectors: Vectors
-
-
-def folder_of(store: Path, embedder: str) -> Path:
-    """Where the segments of an embedder are; any name of an embedder gives a name of a folder, different for each."""
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", embedder).strip("-.")[:48]
-    return store / FOLDER / f"{plain}-{blake2b(embedder.encode(), digest_size=4).hexdigest()}"
-
-
-def segment_path(store: Path, embedder: str, number: int) -> Path:
-    return folder_of(store, embedder) / f"{number:06d}.seg"
 
 
 def write_segment(path: Path, embedder: str, hashes: list[bytes], vectors: Vectors) -> int:

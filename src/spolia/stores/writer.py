@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spolia.errors import StoreCorrupt, StoreError
+from spolia.errors import StoreError
 from spolia.stores import sql
 from spolia.stores.changes import Changes
+from spolia.stores.checksums import shortened
 from spolia.stores.connection import connect, translated
 from spolia.stores.failpoints import fail_point
+from spolia.stores.layout import lexical_folder
 from spolia.stores.lock import WriterLock
 from spolia.stores.manifest import Manifest, read, refuse_other, written
 from spolia.stores.publishing import Publication
@@ -58,16 +60,26 @@ class Writer:
             with translated(store, "opened for writing"):
                 self._read_what_is_published()
                 self.mended += sweep(store, self._connection)
+                self._drop_indexes(shortened)
         except BaseException:
             self.close()
             raise
 
     def _read_what_is_published(self) -> None:
+        self.generation: int
         self.generation, indexes = self._connection.execute(sql.GENERATIONS).fetchall()[-1]
         self.indexes: dict[str, tuple[int, int]] = {name: (at, key) for name, (at, key) in json.loads(indexes).items()}
         manifests = [read(row[0]) for row in self._connection.execute(sql.MANIFESTS)]
         self.manifests = {manifest.group: manifest for manifest in manifests}
         self._changes = Changes(self._connection, self.generation + 1, self.manifests)
+
+    def _drop_indexes(self, damage: Callable[[Path], str]) -> None:
+        """Have the damaged lexical indexes built again by the next publication."""
+        for group, (at, _) in list(self.indexes.items()):
+            if said := damage(lexical_folder(self.store, group, at)):
+                self.mended.append(f"{said}. It is built again from corpus.db.")
+                self.indexes.pop(group)
+                self._visible = True
 
     # What is there.
 
@@ -155,12 +167,13 @@ class Writer:
             with self._reading():
                 values = {"grp": group, "key": key, "embedder": embedder, "limit": _PAGE}
                 rows = self._connection.execute(sql.UNEMBEDDED, values).fetchall()
-            for key, found, context, text in rows:
+            for _, found, context, text in rows:
                 if found not in seen and not (self._embedded and self._embedded.is_pending(embedder, found)):
                     seen.add(found)
                     yield found, indexed_text(context, text)
             if len(rows) < _PAGE:
                 return
+            key = rows[-1][0]
 
     def add_vectors(self, embedder: str, hashes: Sequence[bytes], vectors: npt.NDArray[np.float32]) -> None:
         """Keep vectors float32[n, d] of length 1 for the texts with these hashes; one that is there is not changed.
@@ -192,6 +205,7 @@ class Writer:
         return self.generation
 
     def _publish(self) -> None:
+        self._begin()
         with self._or_end("published"):
             if self._embedded is not None:
                 self._embedded.flush()
@@ -201,27 +215,29 @@ class Writer:
         self.generation += 1
         self._changes.next = self.generation + 1
         with translated(self.store, "swept"):
-            sweep(self.store, self._connection)
+            self.mended += sweep(self.store, self._connection)
 
     def repair(self) -> list[str]:
-        """Read all that is derived, make ready to build again what is damaged, and say what that is.
+        """Read all that is derived, make ready to build again what is damaged, and say in words what that is.
 
         A damaged lexical index is built again by the next `publish`; vectors of a damaged segment are forgotten, so
-        that `unembedded` gives their texts again.
+        that `unembedded` gives their texts again. Call it before other changes.
         """
-        from spolia.stores.repairing import damaged_indexes, forget_damaged_segments
+        from spolia.stores.adopting import adopt, forget
+        from spolia.stores.checksums import damaged
+        from spolia.stores.integrity import damaged_segments
 
-        found = damaged_indexes(self.store, self._connection, self.generation, self.indexes)
         self._usable()
-        self._begin()
+        if self._began:
+            raise StoreError(
+                "repair() came after other changes. Write: with corpus.writer() as writer: writer.repair()"
+            )
+        self._drop_indexes(damaged)
         with self._or_end("repaired"):
-            lost = forget_damaged_segments(self.store, self._connection)
-        for group in found:
-            self.indexes.pop(group)
-        self._visible = self._visible or bool(found or lost)
-        said = [*found.values(), *lost]
-        self.mended += said
-        return said
+            if segments := damaged_segments(self.store, self._connection):
+                self.mended += forget(self.store, self._connection, segments)
+                adopt(self._connection, [path for path in segments if path.exists()])
+        return self.mended
 
     def close(self) -> None:
         """Take back what was not published, and let the next one write."""

@@ -1,0 +1,99 @@
+"""Whether truth and indexes agree, and every file is as it was written."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spolia.errors import StoreCorrupt
+from spolia.stores import sql
+from spolia.stores.checksums import damaged
+from spolia.stores.layout import lexical_folder, segment_path
+
+if TYPE_CHECKING:
+    from spolia.stores.snapshot import Snapshot
+
+_SHOWN = 3
+
+
+def problems(snapshot: Snapshot) -> list[str]:
+    """What is wrong, in words; nothing if all is well."""
+    return [
+        *truth_problems(snapshot.opened.connection),
+        *(problem for group in snapshot.groups() for problem in _group_problems(snapshot, group)),
+        *damaged_segments(snapshot.opened.store, snapshot.opened.connection).values(),
+    ]
+
+
+def truth_problems(connection: sqlite3.Connection) -> Iterator[str]:
+    """What is wrong within `corpus.db`."""
+    try:
+        for (said,) in connection.execute(sql.INTEGRITY):
+            if said != "ok":
+                yield f"corpus.db: {said}"
+        for table, row, other, _ in connection.execute(sql.FOREIGN_KEYS):
+            yield f"corpus.db: row {row} of {table} names a row of {other} that is not there"
+        for statement, said in (
+            (sql.ORPHANS, "documents that no source holds"),
+            (sql.UNHOUSED, "live nodes of documents that are gone"),
+        ):
+            if found := [str(row[0]) for row in connection.execute(statement)]:
+                yield f"corpus.db: {len(found)} {said}: {_some(found)}"
+    except sqlite3.DatabaseError as error:
+        yield f"corpus.db: {error}"
+
+
+def _group_problems(snapshot: Snapshot, group: str) -> Iterator[str]:
+    values = {"grp": group, "at": snapshot.generation}
+    folder = lexical_folder(snapshot.opened.store, group, snapshot.indexes[group][0])
+    if said := damaged(folder):
+        yield said
+        return
+    try:
+        indexed = Counter(snapshot.lexical(group).keys())
+    except StoreCorrupt as error:
+        yield str(error)
+        return
+    live = {key for (key,) in snapshot.opened.rows(sql.LIVE_KEYS, values)}
+    for said, keys in (
+        ("are live and not in the lexical index", live - set(indexed)),
+        ("are in the lexical index and not live", set(indexed) - live),
+        ("are in the lexical index more than once", {key for key, count in indexed.items() if count > 1}),
+    ):
+        if keys:
+            yield f"group {group!r}: {len(keys)} nodes {said}: {_some(sorted(keys))}"
+    embedder = snapshot.manifest(group).embedder
+    if embedder and (lacking := snapshot.opened.row(sql.LACKING, {**values, "embedder": embedder})[0]):
+        yield f"group {group!r}: {lacking} nodes have no vector by {embedder!r}"
+
+
+def damaged_segments(store: Path, connection: sqlite3.Connection) -> dict[Path, str]:
+    """What is wrong with the vector segments, by path. All of them are read."""
+    found: dict[Path, str] = {}
+    for embedder, number, _, _, _ in connection.execute(sql.SEGMENTS).fetchall():
+        path = segment_path(store, embedder, number)
+        if said := _segment_problem(connection, path, embedder, number):
+            found[path] = said
+    return found
+
+
+def _segment_problem(connection: sqlite3.Connection, path: Path, embedder: str, number: int) -> str:
+    from spolia.stores.vectors import open_segment
+
+    try:
+        segment = open_segment(path, checked=True)
+    except StoreCorrupt as error:
+        return str(error)
+    except OSError as error:
+        return f"The vector segment {path} cannot be read: {error.strerror}"
+    rows = connection.execute(sql.VECTOR_ROWS, (embedder, number))
+    wrong = [row for hash, row in rows if row >= len(segment.hashes) or segment.hashes[row] != hash]
+    return f"The vector segment {path} holds other texts than corpus.db says, in rows {_some(wrong)}" if wrong else ""
+
+
+def _some(found: list[str] | list[int]) -> str:
+    shown = ", ".join(map(str, found[:_SHOWN]))
+    return shown if len(found) <= _SHOWN else f"{shown} and {len(found) - _SHOWN} more"
