@@ -1,0 +1,1 @@
+"""Documents in: read, cut into nodes, kept in step with a folder."""

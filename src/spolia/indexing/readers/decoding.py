@@ -1,0 +1,139 @@
+"""From bytes to characters. What is not UTF-8 is guessed, and the guess is said."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass
+
+from spolia.errors import DocumentError
+from spolia.types import Value
+
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_MAGIC = (
+    (b"%PDF-", "a PDF"),
+    (b"PK\x03\x04", "a ZIP archive (DOCX, EPUB, XLSX ...)"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office file"),
+    (b"\x89PNG\r\n", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
+    (b"\x1f\x8b", "a gzip archive"),
+    (b"\x7fELF", "a program"),
+    (b"SQLite format 3\0", "an SQLite database"),
+)
+_CONTROLS = bytes([*range(9), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F])
+_LETTERS = bytes([*range(0x41, 0x5B), *range(0x61, 0x7B)])
+_HIGH = bytes(range(0x80, 0x100))
+# Every byte has a character: the five that cp1252 leaves out are read as in Latin-1.
+_CP1252 = "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(256))
+_STRAY = {0xDC00 + byte: _CP1252[byte] for byte in range(0x80, 0x100)}
+_SAMPLE = 4096
+_HEX_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Decoded(Value):
+    """A text, the name of its encoding, and what was not certain about it."""
+
+    text: str
+    encoding: str = "utf-8"
+    warnings: tuple[str, ...] = ()
+
+
+def decoded(data: bytes, uri: str, declared: str = "") -> Decoded:
+    """The characters of a text file, without a byte order mark; line ends stay as they are.
+
+    Args:
+        data: all bytes.
+        uri: the file's name, for messages.
+        declared: the encoding that the content itself names; it counts unless a mark or the bytes say otherwise.
+
+    Raises:
+        DocumentError: it is no text, or in an encoding that cannot be told.
+
+    >>> decoded(b"caf\\xe9", "a.txt").text, decoded("café".encode("utf-16"), "b.txt").text
+    ('café', 'café')
+    """
+    for bom, encoding in _BOMS:
+        if data.startswith(bom):
+            return _strictly(data[len(bom) :], encoding, uri)
+    for magic, what in _MAGIC:
+        if data.startswith(magic):
+            raise _not_text(uri, f"it is {what}", data)
+    controls = len(data) - len(data.translate(None, _CONTROLS))
+    if controls and (wide := _without_mark(data)):
+        guess = f"It has no byte order mark; it was read as {wide.upper()}, because every second byte is 0."
+        return _strictly(data, wide, uri, guess)
+    if declared and declared not in ("utf-8", "ascii"):
+        return _declared(data, declared, uri)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        return _guessed(data, uri, controls, error)
+    if controls * 10 > len(data):
+        raise _not_text(uri, f"{controls} of its {len(data)} bytes are control characters", data)
+    return Decoded(text, warnings=_controls(controls))
+
+
+def _declared(data: bytes, encoding: str, uri: str) -> Decoded:
+    if encoding in ("iso8859-1", "cp1252"):  # as browsers do
+        return Decoded(codecs.charmap_decode(data, "strict", _CP1252)[0], "cp1252")
+    return _strictly(data, "utf-8" if encoding.startswith(("utf-16", "utf-32")) else encoding, uri)
+
+
+def _controls(count: int) -> tuple[str, ...]:
+    return (f"It holds {count} control characters.",) if count else ()
+
+
+def _strictly(data: bytes, encoding: str, uri: str, warning: str = "") -> Decoded:
+    text = data.decode(encoding, "replace")
+    warnings = [warning] if warning else []
+    if lost := text.count("\ufffd"):
+        if lost * 10 > len(text):
+            raise _not_text(uri, f"{lost} of its {len(text)} characters are not {encoding.upper()}", data)
+        warnings.append(f"{lost} characters were not {encoding.upper()} and are shown as \ufffd.")
+    return Decoded(text, encoding, tuple(warnings))
+
+
+def _without_mark(data: bytes) -> str:
+    """UTF-16 of mostly Western text has a 0 in every second byte."""
+    sample = data[:_SAMPLE]
+    pairs = len(sample) // 2
+    even, odd = sample[0::2].count(0), sample[1::2].count(0)
+    if len(data) % 2 == 0 and odd * 10 > pairs * 7 and even * 20 < pairs:
+        return "utf-16-le"
+    if len(data) % 2 == 0 and even * 10 > pairs * 7 and odd * 20 < pairs:
+        return "utf-16-be"
+    return ""
+
+
+def _guessed(data: bytes, uri: str, controls: int, error: UnicodeDecodeError) -> Decoded:
+    if controls * 100 > len(data) or b"\0" in data:
+        raise _not_text(uri, f"{controls} of its {len(data)} bytes are control characters", data)
+    place = f"byte {error.start + 1} is {data[error.start]:#04x}"
+    high = len(data) - len(data.translate(None, _HIGH))
+    letters = len(data) - len(data.translate(None, _LETTERS))
+    text = data.decode("utf-8", "surrogateescape")
+    stray = len(text) - len(text.encode("utf-8", "ignore").decode())
+    if (len(text) - (len(data) - high) - stray) * 2 > stray:  # more than half as many characters that are UTF-8
+        warning = f"Bytes that are not UTF-8: {stray} ({place}); they were read as cp1252, which is a guess."
+        return Decoded(text.translate(_STRAY), "utf-8 and cp1252", (warning,))
+    if high > letters:
+        raise DocumentError(
+            f"{uri}: its encoding cannot be told: it is not UTF-8 ({place}), and too many bytes are above 0x7f for a "
+            "Western European one. Convert it, for example: iconv -f SHIFT_JIS -t UTF-8 OLD > NEW"
+        )
+    warning = f"It is not UTF-8 ({place}); it was read as cp1252 (Western European, Latin-1), which is a guess."
+    return Decoded(codecs.charmap_decode(data, "strict", _CP1252)[0], "cp1252", (warning, *_controls(controls)))
+
+
+def _not_text(uri: str, why: str, data: bytes) -> DocumentError:
+    return DocumentError(
+        f"{uri} is not a text, although its name says so: {why}; it begins with "
+        f"{data[:_HEX_SHOWN].hex(' ') or 'nothing'}. Give it the suffix of its format, or take it out of the folder."
+    )

@@ -1,0 +1,83 @@
+"""Markdown: the document is the source itself, so that a quotation can be found in the file; headings are noted.
+
+Headings follow CommonMark 0.31 (ATX and setext), except that a setext heading is one line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spolia.indexing.readers.decoding import decoded
+from spolia.indexing.readers.reading import Reading, Source
+from spolia.types import Heading, Value
+
+_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(?:(?!---|\.\.\.).*\n){0,200}?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
+_FRONT_TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
+_MARK = re.compile(
+    r"^ {0,3}(?:(?P<hashes>#{1,6})(?P<text>[ \t].*)?$"
+    r"|(?P<fence>`{3,}|~{3,})(?P<info>.*)$"
+    r"|(?P<underline>=+|-+)[ \t\r]*$)",
+    re.MULTILINE,
+)
+_PARAGRAPH = re.compile(r" {0,3}(?![\s>|#<]|[-*+][ \t]|\d{1,9}[.)][ \t]|`{3}|~{3})\S")
+_CLOSING = re.compile(r"(?:^|[ \t])#+$")
+_LINK = re.compile(r"!?\[([^\[\]]*)\](?:\([^()]*\)|\[[^\[\]]*\])")
+
+
+@dataclass(frozen=True)
+class MarkdownReader(Value):
+    """Reads Markdown.
+
+    >>> document = MarkdownReader().read(Source("a.md", b"# Stones\\n\\nText.\\n\\n## `Old` ones ##\\n")).document
+    >>> document.title, [(heading.level, heading.text) for heading in document.headings]
+    ('Stones', [(1, 'Stones'), (2, 'Old ones')])
+    """
+
+    name = "markdown"
+    version = 1
+    media_type = "text/markdown"
+    suffixes = (".md", ".markdown", ".mdown", ".mkd")
+
+    def read(self, source: Source, /) -> Reading:
+        found = decoded(source.data, source.uri)
+        front = _FRONT_MATTER.match(found.text)
+        headings = tuple(_headings(found.text, front.end() if front else 0))
+        title = _FRONT_TITLE.search(front[0]) if front else None
+        first = headings[0].text if headings and headings[0].level == 1 else ""
+        document = source.document(
+            self, found.text, title=title[1].strip().strip("\"'") if title else first, headings=headings
+        )
+        return Reading(document, found.encoding, warnings=found.warnings)
+
+
+def _headings(text: str, start: int) -> Iterator[Heading]:
+    fence = ""
+    for mark in _MARK.finditer(text, start):
+        if opened := mark["fence"]:
+            if not fence and ("`" not in mark["info"] or opened[0] == "~"):
+                fence = opened
+            elif fence and opened.startswith(fence) and not mark["info"].strip():
+                fence = ""
+        elif not fence and mark["hashes"]:
+            if words := _plain(mark["text"] or ""):
+                yield Heading(mark.start(), len(mark["hashes"]), words)
+        elif not fence and (above := _line_above(text, mark.start(), start)):
+            yield Heading(above[0], 1 if mark["underline"][0] == "=" else 2, _plain(above[1]))
+
+
+def _line_above(text: str, at: int, start: int) -> tuple[int, str] | None:
+    """The line before `at`, if it is a paragraph of one line."""
+    if at <= start:
+        return None
+    begin = text.rfind("\n", start, at - 1) + 1 or start
+    line = text[begin : at - 1]
+    before = text[max(start, text.rfind("\n", start, max(start, begin - 1)) + 1) : max(start, begin - 1)]
+    return (begin, line) if _PARAGRAPH.match(line) and not before.strip() else None
+
+
+def _plain(text: str) -> str:
+    """The words of a heading without their marks."""
+    text = _LINK.sub(r"\1", _CLOSING.sub("", text.strip()).strip())
+    return " ".join(text.replace("`", "").replace("**", "").replace("__", "").strip("*_").split())

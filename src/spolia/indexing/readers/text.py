@@ -1,0 +1,27 @@
+"""Plain text: the document is the decoded file, character for character."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spolia.indexing.readers.decoding import decoded
+from spolia.indexing.readers.reading import Reading, Source
+from spolia.types import Value
+
+
+@dataclass(frozen=True)
+class TextReader(Value):
+    """Reads text files; line ends are kept, so that offsets count characters of the decoded file.
+
+    >>> TextReader().read(Source("a.txt", b"One.\\r\\nTwo.")).document.text
+    'One.\\r\\nTwo.'
+    """
+
+    name = "text"
+    version = 1
+    media_type = "text/plain"
+    suffixes = (".txt", ".text", ".rst", ".adoc", ".asciidoc")
+
+    def read(self, source: Source, /) -> Reading:
+        found = decoded(source.data, source.uri)
+        return Reading(source.document(self, found.text), found.encoding, warnings=found.warnings)
