@@ -158,42 +158,42 @@ class Sleep(Operator[Query, Query]):
 
 
 @dataclass(frozen=True)
-class Chain(State):
+class Growing(State):
     text: str = ""
     steps: int = 0
 
 
 @dataclass(frozen=True)
-class Grow(Operator[Chain, Chain]):
+class Grow(Operator[Growing, Growing]):
     """One model call a step."""
 
     model: Model = field(default_factory=Model)
     cached: ClassVar[bool] = True
     waits: ClassVar[bool] = True
 
-    def apply(self, value: Chain, /) -> Chain:
+    def apply(self, value: Growing, /) -> Growing:
         with reserve(Usage(calls=1)) as call, COUNTER.counted(value.text):
             call.settle(Usage(calls=1))
         return value.but(text=f"{value.text}.{value.sample}", steps=value.steps + 1)
 
 
 @dataclass(frozen=True)
-class LongEnough(Operator[Chain, Verdict]):
+class LongEnough(Operator[Growing, Verdict]):
     n: int = 3
 
-    def apply(self, value: Chain, /) -> Verdict:
+    def apply(self, value: Growing, /) -> Verdict:
         return Verdict(value.steps >= self.n, "sufficient")
 
 
 @dataclass(frozen=True)
-class Start(Operator[Query, Chain]):
-    def apply(self, value: Query, /) -> Chain:
-        return Chain(value.text, sample=value.sample)
+class Start(Operator[Query, Growing]):
+    def apply(self, value: Query, /) -> Growing:
+        return Growing(value.text, sample=value.sample)
 
 
 @dataclass(frozen=True)
-class End(Operator[Chain, Query]):
-    def apply(self, value: Chain, /) -> Query:
+class End(Operator[Growing, Query]):
+    def apply(self, value: Growing, /) -> Query:
         return Query(f"{value.text}/{value.stop}", sample=value.sample)
 
 

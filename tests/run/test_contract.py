@@ -25,12 +25,12 @@ from spolia.types import Answer, Failure, Node, Query, Ranking, Usage
 from tests.run.flows import (
     COUNTER,
     Ask,
-    Chain,
     Down,
     End,
     First,
     Glue,
     Grow,
+    Growing,
     LongEnough,
     Model,
     Say,
@@ -108,10 +108,10 @@ def test_a_failed_row_leaves_the_others_alone() -> None:
 
 def test_best_of_n_yields_n_different_samples() -> None:
     @operator
-    def longest(chain: Chain) -> float:
+    def longest(chain: Growing) -> float:
         return float(chain.sample)
 
-    flow = Start() >> Samples[Chain](4) >> Each(Loop(Grow(), until=LongEnough(2)))
+    flow = Start() >> Samples[Growing](4) >> Each(Loop(Grow(), until=LongEnough(2)))
     cache = Cache()
     with Run(cache=cache):
         first = flow(Query("q"))
