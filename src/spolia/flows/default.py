@@ -13,8 +13,8 @@ from spolia.stores.analysis import in_words
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.types import Query, Ranking
 
-SAMPLE = 100
-"""Nodes that are looked at, evenly spread over the group."""
+SAMPLE, BEGINNING = 50, 400
+"""Nodes that are looked at, evenly spread over the group, and how many characters of each."""
 
 KNOWN = 0.95
 """Share of the characters that the embedder must know. all-MiniLM-L6-v2 knows 0.995 and more of English, Spanish and
@@ -57,7 +57,7 @@ def suits(corpus: Corpus | NodeGroup, embedder: Embedder | None) -> str:
     keys = snapshot.lexical(group.name).keys()
     nodes = snapshot.nodes(keys[:: max(1, len(keys) // SAMPLE)][:SAMPLE], access())
     try:
-        return covers([node.text for node in nodes], embedder)
+        return covers([node.text[:BEGINNING] for node in nodes], embedder)
     except (WeightsError, MissingExtra) as error:
         return f"{embedder.name} cannot be used ({error})"
 
