@@ -18,6 +18,7 @@ from spolia.errors import BudgetSpent, Cancelled
 from spolia.journal.trace import FREE
 from spolia.operator import Operator
 from spolia.run.budget import Budget, Limiter
+from spolia.run.recall import Rows, recalled
 from spolia.run.stream import Scope, Sink, streamed
 from spolia.surrounding import Began, Emitted, Reservation, Retracted, attempt, surrounding
 from spolia.types import Failure, Usage
@@ -77,13 +78,13 @@ class Frame:
         token = surrounding.set(frame)
         if run.journal is None:
             try:
-                return run.recalled(frame, op, value) if op.cached and run.cache is not None else op.apply(value)
+                return frame._result(op, value)
             finally:
                 surrounding.reset(token)
         frame.span = next(run.numbers)
         started, out = perf_counter(), None
         try:
-            out = run.recalled(frame, op, value) if op.cached and run.cache is not None else op.apply(value)
+            out = frame._result(op, value)
             return out
         except BaseException as error:
             frame.error = f"{type(error).__name__}: {error}"
@@ -91,6 +92,12 @@ class Frame:
         finally:
             surrounding.reset(token)
             frame.record(perf_counter() - started, out)
+
+    def _result(self, op: Operator[A, B], value: A) -> B:
+        if op.cached and self.run.cache is not None:
+            found: B = recalled(self.run.cache, self, op, value)
+            return found
+        return op.apply(value)
 
     def record(self, seconds: float, out: Any) -> None:
         """Leave a span in the journal."""
@@ -125,7 +132,7 @@ class Frame:
                 frame.span = next(self.run.numbers)
         started = perf_counter()
         if op.cached and self.run.cache is not None:
-            results = self.run.recalled_batch(self, op, values, frames)
+            results = Rows(self.run.cache, self, op, values, frames).recalled()
         else:
             results = self.vectorised(op, values, frames)
         seconds = (perf_counter() - started) / max(1, len(values))

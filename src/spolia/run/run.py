@@ -8,7 +8,6 @@ Without a run a flow is a chain of plain calls: no trace, no cache, no threads, 
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import threading
@@ -18,15 +17,14 @@ from contextvars import Token
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from spolia.errors import Cancelled, CodecError
-from spolia.journal.cache import Cache, Entry, stripped
+from spolia.journal.cache import Cache
 from spolia.journal.trace import Journal, new_run_id
 from spolia.operator import Operator
 from spolia.run.budget import Budget, Limiter
 from spolia.run.frame import Frame, pool_of
 from spolia.run.stream import Scope
 from spolia.surrounding import Event, Surrounding, surrounding
-from spolia.types import Failure, Usage, digest_of
+from spolia.types import Failure, Usage
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -160,121 +158,3 @@ class Run:
     def listed(self, notes: Sequence[str]) -> str:
         """Notes as they are kept in the journal."""
         return json.dumps(list(notes))
-
-    # Cache.
-
-    def key(self, op: Operator[Any, Any], value: Any) -> bytes | None:
-        """What a result depends on: operator, resources as they are now, who asks, what is read. None: do not cache."""
-        parts = [op.digest]
-        for resource in op.resources:
-            fingerprint = resource.fingerprint()
-            if fingerprint is None:
-                return None
-            parts += [digest_of(resource), fingerprint.encode()]
-            if resource.scoped:
-                parts.append(digest_of(sorted(self.principals)))
-        parts.append(digest_of(op.reads(value)))
-        return hashlib.blake2b(b"\0".join(parts), digest_size=16).digest()
-
-    def recalled(self, frame: Frame, op: Operator[A, B], value: A) -> B:
-        """The result from the cache, or computed and kept; of equal steps at the same time only one is computed."""
-        cache = self.cache
-        key = self.key(op, value)
-        if cache is None or key is None:
-            return op.apply(value)
-        while (entry := cache.get(key)) is None:
-            if cache.claim(key):
-                found: B = self._computed(cache, key, frame, op, value)
-                return found
-            cache.wait(key, 0.1)
-            if frame.scope.stopped:
-                raise Cancelled("The run was cancelled.")
-        taken: B = self._taken(entry, frame, op, value)
-        return taken
-
-    def _computed(self, cache: Cache, key: bytes, frame: Frame, op: Operator[Any, Any], value: Any) -> Any:
-        try:
-            entry = cache.get(key)
-            if entry is not None:
-                return self._taken(entry, frame, op, value)
-            out = op.apply(value)
-            self._keep(cache, key, frame, op, value, out)
-            return out
-        finally:
-            cache.release(key)
-
-    def _keep(self, cache: Cache, key: bytes, frame: Frame, op: Operator[Any, Any], value: Any, out: Any) -> None:
-        """Keep a result, unless it is degraded or what it was made from has moved meanwhile."""
-        if frame.notes is None and self.key(op, value) == key:
-            try:
-                cache.put(key, out, frame.logical or Usage())
-            except CodecError as error:
-                frame.notes = [f"not kept: {error}"]
-
-    def _taken(self, entry: Entry, frame: Frame, op: Operator[Any, Any], value: Any) -> Any:
-        frame.from_cache = True
-        if entry.usage != Usage():
-            with self.lock:
-                frame.add(entry.usage, Usage())
-        return op.attach(entry.value, value)
-
-    def recalled_batch(
-        self, above: Frame, op: Operator[A, B], values: Sequence[A], frames: Sequence[Frame]
-    ) -> list[B | Failure]:
-        """The same for a batch: what is kept is taken, the rest computed in one call, equal rows once."""
-        cache = self.cache
-        assert cache is not None
-        keys = [self.key(op, value) for value in values]
-        results: list[Any] = [None] * len(values)
-        missing: dict[bytes | int, list[int]] = {}
-        for row, key in enumerate(keys):
-            entry = cache.get(key) if key is not None else None
-            if entry is not None:
-                results[row] = self._taken(entry, frames[row], op, values[row])
-            else:
-                missing.setdefault(row if key is None else key, []).append(row)
-        first = [rows[0] for rows in missing.values()]
-        self._compute(above, op, values, frames, first, results)
-        for shared, (row, *others) in missing.items():
-            result = results[row]
-            if isinstance(shared, bytes) and not isinstance(result, Failure):
-                self._keep(cache, shared, frames[row], op, values[row], result)
-            if others:
-                self._share(above, op, values, frames, results, row, others)
-        return results
-
-    def _compute(
-        self,
-        above: Frame,
-        op: Operator[Any, Any],
-        values: Sequence[Any],
-        frames: Sequence[Frame],
-        rows: Sequence[int],
-        results: list[Any],
-    ) -> None:
-        """Fill in the results of some rows by one call."""
-        if rows:
-            computed = above.vectorised(op, [values[row] for row in rows], [frames[row] for row in rows])
-            for row, result in zip(rows, computed, strict=True):
-                results[row] = result
-
-    def _share(
-        self,
-        above: Frame,
-        op: Operator[Any, Any],
-        values: Sequence[Any],
-        frames: Sequence[Frame],
-        results: list[Any],
-        row: int,
-        others: Sequence[int],
-    ) -> None:
-        """Give what one row gave to rows equal to it, each with its own provenance."""
-        try:
-            entry = Entry(stripped(results[row]), frames[row].logical or Usage())
-        except CodecError:
-            self._compute(above, op, values, frames, others, results)
-            return
-        for other in others:
-            results[other] = self._taken(entry, frames[other], op, values[other])
-            for note in frames[row].notes or ():
-                frames[other].degrade(note, None)
