@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def check(flow: FlowArgument, json: AsJson = False) -> Exit:
     """Look for what would go wrong in a flow: wiring, arms that never run, loops without end, missing capabilities."""
     from spolia.checking import check as look
-    from spolia.cli.parts import described
+    from spolia.cli.described import described
     from spolia.types import Query
 
     screen = Screen(json=json)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from spolia.cli.parts import STAND_IN, Parts, is_file
+from spolia.cli.described import STAND_IN
+from spolia.cli.parts import CHOOSING, Parts, is_file
 from spolia.errors import MissingExtra, WeightsError
 from spolia.evaluation.corpus import indexed
 from spolia.evaluation.datasets import DataSet
@@ -13,8 +14,6 @@ from spolia.flows.default import SAMPLE, covers
 from spolia.flows.files import load
 from spolia.models.minilm import MiniLM
 from spolia.models.protocols import Embedder, LanguageModel
-
-CHOOSING = ("default", "naive")
 
 
 def parts_over(

@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from spolia.errors import QueryError, WiringError
-from spolia.flows.builtin import BUILT_IN, hybrid, named
+from spolia.flows.builtin import BUILT_IN, named
 from spolia.flows.default import choose
-from spolia.flows.files import SUFFIXES, load
-from spolia.generation.extract import Extract
-from spolia.generation.reader import Reader
-from spolia.models.chat import ChatModel
 from spolia.models.minilm import MiniLM
 from spolia.models.protocols import Embedder, LanguageModel
 from spolia.operator import Operator
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.types import Answer, Query, Ranking, Value
 from spolia.wiring import fits, name_of
+
+CHOOSING = ("default", "naive")
+SUFFIXES = (".yaml", ".yml", ".json")
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,8 @@ class Parts(Value):
 
 
 def parts_of(store: Path, weights: str = "", llm: LanguageModel | None = None) -> Parts:
-    """The parts for searching a store: with the embedder that it was built with, if that is the one known here."""
-    chunks = Corpus(str(store)).group()
-    embedder = MiniLM(weights)
-    built = chunks.corpus.snapshot().manifest(chunks.name).embedder
-    return Parts(chunks, embedder if built == embedder.name else None, llm)
+    """The parts for searching a store."""
+    return Parts(Corpus(str(store)).group(), MiniLM(weights), llm)
 
 
 def model_at(url: str, model: str) -> LanguageModel | None:
@@ -52,6 +48,8 @@ def model_at(url: str, model: str) -> LanguageModel | None:
             "A language model needs both --llm URL and --model NAME, for example "
             "--llm http://127.0.0.1:8000/v1 --model qwen3. Its key is read from OPENAI_API_KEY."
         )
+    from spolia.models.chat import ChatModel
+
     return ChatModel(model, url)
 
 
@@ -62,14 +60,17 @@ def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator
         WiringError: there is no such flow, or it does not take a query.
         FlowFileError: the file does not describe a flow.
     """
-    if not is_file(name):
-        how_many = {} if top_k is None else {"top_k": top_k}
-        flow: Operator[Query, Any] = named(name)(parts.chunks, parts.embedder, parts.llm, **how_many)
-        chosen = choose(parts.chunks, parts.embedder)[1] if name in ("default", "naive") else ""
-        return flow, chosen
-    flow = load(Path(name), parts.given())
-    flow.gives(Query)
-    return flow, ""
+    if is_file(name):
+        from spolia.flows.files import load
+
+        flow: Operator[Query, Any] = load(Path(name), parts.given())
+        flow.gives(Query)
+        return flow, ""
+    how_many = {} if top_k is None else {"top_k": top_k}
+    if name == "default":
+        return choose(parts.chunks, parts.embedder, **how_many)
+    flow = named(name)(parts.chunks, parts.embedder, parts.llm, **how_many)
+    return flow, choose(parts.chunks, parts.embedder)[1] if name in CHOOSING else ""
 
 
 def is_file(name: str) -> bool:
@@ -84,19 +85,13 @@ def answering(flow: Operator[Query, Any], parts: Parts) -> Operator[Query, Answe
         return flow
     if not fits(Ranking, given, {}):
         raise WiringError(f"The flow gives {name_of(given)}; to ask, it must give an Answer or a Ranking.")
-    return flow >> (Reader(parts.llm) if parts.llm is not None else Extract())
+    if parts.llm is not None:
+        from spolia.generation.reader import Reader
 
+        return flow >> Reader(parts.llm)
+    from spolia.generation.extract import Extract
 
-STAND_IN = Parts(Corpus("store.spolia").group(), MiniLM(), ChatModel("model", "http://127.0.0.1:8000/v1"))
-
-
-def described(name: str) -> Operator[Query, Any]:
-    """A flow to look at, without a store: the default as it is over a corpus that the embedder suits."""
-    if name == "default":
-        return hybrid(STAND_IN.chunks, STAND_IN.embedder)
-    if name == "naive":
-        return hybrid(STAND_IN.chunks, STAND_IN.embedder, top_k=5) >> Extract(STAND_IN.embedder)
-    return flow_of(name, STAND_IN)[0]
+    return flow >> Extract()
 
 
 def ranked(result: object) -> Ranking:

@@ -18,7 +18,7 @@ def show(
     json: AsJson = False,
 ) -> Exit:
     """Draw a flow: its steps, what each takes and gives."""
-    from spolia.cli.parts import STAND_IN, described
+    from spolia.cli.described import STAND_IN, described
     from spolia.flows.files import dump
     from spolia.show import mermaid as flowchart
     from spolia.show import tree
