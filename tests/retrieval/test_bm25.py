@@ -132,6 +132,7 @@ def test_scores_are_those_of_lucene(
     )
 
 
+@pytest.mark.slow
 def test_the_best_ten_on_musique_are_those_of_lucene(shared_datasets: Path, tmp_path: Path) -> None:
     data = DataSet(str(shared_datasets / "musique"))
     passages = {one.id: f"{one.title}\n{one.text}" for one in data.passages()}
