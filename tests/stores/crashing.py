@@ -1,0 +1,132 @@
+"""Kills ingestions: `python -m tests.stores.crashing FOLDER [fail points …]` or `… FOLDER --random COUNT SEED`.
+
+Every ingestion runs in a fork of this process, which has imported everything and opened nothing, so that a kill costs
+some milliseconds. Prints one JSON object for each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import tantivy  # noqa: F401  imported once for all children
+
+from spolia.stores import adopting, failpoints, integrity, lexical, placing, writer  # noqa: F401
+from spolia.stores.corpus import Corpus
+from tests.stores.scenario import FOURTH, STATES, cut_a_segment, ingest, problems, source_of, sync, tables
+
+
+def say(result: object) -> None:
+    sys.stdout.write(json.dumps(result) + "\n")
+    sys.stdout.flush()
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Run in a child process; its pid."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        work()
+        code = 0
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def ended(pid: int) -> int:
+    """How a child ended: 0, or minus the signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def told(work: Callable[[], object], place: Path) -> object:
+    """What `work` returns in a child process, by way of a file."""
+    code = ended(forked(lambda: place.write_text(json.dumps(work(), default=repr))))
+    return json.loads(place.read_text()) if code == 0 else f"exit {code}"
+
+
+def after(folder: Path, expected: dict[str, object]) -> dict[str, object]:
+    """What is wrong with a store whose writer was killed, at once and after the ingestion was repeated."""
+    path, said = folder / "killed.spolia", folder / "said"
+    corpus = Corpus(str(path))
+    found: dict[str, object] = {"at once": problems(path)}
+    published = corpus.snapshot().generation if corpus.exists() else 0
+    found["lost generations"] = max(0, int(said.read_text() or 0) - published) if said.exists() else 0
+    if published:
+        there = {uri: row.content_hash for uri, row in corpus.snapshot().sources().items()}
+        meant = {uri: source_of(uri, text).content_hash for uri, text in STATES[published - 1].items()}
+        found["not as published"] = sorted(uri for uri in there | meant if there.get(uri) != meant.get(uri))
+    ingest(path)
+    found["repeated"] = problems(path)
+    got = json.loads(json.dumps(tables(path), default=repr))
+    found["different"] = [name for name in sorted(expected) if got.get(name) != expected[name]]
+    generation = corpus.snapshot().generation
+    found["embedded again"] = sync(corpus, FOURTH)
+    found["published again"] = corpus.snapshot().generation - generation
+    return {name: problem for name, problem in found.items() if problem}
+
+
+def at_point(folder: Path, point: str, expected: dict[str, object]) -> dict[str, object]:
+    path, said = _fresh(folder)
+    if damaged := point.startswith("forget"):
+        ended(forked(lambda: ingest(path)))
+        cut_a_segment(path)
+
+    def run() -> None:
+        failpoints.arm(point)
+        if damaged:
+            sync(Corpus(str(path)), FOURTH)
+        else:
+            ingest(path, said)
+
+    killed = ended(forked(run)) == -signal.SIGKILL
+    return {"at": point, "killed": killed, "wrong": told(lambda: after(folder, expected), folder / "told")}
+
+
+def at_random(folder: Path, seconds: float, expected: dict[str, object]) -> dict[str, object]:
+    path, said = _fresh(folder)
+    pid = forked(lambda: ingest(path, said))
+    time.sleep(seconds)
+    os.kill(pid, signal.SIGKILL)
+    killed = ended(pid) == -signal.SIGKILL
+    return {"at": seconds, "killed": killed, "wrong": told(lambda: after(folder, expected), folder / "told")}
+
+
+def _fresh(folder: Path) -> tuple[Path, Path]:
+    path, said = folder / "killed.spolia", folder / "said"
+    shutil.rmtree(path, ignore_errors=True)
+    said.unlink(missing_ok=True)
+    return path, said
+
+
+def main(folder: Path, arguments: list[str]) -> None:
+    whole = folder / "whole.spolia"
+    ended(forked(lambda: ingest(whole)))
+    began = time.monotonic()
+    ended(forked(lambda: ingest(folder / "timed.spolia")))
+    seconds = time.monotonic() - began
+    expected = told(lambda: tables(whole), folder / "told")
+    assert isinstance(expected, dict), expected
+    say({"at": "the end", "killed": True, "wrong": told(lambda: problems(whole), folder / "told")})
+    if arguments[0] == "--random":
+        kills, draw = int(arguments[1]), random.Random(int(arguments[2]))
+        while kills > 0:
+            result = at_random(folder, draw.uniform(0, seconds), expected)
+            kills -= bool(result["killed"])
+            say(result)
+    else:
+        for point in arguments:
+            say(at_point(folder, point, expected))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,181 @@
+"""A small ingestion that comes past every fail point, and what a store must hold after it."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spolia.stores import embedded
+from spolia.stores.corpus import Corpus
+from spolia.stores.layout import segment_path
+from spolia.stores.manifest import Manifest
+from spolia.stores.rows import SourceRow, hash_of
+from spolia.stores.vectors import write_segment
+from spolia.stores.writer import Writer
+from spolia.types import Document, Node, Span
+
+EMBEDDER, DIMENSION = "hashing embedder/1", 8
+MANIFEST = Manifest("chunk", "Lines()", "text 1", embedder=EMBEDDER, dimension=DIMENSION)
+ORPHAN = 900_000
+
+State = Mapping[str, str]
+FIRST: State = {
+    "a.txt": "Carsten Olsen built bridges.\nHe was employed by the city.",
+    "b.txt": "Stones of old temples\nwere set into new walls.",
+    "same.txt": "One text under two names.",
+    "also.txt": "One text under two names.",
+    "secret/c.txt": "Only ann may read about the treasure.",
+}
+SECOND: State = {
+    "a.txt": "Carsten Olsen built bridges.\nHe retired in 1931.\nNobody knows where.",
+    "moved/b.txt": "Stones of old temples\nwere set into new walls.",
+    "also.txt": "One text under two names.",
+    "secret/c.txt": "Only ann may read about the treasure.",
+    "d.txt": "",
+}
+THIRD: State = {**SECOND, "e.txt": "A late arrival.\nSet into new walls.", "broken.txt": "\0"}
+FOURTH: State = {**THIRD, "a.txt": "Carsten Olsen is back.", "f.txt": "The last file."}
+STATES = (FIRST, SECOND, THIRD, FOURTH)
+
+
+def embed(texts: Sequence[str]) -> npt.NDArray[np.float32]:
+    """Words hashed into a few dimensions: cheap and the same everywhere."""
+    vectors = np.zeros((len(texts), DIMENSION), np.float32)
+    for row, text in enumerate(texts):
+        for word in text.lower().split():
+            vectors[row, hashlib.md5(word.encode()).digest()[0] % DIMENSION] += 1
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+
+
+def document_of(uri: str, text: str, readers: tuple[str, ...] = ()) -> tuple[Document, list[Node]]:
+    """A document with one node for each line."""
+    id = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    document = Document(id, text, uri=uri, title=text[:8], meta=(("suffix", ".txt"),), readers=readers)
+    nodes, start = [], 0
+    for number, line in enumerate(text.splitlines(keepends=True)):
+        span = Span(start, start + len(line), lines=(number + 1, number + 1))
+        nodes.append(Node(f"{id}:{number}", line, id, span=span, context=document.title, meta=document.meta))
+        start += len(line)
+    return document, nodes
+
+
+def source_of(uri: str, text: str) -> SourceRow:
+    found = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return SourceRow(uri, len(text), 1_000, found, found)
+
+
+def put(writer: Writer, uri: str, text: str, readers: tuple[str, ...] = ()) -> None:
+    document, nodes = document_of(uri, text, readers)
+    writer.put(document, iter(nodes), source_of(uri, text))
+
+
+def add_missing_vectors(writer: Writer) -> int:
+    missing = list(writer.unembedded("chunk", EMBEDDER))
+    if missing:
+        writer.add_vectors(EMBEDDER, [found for found, _ in missing], embed([text for _, text in missing]))
+    return len(missing)
+
+
+def sync(corpus: Corpus, state: State, said: Path | None = None) -> int:
+    """Make the store hold what the folder holds, as a real sync does; returns how many texts were embedded."""
+    with corpus.writer() as writer:
+        writer.define("chunk", MANIFEST)
+        known = writer.sources()
+        gone = {row.content_hash: uri for uri, row in known.items() if uri not in state}
+        for uri, text in sorted(state.items()):
+            _sync_one(writer, known, gone, uri, text)
+        for uri in sorted(gone.values()):
+            writer.remove(uri)
+        embedded = add_missing_vectors(writer)
+        generation = writer.publish()
+        if said is not None:  # a kill from here on may not lose this generation
+            said.write_text(str(generation))
+    return embedded
+
+
+def _sync_one(writer: Writer, known: Mapping[str, SourceRow], gone: dict[str, str], uri: str, text: str) -> None:
+    source = source_of(uri, text)
+    before = known.get(uri)
+    if before is not None and before.content_hash == source.content_hash:
+        if before.mtime_ns != source.mtime_ns:
+            writer.touch(before.but(mtime_ns=source.mtime_ns))
+    elif text == "\0":
+        writer.fail(source.but(document="", status="failed", error="not a text"))
+    elif before is None and source.content_hash in gone:
+        writer.move(gone.pop(source.content_hash), source)
+    else:
+        put(writer, uri, text, ("ann",) if uri.startswith("secret/") else ())
+
+
+def ingest(path: Path, said: Path | None = None) -> None:
+    """All of it: make a store and bring it from state to state, past what a crash leaves behind."""
+    embedded.SMALL_SEGMENTS = 4
+    corpus = Corpus(str(path)).create()
+    sync(corpus, FIRST, said)
+    leave_vectors_behind(path, ["Carsten \nHe retired in 1931.\n"])
+    sync(corpus, SECOND, said)
+    with corpus.writer() as writer:
+        source = writer.sources()["a.txt"]
+        writer.touch(source.but(mtime_ns=2_000))
+    sync(corpus, THIRD, said)
+    sync(corpus, FOURTH, said)
+    sync(corpus, FOURTH, said)
+
+
+def cut_a_segment(path: Path) -> None:
+    """What a bad disk leaves."""
+    segment = max((path / "vectors").glob("*/*.seg"))
+    segment.write_bytes(segment.read_bytes()[:-1])
+
+
+def leave_vectors_behind(path: Path, texts: Sequence[str]) -> None:
+    """What a writer leaves that is killed after it has made vectors durable."""
+    segment = segment_path(path, EMBEDDER, ORPHAN)
+    if not segment.exists():
+        write_segment(segment, EMBEDDER, [hash_of(text) for text in texts], embed(texts))
+    segment.with_name("000007.tmp").write_bytes(b"half")
+
+
+# What must be equal, row for row. Keys, generations and places in segments depend on how often it was interrupted.
+_SEEN = "{0}.birth <= :at AND {0}.death > :at"
+TABLES = {
+    "documents": f"""SELECT id, hash, text, title, media_type, pages, headings, meta, readers FROM documents d
+        WHERE {_SEEN.format("d")} ORDER BY id""",
+    "sources": f"""SELECT uri, d.id, size, mtime_ns, content_hash, status, error, report FROM sources s
+        LEFT JOIN documents d ON d.key = s.document WHERE {_SEEN.format("s")} ORDER BY uri""",
+    "nodes": f"""SELECT n.id, grp, d.id, n.hash, n.text, context, start, stop, first_page, last_page, first_line,
+        last_line, parent, n.meta, n.readers FROM nodes n JOIN documents d ON d.key = n.document
+        WHERE {_SEEN.format("n")} ORDER BY n.id""",
+    "manifests": "SELECT grp, manifest FROM manifests ORDER BY grp",
+    "vectors": "SELECT embedder, hash FROM vectors ORDER BY embedder, hash",
+}
+
+
+def tables(path: Path) -> dict[str, list[Any]]:
+    """Every table, as each of the kept generations shows it."""
+    connection = sqlite3.connect(path / "corpus.db")
+    generations = [row[0] for row in connection.execute("SELECT generation FROM generations ORDER BY generation")]
+    found = {}
+    for back, at in enumerate(reversed(generations)):
+        for name, query in TABLES.items():
+            values = {"at": at} if ":at" in query else {}
+            found[f"{name}, {back} generations ago"] = connection.execute(query, values).fetchall()
+    connection.close()
+    return found
+
+
+def problems(path: Path) -> list[str]:
+    """Problems of a store; none where there is none yet."""
+    corpus = Corpus(str(path))
+    return corpus.snapshot().check() if corpus.exists() else []
+
+
+def texts_of(nodes: Iterable[Node]) -> list[str]:
+    return [node.text for node in nodes]

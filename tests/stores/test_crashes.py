@@ -1,0 +1,54 @@
+"""Nothing that was published is lost, and nothing half is seen, wherever the writer is killed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spolia
+from spolia.stores.failpoints import FAIL_POINTS
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = Path(spolia.__file__).parent
+
+
+def results(folder: Path, *arguments: str) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "tests.stores.crashing", str(folder), *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_the_list_of_fail_points_names_every_call_once() -> None:
+    calls = Counter(
+        name for path in SOURCES.rglob("*.py") for name in re.findall(r'fail_point\("([^"]+)"\)', path.read_text())
+    )
+    assert sorted(calls) == sorted(FAIL_POINTS)
+    assert len(FAIL_POINTS) == len(set(FAIL_POINTS)) == 39
+    assert {name for name, count in calls.items() if count > 1} <= {"publish.commit"}
+
+
+@pytest.mark.slow
+def test_killed_at_each_fail_point_nothing_is_lost_and_repeating_gives_the_same(fast_folder: Path) -> None:
+    end, *killed = results(fast_folder, *FAIL_POINTS)
+    assert end["wrong"] == []
+    assert [result["at"] for result in killed if not result["killed"]] == []
+    for result in killed:
+        if result["at"].startswith("forget"):  # the damage is there until it is mended
+            assert "damaged" in result["wrong"].pop("at once")[0]
+    assert {result["at"]: result["wrong"] for result in killed if result["wrong"]} == {}
+
+
+@pytest.mark.slow
+def test_killed_200_times_at_random_nothing_is_lost_and_repeating_gives_the_same(fast_folder: Path) -> None:
+    end, *killed = results(fast_folder, "--random", "200", "1")
+    assert end["wrong"] == []
+    assert sum(result["killed"] for result in killed) == 200
+    assert {result["at"]: result["wrong"] for result in killed if result["wrong"]} == {}
