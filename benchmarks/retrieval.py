@@ -1,16 +1,16 @@
 """bm25, dense, hybrid and the default flow on six languages, and whether the default is the right one.
 
-    python benchmarks/retrieval.py [SET ...]
+    python benchmarks/retrieval.py [--out benchmarks/results/retrieval.json] [SET ...]
 
-Data: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout. Writes `results/retrieval.json` and
-`results/retrieval.md`. One thread; the passages are embedded once and kept in the cache directory.
+Data: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout. Writes the numbers as JSON, and beside them a
+table in Markdown. One thread; the passages are embedded once and kept in the cache directory.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from spolia.evaluation.corpus import indexed
 from spolia.evaluation.datasets import DataSet
 from spolia.evaluation.evaluate import Evaluation, evaluate
 from spolia.evaluation.measures.parse import parse_measures
+from spolia.flows.builtin import BUILT_IN
+from spolia.flows.default import choose
 from spolia.models.minilm import MiniLM
 
 HERE = Path(__file__).resolve().parent
@@ -51,15 +53,17 @@ def measured(name: str) -> dict[str, Any]:
     found: dict[str, Evaluation] = {}
     cpu_s: dict[str, float] = {}
     for flow in FLOWS:
+        running = BUILT_IN[flow](chunks, embedder)
         started = time.process_time()
-        found[flow] = evaluate(built(flow, chunks, embedder), items, MEASURES, name=flow, data=name)
+        found[flow] = evaluate(running, items, MEASURES, name=flow, data=name)
         cpu_s[flow] = time.process_time() - started
     return {
         "data": name,
+        "passages": dict(chunks.corpus.snapshot().stats().nodes)[chunks.name],
         "n": len(items),
-        "index_cpu_s": index_cpu_s,
-        "flows": {flow: one.json()["measures"] | {"cpu_s": cpu_s[flow]} for flow, one in found.items()},
-        "default_is": found["default"].flow,
+        "index_cpu_s": round(index_cpu_s, 1),
+        "flows": {flow: one.json()["measures"] | {"cpu_s": round(cpu_s[flow], 2)} for flow, one in found.items()},
+        "default_is": choose(chunks, embedder)[1],
         "verdicts": {str(measure): verdict(found, str(measure)) for measure in MEASURES},
         "reference": REFERENCE.get(name, {}),
     }
@@ -81,9 +85,9 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     lines = [
         "# Retrieval in six languages",
         "",
-        f"Share in percent, with its 95 % bootstrap interval. At most {QUESTIONS:,} questions a set, drawn with seed "
-        f"{SEED}; whole pool of passages; all parts at their defaults; embedder all-MiniLM-L6-v2 (English); one thread.",
-        "Reference: R@5 / R@10 of bm25s, MiniLM under torch and their RRF, measured apart on another draw of the same sets.",
+        "Times 100, with 95 % bootstrap intervals. The embedder is all-MiniLM-L6-v2, which was taught English; all",
+        f"parts are at their defaults. At most {QUESTIONS:,} questions a set, drawn with seed {SEED}; all passages; one",
+        "thread. Reference: R@5 / R@10 of bm25s, of MiniLM under torch and of their RRF, measured apart, another draw.",
         "",
         "| set | passages | n | flow | R@1 | R@5 | R@10 | MRR | reference | CPU-ms a question |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -91,8 +95,14 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         lines += [_line(row, flow) for flow in FLOWS]
     lines += ["", "## The default against the better single retriever", ""]
-    lines += ["Difference in points with its paired 95 % interval. It holds where the interval reaches zero or above.", ""]
-    lines += ["| set | default is | " + " | ".join(map(str, MEASURES)) + " | holds |", "| --- " * (len(MEASURES) + 3) + "|"]
+    lines += [
+        "Difference in points with its paired 95 % interval. It holds where the interval reaches zero or above.",
+        "",
+    ]
+    lines += [
+        "| set | default is | " + " | ".join(map(str, MEASURES)) + " | holds |",
+        "| --- " * (len(MEASURES) + 3) + "|",
+    ]
     lines += [_verdict_line(row) for row in rows]
     failing = [row["data"] for row in rows if not _holds(row)]
     said = f"not on {', '.join(failing)}" if failing else f"on all {len(rows)} sets"
@@ -127,15 +137,17 @@ def _percent(interval: dict[str, float], sign: str = "") -> str:
 
 
 def main() -> None:
-    names = tuple(sys.argv[1:]) or SETS
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "retrieval.json")
+    parser.add_argument("sets", nargs="*", default=SETS, metavar="SET")
+    given = parser.parse_args()
     rows = []
-    for name in names:
+    for name in given.sets:
         rows.append(measured(name))
-        print(name, json.dumps(rows[-1]["flows"]), flush=True)
-    results = HERE / "results"
-    results.mkdir(exist_ok=True)
-    (results / "retrieval.json").write_text(json.dumps(rows, indent=1) + "\n")
-    (results / "retrieval.md").write_text(markdown(rows))
+        print(markdown(rows[-1:]), flush=True)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps({"seed": SEED, "questions": QUESTIONS, "sets": rows}, indent=1) + "\n")
+    given.out.with_suffix(".md").write_text(markdown(rows))
 
 
 if __name__ == "__main__":
