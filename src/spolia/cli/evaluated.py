@@ -10,6 +10,7 @@ from spolia.cli.parts import CHOOSING, Parts, is_file
 from spolia.errors import MissingExtra, WeightsError
 from spolia.evaluation.corpus import indexed
 from spolia.evaluation.datasets import DataSet
+from spolia.flows.builtin import bm25, named
 from spolia.flows.default import SAMPLE, covers
 from spolia.flows.files import load
 from spolia.models.minilm import MiniLM
@@ -20,17 +21,17 @@ def parts_over(
     data: DataSet, flow: str, weights: str, llm: LanguageModel | None, told: Callable[[int, int], None]
 ) -> tuple[Parts, str]:
     """The parts for running a flow over a data set, indexed where it is not yet; and what was chosen, in one line."""
-    embedder = MiniLM(weights)
+    embedder, wanted = MiniLM(weights), embeds(flow)
     why = unsuited(data, embedder) if flow in CHOOSING else ""
-    if why or not embeds(flow):
+    if why or not wanted:
         return Parts(indexed(data, told=told), None, llm), why and f"bm25: {why}"
     return Parts(indexed(data, embedder, told=told), embedder, llm), ""
 
 
 def embeds(flow: str) -> bool:
-    """Whether a flow embeds questions, so that its passages need vectors."""
+    """Whether a flow embeds questions, so that its passages need vectors; raises when there is no such flow."""
     if not is_file(flow):
-        return flow != "bm25"
+        return named(flow) is not bm25
     return any(isinstance(part, Embedder) for part in load(Path(flow), STAND_IN.given()).resources)
 
 

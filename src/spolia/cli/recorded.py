@@ -15,9 +15,15 @@ RUNS = "runs.db"
 
 @contextmanager
 def recorded(store: Path, screen: Screen) -> Iterator[Run]:
-    """Run with journal and cache in the store's `runs.db`; where that cannot be, without, and say so."""
-    from spolia.journal import Runs
+    """Run with journal and cache in the store's `runs.db`; where that cannot be, without, and say so.
 
+    Raises:
+        StoreError: there is no store, so that nothing is made beside what else is there.
+    """
+    from spolia.journal import Runs
+    from spolia.stores.corpus import Corpus
+
+    Corpus(str(store)).snapshot()
     try:
         runs = Runs(store / RUNS)
     except (StoreError, OSError) as error:

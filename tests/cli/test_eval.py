@@ -1,0 +1,128 @@
+"""`spolia eval` on a small data set, over real parts."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import Spolia
+
+PASSAGES = {
+    "p1": "The moon pulls the sea, and so the tide rises.",
+    "p2": "Salt is dug in mines near the border.",
+    "p3": "Owls hunt by night and sleep by day.",
+    "p4": "The railway reached the town in 1887.",
+}
+QUESTIONS = {
+    "What makes the tide rise?": ["p1"],
+    "Where is salt dug?": ["p2"],
+    "What do owls do by night?": ["p3", "p4"],
+}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    passages = [{"id": id, "title": "", "text": text} for id, text in PASSAGES.items()]
+    questions = [{"id": f"q{i}", "question": q, "gold_ids": gold} for i, (q, gold) in enumerate(QUESTIONS.items())]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    return folder
+
+
+def test_the_report_has_the_agreed_form(spolia: Spolia, data: Path) -> None:
+    ran = spolia("eval", "bm25", "--data", data, "--json")
+    assert ran.code == 0
+    report = ran.json
+    assert list(report)[:6] == ["flow", "data", "n", "measures", "usage", "seconds"]
+    assert (report["flow"], report["data"], report["n"]) == ("bm25", "small", 3)
+    assert list(report["measures"]) == ["R@1", "R@5", "R@10", "full@5", "full@10", "MRR", "nDCG@10"]
+    assert report["measures"]["R@1"]["mean"] == pytest.approx((1 + 1 + 0.5) / 3)
+    for interval in report["measures"].values():
+        assert 0 <= interval["low"] <= interval["mean"] <= interval["high"] <= 1
+
+
+def test_for_people_it_is_a_table(spolia: Spolia, data: Path) -> None:
+    ran = spolia("eval", "bm25", "--data", data, "--measures", "R@1,MRR")
+    assert ran.code == 0
+    assert "bm25 on small, 3 questions" in ran.out
+    assert "R@1" in ran.out
+    assert "nDCG" not in ran.out
+
+
+def test_a_limit_draws_by_the_seed(spolia: Spolia, data: Path) -> None:
+    assert spolia("eval", "bm25", "--data", data, "--limit", 2, "--json").json["n"] == 2
+
+
+def test_a_flow_file_is_measured(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text("BM25: {group: {use: chunks}, top_k: 1}")
+    report = spolia("eval", tmp_path / "one.yaml", "--data", data, "--measures", "R@1,R@5", "--json").json
+    assert report["measures"]["R@1"] == report["measures"]["R@5"]
+
+
+def test_the_default_says_what_it_is(spolia: Spolia, data: Path) -> None:
+    ran = spolia("eval", "default", "--data", data, "--weights", data, "--json")
+    assert ran.code == 0
+    assert ran.json["chosen"].startswith("bm25: all-MiniLM-L6-v2")
+    assert ran.json["chosen"] in ran.err.replace("\n", " ")
+
+
+def test_failed_questions_count_and_are_told(spolia: Spolia, data: Path) -> None:
+    with (data / "questions.jsonl").open("a") as file:
+        file.write('\n{"id": "q9", "question": "   ", "gold_ids": ["p1"]}')
+    ran = spolia("eval", "bm25", "--data", data, "--json")
+    assert ran.code == 5
+    assert (ran.json["failures"], ran.json["n"]) == (1, 4)
+    assert "1 of 4 questions failed and score 0; the first, q9: QueryError" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda data: (data / "questions.jsonl").unlink(), "No questions.jsonl"),
+        (lambda data: (data / "questions.jsonl").write_text("{"), "line 1 is not JSON"),
+        (
+            lambda data: (
+                (data / "corpus.jsonl.gz").write_bytes(gzip.compress((data / "corpus.jsonl").read_bytes())[:-9]),
+                (data / "corpus.jsonl").unlink(),
+            ),
+            "cut short",
+        ),
+        (
+            lambda data: (data / "questions.jsonl").write_text('{"id": "q", "question": "?", "gold_ids": ["p77"]}'),
+            "'p77' of question 'q' is not in the corpus",
+        ),
+    ],
+)
+def test_bad_data_is_one_line_and_code_2(spolia: Spolia, data: Path, change: object, says: str) -> None:
+    assert callable(change)
+    change(data)
+    ran = spolia("eval", "bm25", "--data", data, "--json")
+    assert ran.code == 2
+    assert ran.json["error"]["kind"] == "DataError"
+    assert says in ran.err
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("bm25", "--measures", "F7"), "F7"),
+        (("bm52",), "no flow 'bm52'"),
+        (("naive", "--llm", "http://127.0.0.1:1/v1"), "--model"),
+    ],
+)
+def test_wrong_arguments_are_one_line_and_code_2(spolia: Spolia, data: Path, args: tuple[str, ...], says: str) -> None:
+    ran = spolia("eval", *args, "--data", data)
+    assert (ran.code, ran.out) == (2, "")
+    assert says in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_words_find_passages_in_chinese(spolia: Spolia, shared_datasets: Path) -> None:
+    report = spolia("eval", "bm25", "--data", shared_datasets / "xquad_zh", "--limit", 200, "--json").json
+    assert report["n"] == 200
+    assert report["measures"]["R@5"]["mean"] > 0.95

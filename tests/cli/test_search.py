@@ -1,0 +1,144 @@
+"""`spolia search`, `trace` and `doctor` on a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spolia.stores.corpus import Corpus
+from spolia.stores.manifest import Manifest
+from spolia.stores.rows import SourceRow
+from spolia.types import Document, Node, Span
+
+from .conftest import Spolia
+
+TEXTS = {
+    "sea/tides.md": "The moon pulls the sea, and so the tide rises.",
+    "salt.txt": "Salt is dug in mines \x1b[31mnear\u202e the border.",
+    "owls.pdf": "Owls hunt by night.",
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    corpus = Corpus(str(tmp_path / "notes.spolia")).create()
+    with corpus.writer() as writer:
+        writer.define("chunk", Manifest("chunk", "Whole()", "test 1"))
+        for number, (uri, text) in enumerate(TEXTS.items()):
+            pages = (number + 1, number + 1) if uri.endswith("pdf") else None
+            span = Span(0, len(text), pages=pages, lines=None if pages else (4, 5))
+            node = Node(f"n{number}", text, f"d{number}", "chunk", span, uri=uri)
+            writer.put(Document(f"d{number}", text, uri), [node], SourceRow(uri, len(text), content_hash=uri))
+    return Path(corpus.path)
+
+
+def test_hits_show_place_score_and_text(spolia: Spolia, store: Path) -> None:
+    ran = spolia("search", "tide", "--store", store)
+    assert ran.code == 0
+    assert "1  sea/tides.md, lines 4-5" in ran.out
+    assert "The moon pulls the sea" in ran.out
+    assert "bm25: " in ran.err
+
+
+def test_hits_as_json_carry_all_that_is_known(spolia: Spolia, store: Path) -> None:
+    found = spolia("search", "owls at night", "--store", store, "--flow", "bm25", "--json").json
+    [hit] = found["hits"]
+    assert (hit["place"], hit["uri"], hit["document"], hit["node"]) == ("owls.pdf, page 3", "owls.pdf", "d2", "n2")
+    assert hit["span"] == {"start": 0, "end": 19, "pages": [3, 3], "lines": None}
+    assert hit["text"] == TEXTS["owls.pdf"]
+
+
+def test_a_document_cannot_act_on_the_terminal(spolia: Spolia, store: Path) -> None:
+    plain, json = (spolia("search", "salt", "--store", store, *more) for more in ((), ("--json",)))
+    assert "\\x1b[31mnear\\u202e the border" in plain.out
+    assert "\x1b" not in plain.out + json.out
+    assert "\u202e" not in plain.out + json.out
+    assert json.json["hits"][0]["text"] == TEXTS["salt.txt"]
+
+
+def test_top_k_and_flow_files(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    assert len(spolia("search", "the by", "--store", store, "--json").json["hits"]) == 3
+    assert len(spolia("search", "the by", "--store", store, "--json", "--top-k", 2).json["hits"]) == 2
+    (tmp_path / "one.yaml").write_text("BM25: {group: {use: chunks}, top_k: 1}")
+    found = spolia("search", "the by", "--store", store, "--flow", tmp_path / "one.yaml", "--json")
+    assert len(found.json["hits"]) == 1
+
+
+@pytest.mark.parametrize("question", ["zebra", "\u202e\u200f!?", "…"])
+def test_nothing_found_is_said_and_has_its_code(spolia: Spolia, store: Path, question: str) -> None:
+    ran = spolia("search", question, "--store", store, "--json")
+    assert (ran.code, ran.json["hits"]) == (6, [])
+    assert "Nothing found" in ran.err
+
+
+@pytest.mark.parametrize("question", ["", "   "])
+def test_an_empty_question_is_refused(spolia: Spolia, store: Path, question: str) -> None:
+    ran = spolia("search", question, "--store", store, "--json")
+    assert ran.code == 2
+    assert ran.json["error"]["kind"] == "QueryError"
+
+
+def test_strange_questions_are_answered_or_refused_but_never_crash(spolia: Spolia, store: Path) -> None:
+    for question in ("tide " * 20_000, "tide\u202e\u2066", "ti\tde\r\n", "\ud800", "--", "tide AND ( OR \"'*?:^~"):
+        ran = spolia("search", "--store", store, "--json", "--", question)
+        assert ran.code in (0, 2, 6)
+        assert "Traceback" not in ran.err
+
+
+def test_a_store_that_is_none_is_code_3(spolia: Spolia, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "letter.txt").write_text("Dear Ann")
+    for path in (tmp_path / "nowhere", tmp_path / "notes", tmp_path / "notes" / "letter.txt"):
+        ran = spolia("search", "tide", "--store", path, "--json")
+        assert ran.code == 3
+        assert ran.json["exit_code"] == 3
+        assert str(path) in ran.err
+    assert [entry.name for entry in (tmp_path / "notes").iterdir()] == ["letter.txt"]
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_without_a_place_to_record_it_still_answers(spolia: Spolia, store: Path) -> None:
+    (store / "runs.db").write_text("this is no database, as anybody can see")
+    ran = spolia("search", "tide", "--store", store, "--json")
+    assert ran.code == 0
+    assert len(ran.json["hits"]) == 1
+    assert "Nothing is recorded of this run" in ran.err
+
+
+def test_runs_can_be_traced(spolia: Spolia, store: Path) -> None:
+    run = spolia("search", "tide", "--store", store, "--json").json["run"]
+    spolia("search", "owls", "--store", store)
+    listed = spolia("trace", "--store", store, "--json").json["runs"]
+    assert [entry["run"] for entry in listed][1] == run
+    shown = spolia("trace", run[:6], "--store", store, "--json").json
+    assert (shown["run"], shown["spans"][0]["step"]) == (run, "BM25")
+    assert shown["spans"][0]["result"]["hits"][0][0] == "n0"
+    text = spolia("trace", "last", "--store", store).out
+    assert "BM25" in text
+    assert "1 hits" in text
+
+
+def test_runs_that_are_not_there_are_said_to_be_so(spolia: Spolia, store: Path) -> None:
+    assert spolia("trace", "--store", store).code == 3
+    spolia("search", "tide", "--store", store)
+    ran = spolia("trace", "zzz", "--store", store)
+    assert ran.code == 2
+    assert "No run 'zzz'" in ran.err
+
+
+def test_the_doctor_looks_at_the_store(spolia: Spolia, store: Path) -> None:
+    ran = spolia("doctor", "--store", store, "--json")
+    assert (ran.code, ran.json["ok"]) == (0, True)
+    about = {finding["about"]: finding for finding in ran.json["findings"]}
+    assert "3 documents" in about["store"]["text"]
+    assert "Whole()" in about["group chunk"]["text"]
+    assert about["base"]["state"] == "ok"
+
+
+def test_the_doctor_finds_what_is_broken(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    [segment] = list((store / "lexical").rglob("*.store"))[:1]
+    segment.write_bytes(b"\0" * segment.stat().st_size)
+    ran = spolia("doctor", "--store", store, "--json")
+    assert (ran.code, ran.json["ok"]) == (3, False)
+    assert spolia("doctor", "--store", tmp_path / "nowhere").code == 3
