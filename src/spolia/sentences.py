@@ -57,6 +57,8 @@ THAI_PHRASE = 40
 """Characters that a Thai or Lao sentence has at least; what is shorter is taken for a phrase of one."""
 WRAPPED = 40
 """Characters in the longest line of wrapped text at least; half of it in scripts of wide characters."""
+MEASURED = 10_000
+"""Characters of a paragraph that are looked at to know its width; then it is measured anew."""
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
@@ -72,16 +74,19 @@ def sentences(text: str) -> list[tuple[int, int]]:
     >>> [text[start:end] for start, end in sentences(text)]
     ['Dr. J. Smith paid $3.50.', 'Why?', '他来了。', '走吧！']
     """
-    found: list[tuple[int, int]] = []
+    return list(each_sentence(text))
+
+
+def each_sentence(text: str) -> Iterator[tuple[int, int]]:
+    """`sentences` one after the other, for texts of which not all sentences should be in memory."""
     start = 0
     for end in _ends(text):
         piece = text[start:end]
         body = piece.strip()
         if body:
             first = start + len(piece) - len(piece.lstrip())
-            found += _phrases(text, first, first + len(body))
+            yield from _phrases(text, first, first + len(body))
         start = end
-    return found
 
 
 def _ends(text: str) -> Iterator[int]:
@@ -147,8 +152,9 @@ class _Lines:
 
     def _measure(self, start: int) -> None:
         """The longest line of the paragraph in which `start` is."""
-        end = _PARAGRAPH_END.search(self.text, start)
-        self.until = end.start() if end else len(self.text)
+        limit = min(len(self.text), start + MEASURED)
+        end = _PARAGRAPH_END.search(self.text, start, limit)
+        self.until = end.start() if end else limit
         self.width = max((len(line.rstrip()) for line in self.text[start : self.until].splitlines()), default=0)
 
 
