@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from spolia.models.chat import ChatModel
     from spolia.models.minilm import MiniLM
     from spolia.models.scripted import ScriptedModel
-    from spolia.operator import Operator, operator
+    from spolia.operator import Operator, step
     from spolia.orchestration.fusion import ConvexCombination, ReciprocalRankFusion
     from spolia.retrieval.bm25 import BM25
     from spolia.retrieval.dense import Dense
@@ -76,7 +76,7 @@ WHERE = {
     "spolia.models.chat": ("ChatModel",),
     "spolia.models.minilm": ("MiniLM",),
     "spolia.models.scripted": ("ScriptedModel",),
-    "spolia.operator": ("Operator", "operator"),
+    "spolia.operator": ("Operator", "step"),
     "spolia.orchestration.fusion": ("ConvexCombination", "ReciprocalRankFusion"),
     "spolia.retrieval.bm25": ("BM25",),
     "spolia.retrieval.dense": ("Dense",),
@@ -91,7 +91,7 @@ WHERE = {
 MODULE_OF = {name: module for module, names in WHERE.items() for name in names}
 
 __version__ = "0.1.0"
-__all__ = sorted(MODULE_OF)  # noqa: PLE0605
+__all__ = sorted(MODULE_OF)
 
 
 def __getattr__(name: str) -> object:

@@ -31,6 +31,7 @@ from spolia.surrounding import (
     emit,
     gather,
     limited,
+    note,
     on_cancel,
     pin,
     reserve,
@@ -367,7 +368,7 @@ def checked_operator(found: object, place: str) -> Operator[Any, Any]:
     if callable(found):
         name = getattr(found, "__name__", repr(found))
         raise WiringError(
-            f"{name} is a plain function, not an operator, as {place}. Write @operator above its definition, "
+            f"{name} is a plain function, not an operator, as {place}. Write @step above its definition, "
             "with its argument and result annotated."
         )
     raise WiringError(f"{found!r} is not an operator, as {place}. Write an instance of Operator.")
@@ -440,7 +441,7 @@ class Vary(Operator[In, Out]):
 
 @dataclass(frozen=True, repr=False)
 class Function(Operator[In, Out]):
-    """A plain function as an operator; made by the decorator `operator`.
+    """A plain function as an operator; made by the decorator `step`.
 
     The function belongs to the class, not to the fields: the operator is as plain as any other.
     """
@@ -470,12 +471,12 @@ class Function(Operator[In, Out]):
 
 
 @overload
-def operator(function: Callable[[A], B], /) -> Operator[A, B]: ...
+def step(function: Callable[[A], B], /) -> Operator[A, B]: ...
 @overload
-def operator(
+def step(
     *, version: int = 1, cached: bool = False, waits: bool = False
 ) -> Callable[[Callable[[A], B]], Operator[A, B]]: ...
-def operator(
+def step(
     function: Callable[[Any], Any] | None = None, /, *, version: int = 1, cached: bool = False, waits: bool = False
 ) -> Any:
     """Make a plain function of one value an operator that has a name and a version.
@@ -486,7 +487,7 @@ def operator(
         waits: it waits for a server or a disk.
 
     >>> from spolia.types import Query
-    >>> @operator
+    >>> @step
     ... def shouted(query: Query) -> Query:
     ...     return query.rewritten(query.text.upper())
     >>> (shouted >> shouted)(Query("why?")).text
@@ -497,7 +498,7 @@ def operator(
         name = getattr(function, "__qualname__", "<lambda>").rpartition("<locals>.")[2]
         if cached and name == "<lambda>":
             raise WiringError(
-                "A lambda cannot be cached: it has no name. Write def name(value): ... with @operator above it."
+                "A lambda cannot be cached: it has no name. Write def name(value): ... with @step above it."
             )
         try:
             hints = get_type_hints(function)
@@ -526,6 +527,8 @@ def operator(
     return made if function is None else made(function)
 
 
+operator = step
+
 __all__ = [
     "Began",
     "Done",
@@ -545,8 +548,10 @@ __all__ = [
     "emit",
     "gather",
     "limited",
+    "note",
     "on_cancel",
     "operator",
+    "step",
     "pin",
     "reserve",
     "retract",

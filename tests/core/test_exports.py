@@ -17,13 +17,15 @@ def test_every_public_name_can_be_imported() -> None:
     for name, module in spolia.MODULE_OF.items():
         assert getattr(spolia, name) is getattr(importlib.import_module(module), name)
     with pytest.raises(AttributeError, match="spolia has no 'BM52'"):
-        _ = spolia.BM52  # type: ignore[attr-defined]
+        _ = spolia.BM52
 
 
 def test_type_checkers_see_the_same_names() -> None:
     source = ast.parse(Path(spolia.__file__).read_text())
     checking = next(node for node in source.body if isinstance(node, ast.If))
-    seen = {(alias.name, node.module) for node in checking.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    seen = {
+        (alias.name, node.module) for node in checking.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
     assert seen == set(spolia.MODULE_OF.items())
 
 

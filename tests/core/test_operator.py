@@ -27,7 +27,7 @@ from spolia.combinators import (
     settle,
 )
 from spolia.errors import UndecidedError, WiringError
-from spolia.operator import Function, Operator, Then, operator
+from spolia.operator import Function, Operator, Then, step
 from spolia.types import Answer, Failure, Hit, Node, Query, Ranking, State, Verdict
 
 
@@ -221,7 +221,7 @@ def test_flows_can_be_sent_to_another_process() -> None:
 
 
 def test_a_function_is_an_operator_with_its_name_types_and_version() -> None:
-    @operator(version=3)
+    @step(version=3)
     def cut(ranking: Ranking) -> Ranking:
         return ranking.cut(1)
 
@@ -233,9 +233,9 @@ def test_a_function_is_an_operator_with_its_name_types_and_version() -> None:
     with pytest.raises(WiringError, match="cut takes Ranking, not Answer"):
         cut.gives(Answer)
     with pytest.raises(WiringError, match="takes 2 values"):
-        operator(pow)  # type: ignore[arg-type]
+        step(pow)  # type: ignore[arg-type]
     with pytest.raises(WiringError, match="cannot be cached"):
-        operator(cached=True)(lambda ranking: ranking)
+        step(cached=True)(lambda ranking: ranking)
 
 
 # ------------------------------------------------------------------------------------------------ loops and search
@@ -312,7 +312,7 @@ def test_settling_yields_every_distinct_flow_once() -> None:
 
 
 def test_a_failed_arm_is_raised_as_it_was_or_left_out() -> None:
-    @operator
+    @step
     def broken(query: Query) -> Ranking:
         raise ValueError("no")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spolia.combinators import Branch, Each, Guard, Identity, Loop, Route, Samples
 from spolia.errors import ModelUnavailable
-from spolia.operator import Operator, operator
+from spolia.operator import Operator, step
 from spolia.surrounding import charge, emit, reserve
 from spolia.types import Answer, Hit, Node, Query, Ranking, State, Usage, Value, Verdict
 
@@ -203,7 +203,7 @@ class Glue(Operator[Sequence[Query], Query]):
         return value[0].rewritten("+".join(query.text for query in value))
 
 
-@operator
+@step
 def parity(query: Query) -> str:
     return "even" if len(query.text) % 2 == 0 else "odd"
 

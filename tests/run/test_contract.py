@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from spolia.combinators import Best, Branch, Each, Guard, Identity, Loop, Samples
 from spolia.errors import BudgetSpent, Cancelled, ModelUnavailable
 from spolia.journal import Cache, Runs
-from spolia.operator import Operator, operator
+from spolia.operator import Operator, step
 from spolia.run import Budget, Run
 from spolia.surrounding import Done, Emitted, Retracted, access, check_cancelled, emit, on_cancel, pin, reserve
 from spolia.types import Answer, Failure, Node, Query, Ranking, Usage
@@ -107,7 +107,7 @@ def test_a_failed_row_leaves_the_others_alone() -> None:
 
 
 def test_best_of_n_yields_n_different_samples() -> None:
-    @operator
+    @step
     def longest(chain: Growing) -> float:
         return float(chain.sample)
 
@@ -388,7 +388,7 @@ def test_no_more_steps_at_once_than_threads() -> None:
 
 
 def test_steps_that_never_wait_stay_in_the_callers_thread() -> None:
-    @operator
+    @step
     def here(query: Query) -> Query:
         with COUNTER.counted():
             return query
@@ -413,7 +413,7 @@ def test_a_stream_ends_with_the_plain_result(flow: Operator[Query, Query], quest
 
 
 def test_text_of_inner_steps_is_not_final() -> None:
-    @operator
+    @step
     def again(answer: Answer) -> Ranking:
         assert answer.evidence is not None
         return answer.evidence
@@ -464,7 +464,7 @@ def test_closing_a_stream_stops_the_work() -> None:
 def test_cancelling_stops_everything() -> None:
     closed = threading.Event()
 
-    @operator(waits=True)
+    @step(waits=True)
     def blocked(query: Query) -> Query:
         with on_cancel(closed.set):
             assert closed.wait(20)
@@ -496,7 +496,7 @@ def test_without_a_principal_one_is_anonymous() -> None:
 
 
 def test_threads_carry_the_principal() -> None:
-    @operator(waits=True)
+    @step(waits=True)
     def who(query: Query) -> Query:
         return Query(",".join(access()))
 

@@ -26,8 +26,8 @@ class Best(Operator[Sequence[T], T]):
     Raises:
         StepFailed: there was nothing to choose from.
 
-    >>> from spolia.operator import operator
-    >>> @operator
+    >>> from spolia.operator import step
+    >>> @step
     ... def size(text: str) -> float:
     ...     return len(text)
     >>> Best(size)(("a", "ccc", "bbb"))

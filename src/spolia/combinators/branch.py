@@ -27,8 +27,8 @@ class Branch(Operator[In, tuple[Out, ...]]):
     Raises:
         StepFailed: fewer than `min_arms` arms succeeded.
 
-    >>> from spolia.operator import operator
-    >>> @operator
+    >>> from spolia.operator import step
+    >>> @step
     ... def double(n: int) -> int:
     ...     return 2 * n
     >>> Branch(double, double >> double)(3)

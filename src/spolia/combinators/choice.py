@@ -24,8 +24,8 @@ class Choice(Operator[In, Out]):
         name: choices of one name are decided together; by default the place in the flow.
 
     >>> from spolia.combinators import Identity
-    >>> from spolia.operator import operator
-    >>> @operator
+    >>> from spolia.operator import step
+    >>> @step
     ... def double(n: int) -> int:
     ...     return 2 * n
     >>> flow = Choice(Identity(), double) >> Choice(Identity(), double)

@@ -23,8 +23,8 @@ class Guard(Operator[In, Out]):
         on: names of the error classes that the fallback answers to, subclasses included.
 
     >>> from spolia.combinators import Identity
-    >>> from spolia.operator import operator
-    >>> @operator
+    >>> from spolia.operator import step
+    >>> @step
     ... def broken(n: int) -> int:
     ...     return n // 0
     >>> Guard(broken, fallback=Identity(), on=("ZeroDivisionError",))(5)

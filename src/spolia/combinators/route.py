@@ -24,14 +24,14 @@ class Route(Operator[In, Out]):
         arms: operators by name.
         default: the arm for a name that no arm has; this is recorded.
 
-    >>> from spolia.operator import operator
-    >>> @operator
+    >>> from spolia.operator import step
+    >>> @step
     ... def parity(n: int) -> str:
     ...     return "even" if n % 2 == 0 else "odd"
-    >>> @operator
+    >>> @step
     ... def half(n: int) -> int:
     ...     return n // 2
-    >>> @operator
+    >>> @step
     ... def triple(n: int) -> int:
     ...     return 3 * n + 1
     >>> Route(parity, {"even": half, "odd": triple}, default="even")(7)

@@ -12,7 +12,7 @@ from spolia.errors import ModelError, ModelRejected, WiringError
 from spolia.generation.markers import Markers
 from spolia.models.protocols import CHAT, LanguageModel
 from spolia.models.template import Template, read
-from spolia.operator import Operator, degrade, emit
+from spolia.operator import Operator, emit, note
 from spolia.types import Answer, Citation, Generation, Node, Prompt, Ranking
 
 PLACES = ("passages", "question")
@@ -128,7 +128,7 @@ class Reader(Operator[Ranking, Answer]):
     def _passage(self, number: int, node: Node) -> str:
         text = node.indexed_text
         if len(text) > self.max_characters:
-            degrade(
+            note(
                 f"Passage {number} has {len(text)} characters; the prompt holds the first {self.max_characters}. "
                 "Write a larger max_characters, or split the documents into smaller pieces."
             )
@@ -144,10 +144,10 @@ class Reader(Operator[Ranking, Answer]):
                 f"{self.llm.name} replied {generation.text[:40]!r}, which holds no answer. Ask it again."
             )
         for marker in markers.unknown:
-            degrade(f"The reply cites {marker}, but only passages 1 to {len(shown)} were shown; taken out.")
+            note(f"The reply cites {marker}, but only passages 1 to {len(shown)} were shown; taken out.")
         citations = tuple(cited(number, shown.nodes[number - 1]) for number in markers.used)
         if generation.finish_reason == "length":
-            degrade(f"The reply was cut off at max_tokens={self.max_tokens}.")
+            note(f"The reply was cut off at max_tokens={self.max_tokens}.")
             return Answer(text, citations, "cap", shown)
         if self._abstains(text, bool(citations)):
             return Answer(text, (), "abstained", shown)

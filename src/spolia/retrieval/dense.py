@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from spolia.errors import ManifestMismatch, QueryError, WiringError
 from spolia.models.protocols import Embedder
-from spolia.operator import Operator, access, degrade
+from spolia.operator import Operator, access, note
 from spolia.retrieval.searched import searched
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Failure, Query, Ranking
@@ -110,7 +110,7 @@ class Dense(Operator[Query, Ranking]):
         if len(text) >= self.embedder.window:  # else it cannot have more tokens than the window
             tokens = self.embedder.tokens([text])[0]
             if tokens > self.embedder.window:
-                degrade(
+                note(
                     f"The question has {tokens} tokens; {self.embedder.name} reads the first {self.embedder.window}.",
                     row=row,
                 )

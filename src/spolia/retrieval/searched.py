@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spolia.errors import QueryError
-from spolia.operator import degrade
+from spolia.operator import note
 from spolia.types import Query
 
 LONGEST_CHARACTERS = 10_000
@@ -24,7 +24,7 @@ def searched(query: Query, *, row: int | None = None) -> str:
     """
     text = query.text
     if len(text) > LONGEST_CHARACTERS:
-        degrade(
+        note(
             f"The question has {len(text)} characters; its first and last {LONGEST_CHARACTERS // 2} are searched.",
             row=row,
         )

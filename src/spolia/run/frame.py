@@ -6,6 +6,7 @@ is charged, one context variable.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -36,7 +37,7 @@ class Frame:
 
     __slots__ = (
         "emitted", "error", "final", "from_cache", "lane", "limiters", "logical", "notes", "op", "optional", "parent",
-        "rows", "run", "scope", "sink", "span", "spent",
+        "remarks", "rows", "run", "scope", "sink", "span", "spent",
     )  # fmt: skip
 
     def __init__(self, run: Run, parent: Frame | None, op: Operator[Any, Any] | None) -> None:
@@ -45,6 +46,7 @@ class Frame:
         self.logical: Usage | None = None
         self.spent: Usage | None = None
         self.notes: list[str] | None = None
+        self.remarks: list[str] | None = None
         self.error = ""
         self.from_cache = False
         self.rows: Sequence[Frame] | None = None
@@ -109,7 +111,8 @@ class Frame:
             used.calls, used.input_tokens, used.output_tokens, used.embedded, used.cost_usd
         )  # fmt: skip
         above = parent.span if parent is not None else 0
-        lane, notes = self.lane.span, "" if self.notes is None else self.run.listed(self.notes)
+        lane, said = self.lane.span, [*(self.notes or ()), *(self.remarks or ())]
+        notes = json.dumps(said) if said else ""
         head = (self.run.id, self.span, above, lane, op.type_id(), now() - seconds, seconds, self.from_cache)
         journal.record((*head, *cost, self.error, notes, out))
 
@@ -261,6 +264,10 @@ class Frame:
             if frame.op is not None:
                 frame.notes = [reason] if frame.notes is None else [*frame.notes, reason]
             frame = frame.parent
+
+    def note(self, remark: str, row: int | None) -> None:
+        for frame in (self,) if self.rows is None else self.rows if row is None else (self.rows[row],):
+            frame.remarks = [*(frame.remarks or ()), remark]
 
     # Streaming.
 

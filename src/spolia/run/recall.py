@@ -63,7 +63,7 @@ def _keep(cache: Cache, key: bytes, frame: Frame, op: Step, value: Any, out: Any
         try:
             cache.put(key, out, frame.logical or Usage())
         except CodecError as error:
-            frame.notes = [f"not kept: {error}"]
+            frame.note(f"not kept: {error}", None)
 
 
 def _taken(entry: Entry, frame: Frame, op: Step, value: Any) -> Any:

@@ -9,7 +9,6 @@ Without a run a flow is a chain of plain calls: no trace, no cache, no threads, 
 from __future__ import annotations
 
 import itertools
-import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -44,8 +43,8 @@ class Run:
         threads: how many steps may run at the same time, the caller's own thread included.
         window: rows of a batch that are in memory at the same time.
 
-    >>> from spolia.operator import operator
-    >>> @operator
+    >>> from spolia.operator import step
+    >>> @step
     ... def double(n: int) -> int:
     ...     return 2 * n
     >>> with Run() as run:
@@ -154,7 +153,3 @@ class Run:
                 self._pins[key] = open()
             found: T = self._pins[key]
             return found
-
-    def listed(self, notes: Sequence[str]) -> str:
-        """Notes as they are kept in the journal."""
-        return json.dumps(list(notes))

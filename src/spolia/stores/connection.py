@@ -16,7 +16,16 @@ from spolia.stores.layout import DATABASE
 
 WAIT_S = 10.0
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+_UNWRITTEN = (
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_FSYNC,
+    sqlite3.SQLITE_IOERR_DIR_FSYNC,
+    sqlite3.SQLITE_IOERR_TRUNCATE,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+    sqlite3.SQLITE_IOERR_SHMMAP,
+)
 
 
 def connect(store: Path, *, writing: bool) -> sqlite3.Connection:
@@ -27,43 +36,59 @@ def connect(store: Path, *, writing: bool) -> sqlite3.Connection:
     """
     with translated(store, "opened"):
         _refuse_other_things(store)
-        connection = _connected(store / DATABASE, writing)
+        writable = os.access(store, os.W_OK)
         try:
-            _refuse_other_databases(connection, store)
-            for pragma in (sql.DURABLE, sql.WITH_FOREIGN_KEYS) if writing else (sql.QUERY_ONLY,):
-                connection.execute(pragma)
-        except BaseException:
-            connection.close()
-            raise
+            return _connected(store, writing, "mode=rw" if writing or writable else "mode=ro")
+        except sqlite3.OperationalError:
+            if writing or is_written(store):
+                raise
+            # To read what is written ahead, SQLite makes two files beside the database. Where it may not, or where the
+            # disk is full, it can still read a database that has nothing ahead and is promised not to change.
+            return _connected(store, writing, "mode=ro&immutable=1")
+
+
+def _connected(store: Path, writing: bool, options: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"file:{quote(str(store / DATABASE))}?{options}",
+        uri=True,
+        timeout=WAIT_S,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+        factory=Immutable if "immutable" in options else sqlite3.Connection,
+    )
+    try:
+        _refuse_other_databases(connection, store)
+        for pragma in (sql.DURABLE, sql.WITH_FOREIGN_KEYS) if writing else (sql.QUERY_ONLY,):
+            connection.execute(pragma)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
-def _connected(database: Path, writing: bool) -> sqlite3.Connection:
-    options = "mode=rw"
-    if not writing and not os.access(database.parent, os.W_OK):
-        # SQLite needs its two side files to read a WAL database; where it may not make them, it may only read a
-        # database that it takes for immutable, which holds as long as nobody who may write has it open.
-        beside = Path(f"{database}-wal").exists() and Path(f"{database}-shm").exists()
-        options = "mode=ro" if beside else "mode=ro&immutable=1"
-    address = f"file:{quote(str(database))}?{options}"
-    return sqlite3.connect(
-        address, uri=True, timeout=WAIT_S, isolation_level=None, check_same_thread=False, cached_statements=256
-    )
+class Immutable(sqlite3.Connection):
+    """A connection that sees no changes: whoever has one looks whether the file has changed, and opens it again."""
+
+
+def is_written(store: Path) -> bool:
+    """Whether something stands ahead of the database, so that somebody writes to it, or was killed while writing."""
+    try:
+        return (store / f"{DATABASE}-wal").stat().st_size > 0
+    except FileNotFoundError:
+        return False
 
 
 def _refuse_other_things(store: Path) -> None:
     if (store / DATABASE).is_file():
         return
-    if store.is_dir():
-        there = "an empty folder" if not any(store.iterdir()) else "a folder without corpus.db"
-    elif store.exists():
-        there = "a file: " + _kind_of(store)
-    else:
-        there = "nothing"
-    raise NotAStore(
-        f"There is no store at {store}: there is {there}. "
-        f"Write Corpus({str(store)!r}).create(), or: spolia index FOLDER --store {store}"
-    )
+    advice = f"Write Corpus({str(store)!r}).create(), or: spolia index FOLDER --store {store}"
+    if not store.exists():
+        raise NotAStore(f"There is no store at {store}: there is nothing. {advice}")
+    if store.is_dir() and not any(store.iterdir()):
+        raise NotAStore(f"There is no store at {store}: there is an empty folder. {advice}")
+    there = "a folder without corpus.db" if store.is_dir() else _kind_of(store)
+    raise NotAStore(f"There is no store at {store}: there is {there}; it was not touched. Name another path.")
 
 
 def _kind_of(path: Path) -> str:
@@ -71,8 +96,8 @@ def _kind_of(path: Path) -> str:
         with path.open("rb") as file:
             is_database = file.read(16) == b"SQLite format 3\0"
     except OSError as error:
-        return f"unreadable ({error.strerror})"
-    return "another application's SQLite database" if is_database else "not a database; a store is a folder"
+        return f"a file that cannot be read ({error.strerror})"
+    return "another application's SQLite database" if is_database else "a file, and a store is a folder"
 
 
 def _refuse_other_databases(connection: sqlite3.Connection, store: Path) -> None:
@@ -105,43 +130,51 @@ def translated(store: Path, doing: str) -> Iterator[None]:
 
 def problem_with(store: Path, doing: str, error: Exception) -> StoreError:
     """The `StoreError` that an exception stands for."""
-    what = f"{store} could not be {doing}"
-    code = getattr(error, "sqlite_errorcode", None)
-    code = None if code is None else code & 0xFF
-    number = getattr(error, "errno", None)
-    text = str(error)
+    what, text = f"{store} could not be {doing}", str(error)
     if isinstance(error, UnicodeEncodeError):
         return StoreError(
             f"{what}: a text holds {error.object[error.start : error.end]!r}, which no encoding of Unicode has. "
             "Write text.encode('utf-8', 'replace').decode() before."
         )
-    if code == sqlite3.SQLITE_FULL or number in _FULL or _says(text, "os error 28", "code: 28", "code: 27"):
-        return StoreError(
-            f"{what}: the disk is full or a quota is reached ({text}). What was published before is whole. "
-            "Free some space and repeat."
-        )
-    if code == sqlite3.SQLITE_READONLY or number in _READ_ONLY or _says(text, "code: 13", "code: 30"):
-        return StoreError(
-            f"{what}: it may only be read ({text}). Searching works; to write, get the permission to write in the "
-            f"folder, or copy it: cp -r {store} OTHER"
-        )
-    if code == sqlite3.SQLITE_NOTADB:
-        return NotAStore(f"{what}: corpus.db is not a database ({text}). Name another path for the store.")
-    if code == sqlite3.SQLITE_BUSY or code == sqlite3.SQLITE_LOCKED:
-        return StoreBusy(f"{what}: another program has locked corpus.db ({text}). End it, then repeat.")
-    if not (store / DATABASE).exists():
+    if not (store / DATABASE).exists() and doing != "made":
         return NotAStore(
             f"{what}: it was deleted while it was open ({text}). Write: spolia index FOLDER --store {store}"
         )
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) or isinstance(
-        error, (ValueError, FileNotFoundError)
-    ):
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    number = getattr(error, "errno", None)
+    if code & 0xFF == sqlite3.SQLITE_FULL or code in _UNWRITTEN or number in _FULL or _says(text, *_FULL):
+        return StoreError(
+            f"{what}: the disk is full, or a quota or limit is reached ({text}). What was published before is whole. "
+            "Free some space and repeat."
+        )
+    if code & 0xFF == sqlite3.SQLITE_READONLY or number in _DENIED or _says(text, *_DENIED):
+        return _denied(store, what, doing, text)
+    if code & 0xFF == sqlite3.SQLITE_NOTADB:
+        return NotAStore(f"{what}: corpus.db is not a database ({text}). Name another path for the store.")
+    if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(f"{what}: another program has locked corpus.db ({text}). End it, then repeat.")
+    if code == sqlite3.SQLITE_CONSTRAINT_UNIQUE and "nodes.id" in text:
+        return StoreError(f"{what}: two nodes have one id ({text}). Give every node of a corpus an id of its own.")
+    if code & 0xFF in _DAMAGED or isinstance(error, (ValueError, OSError)):
         return StoreCorrupt(
             f"{what}: {text}. To see what is damaged write Corpus({str(store)!r}).snapshot().check(); "
-            "what is derived is mended by writer.repair(), a damaged corpus.db has to come from a backup."
+            "what is derived is built again by: spolia index FOLDER --store PATH; a damaged corpus.db has to come "
+            "from a backup."
         )
-    return StoreError(f"{what}: {text}.")
+    return StoreError(f"{what}: {text}. What was published before is whole.")
 
 
-def _says(text: str, *signs: str) -> bool:
-    return any(sign in text for sign in signs)
+def _denied(store: Path, what: str, doing: str, text: str) -> StoreError:
+    if doing in ("opened", "read"):
+        return StoreError(f"{what}: it may not be read ({text}). Get the permission to read it: chmod -R a+rX {store}")
+    if doing == "made":
+        return StoreError(f"{what}: there may not be written ({text}). Name a path in a folder of your own.")
+    return StoreError(
+        f"{what}: it may only be read ({text}). Searching works. To write, get the permission to write in the folder, "
+        f"or write to a copy: cp -r {store} OTHER"
+    )
+
+
+def _says(text: str, *numbers: int) -> bool:
+    """tantivy writes the number of the system's error into its message."""
+    return any(f"code: {number}," in text or f"os error {number})" in text for number in numbers)

@@ -40,9 +40,7 @@ class Lexical:
     def __init__(self, folder: Path, analyzer: Analyzer) -> None:
         self.folder, self.analyzer = folder, analyzer
         with _readable(folder), _legible(folder):
-            index = _index(folder)
-            index.config_reader("manual")
-            self._schema, self._searcher = index.schema, index.searcher()
+            self._schema, self._searcher = _searchable(folder)
             self._restricted = self._searcher.doc_freq(READER, RESTRICTED) > 0
 
     def search(self, text: str, top_k: int, access: frozenset[str]) -> list[tuple[int, float]]:
@@ -91,19 +89,23 @@ def _best_first(found: tuple[int, float]) -> tuple[float, int]:
     return -found[1], found[0]
 
 
-def _index(folder: Path) -> Any:
-    """The index; by way of links in a temporary folder where tantivy may not make its lock file."""
+def _searchable(folder: Path) -> tuple[Any, Any]:
+    """Schema and searcher; by way of links in a temporary folder where tantivy may not make its lock file."""
     if os.access(folder, os.W_OK):
-        return tantivy.Index.open(str(folder))
+        return _opened(str(folder))
     with tempfile.TemporaryDirectory(prefix="spolia-") as linked:
         for name in os.listdir(folder):
             if name in COPIED:
                 shutil.copyfile(folder / name, os.path.join(linked, name))
             elif not name.endswith(".lock"):
                 os.symlink((folder / name).absolute(), os.path.join(linked, name))
-        index = tantivy.Index.open(linked)
-        index.config_reader("manual")
-        return index
+        return _opened(linked)
+
+
+def _opened(folder: str) -> tuple[Any, Any]:
+    index = tantivy.Index.open(folder)
+    index.config_reader("manual")
+    return index.schema, index.searcher()
 
 
 @contextmanager

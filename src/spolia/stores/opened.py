@@ -12,16 +12,18 @@ from weakref import WeakValueDictionary
 
 from spolia.errors import NotAStore
 from spolia.stores import sql
-from spolia.stores.connection import connect, translated
+from spolia.stores.connection import Immutable, connect, is_written, translated
 from spolia.stores.layout import DATABASE
 
 T = TypeVar("T")
+Identity = tuple[int, int, int, int]
+_NOTHING: Identity = (0, 0, 0, 0)
 
 
 class Opened:
     """A store that this process has open; `opened` gives the one of a path."""
 
-    def __init__(self, store: Path, identity: tuple[int, int]) -> None:
+    def __init__(self, store: Path, identity: Identity) -> None:
         self.store, self.identity = store, identity
         self._threads = threading.local()
         self._lock = threading.RLock()
@@ -55,6 +57,14 @@ class Opened:
                 found = self._shared[key] = open()
             return found
 
+    def is_current(self, identity: Identity) -> bool:
+        """Whether this is still what the path holds, and what is read from it is up to date."""
+        if self.identity[:2] != identity[:2]:
+            return False
+        if not isinstance(self.connection, Immutable):
+            return True
+        return self.identity == identity and not is_written(self.store)
+
 
 _open: dict[str, Opened] = {}
 _left_behind: list[object] = []
@@ -69,26 +79,27 @@ def opened(path: str) -> Opened:
     """
     place = os.path.abspath(path)
     found = _open.get(place)
-    try:
-        there = os.stat(f"{place}/{DATABASE}")
-        identity = (there.st_dev, there.st_ino)
-    except OSError:
-        identity = (0, 0)
-    if found is not None and found.identity == identity:
+    identity = _identity(place)
+    if found is not None and found.is_current(identity):
         return found
-    return _reopened(place, found, identity)
-
-
-def _reopened(place: str, found: Opened | None, identity: tuple[int, int]) -> Opened:
     with _guard:
         _open.pop(place, None)
-        if found is not None and identity == (0, 0):
+        if found is not None and identity == _NOTHING:
             raise NotAStore(
                 f"{place} was deleted while it was open. Write: spolia index FOLDER --store {place}, "
                 "or put it back from a backup."
             )
         _open[place] = Opened(Path(place), identity)
         return _open[place]
+
+
+def _identity(place: str) -> Identity:
+    """Which file the database is, and whether it has changed."""
+    try:
+        there = os.stat(f"{place}/{DATABASE}")
+    except OSError:
+        return _NOTHING
+    return (there.st_dev, there.st_ino, there.st_size, there.st_mtime_ns)
 
 
 def _forget_after_fork() -> None:

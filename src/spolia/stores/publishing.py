@@ -8,10 +8,10 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from spolia.errors import NotAStore, StoreCorrupt, StoreError
+from spolia.errors import StoreCorrupt, StoreError
 from spolia.stores import sql
 from spolia.stores.failpoints import fail_point
-from spolia.stores.layout import DATABASE, lexical_folder, pin_path
+from spolia.stores.layout import lexical_folder, pin_path
 from spolia.stores.lock import Lease, unleased
 from spolia.stores.manifest import Manifest
 from spolia.stores.rows import indexed_text, unpacked
@@ -37,7 +37,6 @@ class Publication:
         Args:
             indexes: those of the published generation; a group that is not among them is indexed from nothing.
         """
-        self._refuse_what_is_gone()
         self._refuse_lacking_vectors()
         fresh = {group: self._indexed(group, indexes.get(group)) for group in sorted(self.manifests)}
         fail_point("publish.pin")
@@ -51,13 +50,6 @@ class Publication:
         fail_point("publish.committed")
         taken.clear()
         return fresh
-
-    def _refuse_what_is_gone(self) -> None:
-        if not (self.store / DATABASE).exists():
-            raise NotAStore(
-                f"{self.store} was deleted while it was being written; nothing could be published. "
-                f"Write: spolia index FOLDER --store {self.store}"
-            )
 
     def _refuse_lacking_vectors(self) -> None:
         for group, manifest in self.manifests.items():

@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spolia.errors import StoreError
+from spolia.errors import NotAStore, StoreError
 from spolia.stores import sql
 from spolia.stores.changes import Changes
 from spolia.stores.checksums import shortened
 from spolia.stores.connection import connect, translated
 from spolia.stores.failpoints import fail_point
-from spolia.stores.layout import lexical_folder
+from spolia.stores.layout import DATABASE, lexical_folder
 from spolia.stores.lock import WriterLock
 from spolia.stores.manifest import Manifest, read, refuse_other, written
 from spolia.stores.publishing import Publication
@@ -207,6 +207,7 @@ class Writer:
     def _publish(self) -> None:
         self._begin()
         with self._or_end("published"):
+            self._refuse_what_is_gone()
             if self._embedded is not None:
                 self._embedded.flush()
             publication = Publication(self.store, self._connection, self.generation + 1, self.manifests)
@@ -216,6 +217,14 @@ class Writer:
         self._changes.next = self.generation + 1
         with translated(self.store, "swept"):
             self.mended += sweep(self.store, self._connection)
+
+    def _refuse_what_is_gone(self) -> None:
+        """Before anything is written to where a store was."""
+        if not (self.store / DATABASE).exists():
+            raise NotAStore(
+                f"{self.store} was deleted while it was being written; nothing could be published. "
+                f"Write: spolia index FOLDER --store {self.store}"
+            )
 
     def repair(self) -> list[str]:
         """Read all that is derived, make ready to build again what is damaged, and say in words what that is.
