@@ -9,6 +9,7 @@
     ├── MissingExtra                an optional dependency is not installed
     ├── BudgetSpent                 a call was refused before it was sent
     ├── StepFailed                  too many arms or rows of a step failed
+    ├── FolderError                 a folder cannot be indexed
     ├── DocumentError               a document could not be read
     │   └── EncryptedDocument       ... because it is locked with a password
     ├── StoreError                  a store could not be opened, read or written
@@ -96,6 +97,10 @@ class BudgetSpent(SpoliaError):
 
 class StepFailed(SpoliaError):
     """Too many arms or rows of a step failed for its result to be used."""
+
+
+class FolderError(SpoliaError):
+    """A folder cannot be indexed: it is not there, may not be read, or holds no document."""
 
 
 class DocumentError(SpoliaError):

@@ -1,0 +1,85 @@
+"""The bytes of a file as they were at one moment."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from dataclasses import dataclass, field
+
+from spolia.errors import DocumentError
+from spolia.types import Value
+
+ATTEMPTS = 3
+SETTLED_NS = 20_000_000
+"""A file that was changed later than this before now could change again without its time telling: the clocks of file
+systems tick every few milliseconds. It is waited for."""
+LARGEST_BYTES = 900_000_000
+"""A store takes no longer text."""
+
+
+@dataclass(frozen=True)
+class Loaded(Value):
+    """All bytes of a file, and its size and time of change when they were read."""
+
+    data: bytes = field(repr=False)
+    size: int
+    mtime_ns: int
+
+
+def load(path: str, *, follow: bool = False) -> Loaded:
+    """Read a file that does not change meanwhile.
+
+    Args:
+        path: of a file; nothing else is opened, so that no pipe can block.
+        follow: read what a link leads to.
+
+    Raises:
+        OSError: it cannot be read, or is gone.
+        DocumentError: it is too large, no file, or changes all the time.
+    """
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            time.sleep(attempt * SETTLED_NS / 1e9)
+        if (loaded := _attempt(path, follow)) is not None:
+            return loaded
+    raise DocumentError(
+        f"It changed while it was read, {ATTEMPTS} times. Index again when whoever writes it has finished."
+    )
+
+
+def _attempt(path: str, follow: bool) -> Loaded | None:
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    descriptor = os.open(path, flags)
+    try:
+        before = os.fstat(descriptor)
+        _refuse(before)
+        if 0 <= time.time_ns() - before.st_mtime_ns < SETTLED_NS:
+            time.sleep(SETTLED_NS / 1e9)
+        data = _bytes(descriptor, before.st_size)
+        after = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    if (before.st_size, before.st_mtime_ns, len(data)) != (after.st_size, after.st_mtime_ns, after.st_size):
+        return None
+    return Loaded(data, after.st_size, after.st_mtime_ns)
+
+
+def _refuse(there: os.stat_result) -> None:
+    if not stat.S_ISREG(there.st_mode):
+        raise DocumentError("It is no file any more. Index again.")
+    if there.st_size > LARGEST_BYTES:
+        raise DocumentError(
+            f"It has {there.st_size} bytes; a document has at most {LARGEST_BYTES}. Split it, for example: "
+            "split --line-bytes=100M FILE"
+        )
+
+
+def _bytes(descriptor: int, size: int) -> bytes:
+    data = os.read(descriptor, size)
+    if len(data) == size:
+        return data
+    pieces = [data]
+    while pieces[-1]:
+        pieces.append(os.read(descriptor, size))
+    return b"".join(pieces)

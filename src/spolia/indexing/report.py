@@ -1,0 +1,128 @@
+"""What indexing noticed: of each document, kept beside its source in the store, and of a whole run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from spolia.errors import StoreCorrupt
+from spolia.indexing.walking import Skipped
+from spolia.stores.corpus import Corpus
+from spolia.types import Value
+
+
+@dataclass(frozen=True)
+class DocumentReport(Value):
+    """What a person should know of an indexed document.
+
+    Args:
+        reader: name of the reader.
+        characters: of its text.
+        pages: 0 where the format has none.
+        empty_pages: numbers, from 1, of the pages without text.
+        chunks: nodes that it was cut into.
+        tokens: of all nodes with their context, as the embedder counts them; None where nobody counted.
+        beyond_window: nodes whose end the embedder does not read, because they are longer than its window.
+        encoding: of its characters, where that had to be found out.
+        warnings: sentences.
+
+    >>> report = DocumentReport("pdf", 120, pages=2, empty_pages=(2,), chunks=1)
+    >>> DocumentReport.of(report.json) == report
+    True
+    """
+
+    reader: str
+    characters: int
+    pages: int = 0
+    empty_pages: tuple[int, ...] = ()
+    chunks: int = 0
+    tokens: int | None = None
+    beyond_window: int = 0
+    encoding: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def json(self) -> str:
+        """As text for the store; what is not said has its default."""
+        said = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def of(cls, text: str) -> DocumentReport:
+        """The report that was written."""
+        try:
+            said: dict[str, Any] = json.loads(text)
+            listed = {name: tuple(value) for name, value in said.items() if isinstance(value, list)}
+            return cls(**{**said, **listed})
+        except (ValueError, TypeError, AttributeError) as error:
+            raise StoreCorrupt(
+                f"A document's report in the store cannot be understood: {text!r} ({error}). Index the folder again "
+                "with rebuild=True."
+            ) from error
+
+
+@dataclass(frozen=True)
+class Progress(Value):
+    """How far a run of `sync` is.
+
+    Args:
+        done: files that have been dealt with.
+        total: files that are new or may have changed.
+        uri: the last of them.
+        failed: files that could not be read.
+        chunks: nodes that were made.
+        embedded: texts that were embedded.
+    """
+
+    done: int
+    total: int
+    uri: str = ""
+    failed: int = 0
+    chunks: int = 0
+    embedded: int = 0
+
+
+@dataclass(frozen=True)
+class SyncReport(Value):
+    """What a run of `sync` did.
+
+    Args:
+        generation: the published generation.
+        added: files that were not known.
+        changed: files with another content than before.
+        moved: files that are elsewhere now.
+        removed: files that are gone.
+        unchanged: files that are as they were.
+        failed: files that could not be read, and why.
+        skipped: what was left out, and why.
+        unread: number of files that no reader knows, by suffix.
+        warned: number of files that were read with a warning.
+        chunks: nodes that were made.
+        embedded: texts that were embedded.
+        seconds: wall-clock time.
+    """
+
+    generation: int
+    added: int = 0
+    changed: int = 0
+    moved: int = 0
+    removed: int = 0
+    unchanged: int = 0
+    failed: tuple[tuple[str, str], ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    unread: tuple[tuple[str, int], ...] = ()
+    warned: int = 0
+    chunks: int = 0
+    embedded: int = 0
+    seconds: float = 0.0
+
+
+def reports(corpus: Corpus) -> Mapping[str, DocumentReport]:
+    """The reports of all indexed sources of a store, by uri."""
+    return {
+        uri: DocumentReport.of(source.report)
+        for uri, source in corpus.snapshot().sources().items()
+        if source.status == "indexed" and source.report
+    }
