@@ -136,10 +136,6 @@ def problem_with(store: Path, doing: str, error: Exception) -> StoreError:
             f"{what}: a text holds {error.object[error.start : error.end]!r}, which no encoding of Unicode has. "
             "Write text.encode('utf-8', 'replace').decode() before."
         )
-    if not (store / DATABASE).exists() and doing != "made":
-        return NotAStore(
-            f"{what}: it was deleted while it was open ({text}). Write: spolia index FOLDER --store {store}"
-        )
     code = getattr(error, "sqlite_errorcode", None) or 0
     number = getattr(error, "errno", None)
     if code & 0xFF == sqlite3.SQLITE_FULL or code in _UNWRITTEN or number in _FULL or _says(text, *_FULL):
@@ -149,6 +145,10 @@ def problem_with(store: Path, doing: str, error: Exception) -> StoreError:
         )
     if code & 0xFF == sqlite3.SQLITE_READONLY or number in _DENIED or _says(text, *_DENIED):
         return _denied(store, what, doing, text)
+    if not os.path.exists(store / DATABASE) and doing != "made":
+        return NotAStore(
+            f"{what}: it was deleted while it was open ({text}). Write: spolia index FOLDER --store {store}"
+        )
     if code & 0xFF == sqlite3.SQLITE_NOTADB:
         return NotAStore(f"{what}: corpus.db is not a database ({text}). Name another path for the store.")
     if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

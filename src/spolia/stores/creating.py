@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import uuid
 from pathlib import Path
 
 from spolia.errors import NotAStore
@@ -52,7 +51,7 @@ def _fill(folder: Path) -> None:
         fail_point("create.write")
         for statement in sql.SCHEMA:
             connection.execute(statement)
-        connection.execute(sql.NEW_STORE, (uuid.uuid4().hex,))
+        connection.execute(sql.NEW_STORE, (os.urandom(16).hex(),))
         connection.execute(sql.PUBLISH, (0, "{}"))
         connection.execute(sql.COMMIT)
     finally:

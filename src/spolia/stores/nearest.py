@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ class Nearest:
         keys: npt.NDArray[np.int64],
         segments: Sequence[Vectors],
         places: npt.NDArray[np.int64],
-        readers: dict[int, tuple[str, ...]],
+        readers: Mapping[int, tuple[str, ...]],
     ) -> None:
         self.keys, self.segments, self.places, self.readers = keys, segments, places, readers
         self.starts = np.cumsum([0, *(len(segment) for segment in segments)])

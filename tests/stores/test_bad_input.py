@@ -1,0 +1,205 @@
+"""What is not a store, or cannot be read or written, is refused in words, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from spolia.errors import NotAStore, SpoliaError, StoreError, StoreTooNew
+from spolia.stores.corpus import Corpus
+from spolia.stores.writer import Writer
+from tests.stores.scenario import FIRST, SECOND, add_missing_vectors, put, sync
+
+ROOT = Path(__file__).resolve().parents[2]
+NOBODY: frozenset[str] = frozenset()
+
+
+def refused(path: Path) -> str:
+    """What is said of a path that is not a store, whatever one does with it; it is not touched."""
+    before = path.read_bytes() if path.is_file() else None
+    said = set()
+    for use in (Corpus(str(path)).snapshot, Corpus(str(path)).create, Corpus(str(path)).writer().__enter__):
+        with pytest.raises(NotAStore) as error:
+            use()
+        said.add(str(error.value))
+    assert before == (path.read_bytes() if path.is_file() else None)
+    assert not (path / "writer.lock").exists()
+    assert len(said) == 1, said
+    return said.pop()
+
+
+def other_database(path: Path) -> Path:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE bookmarks (url)")
+        connection.commit()
+    return path
+
+
+def test_nothing_there(fast_folder: Path) -> None:
+    with pytest.raises(NotAStore, match=r"there is nothing\. Write Corpus\('.*none'\)\.create\(\), or: spolia index"):
+        Corpus(str(fast_folder / "none")).snapshot()
+    (fast_folder / "empty").mkdir()
+    with pytest.raises(NotAStore, match=r"there is an empty folder\. Write Corpus"):
+        Corpus(str(fast_folder / "empty")).snapshot()
+    assert Corpus(str(fast_folder / "empty")).create().snapshot().generation == 0
+
+
+def test_a_text_file(fast_folder: Path) -> None:
+    (fast_folder / "text").write_text("hello")
+    assert "a file, and a store is a folder" in refused(fast_folder / "text")
+
+
+def test_a_folder_of_something_else(fast_folder: Path) -> None:
+    (fast_folder / "photos").mkdir()
+    (fast_folder / "photos" / "1.jpg").write_text("")
+    assert "a folder without corpus.db; it was not touched. Name another path" in refused(fast_folder / "photos")
+
+
+def test_a_database_of_another_application(fast_folder: Path) -> None:
+    other = other_database(fast_folder / "places.sqlite")
+    assert "another application's SQLite database" in refused(other)
+    (fast_folder / "folder").mkdir()
+    shutil.copy(other, fast_folder / "folder" / "corpus.db")
+    assert "another application's SQLite database (application id 0x0" in refused(fast_folder / "folder")
+
+
+def test_a_text_named_like_the_database(fast_folder: Path) -> None:
+    (fast_folder / "corpus.db").write_text("hello " * 100)
+    assert "corpus.db is not a database" in refused(fast_folder)
+
+
+def test_a_newer_schema(corpus: Corpus) -> None:
+    with closing(sqlite3.connect(Path(corpus.path) / "corpus.db")) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreTooNew, match=r"schema 99.* knows up to 1\. Write: pip install -U spolia"):
+        Corpus(corpus.path + "/../notes.spolia").group().corpus.writer().__enter__()
+    copy = shutil.copytree(corpus.path, corpus.path + "2")
+    with pytest.raises(StoreTooNew):
+        Corpus(copy).snapshot()
+
+
+def test_a_store_deleted_while_it_is_read(corpus: Corpus) -> None:
+    pinned = corpus.snapshot()
+    found = pinned.search("chunk", "temples", 1, NOBODY)
+    shutil.rmtree(corpus.path)
+    with pytest.raises(NotAStore, match=r"was deleted while it was open\. Write: spolia index"):
+        corpus.snapshot()
+    assert pinned.hits(found, NOBODY)[0].node.uri == "b.txt"  # what was pinned is still open
+    sync(corpus.create(), SECOND)
+    assert corpus.snapshot().generation == 1  # another store at the same path
+
+
+def test_a_store_deleted_while_it_is_written(corpus: Corpus) -> None:
+    def write() -> None:
+        with corpus.writer() as writer:
+            put(writer, "c.txt", "A zeppelin.")
+            add_missing_vectors(writer)
+            shutil.rmtree(corpus.path)
+
+    with pytest.raises(NotAStore, match="nothing could be published"):
+        write()
+    assert not Path(corpus.path).exists()
+
+
+AS_SOMEBODY_ELSE = """
+import json, mmap, os, resource, sys, tempfile
+import numpy
+from spolia.errors import SpoliaError
+from spolia.stores import creating, embedded, files, integrity, lexical, placing, writer
+from spolia.stores.corpus import Corpus
+from tests.stores.scenario import EMBEDDER, FIRST, embed, put, sync
+corpus, nobody, said = Corpus(sys.argv[1]), frozenset(), {}
+def tried(name, do):
+    try:
+        said[name] = do()
+    except SpoliaError as error:
+        said[name] = f"{type(error).__name__}: {error}"
+if sys.argv[2] == "nobody":
+    os.setuid(65534)
+else:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
+def written():
+    with corpus.writer(0) as writer:
+        for number in range(300):
+            put(writer, f"{number}.txt", f"{number} and " + f"many long words {number} " * 200)
+        missing = list(writer.unembedded("chunk", EMBEDDER))
+        writer.add_vectors(EMBEDDER, [key for key, _ in missing], embed([text for _, text in missing]))
+tried("write", written)
+tried("search", lambda: len(corpus.snapshot().search("chunk", "temples", 3, nobody)))
+tried("nearest", lambda: len(corpus.snapshot().nearest("chunk", EMBEDDER, embed(["temples"])[0], 3, nobody)))
+tried("check", lambda: corpus.snapshot().check())
+tried("create", lambda: repr(Corpus(sys.argv[1] + "2").create()))
+print(json.dumps(said))
+"""
+
+
+def as_somebody_else(corpus: Corpus, how: str) -> dict[str, object]:
+    command = [sys.executable, "-c", AS_SOMEBODY_ELSE, corpus.path, how]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said: dict[str, object] = json.loads(done.stdout)
+    return said
+
+
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+
+
+@needs_root
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_store_that_may_only_be_read_can_be_searched(corpus: Corpus, is_open: bool) -> None:
+    if is_open:  # SQLite's side files are there, then
+        corpus.snapshot()
+        with corpus.writer() as writer:
+            writer.touch(writer.sources()["a.txt"].but(mtime_ns=7))
+    said = as_somebody_else(corpus, "nobody")
+    assert (said["search"], said["nearest"], said["check"]) == (1, 3, [])
+    assert "StoreError" in str(said["write"])
+    assert "it may only be read" in str(said["write"])
+    assert "Searching works. To write, get the permission" in str(said["write"])
+    assert "Name a path in a folder of your own" in str(said["create"])
+
+
+@needs_root
+def test_a_store_that_may_not_be_read(corpus: Corpus) -> None:
+    Path(corpus.path).chmod(0o700)
+    said = as_somebody_else(corpus, "nobody")
+    for use in ("write", "search", "nearest", "check"):
+        assert "it may not be read" in str(said[use])
+        assert "chmod -R a+rX" in str(said[use])
+
+
+@pytest.mark.parametrize("limit", [3_000, 40_000, 200_000, 900_000, 1_300_000])
+def test_a_full_disk_loses_nothing_and_can_be_read(corpus: Corpus, limit: int) -> None:
+    """Files may not grow beyond a limit: each step of writing comes to it at another one."""
+    said = as_somebody_else(corpus, str(limit))
+    assert "the disk is full, or a quota or limit is reached" in str(said["write"])
+    assert "What was published before is whole. Free some space and repeat." in str(said["write"])
+    assert (said["search"], said["nearest"], said["check"]) == (1, 3, [])
+    sync(corpus, FIRST)
+    assert corpus.snapshot().check() == []
+    assert not list(Path(corpus.path).rglob("*.tmp"))
+
+
+def test_a_full_database_loses_nothing(corpus: Corpus) -> None:
+    writer = Writer(Path(corpus.path), 0)
+    writer._connection.execute("PRAGMA max_page_count = 60")
+
+    def fill() -> None:
+        for number in range(300):
+            put(writer, f"{number}.txt", f"{number} and " + f"many long words {number} " * 200)
+
+    with pytest.raises(StoreError, match="the disk is full"):
+        fill()
+    with pytest.raises(SpoliaError, match="has ended"):
+        put(writer, "c.txt", "more")
+    writer.close()
+    assert sync(corpus, SECOND) > 0
+    assert corpus.snapshot().check() == []

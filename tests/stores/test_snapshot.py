@@ -1,0 +1,206 @@
+"""A snapshot is one published generation: search, access, addresses."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spolia.errors import StoreError
+from spolia.run import Run
+from spolia.stores import sql
+from spolia.stores.corpus import Corpus
+from spolia.stores.nearest import Nearest
+from spolia.stores.snapshot import Snapshot
+from spolia.types import Span
+from tests.stores.scenario import EMBEDDER, FIRST, MANIFEST, SECOND, add_missing_vectors, embed, put, sync, texts_of
+
+NOBODY: frozenset[str] = frozenset()
+ANN = frozenset(["ann", "bob"])
+
+
+def texts(snapshot: Snapshot, text: str, access: frozenset[str] = NOBODY, top_k: int = 10) -> list[str]:
+    return [hit.node.text for hit in snapshot.hits(snapshot.search("chunk", text, top_k, access), access)]
+
+
+def test_a_node_comes_back_as_it_was_put(corpus: Corpus) -> None:
+    snapshot = corpus.snapshot()
+    (hit,) = snapshot.hits(snapshot.search("chunk", "employed", 10, NOBODY), NOBODY)
+    document = snapshot.document(hit.node.document, NOBODY)
+    assert (hit.node.uri, hit.node.text) == ("a.txt", "He was employed by the city.")
+    assert hit.node.span == Span(29, 57, lines=(2, 2))
+    assert (hit.node.meta, hit.node.context) == ((("suffix", ".txt"),), "Carsten ")
+    assert document.text == FIRST["a.txt"]
+    assert document.uri == "a.txt"
+    assert snapshot.node(hit.node.id, NOBODY) == hit.node
+
+
+def test_only_nodes_that_share_a_term_are_found(corpus: Corpus) -> None:
+    snapshot = corpus.snapshot()
+    assert texts(snapshot, "temples") == ["Stones of old temples\n"]
+    assert texts(snapshot, "zeppelin") == texts(snapshot, "") == texts(snapshot, "?!") == []
+    assert snapshot.search("chunk", "stones", 0, NOBODY) == []
+
+
+def test_restricted_nodes_are_found_and_read_by_their_readers_only(corpus: Corpus) -> None:
+    snapshot = corpus.snapshot()
+    assert texts(snapshot, "treasure") == []
+    assert texts(snapshot, "treasure", frozenset(["an", "", "public", "restricted"])) == []
+    assert texts(snapshot, "treasure", ANN) == ["Only ann may read about the treasure."]
+    ((key, _),) = snapshot.search("chunk", "treasure", 1, ANN)
+    assert snapshot.nodes([key], NOBODY) == []
+    (node,) = snapshot.nodes([key], ANN)
+    assert node.readers == ("ann",)
+    with pytest.raises(StoreError, match="no readable document"):
+        snapshot.document(node.document, NOBODY)
+    with pytest.raises(StoreError, match="no readable node"):
+        snapshot.node(node.id, NOBODY)
+    assert {document.uri for document in snapshot.documents()} == {"a.txt", "b.txt", "also.txt"}
+    assert len(list(snapshot.documents(ANN))) == 4
+    assert len(texts_of(snapshot.all_nodes("chunk", ANN))) == len(texts_of(snapshot.all_nodes("chunk"))) + 1
+
+
+def test_restricted_nodes_take_no_place_among_the_nearest(corpus: Corpus) -> None:
+    snapshot = corpus.snapshot()
+    vector = embed(["Only ann may read about the treasure."])[0]
+    count = len(texts_of(snapshot.all_nodes("chunk")))
+    found = snapshot.nearest("chunk", EMBEDDER, vector, 100, NOBODY)
+    assert len(found) == len(snapshot.nodes([key for key, _ in found], NOBODY)) == count
+    assert len(snapshot.nearest("chunk", EMBEDDER, vector, 100, ANN)) == count + 1
+
+
+def test_one_text_under_two_names_is_one_document_that_lives_as_long_as_one_of_them(corpus: Corpus) -> None:
+    assert texts(corpus.snapshot(), "names") == ["One text under two names."]
+    with corpus.writer() as writer:
+        writer.remove("also.txt")
+    (node,) = corpus.snapshot().nodes([corpus.snapshot().search("chunk", "names", 1, NOBODY)[0][0]], NOBODY)
+    assert node.uri == "same.txt"
+    with corpus.writer() as writer:
+        writer.remove("same.txt")
+    assert texts(corpus.snapshot(), "names") == []
+
+
+def test_a_pinned_snapshot_stays_as_it_is_while_others_publish(corpus: Corpus) -> None:
+    pinned = corpus.snapshot()
+    for number in range(5):
+        sync(corpus, SECOND)
+        with corpus.writer() as writer:
+            put(writer, "a.txt", f"Carsten Olsen, version {number}")
+            add_missing_vectors(writer)
+    assert texts(pinned, "employed") == ["He was employed by the city."]
+    assert pinned.hits(pinned.search("chunk", "temples", 1, NOBODY), NOBODY)[0].node.uri == "b.txt"
+    assert len(pinned.nearest("chunk", EMBEDDER, embed(["Stones"])[0], 100, NOBODY)) == 5
+    assert pinned.check() == []
+    assert texts(corpus.snapshot(), "employed") == []
+
+
+def test_what_no_kept_generation_shows_is_gone(corpus: Corpus) -> None:
+    for number in range(4):
+        with corpus.writer() as writer:
+            put(writer, "a.txt", f"Carsten Olsen, version {number}")
+            add_missing_vectors(writer)
+        corpus.snapshot()
+    assert len(list((Path(corpus.path) / "lexical" / "chunk").iterdir())) == 2
+    assert len(list((Path(corpus.path) / "pins").iterdir())) == 2
+    kept = corpus.snapshot().opened.rows("SELECT text FROM documents WHERE text LIKE 'Carsten%'")
+    assert [text for (text,) in kept] == ["Carsten Olsen, version 2", "Carsten Olsen, version 3"]
+
+
+def test_a_run_sees_one_generation(corpus: Corpus) -> None:
+    with Run():
+        before = corpus.fingerprint()
+        sync(corpus, SECOND)
+        assert corpus.fingerprint() == before
+        assert corpus.snapshot() is corpus.snapshot()
+    assert corpus.fingerprint() != before
+
+
+def test_addresses_are_plain_values(corpus: Corpus) -> None:
+    group = corpus.group("chunk")
+    assert pickle.loads(pickle.dumps(group)) == group
+    assert group.fingerprint() == corpus.fingerprint()
+    assert group.scoped
+    assert corpus.scoped
+    assert Corpus("nowhere.spolia").fingerprint() is None
+
+
+def test_an_unknown_group_is_refused_with_those_that_are_there(corpus: Corpus) -> None:
+    with pytest.raises(StoreError, match=r"no node group 'chunks'\. It has: chunk\."):
+        corpus.snapshot().search("chunks", "stones", 1, NOBODY)
+
+
+def test_equal_scores_are_ordered_by_key_wherever_the_cut_is(fast_folder: Path) -> None:
+    corpus = Corpus(str(fast_folder / "ties.spolia")).create()
+    for number in range(3):
+        with corpus.writer() as writer:
+            writer.define("chunk", MANIFEST)
+            for i in range(20):
+                put(writer, f"{number}/{i}", f"name{number}x{i} stone")
+            add_missing_vectors(writer)
+    snapshot = corpus.snapshot()
+    everything = snapshot.search("chunk", "stone", 100, NOBODY)
+    assert [key for key, _ in everything] == sorted(key for key, _ in everything)
+    assert len(everything) == 60
+    for top_k in (1, 7, 20, 59, 60):
+        assert snapshot.search("chunk", "stone", top_k, NOBODY) == everything[:top_k]
+
+
+def test_a_term_asked_twice_counts_twice(corpus: Corpus) -> None:
+    snapshot = corpus.snapshot()
+    ((_, once),) = snapshot.search("chunk", "temples", 1, NOBODY)
+    ((_, twice),) = snapshot.search("chunk", "temples temples", 1, NOBODY)
+    assert twice == pytest.approx(2 * once, rel=1e-6)
+
+
+@given(seed=st.integers(0, 999), count=st.integers(1, 40), top_k=st.integers(1, 50), parts=st.integers(1, 4))
+def test_nearest_is_exact_and_the_same_for_one_query_and_for_many(
+    seed: int, count: int, top_k: int, parts: int
+) -> None:
+    draw = np.random.default_rng(seed)
+    vectors = draw.integers(-1, 2, (count, 4)).astype(np.float32)  # many equal cosines
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    readers = dict.fromkeys(range(0, count, 3), ("ann",))
+    keys = np.arange(10, 10 + count)
+    places = draw.permutation(count)
+    stored = np.empty_like(vectors)
+    stored[places] = vectors
+    index = Nearest(keys, np.array_split(stored, parts), places, readers)
+    queries = draw.normal(size=(5, 4)).astype(np.float32)
+    for access in (NOBODY, ANN):
+        together = index.search(queries, top_k, access)
+        assert [index.search(query[None], top_k, access)[0] for query in queries] == together
+        for query, found in zip(queries, together, strict=True):
+            unit = (query / np.sqrt((query.astype(np.float64) ** 2).sum())).astype(np.float32)
+            exact = (vectors.astype(np.float64) * unit.astype(np.float64)).sum(axis=1)
+            allowed = [row for row in range(count) if access or row not in readers]
+            best = sorted(allowed, key=lambda row: (-exact[row], keys[row]))[:top_k]
+            assert [key for key, _ in found] == [int(keys[row]) for row in best]
+            assert [score for _, score in found] == pytest.approx([exact[row] for row in best], abs=1e-6)
+
+
+def test_a_vector_of_another_length_is_refused(corpus: Corpus) -> None:
+    with pytest.raises(StoreError, match=r"has 3 numbers, those of the store have 8"):
+        corpus.snapshot().nearest("chunk", EMBEDDER, np.ones(3, np.float32), 1, NOBODY)
+    with pytest.raises(StoreError, match="NaN"):
+        corpus.snapshot().nearest("chunk", EMBEDDER, np.full(8, np.nan, np.float32), 1, NOBODY)
+    with pytest.raises(StoreError, match="no vector from 'other'"):
+        corpus.snapshot().nearest("chunk", "other", np.ones(8, np.float32), 1, NOBODY)
+
+
+def test_stats_count_what_is_there(corpus: Corpus) -> None:
+    stats = corpus.snapshot().stats()
+    assert (stats.generation, stats.documents, stats.sources) == (1, 4, (("indexed", 5),))
+    assert (stats.nodes, stats.vectors) == ((("chunk", 6),), ((EMBEDDER, 6),))
+    assert stats.bytes > 10_000
+
+
+def test_no_other_module_knows_sql() -> None:
+    words = ("SELECT ", "INSERT ", "UPDATE ", "DELETE FROM", "PRAGMA ", "CREATE TABLE")
+    folder = Path(sql.__file__).parent
+    spoken = {path.name for path in folder.glob("*.py") if any(word in path.read_text() for word in words)}
+    assert spoken == {"sql.py"}
