@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
+from spolia.cli.ask import ask
 from spolia.cli.check import check
 from spolia.cli.doctor import doctor
 from spolia.cli.eval import evaluate
 from spolia.cli.exits import MEANING, Exit
 from spolia.cli.fail_points import fail_points
 from spolia.cli.guard import guarded
+from spolia.cli.index import index
 from spolia.cli.search import search
 from spolia.cli.show import show
 from spolia.cli.trace import trace
@@ -47,7 +49,9 @@ def _common(
 ) -> None: ...
 
 
+app.command("index")(guarded(index))
 app.command("search")(guarded(search))
+app.command("ask")(guarded(ask))
 app.command("eval")(guarded(evaluate))
 app.command("check")(guarded(check))
 app.command("show")(guarded(show))

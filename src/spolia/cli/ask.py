@@ -39,7 +39,7 @@ def ask(
 
     Without a language model the answer is made of sentences as they stand in the documents.
     """
-    from spolia.cli.cited import answer_data, citations_text
+    from spolia.cli.cited import answer_data, citation_lines
     from spolia.cli.parts import answering, flow_of, model_at, parts_of
     from spolia.cli.places import store_for
     from spolia.cli.recorded import recorded
@@ -47,11 +47,11 @@ def ask(
     from spolia.types import Query
 
     screen, reader, partly = Screen(json=json), model_at(llm, model), False
-    if folder is None and store is None:
+    at = store or (store_for(folder) if folder is not None else None)
+    if at is None:
         raise QueryError("Nothing to ask: name a store with --store PATH, or a folder: spolia ask QUESTION DIR.")
-    at = store if store is not None else store_for(folder)
     if folder is not None:
-        partly = _index(screen, folder, at, weights)
+        partly = _indexed(screen, folder, at, weights)
     with recorded(at, screen) as run:
         parts = parts_of(at, weights, reader)
         running, chosen = flow_of(flow, parts)
@@ -59,10 +59,22 @@ def ask(
             screen.say(chosen)
         answer = _answered(screen, run, answering(running, parts), Query(question), live=reader is not None)
         screen.give(question=question, flow=flow, chosen=chosen, store=str(at), run=run.id, **answer_data(answer))
-        screen.show(citations_text(answer))
+        screen.show(*citation_lines(answer))
     if answer.abstained:
         return Exit.NOTHING
     return Exit.PARTLY if partly else Exit.DONE
+
+
+def _indexed(screen: Screen, folder: Path, store: Path, weights: str) -> bool:
+    """Bring the store in step with the folder, and say what happened; whether some documents failed."""
+    from spolia.cli.indexing import index_folder
+
+    report, chosen = index_folder(screen, folder, store, weights=weights)
+    new = report.added + report.changed + report.moved + report.removed
+    screen.say(f"{folder} is indexed in {store}: {new} documents new or changed, {chosen}")
+    for uri, reason in report.failed:
+        screen.say(f"failed: {uri}: {reason}", "yellow")
+    return bool(report.failed)
 
 
 def _answered(screen: Screen, run: Run, flow: Operator[Query, Answer], query: Query, *, live: bool) -> Answer:

@@ -8,7 +8,10 @@ from spolia.cli.plain import one_line, visible
 from spolia.types import Answer, Citation, Hit, Ranking, Span
 
 if TYPE_CHECKING:
-    from rich.text import Text
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+    from rich.padding import Padding
 
 SHOWN_CHARACTERS = 300
 
@@ -19,30 +22,33 @@ def place_of(hit: Hit) -> str:
     return Citation("", node.id, node.document, node.uri or node.document, "", node.span).place
 
 
-def ranking_text(ranking: Ranking) -> Text:
+def ranking_lines(ranking: Ranking) -> Iterator[RenderableType]:
     """The hits, numbered, each with its place, its score and how its text begins."""
     from rich.text import Text
 
-    text = Text()
     for number, hit in enumerate(ranking.hits, start=1):
-        text.append(f"{number:>3}  ", "bold cyan").append(visible(place_of(hit)), "bold")
-        text.append(f"  {hit.score:.3f}\n", "dim")
+        place, score = (one_line(place_of(hit)), "bold"), (f"  {hit.score:.3f}", "dim")
+        yield Text.assemble((f"{number:>3}  ", "bold cyan"), place, score)
         if hit.node.context:
-            text.append(f"     {one_line(hit.node.context, 100)}\n", "dim")
-        text.append(f"     {one_line(hit.node.text, SHOWN_CHARACTERS)}\n")
-    text.rstrip()
-    return text
+            yield indented(one_line(hit.node.context, 150), 5, "dim")
+        yield indented(one_line(hit.node.text, SHOWN_CHARACTERS), 5)
 
 
-def citations_text(answer: Answer) -> Text:
+def citation_lines(answer: Answer) -> Iterator[RenderableType]:
     """What an answer cites: the place, then the passage as it stands there."""
     from rich.text import Text
 
-    text = Text()
     for citation in answer.citations:
-        text.append(f"\n[{visible(citation.marker)}] ", "bold cyan").append(visible(citation.place), "bold")
-        text.append(f"\n    “{one_line(citation.quote)}”", "dim")
-    return text
+        yield Text.assemble((f"\n[{visible(citation.marker)}] ", "bold cyan"), (one_line(citation.place), "bold"))
+        yield indented(f"“{one_line(citation.quote)}”", 4, "dim")
+
+
+def indented(text: str, columns: int, style: str = "") -> Padding:
+    """A paragraph that begins, and goes on in every line, some columns from the left."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    return Padding(Text(text, style), (0, 0, 0, columns), expand=False)
 
 
 def hit_data(hit: Hit) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from spolia.cli.parts import Parts, flow_of
+from spolia.cli.parts import Parts, flow_of, parts_of
 from spolia.flows.builtin import hybrid
 from spolia.generation.extract import Extract
 from spolia.models.chat import ChatModel
@@ -16,8 +17,10 @@ from spolia.types import Query
 STAND_IN = Parts(Corpus("store.spolia").group(), MiniLM(), ChatModel("model", "http://127.0.0.1:8000/v1"))
 
 
-def described(name: str) -> Operator[Query, Any]:
-    """A flow by its name or file; the default as it is over a corpus that the embedder suits."""
+def described(name: str, store: Path | None = None) -> Operator[Query, Any]:
+    """A flow by its name or file, as it is over a store; without one, the default as it is where the embedder suits."""
+    if store is not None:
+        return flow_of(name, parts_of(store).but(llm=None if name == "naive" else STAND_IN.llm))[0]
     if name == "default":
         return hybrid(STAND_IN.chunks, STAND_IN.embedder)
     if name == "naive":

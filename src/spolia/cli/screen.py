@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 
+ENDLESS = 100_000
+
+
 class Progress(Protocol):
     """Tells how far a command is."""
 
-    def __call__(self, done: int, total: int | None = None) -> None: ...
+    def __call__(self, done: int, total: int | None = None, label: str = "") -> None: ...
 
 
 class Screen:
@@ -33,10 +36,11 @@ class Screen:
                 stream.reconfigure(errors="backslashreplace")
 
     def out(self) -> Console:
-        """Stdout, where what is printed is never taken for markup."""
+        """Stdout, where what is printed is never taken for markup, and lines are broken in a terminal only."""
         from rich.console import Console
 
-        return Console(highlight=False, markup=False, emoji=False, soft_wrap=not sys.stdout.isatty())
+        width = None if sys.stdout.isatty() else ENDLESS
+        return Console(highlight=False, markup=False, emoji=False, width=width)
 
     def show(self, *parts: RenderableType) -> None:
         """Print a part of the result for people; nothing with `--json`."""
@@ -70,7 +74,7 @@ class Screen:
     def progress(self, label: str) -> Iterator[Progress]:
         """A bar on stderr while inside, if that is a terminal."""
         if not sys.stderr.isatty():
-            yield lambda done, total=None: None
+            yield lambda done, total=None, label="": None
             return
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -79,4 +83,8 @@ class Screen:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(label, total=None)
-            yield lambda done, total=None: bar.update(task, completed=done, total=total)
+
+            def told(done: int, total: int | None = None, label: str = "") -> None:
+                bar.update(task, completed=done, total=total, description=label or None)
+
+            yield told

@@ -20,7 +20,7 @@ def search(
     json: AsJson = False,
 ) -> Exit:
     """Find passages in a store."""
-    from spolia.cli.cited import hit_data, ranking_text
+    from spolia.cli.cited import hit_data, ranking_lines
     from spolia.cli.parts import flow_of, parts_of, ranked
     from spolia.cli.recorded import recorded
     from spolia.types import Query
@@ -35,5 +35,5 @@ def search(
     if not found.hits:
         screen.say("Nothing found. Try other words.")
         return Exit.NOTHING
-    screen.show(ranking_text(found))
+    screen.show(*ranking_lines(found))
     return Exit.DONE

@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 
 from spolia.cli.exits import Exit
-from spolia.cli.options import AsJson, FlowArgument
+from spolia.cli.options import AsJson, FlowArgument, MaybeStore
 from spolia.cli.screen import Screen
 
 
 def show(
     flow: FlowArgument,
+    store: MaybeStore = None,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart, for Markdown pages.")] = False,
     yaml: Annotated[bool, typer.Option("--yaml", help="As a flow file, to be changed and given to --flow.")] = False,
     json: AsJson = False,
@@ -23,7 +24,7 @@ def show(
     from spolia.show import mermaid as flowchart
     from spolia.show import tree
 
-    screen, found = Screen(json=json), described(flow)
+    screen, found = Screen(json=json), described(flow, store)
     if json:
         screen.give(flow=flow, tree=tree(found), mermaid=flowchart(found), yaml=dump(found, STAND_IN.given()))
     elif mermaid:

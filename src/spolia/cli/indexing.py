@@ -1,0 +1,99 @@
+"""Bringing a store in step with a folder, as `spolia index` and `spolia ask QUESTION DIR` do it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from spolia.cli.screen import Screen
+from spolia.errors import ManifestMismatch, MissingExtra, WeightsError
+from spolia.flows.default import covers
+from spolia.indexing.filing import Unreadable, fetched, read
+from spolia.indexing.readers.choosing import READERS, by_suffix
+from spolia.indexing.report import Progress, SyncReport
+from spolia.indexing.sync import sync
+from spolia.indexing.walking import walk
+from spolia.models.minilm import MiniLM
+from spolia.models.weights import find
+from spolia.stores.corpus import Corpus
+
+GROUP = "chunk"
+SAMPLED_FILES, SAMPLED_BYTES, SAMPLED_CHARACTERS = 20, 1_000_000, 5_000
+
+
+def index_folder(
+    screen: Screen,
+    folder: Path,
+    store: Path,
+    *,
+    vectors: bool | None = None,
+    weights: str = "",
+    threads: int = 1,
+    rebuild: bool = False,
+    follow_links: bool = False,
+) -> tuple[SyncReport, str]:
+    """Index what has changed in a folder; returns the report, and in one line why there are vectors or none.
+
+    Args:
+        vectors: whether to embed; None where it helps: with weights, over a language that the embedder knows.
+        weights: folder with the embedder's weights.
+        threads: for the embedder.
+        rebuild: forget what was built with other parts.
+        follow_links: go where links lead out of the folder too.
+    """
+    corpus, embedder = Corpus(str(store)), MiniLM(weights, threads)
+    why = "" if vectors else _why_none(corpus, folder, embedder, vectors, weights, rebuild)
+    with screen.progress("reading") as told:
+
+        def progress(now: Progress) -> None:
+            told(now.done, now.total, "reading" if now.uri else f"embedded {now.embedded}")
+
+        try:
+            report = sync(
+                folder,
+                corpus,
+                embedder=None if why else embedder,
+                group=GROUP,
+                progress=progress,
+                rebuild=rebuild,
+                follow_links=follow_links,
+            )
+        except ManifestMismatch as error:
+            raise ManifestMismatch(f"{error} Here: spolia index {folder} --store {store} --rebuild") from error
+    return report, f"without vectors: {why}" if why else f"with vectors of {embedder.name}"
+
+
+def _why_none(corpus: Corpus, folder: Path, embedder: MiniLM, vectors: bool | None, weights: str, rebuild: bool) -> str:
+    """Why nothing is to be embedded; nothing when it is."""
+    if vectors is False:
+        return "as asked for"
+    if not rebuild and (built := _built_with(corpus)) is not None:
+        return "" if built == embedder.name else f"the store was built {f'with {built}' if built else 'without'}"
+    try:
+        find(weights)
+        return covers(list(_samples(folder)), embedder)
+    except MissingExtra as error:
+        return str(error)
+    except WeightsError as error:
+        if weights:
+            raise
+        return str(error)
+
+
+def _built_with(corpus: Corpus) -> str | None:
+    """Name of the embedder that a store was built with, empty for none; None where nothing was built yet."""
+    if not corpus.exists():
+        return None
+    snapshot = corpus.snapshot()
+    return snapshot.manifest(GROUP).embedder if GROUP in snapshot.groups() else None
+
+
+def _samples(folder: Path) -> Iterator[str]:
+    """The beginnings of some documents from all over a folder."""
+    files = [file for file in walk(str(folder), by_suffix(READERS)).files.values() if file.size <= SAMPLED_BYTES]
+    for file in islice(files, 0, None, max(1, len(files) // SAMPLED_FILES)):
+        try:
+            yield read(file, fetched(file, None)).document.text[:SAMPLED_CHARACTERS]
+        except Unreadable:
+            continue  # indexing records it, with the reason
