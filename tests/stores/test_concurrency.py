@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import StoreBusy
+from spolia.stores import snapshot
 from spolia.stores.corpus import Corpus
+from spolia.stores.lock import Lease, leased
 from tests.stores.scenario import EMBEDDER, add_missing_vectors, embed, put
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,4 +124,33 @@ def test_a_forked_child_opens_its_own_connections(corpus: Corpus) -> None:
     with corpus.writer(timeout_s=0) as writer:
         put(writer, "a.txt", "After the fork.")
         add_missing_vectors(writer)
+    assert corpus.snapshot().check() == []
+
+
+def test_a_child_that_was_forked_while_writing_does_not_keep_the_lock(corpus: Corpus) -> None:
+    ends = os.pipe()
+    with corpus.writer():
+        pid = os.fork()
+        if pid == 0:
+            os.read(ends[0], 1)
+            os._exit(0)
+    with corpus.writer(timeout_s=0) as writer:
+        assert writer.generation == 1
+    os.write(ends[1], b"x")
+    os.waitpid(pid, 0)
+
+
+def test_a_reader_whose_generation_was_swept_before_it_held_it_reads_the_next(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(store: Path, generation: int) -> Lease | None:
+        if generation == 1:
+            for number in range(3):
+                with corpus.writer() as writer:
+                    put(writer, "a.txt", f"Version {number}")
+                    add_missing_vectors(writer)
+        return leased(store, generation)
+
+    monkeypatch.setattr(snapshot, "leased", late)
+    assert corpus.snapshot().generation == 4
     assert corpus.snapshot().check() == []

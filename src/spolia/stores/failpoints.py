@@ -41,6 +41,7 @@ FAIL_POINTS: tuple[str, ...] = (
     "lexical.rename",
     "lexical.fsync_folder",
     "publish.pin",
+    "publish.fsync_pins",
     "publish.purge",
     "publish.row",
     "publish.commit",

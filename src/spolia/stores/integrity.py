@@ -66,7 +66,7 @@ def _group_problems(snapshot: Snapshot, group: str) -> Iterator[str]:
         if keys:
             yield f"group {group!r}: {len(keys)} nodes {said}: {_some(sorted(keys))}"
     embedder = snapshot.manifest(group).embedder
-    if embedder and (lacking := snapshot.opened.row(sql.LACKING, {**values, "embedder": embedder})[0]):
+    if embedder and (lacking := snapshot.opened.row(sql.LACKING, {**values, "embedder": embedder, "key": 0})[0]):
         yield f"group {group!r}: {lacking} nodes have no vector by {embedder!r}"
 
 

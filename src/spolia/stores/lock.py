@@ -26,6 +26,7 @@ class WriterLock:
     """
 
     def __init__(self, store: Path, timeout_s: float) -> None:
+        self._pid = os.getpid()
         with translated(store, "locked for writing"):
             self._descriptor = os.open(store / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -50,7 +51,9 @@ class WriterLock:
             time.sleep(min(_POLL_S, max(0.0, end - time.monotonic())))
 
     def close(self) -> None:
-        """Let the next one write."""
+        """Let the next one write. A child that was forked meanwhile has the lock too, so that closing is not enough."""
+        if os.getpid() == self._pid:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)
 
 

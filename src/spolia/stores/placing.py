@@ -32,7 +32,7 @@ def nearest_of(opened: Opened, generation: int, group: str, embedder: str) -> Ne
 def _nearest_of(opened: Opened, generation: int, group: str, embedder: str) -> Nearest:
     at = {"embedder": embedder, "grp": group, "at": generation}
     rows = opened.rows(sql.PLACED, at)
-    if lacking := opened.row(sql.LACKING, at)[0]:
+    if lacking := sum(row[1] is None for row in rows):
         raise StoreError(
             f"{lacking} nodes of group {group!r} in {opened.store} have no vector from {embedder!r}. Search with the "
             "embedder of the group's manifest, or index with this one into another store."

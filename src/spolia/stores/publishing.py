@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from spolia.errors import StoreCorrupt, StoreError
 from spolia.stores import sql
 from spolia.stores.failpoints import fail_point
-from spolia.stores.layout import lexical_folder, pin_path
+from spolia.stores.files import fsync_folder
+from spolia.stores.layout import PINS, lexical_folder, pin_path
 from spolia.stores.lock import Lease, unleased
 from spolia.stores.manifest import Manifest
 from spolia.stores.rows import indexed_text, unpacked
@@ -31,17 +32,20 @@ class Publication:
         self.store, self.connection, self.generation, self.manifests = store, connection, generation, manifests
         self.mended: list[str] = []
 
-    def publish(self, indexes: Indexes) -> Indexes:
+    def publish(self, indexes: Indexes, embedded_to: Mapping[str, int]) -> Indexes:
         """Make it durable and visible; returns its lexical indexes.
 
         Args:
             indexes: those of the published generation; a group that is not among them is indexed from nothing.
+            embedded_to: for each group, the last node key up to which all nodes are known to have vectors.
         """
-        self._refuse_lacking_vectors()
+        self._refuse_lacking_vectors(embedded_to)
         fresh = {group: self._indexed(group, indexes.get(group)) for group in sorted(self.manifests)}
         fail_point("publish.pin")
         pin = os.open(pin_path(self.store, self.generation), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         os.close(pin)
+        fail_point("publish.fsync_pins")
+        fsync_folder(self.store / PINS)
         taken = self._forget_old_generations()
         fail_point("publish.row")
         self.connection.execute(sql.PUBLISH, (self.generation, json.dumps(fresh)))
@@ -51,11 +55,12 @@ class Publication:
         taken.clear()
         return fresh
 
-    def _refuse_lacking_vectors(self) -> None:
+    def _refuse_lacking_vectors(self, embedded_to: Mapping[str, int]) -> None:
         for group, manifest in self.manifests.items():
             if not manifest.embedder:
                 continue
-            values = {"grp": group, "embedder": manifest.embedder, "at": self.generation}
+            key = embedded_to.get(group, 0)
+            values = {"grp": group, "key": key, "embedder": manifest.embedder, "at": self.generation}
             if lacking := self.connection.execute(sql.LACKING, values).fetchone()[0]:
                 raise StoreError(
                     f"{lacking} nodes of group {group!r} have no vector by {manifest.embedder!r}; nothing was "
@@ -112,9 +117,8 @@ class Publication:
         for generation in kept[: 1 - KEPT]:
             if (lease := unleased(self.store, generation)) is not None:
                 taken.append(lease)
-                kept.remove(generation)
                 self.connection.execute(sql.FORGET, (generation,))
         fail_point("publish.purge")
         for statement in sql.PURGE:
-            self.connection.execute(statement, {"oldest": min(kept)})
+            self.connection.execute(statement)
         return taken

@@ -112,7 +112,9 @@ END_OF_DOCUMENT = (
     f"UPDATE documents SET death = :next WHERE key = :key AND death = {ALIVE}",
 )
 PURGE = tuple(
-    f"DELETE FROM {table} WHERE death <= :oldest AND death < {ALIVE}" for table in ("nodes", "sources", "documents")
+    f"""DELETE FROM {table} WHERE death < {ALIVE} AND NOT EXISTS
+    (SELECT 1 FROM generations g WHERE g.generation >= {table}.birth AND g.generation < {table}.death)"""
+    for table in ("nodes", "sources", "documents")
 )
 
 # Nodes.
@@ -141,10 +143,10 @@ UNEMBEDDED = f"""SELECT n.key, n.hash, n.context, n.text FROM nodes n
     WHERE n.grp = :grp AND n.key > :key AND n.death = {ALIVE}
     AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.embedder = :embedder AND v.hash = n.hash)
     ORDER BY n.key LIMIT :limit"""
-LACKING = """SELECT count(*) FROM nodes n WHERE n.grp = :grp AND n.birth <= :at AND n.death > :at
+LACKING = """SELECT count(*) FROM nodes n WHERE n.grp = :grp AND n.key > :key AND n.birth <= :at AND n.death > :at
     AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.embedder = :embedder AND v.hash = n.hash)"""
 PLACED = """SELECT n.key, v.segment, v.row, n.readers FROM nodes n
-    JOIN vectors v ON v.embedder = :embedder AND v.hash = n.hash
+    LEFT JOIN vectors v ON v.embedder = :embedder AND v.hash = n.hash
     WHERE n.grp = :grp AND n.birth <= :at AND n.death > :at ORDER BY n.key"""
 SEGMENTS = "SELECT embedder, segment, dimension, count, bytes FROM segments ORDER BY embedder, segment"
 SEGMENT_NAMES = "SELECT embedder, segment FROM segments"

@@ -7,9 +7,7 @@ commit publish them together; whoever is killed before that has changed nothing,
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +23,7 @@ from spolia.stores.manifest import Manifest, read, refuse_other, written
 from spolia.stores.publishing import Publication
 from spolia.stores.rows import SourceRow, indexed_text, source_of
 from spolia.stores.sweeping import sweep
+from spolia.stores.transaction import Transaction
 from spolia.types import Document, Node
 
 if TYPE_CHECKING:
@@ -51,12 +50,13 @@ class Writer:
     def __init__(self, store: Path, timeout_s: float) -> None:
         self.store = store
         self.mended: list[str] = []
-        self._began = self._visible = self._ended = False
         self._embedded: Embedded | None = None
+        self._embedded_to: dict[str, int] = {}
         connect(store, writing=False).close()  # refuses what is not a store before a lock file is put there
         self._lock = WriterLock(store, timeout_s)
         try:
             self._connection = connect(store, writing=True)
+            self._transaction = Transaction(store, self._connection)
             with translated(store, "opened for writing"):
                 self._read_what_is_published()
                 self.mended += sweep(store, self._connection)
@@ -79,13 +79,13 @@ class Writer:
             if said := damage(lexical_folder(self.store, group, at)):
                 self.mended.append(f"{said}. It is built again from corpus.db.")
                 self.indexes.pop(group)
-                self._visible = True
+                self._transaction.visible = True
 
     # What is there.
 
     def sources(self) -> dict[str, SourceRow]:
         """What is known of every source, by uri; with what this writer has changed."""
-        with self._reading():
+        with self._transaction.reading():
             rows = self._connection.execute(sql.SOURCES, {"at": self.generation + 1})
             return {row[0]: source_of(row) for row in rows}
 
@@ -108,7 +108,7 @@ class Writer:
             return
         if there is not None and not rebuild:
             refuse_other(there, manifest)
-        with self._changing():
+        with self._transaction.change():
             fail_point("define.write")
             if there is not None:
                 for (uri,) in self._connection.execute(sql.URIS).fetchall():
@@ -116,6 +116,7 @@ class Writer:
             self._connection.execute(sql.DEFINE, {"grp": group, "manifest": written(manifest)})
             self.manifests[group] = manifest
             self.indexes.pop(group, None)
+            self._embedded_to.pop(group, None)
 
     def put(self, document: Document, nodes: Iterable[Node], source: SourceRow) -> None:
         """Put a document with its nodes in the place of what its source held before; the nodes are streamed.
@@ -126,18 +127,18 @@ class Writer:
         Raises:
             StoreError: two nodes with one id, a node of another document or of an undefined group, a full disk.
         """
-        with self._changing():
+        with self._transaction.change():
             self._changes.put(document, nodes, source)
 
     def touch(self, source: SourceRow) -> None:
         """Note another size, time or report of a source whose content is the same."""
-        with self._changing(visible=False):
+        with self._transaction.change(visible=False):
             fail_point("touch.write")
             self._changes.touch(source)
 
     def move(self, old_uri: str, source: SourceRow) -> None:
         """The source at `old_uri` is at `source.uri` now, with the same content."""
-        with self._changing():
+        with self._transaction.change():
             key = self._changes.held_by(old_uri)
             fail_point("move.write")
             self._changes.point(source, key)
@@ -146,13 +147,13 @@ class Writer:
 
     def remove(self, uri: str) -> None:
         """Forget a source, and its document unless another source has the same."""
-        with self._changing():
+        with self._transaction.change():
             fail_point("remove.write")
             self._changes.forget(uri)
 
     def fail(self, source: SourceRow) -> None:
         """Note that a source could not be read. What it held before goes, unless `source.document` still names it."""
-        with self._changing():
+        with self._transaction.change():
             key = self._changes.document_key(source.document) if source.document else None
             fail_point("fail.write")
             self._changes.point(source, key)
@@ -162,9 +163,10 @@ class Writer:
     def unembedded(self, group: str, embedder: str) -> Iterator[tuple[bytes, str]]:
         """Content hash and text of what the group will hold and has no vector by this embedder; each text once."""
         seen: set[bytes] = set()
-        key = 0
+        manifest = self.manifests.get(group)
+        key = self._embedded_to.get(group, 0) if manifest is not None and manifest.embedder == embedder else 0
         while True:
-            with self._reading():
+            with self._transaction.reading():
                 values = {"grp": group, "key": key, "embedder": embedder, "limit": _PAGE}
                 rows = self._connection.execute(sql.UNEMBEDDED, values).fetchall()
             for _, found, context, text in rows:
@@ -180,39 +182,39 @@ class Writer:
 
         They are written in segments of some thousand, and stay even when the writer is killed before it publishes.
         """
-        self._usable()
+        self._transaction.refuse_if_ended()
         if self._embedded is None:
             from spolia.stores.embedded import Embedded
 
             self._embedded = Embedded(self.store, self._connection)
-        self._begin()
-        with self._or_end("written"):
+        self._transaction.begin()
+        with self._transaction.or_end("written"):
             self._embedded.add(embedder, hashes, vectors)
-        self._visible = True
+        self._transaction.visible = True
 
     # Publishing.
 
     def publish(self) -> int:
         """Make all changes durable and visible at once; returns the generation. Nothing to do: nothing is written."""
-        self._usable()
-        if self._visible:
+        self._transaction.refuse_if_ended()
+        if self._transaction.visible:
             self._publish()
-        elif self._began:
-            with self._or_end("written"):
-                fail_point("publish.commit")
-                self._connection.execute(sql.COMMIT)
-        self._began = self._visible = False
+        elif self._transaction.began:
+            self._transaction.commit()
         return self.generation
 
     def _publish(self) -> None:
-        self._begin()
-        with self._or_end("published"):
+        self._transaction.begin()
+        with self._transaction.or_end("published"):
             self._refuse_what_is_gone()
             if self._embedded is not None:
                 self._embedded.flush()
             publication = Publication(self.store, self._connection, self.generation + 1, self.manifests)
-            self.indexes = publication.publish(self.indexes)
+            self.indexes = publication.publish(self.indexes, self._embedded_to)
             self.mended += publication.mended
+        self._transaction.renew()
+        last_key = self._connection.execute(sql.LAST_KEY).fetchone()[0]
+        self._embedded_to = {group: last_key for group, manifest in self.manifests.items() if manifest.embedder}
         self.generation += 1
         self._changes.next = self.generation + 1
         with translated(self.store, "swept"):
@@ -236,75 +238,23 @@ class Writer:
         from spolia.stores.checksums import damaged
         from spolia.stores.integrity import damaged_segments
 
-        self._usable()
-        if self._began:
+        self._transaction.refuse_if_ended()
+        if self._transaction.began:
             raise StoreError(
                 "repair() came after other changes. Write: with corpus.writer() as writer: writer.repair()"
             )
         self._drop_indexes(damaged)
-        with self._or_end("repaired"):
+        with self._transaction.or_end("repaired"):
             if segments := damaged_segments(self.store, self._connection):
                 self.mended += forget(self.store, self._connection, segments)
                 adopt(self._connection, [path for path in segments if path.exists()])
+                self._embedded_to = {}
         return self.mended
 
     def close(self) -> None:
         """Take back what was not published, and let the next one write."""
-        self._ended = True
-        connection: sqlite3.Connection | None = getattr(self, "_connection", None)
-        if connection is not None:
-            connection.close()
+        transaction: Transaction | None = getattr(self, "_transaction", None)
+        if transaction is not None:
+            transaction.ended = True
+            transaction.connection.close()
         self._lock.close()
-
-    # Inside.
-
-    def _usable(self) -> None:
-        if self._ended:
-            raise StoreError(
-                f"This writer of {self.store} has ended, by an error or by leaving its block. "
-                "Write: with corpus.writer() as writer: ..."
-            )
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        self._usable()
-        with translated(self.store, "read"):
-            yield
-
-    def _begin(self) -> None:
-        if not self._began:
-            with self._or_end("written"):
-                self._connection.execute(sql.BEGIN)
-            self._began = True
-
-    @contextmanager
-    def _changing(self, *, visible: bool = True) -> Iterator[None]:
-        """One change, whole or not at all."""
-        self._usable()
-        self._begin()
-        connection = self._connection
-        connection.execute(sql.MARK)
-        try:
-            with translated(self.store, "written"):
-                yield
-                connection.execute(sql.KEEP)
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute(sql.UNDO)
-                connection.execute(sql.KEEP)
-            else:  # SQLite has taken everything back, as it does when the disk is full
-                self._ended = True
-            raise
-        self._visible = self._visible or visible
-
-    @contextmanager
-    def _or_end(self, doing: str) -> Iterator[None]:
-        """After an error here the whole transaction is taken back, and the writer ends."""
-        try:
-            with translated(self.store, doing):
-                yield
-        except BaseException:
-            self._ended = True
-            if self._connection.in_transaction:
-                self._connection.execute(sql.ROLLBACK)
-            raise
