@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 def check(flow: FlowArgument, store: MaybeStore = None, json: AsJson = False) -> Exit:
     """Look for what would go wrong in a flow: wiring, arms that never run, loops without end, missing capabilities."""
     from spolia.checking import check as look
-    from spolia.cli.described import described
+    from spolia.cli.described import described, looked_at
     from spolia.types import Query
 
     screen = Screen(json=json)
-    found = look(described(flow, store), takes=Query)
+    found = look(described(flow, looked_at(store)), takes=Query)
     screen.give(
         flow=flow,
         ok=found.ok,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from spolia.cli.parts import Parts, flow_of, parts_of
+from spolia.cli.parts import CHOOSING, Parts, flow_of, parts_of
 from spolia.flows.builtin import hybrid
 from spolia.generation.extract import Extract
 from spolia.models.chat import ChatModel
@@ -17,12 +17,14 @@ from spolia.types import Query
 STAND_IN = Parts(Corpus("store.spolia").group(), MiniLM(), ChatModel("model", "http://127.0.0.1:8000/v1"))
 
 
-def described(name: str, store: Path | None = None) -> Operator[Query, Any]:
-    """A flow by its name or file, as it is over a store; without one, the default as it is where the embedder suits."""
-    if store is not None:
-        return flow_of(name, parts_of(store).but(llm=None if name == "naive" else STAND_IN.llm))[0]
-    if name == "default":
-        return hybrid(STAND_IN.chunks, STAND_IN.embedder)
-    if name == "naive":
-        return hybrid(STAND_IN.chunks, STAND_IN.embedder, top_k=5) >> Extract(STAND_IN.embedder)
-    return flow_of(name, STAND_IN)[0]
+def looked_at(store: Path | None) -> Parts:
+    """The parts of a store, or what stands in for them; with a model that is never asked."""
+    return STAND_IN if store is None else parts_of(store).but(llm=STAND_IN.llm)
+
+
+def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
+    """A flow by its name or file; without a store, the default as it is where the embedder suits the corpus."""
+    if parts is STAND_IN and name in CHOOSING:
+        found = hybrid(parts.chunks, parts.embedder, top_k=10 if name == "default" else 5)
+        return found if name == "default" else found >> Extract(parts.embedder)
+    return flow_of(name, parts.but(llm=None) if name in CHOOSING else parts)[0]

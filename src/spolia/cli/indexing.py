@@ -60,7 +60,7 @@ def index_folder(
                 follow_links=follow_links,
             )
         except ManifestMismatch as error:
-            raise ManifestMismatch(f"{error} Here: spolia index {folder} --store {store} --rebuild") from error
+            raise ManifestMismatch(f"{error} On the command line: the same command with --rebuild.") from error
     return report, f"without vectors: {why}" if why else f"with vectors of {embedder.name}"
 
 

@@ -19,16 +19,17 @@ def show(
     json: AsJson = False,
 ) -> Exit:
     """Draw a flow: its steps, what each takes and gives."""
-    from spolia.cli.described import STAND_IN, described
+    from spolia.cli.described import described, looked_at
     from spolia.flows.files import dump
     from spolia.show import mermaid as flowchart
     from spolia.show import tree
 
-    screen, found = Screen(json=json), described(flow, store)
+    screen, parts = Screen(json=json), looked_at(store)
+    found = described(flow, parts)
     if json:
-        screen.give(flow=flow, tree=tree(found), mermaid=flowchart(found), yaml=dump(found, STAND_IN.given()))
+        screen.give(flow=flow, tree=tree(found), mermaid=flowchart(found), yaml=dump(found, parts.given()))
     elif mermaid:
         screen.show(flowchart(found))
     else:
-        screen.show(dump(found, STAND_IN.given()).rstrip() if yaml else tree(found))
+        screen.show(dump(found, parts.given()).rstrip() if yaml else tree(found))
     return Exit.DONE
