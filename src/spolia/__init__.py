@@ -9,56 +9,59 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spolia.checking import check
+    from spolia.checking import check as check
     from spolia.combinators import (
-        Best,
-        Branch,
-        Choice,
-        Each,
-        Explore,
-        Guard,
-        Identity,
-        Loop,
-        Route,
-        Samples,
-        Stopped,
-        decide,
-        places,
-        settle,
+        Best as Best,
+        Branch as Branch,
+        Choice as Choice,
+        Each as Each,
+        Explore as Explore,
+        Guard as Guard,
+        Identity as Identity,
+        Loop as Loop,
+        Route as Route,
+        Samples as Samples,
+        Stopped as Stopped,
+        decide as decide,
+        places as places,
+        settle as settle,
     )
-    from spolia.flows.files import dump, load
-    from spolia.generation.extract import Extract
-    from spolia.generation.reader import Reader
-    from spolia.indexing.splitter import SlidingWindow
-    from spolia.indexing.sync import sync
-    from spolia.journal import Cache, Runs
-    from spolia.models.chat import ChatModel
-    from spolia.models.minilm import MiniLM
-    from spolia.models.scripted import ScriptedModel
-    from spolia.operator import Operator, step
-    from spolia.orchestration.fusion import ConvexCombination, ReciprocalRankFusion
-    from spolia.retrieval.bm25 import BM25
-    from spolia.retrieval.dense import Dense
-    from spolia.run import Budget, Run
-    from spolia.show import mermaid, tree
-    from spolia.stores.corpus import Corpus
+    from spolia.flows.files import dump as dump, load as load
+    from spolia.generation.extract import Extract as Extract
+    from spolia.generation.reader import Reader as Reader
+    from spolia.indexing.splitter import SlidingWindow as SlidingWindow
+    from spolia.indexing.sync import sync as sync
+    from spolia.journal import Cache as Cache, Runs as Runs
+    from spolia.models.chat import ChatModel as ChatModel
+    from spolia.models.minilm import MiniLM as MiniLM
+    from spolia.models.scripted import ScriptedModel as ScriptedModel
+    from spolia.operator import Operator as Operator, step as step
+    from spolia.orchestration.fusion import (
+        ConvexCombination as ConvexCombination,
+        ReciprocalRankFusion as ReciprocalRankFusion,
+    )
+    from spolia.retrieval.bm25 import BM25 as BM25
+    from spolia.retrieval.dense import Dense as Dense
+    from spolia.run import Budget as Budget, Run as Run
+    from spolia.show import mermaid as mermaid, tree as tree
+    from spolia.stores.corpus import Corpus as Corpus
     from spolia.types import (
-        Answer,
-        Citation,
-        Document,
-        Failure,
-        Generation,
-        Hit,
-        Item,
-        Message,
-        Node,
-        Prompt,
-        Query,
-        Ranking,
-        Span,
-        State,
-        Usage,
-        Verdict,
+        Answer as Answer,
+        Citation as Citation,
+        Document as Document,
+        Failure as Failure,
+        Generation as Generation,
+        Hit as Hit,
+        Item as Item,
+        Message as Message,
+        Node as Node,
+        Prompt as Prompt,
+        Query as Query,
+        Ranking as Ranking,
+        Span as Span,
+        State as State,
+        Usage as Usage,
+        Verdict as Verdict,
     )
 
 WHERE = {

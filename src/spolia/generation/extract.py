@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from spolia.errors import WiringError
 from spolia.generation.evidence import EMBEDDED, LEXICAL, chances, clues, confidence
-from spolia.generation.reading import Reading, count_words
+from spolia.generation.reading import Reading, count_words, plain
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator, emit
 from spolia.stores.analysis import Analyzer
@@ -95,7 +95,7 @@ class Extract(Operator[Ranking, Answer]):
             return Answer(self.abstention, (), "abstained", read.ranking)
         chosen = self._worth_saying(order, likely, [count_words(sentence) for sentence in read.sentences])
         quotes = tuple(read.quote(index, number) for number, index in enumerate(chosen, 1))
-        text = " ".join(f"{' '.join(quote.quote.split())} [{quote.marker}]" for quote in quotes)
+        text = " ".join(f"{plain(quote.quote)} [{quote.marker}]" for quote in quotes)
         return Answer(text, quotes, "answered", read.ranking)
 
     def _doubts(self, near: float, cosine: float | None) -> bool:

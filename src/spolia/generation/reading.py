@@ -98,3 +98,18 @@ def _span(node: Node, start: int, end: int) -> Span | None:
         first = whole.lines[0] + node.text.count("\n", 0, start)
         lines = (first, first + node.text.count("\n", start, end))
     return Span(whole.start + start, whole.start + end, whole.pages, lines)
+
+
+_ITEM = re.compile(r"^\s*(?:[-*+>•]|\d{1,3}[.)])\s+(?=\S)")
+_EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
+
+
+def plain(quote: str) -> str:
+    """A quote as it is read in a reply: on one line, without the marks of a list item and of bold type.
+
+    >>> plain("- **One index**\\n  per generation")
+    'One index per generation'
+    >>> plain("2 * 3 * 4"), plain("1999. A year")
+    ('2 * 3 * 4', '1999. A year')
+    """
+    return _EMPHASIS.sub(r"\2", " ".join(_ITEM.sub("", quote).split()))
