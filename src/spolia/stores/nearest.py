@@ -49,7 +49,8 @@ class Nearest:
         found = []
         for start in range(0, len(queries), at_once):
             some = unit(queries[start : start + at_once])
-            scores = np.concatenate([some @ segment.T for segment in self.segments], axis=1)[:, self.places]
+            below = np.concatenate([some @ segment.T for segment in self.segments], axis=1)
+            scores = np.take(below, self.places, axis=1)
             found += [self._best(query, row, top_k, access) for query, row in zip(some, scores, strict=True)]
         return found
 
