@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -15,43 +16,55 @@ from spolia.cli.index import index
 from spolia.cli.screen import Screen
 
 OWN = ("What happens when a writer is killed?", "What does a cache entry hold?", "Who sees a restricted node?")
-QUESTIONS, SHORTEST = 3, 12
+QUESTIONS, TRIED, SHORTEST = 3, 12, 12
+PUNCTUATION = ".:;,?! "
 
 
 def demo(folder: Annotated[str, typer.Argument(metavar="DIR")] = "docs") -> Exit:
     """Index a folder into `.demo/`, and ask it three questions: fixed ones of the project's docs, else its headings."""
     screen, source = Screen(), Path(folder)
     store = Path(".demo") / f"{source.resolve().name or 'root'}.spolia"
-    screen.say(f"$ spolia index {folder} --store {store}", "bold")
-    code = index(source, store)
+    screen.show(f"$ spolia index {folder} --store {store}")
+    index(source, store)
     for question in questions(source, store):
-        screen.say(f'\n$ spolia ask "{question}" --store {store}', "bold")
+        screen.show(f'\n$ spolia ask "{question}" --store {store}')
         ask(question, store=store)
-    screen.say(
+    screen.show(
         f'\nNext:  spolia ask "…" --store {store}\n       spolia search "…" --store {store}\n       spolia --help'
     )
-    return code
+    return Exit.DONE
 
 
 def questions(folder: Path, store: Path) -> list[str]:
-    """Three questions that a folder should be able to answer."""
+    """Three questions that a folder answers: of those tried, the ones with an answer first."""
     if (folder / "run_contract.md").is_file():
         return list(OWN)
-    found = list(dict.fromkeys(_subjects(store)))
-    step = max(1, len(found) // QUESTIONS)
-    return [f"What is said about {subject}?" for subject in found[::step][:QUESTIONS]]
+    from spolia.cli.parts import flow_of, parts_of
+    from spolia.run import Run
+    from spolia.types import Answer, Query
+
+    tried = [
+        f"What is said about {subject.rstrip(PUNCTUATION)}?"
+        for subject in islice(dict.fromkeys(_subjects(store)), TRIED)
+    ]
+    with Run():
+        answers = flow_of("naive", parts_of(store))[0].batch([Query(question) for question in tried])
+    pairs = list(zip(tried, answers, strict=True))
+    answered = [question for question, answer in pairs if isinstance(answer, Answer) and not answer.abstained]
+    return list(dict.fromkeys([*answered, *tried]))[:QUESTIONS]
 
 
 def _subjects(store: Path) -> Iterator[str]:
-    """Headings of the documents, or how their texts begin."""
+    """A heading of each document, the longest document first; or how its text begins."""
     from spolia.cli.plain import one_line
     from spolia.stores.corpus import Corpus
 
-    for document in Corpus(str(store)).snapshot().documents():
+    documents = sorted(Corpus(str(store)).snapshot().documents(), key=lambda document: -len(document.text))
+    for document in documents:
         headings = [one_line(heading.text, 80).replace('"', "'") for heading in document.headings]
         named = [heading for heading in headings if len(heading) >= SHORTEST]
         if named or document.text.strip():
-            yield named[len(named) // 2] if named else " ".join(document.text.split()[:8])
+            yield named[len(named) // 2] if named else one_line(" ".join(document.text.split()[:8])).replace('"', "'")
 
 
 if __name__ == "__main__":

@@ -48,6 +48,7 @@ class Screen:
             console = self.out()
             for part in parts:
                 console.print(part)
+            sys.stdout.flush()
 
     def give(self, **result: Any) -> None:
         """Print the result for programs; nothing without `--json`."""
