@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import spolia
+from spolia.stores.corpus import Corpus
 from spolia.stores.failpoints import FAIL_POINTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,6 +34,15 @@ def test_the_list_of_fail_points_names_every_call_once() -> None:
     assert sorted(calls) == sorted(FAIL_POINTS)
     assert len(FAIL_POINTS) == len(set(FAIL_POINTS)) == 40
     assert {name for name, count in calls.items() if count > 1} <= {"publish.commit"}
+
+
+def test_what_a_killed_maker_left_beside_the_store_is_swept(fast_folder: Path) -> None:
+    path = fast_folder / "[a] b.spolia"
+    left = path.with_name("[a] b.spolia.tmp99999999")
+    left.mkdir()
+    (path.with_name("[a] b.spolia.tmp1")).mkdir()  # a process that lives
+    Corpus(str(path)).create()
+    assert sorted(found.name for found in fast_folder.iterdir()) == ["[a] b.spolia", "[a] b.spolia.tmp1"]
 
 
 @pytest.mark.slow

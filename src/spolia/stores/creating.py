@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import sqlite3
@@ -27,8 +28,8 @@ def create(path: Path) -> None:
         return
     folder = path.with_name(f"{path.name}.tmp{os.getpid()}")
     with translated(path, "made"):
-        shutil.rmtree(folder, ignore_errors=True)
         path.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(path)
         (folder / PINS).mkdir(parents=True)
         try:
             _fill(folder)
@@ -40,6 +41,14 @@ def create(path: Path) -> None:
 def _is_free(path: Path) -> bool:
     with translated(path, "made"):
         return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+
+
+def _sweep(path: Path) -> None:
+    """Remove what processes have left that were killed while making this store."""
+    for folder in path.parent.glob(f"{glob.escape(path.name)}.tmp*"):
+        pid = folder.name.removeprefix(f"{path.name}.tmp")
+        if pid == str(os.getpid()) or (pid.isdecimal() and not os.path.exists(f"/proc/{pid}")):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _fill(folder: Path) -> None:
