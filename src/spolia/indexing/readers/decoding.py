@@ -9,7 +9,6 @@ from spolia.errors import DocumentError
 from spolia.types import Value
 
 _BOMS = (
-    (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -59,6 +58,7 @@ def decoded(data: bytes, uri: str, declared: str = "") -> Decoded:
     >>> decoded(b"caf\\xe9", "a.txt").text, decoded("café".encode("utf-16"), "b.txt").text
     ('café', 'café')
     """
+    data = data.removeprefix(codecs.BOM_UTF8)
     for bom, encoding in _BOMS:
         if data.startswith(bom):
             return _strictly(data[len(bom) :], encoding, uri)
@@ -91,8 +91,11 @@ def _controls(count: int) -> tuple[str, ...]:
 
 
 def _strictly(data: bytes, encoding: str, uri: str, warning: str = "") -> Decoded:
-    text = data.decode(encoding, "replace")
     warnings = [warning] if warning else []
+    try:
+        return Decoded(data.decode(encoding), encoding, tuple(warnings))
+    except UnicodeDecodeError:
+        text = data.decode(encoding, "replace")
     if lost := text.count("\ufffd"):
         if lost * 10 > len(text):
             raise _not_text(uri, f"{lost} of its {len(text)} characters are not {encoding.upper()}", data)

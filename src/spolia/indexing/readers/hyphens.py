@@ -45,6 +45,6 @@ def _has_hyphen(left: str, right: str, words: set[str]) -> bool:
     a, b = left.casefold(), right.casefold()
     if a + b in words:
         return False
-    if f"{a}-{b}" in words or (right[0].isupper() and not left.isupper()) or right[0].isdigit():
+    if f"{a}-{b}" in words or (right[0].isupper() and not (left + right).isupper()) or right[0].isdigit():
         return True
     return len(a) > 3 and len(b) > 3 and a in words and b in words

@@ -1,0 +1,67 @@
+"""Real files from the test fixtures of other projects, with strings that must be found in them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spolia.errors import EncryptedDocument
+from spolia.indexing.readers.choosing import by_suffix, reader_of
+from spolia.indexing.readers.reading import Reading, Source
+from spolia.indexing.splitter import SlidingWindow
+
+# What the manifest's plain extractor found and this one does not, and why.
+OTHERWISE = {
+    ("pp-habibi.pdf", "بيبي habibi"): "the order of right-to-left runs",
+    ("dl-2305.03393v1-pg9.pdf", "conﬁguration that pro duced the"): "a ligature, and a blank within a word",
+    ("ar-roberta.pdf", "ﬁnetuning settings"): "a ligature",
+    ("dl-wiki_duck.html", "Related changes"): "navigation",
+    ("mk-test_blog.html", "FSM Group Chat"): "navigation",
+    ("dl-word_sample.docx", "SEQ Figure"): "the code of a field",
+}
+
+
+def rows(datasets: Path) -> list[dict[str, Any]]:
+    lines = (datasets / "documents" / "manifest.jsonl").read_text("utf-8").splitlines()
+    readers = by_suffix()
+    return [row for row in map(json.loads, lines) if reader_of(row["file"], readers)]
+
+
+def read(datasets: Path, name: str) -> Reading:
+    reader = reader_of(name, by_suffix())
+    assert reader is not None
+    return reader.read(Source(name, (datasets / "documents" / name).read_bytes()))
+
+
+def folded(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".md", ".html", ".pdf", ".docx", ".rst", ".asciidoc"])
+def test_what_must_be_found_is_found(shared_datasets: Path, suffix: str) -> None:
+    pytest.importorskip({".pdf": "pypdfium2", ".docx": "docx"}.get(suffix, "json"))
+    found = [row for row in rows(shared_datasets) if row["file"].endswith(suffix) and not row["encrypted"]]
+    assert found
+    for row in found:
+        document = read(shared_datasets, row["file"]).document
+        name = Path(row["file"]).name
+        for wanted in row["must_contain"]:
+            assert (folded(wanted) in folded(document.text)) != ((name, wanted) in OTHERWISE), (name, wanted)
+        for heading in document.headings:
+            assert folded(heading.text)[:5] in folded(document.text[heading.start : heading.start + 200])
+        for node in SlidingWindow().split(document):
+            assert node.span is not None
+            assert document.text[node.span.start : node.span.end] == node.text
+
+
+def test_scans_and_locked_files_say_so(shared_datasets: Path) -> None:
+    pytest.importorskip("pypdfium2")
+    for row in rows(shared_datasets):
+        if row["encrypted"]:
+            with pytest.raises(EncryptedDocument):
+                read(shared_datasets, row["file"])
+        elif row["needs_ocr"]:
+            assert "OCR" in read(shared_datasets, row["file"]).warnings[0]

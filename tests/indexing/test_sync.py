@@ -1,0 +1,275 @@
+"""A store in step with a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spolia.errors import ManifestMismatch
+from spolia.indexing.report import DocumentReport, Progress, SyncReport, reports
+from spolia.indexing.splitter import SlidingWindow
+from spolia.indexing.sync import sync
+from spolia.stores.corpus import Corpus
+from spolia.types import Value
+from tests.indexing.making import pdf_of
+
+embedded: list[str] = []
+
+
+@dataclass(frozen=True)
+class Letters(Value):
+    """A real, tiny embedder: the frequencies of the letters. It notes what it was asked."""
+
+    name: str = "letters@1"
+    dimension: int = 26
+    window: int = 40
+    scoped = False
+
+    def fingerprint(self) -> str:
+        return self.name
+
+    def embed(self, texts: Sequence[str], *, kind: str) -> Any:
+        embedded.extend(texts)
+        counts = np.array([[text.lower().count(chr(97 + i)) + 0.01 for i in range(26)] for text in texts], np.float32)
+        return counts / np.linalg.norm(counts, axis=1, keepdims=True)
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        return [len(text.split()) + 2 for text in texts]
+
+    def covers(self, text: str) -> float:
+        return sum(character.isascii() for character in text) / len(text) if text else 1.0
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    embedded.clear()
+    (tmp_path / "docs" / "sub").mkdir(parents=True)
+    (tmp_path / "docs" / "a.txt").write_text("Arches stand on piers.")
+    (tmp_path / "docs" / "b.md").write_text("# Roads\n\nRoads lead to Rome.")
+    (tmp_path / "docs" / "sub" / "c.html").write_text("<title>Walls</title><p>Walls keep wolves out.")
+    return tmp_path / "docs"
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    return Corpus(str(tmp_path / "notes.spolia"))
+
+
+def texts(corpus: Corpus) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for node in corpus.snapshot().all_nodes("chunk"):
+        found.setdefault(node.uri, []).append(node.text)
+    return found
+
+
+def counts(report: SyncReport) -> tuple[int, ...]:
+    """added, changed, moved, removed, unchanged"""
+    return report.added, report.changed, report.moved, report.removed, report.unchanged
+
+
+def found(corpus: Corpus, text: str) -> list[str]:
+    snapshot = corpus.snapshot()
+    hits = snapshot.search("chunk", text, 5, frozenset())
+    return [node.uri for node in snapshot.nodes([key for key, _ in hits], frozenset())]
+
+
+def files_of(store: str) -> dict[str, tuple[int, int]]:
+    return {
+        os.path.join(root, name): (
+            os.stat(os.path.join(root, name)).st_size,
+            os.stat(os.path.join(root, name)).st_mtime_ns,
+        )
+        for root, _, names in os.walk(store)
+        for name in names
+        if not name.endswith((".lock", "-shm"))
+    }
+
+
+def test_a_folder_is_indexed_and_can_be_searched(folder: Path, corpus: Corpus) -> None:
+    report = sync(folder, corpus)
+    assert counts(report) == (3, 0, 0, 0, 0)
+    assert set(texts(corpus)) == {"a.txt", "b.md", "sub/c.html"}
+    assert found(corpus, "wolves") == ["sub/c.html"]
+    assert report.chunks == 3
+    assert corpus.snapshot().check() == []
+
+
+def test_nothing_changed_means_no_write_and_no_embedding(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus, embedder=Letters())
+    assert len(embedded) == 3
+    before = files_of(corpus.path)
+    report = sync(folder, corpus, embedder=Letters())
+    assert counts(report) == (0, 0, 0, 0, 3)
+    assert (report.generation, report.embedded, len(embedded)) == (1, 0, 3)
+    assert files_of(corpus.path) == before
+
+
+def test_a_file_with_another_time_and_the_same_content_is_not_read_again(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus)
+    os.utime(folder / "a.txt", (1, 1))
+    report = sync(folder, corpus)
+    assert counts(report) == (0, 0, 0, 0, 3)
+    assert report.generation == 1
+    assert corpus.snapshot().sources()["a.txt"].mtime_ns == 1_000_000_000
+
+
+def test_a_moved_file_costs_nothing(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus, embedder=Letters())
+    before = {node.id for node in corpus.snapshot().all_nodes("chunk")}
+    (folder / "a.txt").rename(folder / "sub" / "moved.txt")
+    report = sync(folder, corpus, embedder=Letters())
+    assert counts(report) == (0, 0, 1, 0, 2)
+    assert {node.id for node in corpus.snapshot().all_nodes("chunk")} == before
+    assert found(corpus, "arches") == ["sub/moved.txt"]
+    assert report.embedded == 0
+    assert "a.txt" not in corpus.snapshot().sources()
+
+
+def test_a_changed_file_gets_new_nodes_and_only_new_texts_are_embedded(folder: Path, corpus: Corpus) -> None:
+    splitter = SlidingWindow(size=10, overlap=0)
+    (folder / "a.txt").write_text("The first sentence stays as it is. The second sentence will be another.")
+    sync(folder, corpus, splitter=splitter, embedder=Letters())
+    embedded.clear()
+    (folder / "a.txt").write_text("The first sentence stays as it is. The second sentence is new.")
+    report = sync(folder, corpus, splitter=splitter, embedder=Letters())
+    assert counts(report) == (0, 1, 0, 0, 2)
+    assert embedded == ["The second sentence is new."]
+    assert texts(corpus)["a.txt"] == ["The first sentence stays as it is.", "The second sentence is new."]
+
+
+def test_a_deleted_file_is_gone_and_returns_without_embedding(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus, embedder=Letters())
+    (folder / "a.txt").unlink()
+    report = sync(folder, corpus, embedder=Letters())
+    assert counts(report) == (0, 0, 0, 1, 2)
+    assert found(corpus, "arches") == []
+    (folder / "a.txt").write_text("Arches stand on piers.")
+    assert sync(folder, corpus, embedder=Letters()).embedded == 0
+    assert found(corpus, "arches") == ["a.txt"]
+
+
+def test_copies_share_their_nodes(folder: Path, corpus: Corpus) -> None:
+    (folder / "copy.txt").write_text("Arches stand on piers.")
+    sync(folder, corpus)
+    assert len(list(corpus.snapshot().all_nodes("chunk"))) == 3
+    (folder / "a.txt").unlink()
+    sync(folder, corpus)
+    assert found(corpus, "arches") == ["copy.txt"]
+
+
+def test_two_files_that_change_places(folder: Path, corpus: Corpus) -> None:
+    (folder / "z.txt").write_text("Zebras graze.")
+    sync(folder, corpus, embedder=Letters())
+    a, z = (folder / "a.txt").read_text(), (folder / "z.txt").read_text()
+    (folder / "a.txt").write_text(z)
+    (folder / "z.txt").write_text(a)
+    report = sync(folder, corpus, embedder=Letters())
+    assert (found(corpus, "zebras"), found(corpus, "arches")) == (["a.txt"], ["z.txt"])
+    assert report.embedded == 0
+    assert corpus.snapshot().check() == []
+
+
+def test_each_batch_is_published(folder: Path, corpus: Corpus) -> None:
+    for number in range(10):
+        (folder / f"n{number}.txt").write_text(f"Passage number {number}.")
+    seen: list[tuple[int, int]] = []
+
+    def look(progress: Progress) -> None:
+        seen.append((progress.done, sum(1 for _ in corpus.snapshot().documents())))
+
+    report = sync(folder, corpus, batch=4, progress=look)
+    assert report.generation == 4
+    assert [there for _, there in seen] == [0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12]
+    assert [done for done, _ in seen] == list(range(1, 14))
+
+
+def test_a_run_that_is_stopped_goes_on_where_it_was(folder: Path, corpus: Corpus) -> None:
+    for number in range(10):
+        (folder / f"n{number}.txt").write_text(f"Passage number {number}.")
+
+    def stop(progress: Progress) -> None:
+        if progress.done == 6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sync(folder, corpus, batch=4, progress=stop)
+    assert sum(1 for _ in corpus.snapshot().documents()) == 4
+    assert corpus.snapshot().check() == []
+    assert counts(sync(folder, corpus, batch=4)) == (9, 0, 0, 0, 4)
+
+
+@pytest.mark.parametrize(
+    ("here", "said"),
+    [
+        ({"splitter": SlidingWindow(size=50)}, ["size=200", "size=50"]),
+        ({"embedder": Letters("other@2")}, ["letters@1", "other@2"]),
+        ({"embedder": None}, ["embedder: 'letters@1' there, '' here"]),
+        ({"readers": ()}, ["docx 1"]),
+    ],
+)
+def test_other_parts_are_refused_naming_both(
+    folder: Path, corpus: Corpus, here: dict[str, Any], said: list[str]
+) -> None:
+    sync(folder, corpus, embedder=Letters())
+    with pytest.raises(Exception) as error:  # noqa: PT011
+        sync(folder, corpus, **{"embedder": Letters(), **here})
+    if "readers" not in here:
+        assert isinstance(error.value, ManifestMismatch)
+        assert all(part in str(error.value) for part in said)
+    assert len(texts(corpus)) == 3
+
+
+def test_a_rebuild_takes_other_parts(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus)
+    report = sync(folder, corpus, splitter=SlidingWindow(size=50), rebuild=True)
+    assert counts(report) == (3, 0, 0, 0, 0)
+    assert "size=50" in corpus.snapshot().manifest("chunk").splitter
+    assert corpus.snapshot().check() == []
+
+
+def test_the_analyser_of_the_group_stays_and_the_first_one_suits_the_language(tmp_path: Path) -> None:
+    folder, corpus = tmp_path / "docs", Corpus(str(tmp_path / "s.spolia"))
+    folder.mkdir()
+    (folder / "a.txt").write_text("Der Turm, der in der Stadt steht, ist nicht hoch, und die Brücken sind alt.")
+    sync(folder, corpus)
+    assert corpus.snapshot().manifest("chunk").analyzer.stem == "german"
+    (folder / "a.txt").write_text("The tower that stands in the city is not high, and the bridges are old.")
+    assert sync(folder, corpus).changed == 1
+
+
+def test_the_report_of_each_document_is_kept_in_the_store(folder: Path, corpus: Corpus) -> None:
+    (folder / "p.pdf").write_bytes(pdf_of([["One two three."], []]))
+    (folder / "long.txt").write_text("word " * 60)
+    (folder / "latin.txt").write_bytes("schön und gut".encode("latin-1"))
+    (folder / "korean.txt").write_text("서울은 대한민국의 수도이다.")
+    (folder / "empty.txt").write_text("")
+    report = sync(folder, corpus, embedder=Letters())
+    there = reports(corpus)
+    assert there["p.pdf"] == DocumentReport(
+        "pdf", 15, pages=2, empty_pages=(2,), chunks=1, tokens=5,
+        warnings=("1 of 2 pages have no text (2); scanned pages need OCR first.",),
+    )  # fmt: skip
+    assert there["long.txt"].beyond_window == there["long.txt"].chunks == 1
+    assert "window" in there["long.txt"].warnings[0]
+    assert there["latin.txt"].encoding == "cp1252"
+    assert "knows" in there["korean.txt"].warnings[0]
+    assert there["empty.txt"] == DocumentReport("text", 0, tokens=0, encoding="utf-8", warnings=("It has no text.",))
+    assert there["a.txt"].warnings == ()
+    assert report.warned == 5
+
+
+def test_a_document_too_long_to_list_its_nodes_is_the_same(
+    folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "copy.txt").write_text("Arches stand on piers.")
+    monkeypatch.setattr("spolia.indexing.filing.LISTED", 0)
+    sync(folder, corpus, embedder=Letters())
+    there = reports(corpus)
+    assert there["a.txt"] == there["copy.txt"] == DocumentReport("text", 22, chunks=1, tokens=6, encoding="utf-8")
+    assert texts(corpus)["a.txt"] == ["Arches stand on piers."]

@@ -1,0 +1,323 @@
+"""Folders and files as bad as they come: each says what is wrong, and the others go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from spolia.errors import FolderError
+from spolia.indexing import loading
+from spolia.indexing.report import SyncReport
+from spolia.indexing.sync import sync
+from spolia.stores.corpus import Corpus
+from tests.indexing.making import locked_pdf, pdf_of
+
+GOOD = "A good passage about stones."
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "good.txt").write_text(GOOD)
+    return folder
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    return Corpus(str(tmp_path / "s.spolia"))
+
+
+def texts(corpus: Corpus) -> dict[str, str]:
+    return {document.uri: document.text for document in corpus.snapshot().documents()}
+
+
+def reasons(report: SyncReport) -> dict[str, str]:
+    return {item.uri: item.reason for item in report.skipped}
+
+
+def test_no_folder(corpus: Corpus, tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match=r"There is no folder .*/nowhere"):
+        sync(tmp_path / "nowhere", corpus)
+    assert not corpus.exists()
+
+
+def test_a_file_for_a_folder(folder: Path, corpus: Corpus) -> None:
+    with pytest.raises(FolderError, match="is a file, not a folder"):
+        sync(folder / "good.txt", corpus)
+
+
+def test_an_empty_folder_changes_nothing(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus)
+    (folder / "good.txt").unlink()
+    with pytest.raises(FolderError, match=r"is empty.*\.docx.*\.txt"):
+        sync(folder, corpus)
+    assert texts(corpus) == {"good.txt": GOOD}
+
+
+def test_a_folder_without_a_document_says_what_is_in_it(tmp_path: Path, corpus: Corpus) -> None:
+    for name in ("a.png", "b.png", "c.zip", "README"):
+        (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(FolderError, match=r"but: 2 \.png, 1 "):
+        sync(tmp_path, corpus)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_that_may_not_be_listed(folder: Path, corpus: Corpus) -> None:
+    folder.chmod(0)
+    try:
+        with pytest.raises(FolderError, match="cannot be listed: Permission denied"):
+            sync(folder, corpus)
+    finally:
+        folder.chmod(0o755)
+
+
+def test_what_is_in_a_folder_that_cannot_be_listed_is_kept(
+    folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / "a.txt").write_text("Inside.")
+    sync(folder, corpus)
+    listed = os.scandir
+
+    def refuse(path: str) -> object:
+        if str(path).endswith("sub"):
+            raise PermissionError(13, "Permission denied", path)
+        return listed(path)
+
+    monkeypatch.setattr("spolia.indexing.walking.os.scandir", refuse)
+    report = sync(folder, corpus)
+    assert report.removed == 0
+    assert "Permission denied" in reasons(report)["sub/"]
+    assert set(texts(corpus)) == {"good.txt", "sub/a.txt"}
+
+
+def test_bad_documents_are_recorded_and_the_others_go_on(folder: Path, corpus: Corpus) -> None:
+    (folder / "binary.txt").write_bytes(bytes(range(256)))
+    (folder / "corrupt.pdf").write_bytes(b"%PDF-1.4 and nothing")
+    (folder / "empty.pdf").write_bytes(b"")
+    (folder / "locked.pdf").write_bytes(locked_pdf("x"))
+    (folder / "no.docx").write_bytes(b"no")
+    (folder / "ok.pdf").write_bytes(pdf_of([["Fine."]]))
+    report = sync(folder, corpus)
+    assert [uri for uri, _ in report.failed] == ["binary.txt", "corrupt.pdf", "empty.pdf", "locked.pdf", "no.docx"]
+    assert report.added == 2
+    rows = corpus.snapshot().sources()
+    assert {uri for uri, row in rows.items() if row.status == "failed"} == {uri for uri, _ in report.failed}
+    assert "password" in rows["locked.pdf"].error
+    again = sync(folder, corpus)
+    assert (again.generation, len(again.failed), again.unchanged) == (report.generation, 5, 2)
+    (folder / "corrupt.pdf").write_bytes(pdf_of([["Mended."]]))
+    assert sync(folder, corpus).changed == 1
+    assert texts(corpus)["corrupt.pdf"] == "Mended."
+
+
+def test_a_document_that_becomes_bad_is_not_found_any_more(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus)
+    (folder / "good.txt").write_bytes(bytes(range(256)))
+    assert len(sync(folder, corpus).failed) == 1
+    assert texts(corpus) == {}
+
+
+def test_a_missing_package_fails_its_documents_only(
+    folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "a.pdf").write_bytes(pdf_of([["Text."]]))
+    monkeypatch.setitem(sys.modules, "pypdfium2", None)
+    report = sync(folder, corpus)
+    assert report.added == 1
+    assert "pip install 'spolia[pdf]'" in report.failed[0][1]
+    monkeypatch.undo()
+    assert sync(folder, corpus).changed == 1  # tried again without any change of the file
+
+
+def test_a_fault_of_a_reader_is_recorded(folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "b.md").write_text("# B")
+
+    def broken(*_: object) -> object:
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr("spolia.indexing.readers.markdown._headings", broken)
+    report = sync(folder, corpus)
+    assert report.failed == (("b.md", "The markdown reader failed on it: RecursionError: too deep"),)
+    assert report.added == 1
+
+
+def test_a_file_that_cannot_be_opened_keeps_what_was_known(
+    folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync(folder, corpus)
+    (folder / "good.txt").write_text("Another text.")
+
+    def refuse(*_: object, **__: object) -> object:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("spolia.indexing.filing.load", refuse)
+    report = sync(folder, corpus)
+    assert report.failed == (("good.txt", "It cannot be read: Permission denied."),)
+    assert texts(corpus) == {"good.txt": GOOD}
+    assert corpus.snapshot().sources()["good.txt"].status == "failed"
+    monkeypatch.undo()
+    assert sync(folder, corpus).changed == 1
+    assert texts(corpus) == {"good.txt": "Another text."}
+
+
+def test_a_file_that_vanishes_between_listing_and_reading(
+    folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "gone.txt").write_text("Gone.")
+    load = loading.load
+
+    def late(path: str, *, follow: bool = False) -> loading.Loaded:
+        if path.endswith("gone.txt"):
+            Path(path).unlink(missing_ok=True)
+        return load(path, follow=follow)
+
+    monkeypatch.setattr("spolia.indexing.filing.load", late)
+    assert sync(folder, corpus).failed == (("gone.txt", "It cannot be read: No such file or directory."),)
+    assert sync(folder, corpus).removed == 1
+    assert set(corpus.snapshot().sources()) == {"good.txt"}
+
+
+def test_a_file_that_changes_while_it_is_read(folder: Path, corpus: Corpus) -> None:
+    stop = threading.Event()
+
+    def grow() -> None:
+        while not stop.is_set():
+            with (folder / "log.txt").open("a") as file:
+                file.write("More.\n")
+            time.sleep(0.001)
+
+    writer = threading.Thread(target=grow)
+    writer.start()
+    try:
+        while not (folder / "log.txt").exists():
+            time.sleep(0.001)
+        report = sync(folder, corpus)
+    finally:
+        stop.set()
+        writer.join()
+    assert "changed while it was read" in dict(report.failed)["log.txt"]
+    assert sync(folder, corpus).changed == 1
+
+
+def test_links(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "deep").mkdir(parents=True)
+    (outside / "secret.txt").write_text("Secret.")
+    (outside / "deep" / "loop").symlink_to(outside)
+    (folder / "loop").symlink_to(folder)
+    (folder / "self").symlink_to(folder / "self")
+    (folder / "file.txt").symlink_to(outside / "secret.txt")
+    (folder / "out").symlink_to(outside)
+    (folder / "alias.txt").symlink_to(folder / "good.txt")
+    (folder / "broken.txt").symlink_to(folder / "nothing.txt")
+    report = sync(folder, corpus)
+    assert texts(corpus) == {"alias.txt": GOOD}  # the document that good.txt holds too
+    assert set(corpus.snapshot().sources()) == {"alias.txt", "good.txt"}
+    said = reasons(report)
+    assert set(said) == {"loop", "self", "file.txt", "out", "broken.txt"}
+    assert "out of the folder" in said["file.txt"]
+    assert "out of the folder" in said["out"]
+    assert "leads nowhere" in said["broken.txt"]
+    sync(folder, corpus, follow_links=True)
+    assert "out/secret.txt" in corpus.snapshot().sources()
+    assert not any(uri.startswith("out/deep/loop") for uri in corpus.snapshot().sources())
+
+
+def test_special_files_are_left_out(folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(folder / "pipe.txt")
+    monkeypatch.chdir(folder)  # the path of a socket may not be long
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("sock.txt")
+        report = sync(folder, corpus)
+    assert set(reasons(report)) == {"pipe.txt", "sock.txt"}
+    assert report.added == 1
+
+
+def test_hidden_files_and_stores_are_left_out(folder: Path) -> None:
+    (folder / ".hidden.txt").write_text("Hidden.")
+    (folder / ".git").mkdir()
+    (folder / ".git" / "a.txt").write_text("Hidden.")
+    (folder / "~$draft.docx").write_bytes(b"lock")
+    for name in ("notes.spolia", "odd-name"):
+        corpus = Corpus(str(folder / name))
+        sync(folder, corpus)
+        (folder / name / "inside.txt").write_text("Inside a store.")
+        sync(folder, corpus)
+        assert set(texts(corpus)) == {"good.txt"}
+
+
+def test_strange_names(folder: Path, corpus: Corpus) -> None:
+    composed, decomposed = unicodedata.normalize("NFC", "é.txt"), unicodedata.normalize("NFD", "é.txt")
+    names = [
+        "new\nline.txt",
+        "emoji 👨‍👩‍👧.txt",
+        composed,
+        decomposed,
+        "UPPER.TXT",
+        " blank .txt",
+        "quo'te\".md",
+        "a%20b.txt",
+    ]
+    for name in names:
+        (folder / name).write_text(f"The text of {name!r}.")
+    with open(os.fsencode(folder) + b"/caf\xe9.txt", "w") as file:
+        file.write("Latin name.")
+    report = sync(folder, corpus)
+    assert report.failed == ()
+    assert set(corpus.snapshot().sources()) == {*names, "good.txt", "caf\\xe9.txt"}
+    assert texts(corpus)[decomposed] != texts(corpus)[composed]
+    assert sync(folder, corpus).unchanged == len(names) + 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to know the peak of memory")
+def test_a_file_of_many_megabytes_takes_memory_in_proportion(folder: Path, corpus: Corpus) -> None:
+    lines = (f"This is sentence number {number} of a long text.\n" for number in range(200_000))
+    (folder / "long.txt").write_text("".join(lines))
+    code = (
+        "import sys\n"
+        "from spolia.indexing.sync import sync\n"
+        "from spolia.stores.corpus import Corpus\n"
+        "sync(sys.argv[1], Corpus(sys.argv[2]))\n"
+        "print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(folder), corpus.path], capture_output=True, check=True)
+    size_kb = (folder / "long.txt").stat().st_size // 1024
+    assert int(ran.stdout) < 90_000 + 6 * size_kb
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_killed_run_leaves_a_whole_store_and_the_next_one_goes_on(
+    folder: Path, corpus: Corpus, number: signal.Signals
+) -> None:
+    for at in range(300):
+        (folder / f"{at:03}.txt").write_text(f"Passage {at}.")
+    code = (
+        "import sys, time\n"
+        "from spolia.indexing.sync import sync\n"
+        "from spolia.stores.corpus import Corpus\n"
+        "def tell(progress):\n"
+        "    if progress.done == 120: print('now', flush=True); time.sleep(60)\n"
+        "sync(sys.argv[1], Corpus(sys.argv[2]), batch=50, progress=tell)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(folder), corpus.path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"now\n"
+        process.send_signal(number)
+    assert sum(1 for _ in corpus.snapshot().documents()) == 100
+    report = sync(folder, corpus)
+    assert (report.added, report.unchanged) == (201, 100)
+    assert corpus.snapshot().check() == []

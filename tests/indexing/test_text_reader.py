@@ -1,0 +1,97 @@
+"""Text files in any encoding."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spolia.errors import DocumentError
+from spolia.indexing.readers.reading import Reading, Source
+from spolia.indexing.readers.text import TextReader
+
+
+def read(data: bytes, name: str = "notes.txt") -> Reading:
+    return TextReader().read(Source(name, data))
+
+
+@given(st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=200))
+def test_utf8_is_read_character_for_character(text: str) -> None:
+    text = text.lstrip("\ufeff")
+    reading = read(text.encode())
+    assert (reading.document.text, reading.encoding, reading.warnings) == (text, "utf-8", ())
+    assert read(b"\xef\xbb\xbf" + text.encode()).document.text == text
+
+
+def test_line_ends_are_kept() -> None:
+    assert read(b"One.\r\nTwo.\rThree.\n").document.text == "One.\r\nTwo.\rThree.\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-16-le", "utf-32"])
+def test_utf16_and_utf32_are_read_with_and_without_a_mark(encoding: str) -> None:
+    text = "Spolia are stones – taken from older buildings."
+    reading = read(text.encode(encoding))
+    if encoding != "utf-32":
+        assert reading.document.text == text
+        assert reading.encoding.startswith("utf-16")
+    assert bool(reading.warnings) == (encoding in ("utf-16-be", "utf-16-le"))
+
+
+def test_utf32_with_a_mark() -> None:
+    assert read("Stein – ßä".encode("utf-32")).document.text == "Stein – ßä"
+
+
+@pytest.mark.parametrize("text", ["Ein schöner Tag in Köln.", "Ça va très bien, élève.", "“Quoted” – 5 €"])
+def test_latin1_and_cp1252_are_guessed_and_it_is_said(text: str) -> None:
+    reading = read(text.encode("cp1252"))
+    assert (reading.document.text, reading.encoding) == (text, "cp1252")
+    assert "guess" in reading.warnings[0]
+
+
+def test_mixed_bytes_are_read_each_in_its_encoding_and_it_is_said() -> None:
+    reading = read("Grüße, naïve café, déjà vu: ".encode() + "Köln".encode("latin-1"))
+    assert reading.document.text == "Grüße, naïve café, déjà vu: Köln"
+    assert reading.encoding == "utf-8 and cp1252"
+    assert "Bytes that are not UTF-8: 1 (byte" in reading.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"%PDF-1.7\nrest", "it is a PDF"),
+        (b"PK\x03\x04" + bytes(50), "ZIP"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "PNG"),
+        (bytes(range(256)) * 8, "control characters"),
+        (b"a\0b\0\0c" * 50, "control characters"),
+        ("日本語の文書です。".encode("shift_jis") * 5, "encoding cannot be told"),
+        ("Русский текст".encode("koi8-r") * 5, "encoding cannot be told"),
+    ],
+)
+def test_binary_and_what_cannot_be_told_is_refused(data: bytes, said: str) -> None:
+    with pytest.raises(DocumentError, match=said) as error:
+        read(data)
+    assert "notes.txt" in str(error.value)
+
+
+def test_a_stray_nul_is_kept_and_said() -> None:
+    reading = read(b"one two three four five \0 six seven")
+    assert "\0" in reading.document.text
+    assert reading.warnings == ("It holds 1 control characters.",)
+
+
+def test_an_empty_file_is_an_empty_document() -> None:
+    assert read(b"").document.text == ""
+
+
+def test_the_id_is_of_the_bytes_and_the_reader_not_of_the_name() -> None:
+    assert read(b"same", "a.txt").document.id == read(b"same", "b/c.txt").document.id
+    assert read(b"same").document.id != read(b"other").document.id
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_text_that_can_be_stored_or_an_error(data: bytes) -> None:
+    try:
+        text = read(data).document.text
+    except DocumentError:
+        return
+    text.encode()
