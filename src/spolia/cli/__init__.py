@@ -1,8 +1,12 @@
 """The command line. Heavy parts are imported by the command that needs them, inside its function."""
 
+import os
+
 
 def main() -> None:
     """The entry point `spolia`."""
+    # numpy starts as many threads as there are cores and lets them spin; nothing here is worth that.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from spolia.cli.app import run
 
     run()

@@ -57,7 +57,7 @@ def evaluate(
     with screen.progress(f"asking {flow}") as told:
         found = run_over(running, items, wanted, name=flow, data=source.name, told=lambda done: told(done, len(items)))
     screen.give(**found.json(), chosen=chosen or why)
-    screen.show(_table(found))
+    screen.show(f"{found.flow} on {found.data}, {found.n} questions, {found.seconds:.1f} s", _table(found))
     _remark(screen, found)
     return Exit.PARTLY if found.failures else Exit.DONE
 
@@ -65,8 +65,7 @@ def evaluate(
 def _table(found: Evaluation) -> Table:
     from rich.table import Table
 
-    title = f"{found.flow} on {found.data}, {found.n} questions, {found.seconds:.1f} s"
-    table = Table("", "mean", "95 % interval", title=title, title_justify="left", box=None, header_style="dim")
+    table = Table("", "mean", "95 % interval", box=None, header_style="dim", pad_edge=False)
     for name, _ in found.scores:
         interval = found.interval(name)
         table.add_row(name, f"{interval.mean:.3f}", f"{interval.low:.3f} to {interval.high:.3f}")

@@ -1,0 +1,38 @@
+"""What `make demo` runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spolia.cli.demo import demo, questions
+from spolia.cli.exits import Exit
+
+TEXTS = {
+    "tides.md": "# The cause of tides\n\nThe cause of the tides is the pull of the moon. Ships wait for the tide.",
+    "mines.md": "# Salt and its mines\n\nSalt and coal are dug in mines. The mines are near the border of the country.",
+    "owls.md": "# Owls of the night\n\nOwls of the night sleep by day. They hunt mice.",
+    "short.txt": "Nothing much.",
+}
+
+
+def test_a_folder_answers_three_questions_and_says_what_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SPOLIA_WEIGHTS", str(tmp_path))  # none there: words only
+    (tmp_path / "notes").mkdir()
+    for name, text in TEXTS.items():
+        (tmp_path / "notes" / name).write_text(text)
+    (tmp_path / "notes" / "broken.pdf").write_bytes(b"%PDF-1.4 and nothing else")
+    assert demo("notes") == Exit.DONE
+    out = capfd.readouterr().out
+    assert out.count("$ spolia ask ") == 3
+    assert "[1] " in out
+    assert 'Next:  spolia ask "…" --store .demo/notes.spolia' in out
+
+
+def test_the_projects_docs_have_questions_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "run_contract.md").write_text("# The contract of a run")
+    assert questions(tmp_path, tmp_path / "none.spolia")[0] == "What happens when a writer is killed?"
