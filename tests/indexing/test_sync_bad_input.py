@@ -280,6 +280,14 @@ def test_strange_names(folder: Path, corpus: Corpus) -> None:
     assert sync(folder, corpus).unchanged == len(names) + 2
 
 
+def test_a_file_from_the_far_future_or_past(folder: Path, corpus: Corpus) -> None:
+    os.utime(folder / "good.txt", ns=(0, 2**63 + 10**9))
+    (folder / "old.txt").write_text("Old.")
+    os.utime(folder / "old.txt", ns=(0, -(10**18)))
+    assert sync(folder, corpus).added == 2
+    assert sync(folder, corpus).unchanged == 2
+
+
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to know the peak of memory")
 def test_a_file_of_many_megabytes_takes_memory_in_proportion(folder: Path, corpus: Corpus) -> None:
     lines = (f"This is sentence number {number} of a long text.\n" for number in range(200_000))

@@ -16,6 +16,8 @@ SETTLED_NS = 20_000_000
 systems tick every few milliseconds. It is waited for."""
 LARGEST_BYTES = 900_000_000
 """A store takes no longer text."""
+LATEST_NS = 2**63 - 1
+"""The year 2262; a later time of change, which some file systems have, counts as this."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def _attempt(path: str, follow: bool) -> Loaded | None:
         os.close(descriptor)
     if (before.st_size, before.st_mtime_ns, len(data)) != (after.st_size, after.st_mtime_ns, after.st_size):
         return None
-    return Loaded(data, after.st_size, after.st_mtime_ns)
+    return Loaded(data, after.st_size, min(after.st_mtime_ns, LATEST_NS))
 
 
 def _refuse(there: os.stat_result) -> None:

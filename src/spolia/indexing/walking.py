@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from os.path import splitext
 
 from spolia.errors import FolderError
+from spolia.indexing.loading import LATEST_NS
 from spolia.indexing.readers.choosing import reader_of
 from spolia.indexing.readers.reading import Reader
 from spolia.types import Value
@@ -135,7 +136,8 @@ class _Walk:
         elif uri in self.found.files:
             self._skip(uri, "Another file has this name once both are written in UTF-8. Rename it.")
         else:
-            self.found.files[uri] = File(uri, entry.path, there.st_size, there.st_mtime_ns, reader, is_link)
+            time_ns = min(there.st_mtime_ns, LATEST_NS)
+            self.found.files[uri] = File(uri, entry.path, there.st_size, time_ns, reader, is_link)
 
     def _skip(self, name: str, reason: str) -> None:
         self.found.skipped.append(Skipped(_uri(name), reason))
