@@ -62,6 +62,8 @@ def ask(
         screen.show(*citation_lines(answer))
     if answer.abstained:
         return Exit.NOTHING
+    if answer.stop_reason != "answered":
+        screen.say(f"The answer may not be whole: it ended by {answer.stop_reason!r}. See: spolia trace last", "yellow")
     return Exit.PARTLY if partly else Exit.DONE
 
 
