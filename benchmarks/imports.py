@@ -47,7 +47,7 @@ def cold_search(documents: int) -> float:
         for index in range(documents):
             text = " ".join(draw.choices(WORDS, k=80))
             (source / f"{index:05d}.txt").write_text(f"Note {index}. {text}.\n")
-        subprocess.run([spolia, "index", str(source), "--store", store, "--no-embed"], check=True, capture_output=True)
+        subprocess.run([spolia, "index", str(source), "--store", store, "--no-vectors"], check=True, capture_output=True)
         return cpu_seconds([spolia, "search", "copper lantern on the river", "--store", store])
 
 

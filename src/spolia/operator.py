@@ -38,7 +38,7 @@ from spolia.surrounding import (
     retract,
     surrounding,
 )
-from spolia.types import Addressed, Answer, Failure, Ranking, digest_of, kept, qualified
+from spolia.types import Addressed, Answer, Failure, Query, Ranking, Value, digest_of, kept, qualified
 from spolia.wiring import Bindings, filled, fits, name_of, parameters_of
 
 In = TypeVar("In", contravariant=True)
@@ -80,16 +80,28 @@ class Operator(ABC, Generic[In, Out]):
         return gather([_Call(self, value) for value in values], waits=self.waiting)
 
     def reads(self, value: Any, /) -> object:
-        """What the result depends on; a narrower answer than the whole value makes more cache hits."""
+        """What the result depends on; a narrower answer than the whole value makes more cache hits.
+
+        All of the value that comes back in the result belongs to it, but for what `attach` puts there.
+        """
         return value
 
     def attach(self, out: Any, value: Any, /) -> Any:
-        """Give a cached result the provenance of the value that it is used for."""
+        """Give a cached result the provenance of the value that it is used for.
+
+        A result is kept only where this gives back what was put.
+        """
+        if isinstance(out, tuple):
+            return tuple(self.attach(item, value) for item in out) if type(out) is tuple else out
+        if isinstance(out, Answer):
+            return out.but(evidence=value) if isinstance(value, Ranking) else out
+        asked = _asked(value)
+        if asked is None:
+            return out
         if isinstance(out, Ranking):
-            asked = value.query if isinstance(value, Ranking) else value
-            return out.but(query=asked) if type(asked) is type(out.query) else out
-        if isinstance(out, Answer) and isinstance(value, Ranking):
-            return out.but(evidence=value)
+            return out.but(query=asked)
+        if isinstance(out, Query):
+            return asked if out == asked else out.but(origin=asked)
         return out
 
     # Running.
@@ -106,6 +118,8 @@ class Operator(ABC, Generic[In, Out]):
         Args:
             rows: inside `apply_batch`, which rows of the surrounding batch these are; their cost is charged to them.
         """
+        if len(values) == 0:
+            return []
         around = surrounding.get()
         if around is not None:
             return around.batch(self, values, rows)
@@ -174,11 +188,11 @@ class Operator(ABC, Generic[In, Out]):
 
     def takes(self) -> Any:
         """The type of value that it takes."""
-        return parameters_of(type(self), Operator)[0]
+        return _types_of(type(self))[0]
 
     def gives(self, taken: Any, /) -> Any:
         """The type that it gives for values of type `taken`; raises `WiringError` when it does not take them."""
-        wanted, out = parameters_of(type(self), Operator)
+        wanted, out = _types_of(type(self))
         bound: Bindings = {}
         if not fits(wanted, taken, bound):
             raise WiringError(f"{self.short} takes {name_of(wanted)}, not {name_of(taken)}")
@@ -236,6 +250,13 @@ class Operator(ABC, Generic[In, Out]):
         return f"{type(self).__name__}({', '.join(scalars)})"
 
 
+def _asked(value: object) -> Query | None:
+    """The query that a value belongs to."""
+    if isinstance(value, (tuple, list)) and value:
+        return _asked(value[0])
+    return value.query if isinstance(value, Ranking) else value if isinstance(value, Query) else None
+
+
 class _Call:
     """One row of a batch as a call; slimmer than `functools.partial` over a bound method."""
 
@@ -246,6 +267,12 @@ class _Call:
 
     def __call__(self) -> Any:
         return self.op(self.value)
+
+
+def _types_of(cls: type) -> tuple[Any, Any]:
+    """What a class of operators takes and gives; anything where it does not say."""
+    taken, given = parameters_of(cls, Operator) or (Any, Any)
+    return taken, given
 
 
 def _operators(value: object, place: str, found: list[tuple[str, Operator[Any, Any]]]) -> None:
@@ -267,6 +294,9 @@ def _addresses(value: object, found: dict[object, Addressed]) -> None:
             _addresses(item, found)
     elif isinstance(value, Addressed):
         found.setdefault(digest_of(value), value)
+    elif isinstance(value, Value):
+        for f in fields(value):  # type: ignore[arg-type]
+            _addresses(getattr(value, f.name), found)
 
 
 # -------------------------------------------------------------------------------------------------------- chain
@@ -287,8 +317,9 @@ class Then(Operator[In, Out]):
             raise WiringError(
                 "A chain needs at least one step; got none. Write Identity() for a step that does nothing."
             )
-        object.__setattr__(self, "steps", tuple(flat))
-        self.gives(flat[0].takes())
+        last = flat.pop()  # text is streamed from the last step alone, so it must be told from the same step before it
+        object.__setattr__(self, "steps", (*(_twin(step) if step is last else step for step in flat), last))
+        self.gives(self.takes())
 
     def apply(self, value: In, /) -> Out:
         found: Any = value
@@ -339,6 +370,13 @@ class Then(Operator[In, Out]):
 
     def __repr__(self) -> str:
         return " >> ".join(map(repr, self.steps)) if len(self.steps) > 1 else f"Then({self.steps[0]!r})"
+
+
+def _twin(step: Operator[Any, Any]) -> Operator[Any, Any]:
+    """An equal operator that is not the same object."""
+    twin = object.__new__(type(step))
+    twin.__dict__.update(step.__dict__)
+    return twin
 
 
 def _is_plain(step: Operator[Any, Any]) -> bool:
@@ -453,6 +491,15 @@ class Function(Operator[In, Out]):
     def apply(self, value: In, /) -> Out:
         return type(self).function(value)  # type: ignore[no-any-return]
 
+    @kept
+    def digest(self) -> bytes:
+        """Content hash: where the function stands, and its version."""
+        return digest_of((self.function.__module__, self.function.__qualname__, self.version))
+
+    def __reduce__(self) -> str:
+        """Another process finds it under its name, as it finds a function."""
+        return self.name
+
     def takes(self) -> Any:
         return self.types[0]
 
@@ -499,6 +546,12 @@ def step(
         if cached and name == "<lambda>":
             raise WiringError(
                 "A lambda cannot be cached: it has no name. Write def name(value): ... with @step above it."
+            )
+        if cached and getattr(function, "__closure__", None):
+            names = ", ".join(function.__code__.co_freevars)
+            raise WiringError(
+                f"{name} cannot be cached: its result depends on {names} of the function around it, which no key knows. "
+                "Write an operator with fields for what it depends on: @dataclass(frozen=True) class ...(Operator[...])."
             )
         try:
             hints = get_type_hints(function)

@@ -5,9 +5,10 @@ Types go forward: from what an operator is given, its type variables are bound a
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ForwardRef, Literal, TypeVar, Union, get_args, get_origin
 
 Bindings = dict[Any, Any]
 
@@ -22,6 +23,8 @@ def name_of(kind: Any) -> str:
         return "anything"
     if kind is None or kind is type(None):
         return "None"
+    if isinstance(kind, ForwardRef):
+        return kind.__forward_arg__
     if isinstance(kind, TypeVar):
         return kind.__name__
     if get_origin(kind) in (Union, types.UnionType):
@@ -40,7 +43,8 @@ def fits(wanted: Any, given: Any, bound: Bindings) -> bool:
     >>> fits(Sequence[int], tuple[int, ...], {}), fits(str, int, {}), fits(str, Literal["en", "ko"], {})
     (True, False, True)
     """
-    if wanted is Any or given is Any or wanted is object:
+    wanted, given = _plain(wanted), _plain(given, new=True)
+    if wanted is Any or given is Any or wanted is object or isinstance(wanted, ForwardRef | str):
         return True
     if isinstance(wanted, TypeVar):
         if bound.get(wanted, wanted) is not wanted:
@@ -50,6 +54,8 @@ def fits(wanted: Any, given: Any, bound: Bindings) -> bool:
             return False
         bound[wanted] = given
         return True
+    if isinstance(given, ForwardRef | str):
+        return True  # nothing is known of it here; the type checker knows
     if isinstance(given, TypeVar):
         limit = given.__bound__  # not known yet, so it fits if some type under the limit does
         return limit is None or fits(wanted, limit, bound) or fits(limit, wanted, {})
@@ -63,24 +69,48 @@ def fits(wanted: Any, given: Any, bound: Bindings) -> bool:
     if get_origin(wanted) in (Union, types.UnionType):
         return any(fits(arg, given, bound) for arg in get_args(wanted))
     wanted_class, given_class = get_origin(wanted) or wanted, get_origin(given) or given
-    if wanted_class is None:
-        return given_class is None or given_class is type(None)
     if not (isinstance(wanted_class, type) and isinstance(given_class, type)):
         return bool(wanted == given)
     if wanted_class is float and given_class is int:
         return True
-    if not issubclass(given_class, wanted_class):
+    if not _is_below(given_class, wanted_class):
         return False
     if given_class is str and wanted_class in (Sequence, Mapping):
         return False
     return all(fits(w, g, bound) for w, g in zip(*_aligned(wanted, given), strict=False))
 
 
+def _plain(kind: Any, *, new: bool = False) -> Any:
+    """A type without what does not matter to fitting: annotations, the names of aliases, `new` types."""
+    while True:
+        if kind is None:
+            return type(None)
+        if get_origin(kind) is Annotated:
+            kind = get_args(kind)[0]
+        elif new and hasattr(kind, "__supertype__"):
+            kind = kind.__supertype__
+        elif type(kind).__name__ == "TypeAliasType":
+            kind = kind.__value__
+        else:
+            return kind
+
+
+def _is_below(given: type, wanted: type) -> bool:
+    try:
+        return issubclass(given, wanted)
+    except TypeError:  # a protocol that cannot be looked at while running; the type checker can
+        return True
+
+
 def _aligned(wanted: Any, given: Any) -> tuple[list[Any], list[Any]]:
     """The arguments of two generic types, `tuple[A, B]` beside `Sequence[X]` as `A | B` beside `X`."""
+    wanted_class, given_class = get_origin(wanted) or wanted, get_origin(given) or given
     wants, gives = list(get_args(wanted)), list(get_args(given))
-    fixed = get_origin(given) is tuple and Ellipsis not in gives
-    if get_origin(wanted) is tuple and Ellipsis not in wants and fixed:
+    if wanted_class is not given_class and hasattr(given_class, "__orig_bases__"):
+        names = dict(zip(getattr(given_class, "__parameters__", ()), gives, strict=False))
+        gives = [filled(kind, names) for kind in parameters_of(given_class, wanted_class)]
+    fixed = given_class is tuple and Ellipsis not in gives
+    if wanted_class is tuple and Ellipsis not in wants and fixed and wants:
         return (wants, gives) if len(wants) == len(gives) else ([int], [str])
     wants, gives = ([arg for arg in args if arg is not Ellipsis] for args in (wants, gives))
     if fixed and len(gives) > 1 and len(wants) == 1:
@@ -124,13 +154,22 @@ def parameters_of(cls: type, base: type) -> tuple[Any, ...]:
     for parent in getattr(cls, "__orig_bases__", ()):
         origin = get_origin(parent) or parent
         if origin is base:
-            return get_args(parent)
-        if isinstance(origin, type) and issubclass(origin, base):
+            return tuple(_resolved(kind, cls) for kind in get_args(parent))
+        if isinstance(origin, type) and _is_below(origin, base):
             inner = parameters_of(origin, base)
             names = getattr(origin, "__parameters__", ())
-            bound = dict(zip(names, get_args(parent), strict=False))
+            bound = dict(zip(names, (_resolved(kind, cls) for kind in get_args(parent)), strict=False))
             return tuple(filled(kind, bound) for kind in inner)
     for parent in cls.__bases__:
-        if issubclass(parent, base) and parent is not base:
+        if _is_below(parent, base) and parent is not base:
             return parameters_of(parent, base)
     return ()
+
+
+def _resolved(kind: Any, cls: type) -> Any:
+    """A type written as text, looked up where the class was defined; as it is where it cannot be found."""
+    name = kind.__forward_arg__ if isinstance(kind, ForwardRef) else kind
+    if not isinstance(name, str):
+        return kind
+    found = vars(sys.modules.get(cls.__module__, types)).get(name)
+    return kind if found is None else found

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from spolia.bounds import total
-from spolia.errors import StepFailed, WiringError
+from spolia.errors import BudgetSpent, StepFailed, UndecidedError, WiringError
 from spolia.operator import In, Operator, Out, checked_operator
 from spolia.surrounding import degrade, gather
 from spolia.types import Failure
@@ -55,7 +55,11 @@ class Branch(Operator[In, tuple[Out, ...]]):
         return survivors(results, self.min_arms, "arm", self.short)
 
     def apply_batch(self, values: Sequence[In], /) -> list[tuple[Out, ...] | Failure]:
-        by_arm = [arm.batch(values, rows=range(len(values))) for arm in self.arms]
+        arms = [_batch(arm, values) for arm in self.arms]
+        by_arm = [
+            [result] * len(values) if isinstance(result, Failure) else result
+            for result in gather(arms, waits=self.waiting)
+        ]
         return [
             row_survivors(results, self.min_arms, "arm", self.short, row)
             for row, results in enumerate(zip(*by_arm, strict=True))
@@ -78,16 +82,24 @@ def _call(arm: Operator[In, Out], value: In) -> Callable[[], Out]:
     return lambda: arm(value)
 
 
+def _batch(arm: Operator[In, Out], values: Sequence[In]) -> Callable[[], list[Out | Failure]]:
+    return lambda: arm.batch(values, rows=range(len(values)))
+
+
 def survivors(
     results: Sequence[R | Failure], least: int | None, noun: str, where: str, row: int | None = None
 ) -> tuple[R, ...]:
     """The results that are no failures, if there are enough; what was dropped is recorded."""
+    for result in results:
+        if isinstance(result, Failure) and isinstance(result.error, UndecidedError):
+            raise result.error
     failures = [(index, result) for index, result in enumerate(results) if isinstance(result, Failure)]
     kept = tuple(result for result in results if not isinstance(result, Failure))
     if failures and len(kept) < (len(results) if least is None else least):
         index, first = failures[0]
-        if least is None:
-            raise first.raised()
+        spent = [failure for _, failure in failures if isinstance(failure.error, BudgetSpent)]
+        if least is None or spent:
+            raise (spent[0] if spent else first).raised()
         raise StepFailed(
             f"{where}: {len(kept)} of {len(results)} {noun}s succeeded, {least} are needed. "
             f"The first to fail was {noun} {index}: {first.message}"

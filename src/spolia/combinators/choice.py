@@ -114,15 +114,19 @@ def _decided(op: Operator[Any, Any], place: str, point: Point) -> Operator[Any, 
         inner = f"options.{index}"
         return _decided(op.options[index], f"{place}.{inner}" if place else inner, point)
     if isinstance(op, Vary):
-        chosen = {
-            name: values[_index(point, f"{place}.{name}" if place else name, len(values))] for name, values in op.ranges
-        }
+        chosen = {}
+        for name, values in op.ranges:
+            inner = f"{place}.{name}" if place else name
+            index = _index(point, inner, len(values))
+            ranges = f"{place}.ranges.{name}.{index}" if place else f"ranges.{name}.{index}"
+            chosen[name] = _decided_field(values[index], ranges, point)
         return _decided(op.body.but(**chosen), f"{place}.body" if place else "body", point)
     if not op.inner():
         return op
     decided = {}
     for f in fields(op):  # type: ignore[arg-type]
-        decided[f.name] = _decided_field(getattr(op, f.name), f"{place}.{f.name}" if place else f.name, point)
+        if f.init:
+            decided[f.name] = _decided_field(getattr(op, f.name), f"{place}.{f.name}" if place else f.name, point)
     return op.made(decided)
 
 
@@ -130,10 +134,12 @@ def _decided_field(value: Any, place: str, point: Point) -> Any:
     if isinstance(value, Operator):
         return _decided(value, place, point)
     if isinstance(value, tuple):
-        pairs = all(isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) for item in value)
-        if pairs:
-            return tuple((name, _decided_field(item, f"{place}.{name}", point)) for name, item in value)
-        return tuple(_decided_field(item, f"{place}.{index}", point) for index, item in enumerate(value))
+        return tuple(
+            (item[0], _decided_field(item[1], f"{place}.{item[0]}", point))
+            if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str)
+            else _decided_field(item, f"{place}.{index}", point)
+            for index, item in enumerate(value)
+        )
     return value
 
 
@@ -152,7 +158,10 @@ def settle(flow: Operator[In, Out]) -> Iterator[tuple[Point, Operator[In, Out]]]
     seen: set[bytes] = set()
     for indexes in itertools.product(*(range(size) for size in sizes.values())):
         point = dict(zip(sizes, indexes, strict=True))
-        decided = _decided(flow, "", point)
+        try:
+            decided = _decided(flow, "", point)
+        except WiringError:  # candidates that an operator does not take together
+            continue
         if decided.digest not in seen:
             seen.add(decided.digest)
             yield point, decided

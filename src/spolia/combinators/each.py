@@ -35,6 +35,8 @@ class Each(Operator[Sequence[In], tuple[Out, ...]]):
 
     def __post_init__(self) -> None:
         checked_operator(self.arm, "the arm of Each")
+        if self.min_rows is not None and self.min_rows < 0:
+            raise WiringError(f"min_rows is {self.min_rows}; it is 0 or more.")
 
     def apply(self, value: Sequence[In], /) -> tuple[Out, ...]:
         return survivors(self.arm.batch(value), self._least(value), "row", self.short)

@@ -7,9 +7,9 @@ from typing import Any
 
 from spolia.bounds import least, most, total
 from spolia.combinators.branch import gives_of_arms
-from spolia.errors import WiringError
+from spolia.errors import UndecidedError, WiringError
 from spolia.operator import In, Operator, Out, checked_operator
-from spolia.surrounding import degrade, limited, retract
+from spolia.surrounding import degrade, limited
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Guard(Operator[In, Out]):
             with limited(self.max_calls):
                 return self.body(value)
         except Exception as error:
-            if self.fallback is None or not any(cls.__name__ in self.on for cls in type(error).__mro__):
+            answers = any(cls.__name__ in self.on for cls in type(error).__mro__)
+            if self.fallback is None or not answers or isinstance(error, UndecidedError):
                 raise
-            retract()
             degrade(f"fell back: {type(error).__name__}: {error}")
         return self.fallback(value)
 

@@ -31,7 +31,8 @@ class Samples(Operator[V, tuple[V, ...]]):
             raise WiringError(f"n is {self.n}; Samples needs at least 1.")
 
     def apply(self, value: V, /) -> tuple[V, ...]:
-        return tuple(value.but(sample=sample) for sample in range(self.n))
+        first = getattr(value, "sample", 0) * self.n  # samples of samples differ from each other too
+        return tuple(value.but(sample=first + draw) for draw in range(self.n))
 
     def gives(self, taken: Any, /) -> Any:
         known = getattr(taken, "__dataclass_fields__", None)

@@ -7,10 +7,12 @@ import sqlite3
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from spolia.codec import decode, encode
+from spolia.errors import CodecError, SpoliaError
 from spolia.journal.database import Database
 from spolia.types import Usage
 
@@ -23,11 +25,6 @@ class Entry:
 
     value: Any
     usage: Usage
-
-
-def stripped(value: Any) -> Any:
-    """An equal value without provenance."""
-    return decode(encode(value), object)
 
 
 class Cache:
@@ -56,13 +53,23 @@ class Cache:
                 return entry
         return self._from_database(key)
 
-    def put(self, key: bytes, value: Any, usage: Usage) -> None:
-        """Keep a result."""
+    def put(self, key: bytes, value: Any, usage: Usage, *, comes_back: Callable[[Any], bool] | None = None) -> None:
+        """Keep a result.
+
+        Args:
+            comes_back: whether what will be taken is what was put; what does not come back is not kept.
+
+        Raises:
+            CodecError: the result has no plain form, or does not come back.
+        """
         plain = encode(value)
-        self._keep(key, Entry(decode(plain, object), usage))
-        text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+        entry = Entry(decode(plain, object), usage)
+        if comes_back is not None and not comes_back(entry.value):
+            raise CodecError("what would be taken from the cache is not what was put. Write attach and reads for it.")
+        self._keep(key, entry)
         if self.database is not None:
-            row = (key, text, json.dumps(encode(usage)), time.time(), len(text))
+            raw = json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+            row = (key, raw, json.dumps(encode(usage)), time.time(), len(raw))
             self.database.write(PUT, lambda: [row])
 
     def claim(self, key: bytes) -> bool:
@@ -103,11 +110,12 @@ class Cache:
             return None
         try:
             rows = self.database.read("SELECT value, usage FROM cache WHERE key = ?", (key,))
-        except sqlite3.Error as error:
+            if not rows:
+                return None
+            value, usage = rows[0]
+            entry = Entry(decode(json.loads(value), object), decode(json.loads(usage), Usage))
+        except (sqlite3.Error, SpoliaError, ValueError, TypeError) as error:  # damaged, or of a class that has changed
             self.database.problem = f"{self.database.path} could not be read: {error}"
             return None
-        if not rows:
-            return None
-        entry = Entry(decode(json.loads(rows[0][0]), object), decode(json.loads(rows[0][1]), Usage))
         self._keep(key, entry)
         return entry

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sqlite3
 import threading
 import weakref
@@ -10,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from spolia.errors import NotAStore, StoreTooNew
+from spolia.errors import NotAStore, StoreBusy, StoreTooNew
 
 APPLICATION_ID = 0x53504A31
 SCHEMA_VERSION = 1
@@ -27,11 +29,12 @@ CREATE TABLE cache (
 ) WITHOUT ROWID;
 CREATE INDEX cache_used ON cache (used);
 """
-Write = tuple[str, Callable[[], Sequence[Sequence[Any]]]]
+Rows = Callable[[], Sequence[Sequence[Any]]]
+Write = tuple[str, Rows, int]
 
 
 class Database:
-    """Writes are queued and made by one thread; reads have a connection per thread.
+    """Writes are queued and made by one thread; reads take turns on one connection.
 
     Args:
         path: the file; made when it is not there.
@@ -42,35 +45,60 @@ class Database:
         self.path, self.pending = path, pending
         self.dropped = 0
         self.problem = ""
+        self._process = os.getpid()
+        self._open()
+        prepared(path).close()
+        self._at_exit = _Closing(weakref.ref(self))
+        atexit.register(self._at_exit)
+
+    def _open(self) -> None:
         self._queue: deque[Write] = deque()
         self._waiting = 0
         self._wake, self._idle = threading.Event(), threading.Event()
         self._idle.set()
-        self._local = threading.local()
-        self._lock = threading.Lock()
+        self._lock, self._reading = threading.Lock(), threading.Lock()
+        self._reader: sqlite3.Connection | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
-        prepared(path).close()
 
-    def write(self, statement: str, rows: Callable[[], Sequence[Sequence[Any]]], count: int = 1) -> None:
+    def _here(self) -> None:
+        """After a fork the child has neither the writer thread nor a connection that it may use."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._open()
+
+    def write(self, statement: str, rows: Rows, count: int = 1) -> None:
         """Queue a statement and `count` rows for it, which the writer thread makes."""
-        if self._waiting + count > self.pending or self._closed:
-            self.dropped += count
-            return
-        self._waiting += count
-        self._queue.append((statement, rows))
-        if not self._wake.is_set():
+        self._here()
+        with self._lock:
+            if self._waiting + count > self.pending or self._closed:
+                self.dropped += count
+                return
+            self._waiting += count
+            self._queue.append((statement, rows, count))
             self._idle.clear()
-            self._wake.set()
             if self._thread is None:
                 self._start()
+        self._wake.set()
 
     def read(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query."""
-        connection = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = connected(self.path)
-        return connection.execute(statement, values).fetchall()
+        self._here()
+        with self._reading:
+            if self._reader is None:
+                self._reader = connected(self.path)
+            return self._reader.execute(statement, values).fetchall()
+
+    def size(self) -> int:
+        """Bytes in use, free pages left out; 0 where the file cannot be read."""
+        try:
+            ((pages,),), ((free,),), ((bytes_each,),) = (
+                self.read(f"PRAGMA {name}") for name in ("page_count", "freelist_count", "page_size")
+            )
+        except sqlite3.Error as error:
+            self.problem = f"{self.path} could not be read: {error}"
+            return 0
+        return int((pages - free) * bytes_each)
 
     def flush(self, timeout_s: float = 10.0) -> bool:
         """Wait until everything queued has been written; whether it was within the time."""
@@ -78,39 +106,77 @@ class Database:
 
     def close(self) -> None:
         """Write what is queued and end the writer thread."""
-        self._closed = True
+        atexit.unregister(self._at_exit)
+        self._here()
+        with self._lock:
+            self._closed = True
         self._wake.set()
         if self._thread is not None:
             self._thread.join(10.0)
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._local.connection = None
+        with self._reading:
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
 
     def _start(self) -> None:
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=_write_on, args=(weakref.ref(self),), daemon=True)
-                self._thread.start()
+        thread = threading.Thread(target=_write_on, args=(weakref.ref(self),), daemon=True, name="spolia-journal")
+        try:
+            thread.start()
+        except RuntimeError as error:  # no more threads, or the interpreter is ending
+            self._drop(f"no thread to write: {error}")
+        else:
+            self._thread = thread
 
-    def _drain(self, connection: sqlite3.Connection) -> None:
-        """Write everything that is queued in one transaction."""
+    def _drop(self, why: str) -> None:
+        """Give up what is queued. The caller holds the lock."""
+        self.dropped += self._waiting
+        self.problem = f"{self.path} could not be written: {why}"
+        self._queue.clear()
+        self._waiting = 0
+        self._idle.set()
+
+    def _drain(self, connection: sqlite3.Connection | None) -> bool:
+        """Write everything that is queued, in one transaction each time; whether there may be more to come."""
         self._wake.clear()
-        while self._queue:
-            by_statement: dict[str, list[Sequence[Any]]] = {}
-            self._waiting = 0
-            for _ in range(len(self._queue)):
-                statement, rows = self._queue.popleft()
-                by_statement.setdefault(statement, []).extend(rows())
-            try:
-                with connection:
-                    for statement, all_rows in by_statement.items():
-                        connection.executemany(statement, all_rows)
-            except sqlite3.Error as error:
-                self.dropped += sum(map(len, by_statement.values()))
-                self.problem = f"{self.path} could not be written: {error}"
-        if not self._wake.is_set():
-            self._idle.set()
+        while True:
+            with self._lock:
+                taken, self._queue = self._queue, deque()
+                if not taken:
+                    self._idle.set()
+                    return not self._closed
+                if connection is None:
+                    self._queue = taken
+                    self._drop("it cannot be opened")
+                    continue
+            self._write(connection, taken)
+            with self._lock:
+                self._waiting -= sum(count for _, _, count in taken)
+
+    def _write(self, connection: sqlite3.Connection, taken: deque[Write]) -> None:
+        count = sum(count for _, _, count in taken)
+        try:
+            with connection:
+                for statement, rows, _ in taken:
+                    connection.executemany(statement, rows())
+        except Exception as error:  # a row that cannot be described or written must not end the journal
+            if len(taken) > 1 and not isinstance(error, sqlite3.OperationalError):
+                for item in taken:
+                    self._write(connection, deque((item,)))
+                return
+            with self._lock:
+                self.dropped += count
+                self.problem = f"{self.path} could not be written: {type(error).__name__}: {error}"
+
+
+class _Closing:
+    """Writes what is queued when the interpreter ends, for those who did not close."""
+
+    def __init__(self, reference: weakref.ref[Database]) -> None:
+        self.reference = reference
+
+    def __call__(self) -> None:
+        if (database := self.reference()) is not None:
+            database.close()
 
 
 def _write_on(reference: weakref.ref[Database]) -> None:
@@ -118,17 +184,22 @@ def _write_on(reference: weakref.ref[Database]) -> None:
     database = reference()
     if database is None:
         return
-    wake, connection = database._wake, connected(database.path)
+    wake, connection = database._wake, _connection(database.path)
     while True:
         database = None
         wake.wait(5.0)
         database = reference()
-        if database is None:
+        if database is None or not database._drain(connection):
             break
-        database._drain(connection)
-        if database._closed and not database._queue:
-            break
-    connection.close()
+    if connection is not None:
+        connection.close()
+
+
+def _connection(path: Path) -> sqlite3.Connection | None:
+    try:
+        return connected(path)
+    except sqlite3.Error:
+        return None
 
 
 def connected(path: Path) -> sqlite3.Connection:
@@ -153,6 +224,11 @@ def prepared(path: Path) -> sqlite3.Connection:
             raise StoreTooNew(
                 f"{path} has schema {version}; this version knows {SCHEMA_VERSION}. Upgrade: pip install -U spolia"
             )
+    except sqlite3.OperationalError as error:
+        raise StoreBusy(
+            f"{path} cannot hold traces and cache now: {error}. "
+            "Wait for who writes to it, look at its permissions, or name another file."
+        ) from error
     except sqlite3.DatabaseError as error:
         raise NotAStore(
             f"{path} cannot hold traces and cache: {error}. Delete it, or name another file; nothing else is lost."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import uuid
 from collections import deque
 from collections.abc import Sequence
@@ -64,6 +65,7 @@ class Journal:
     def __init__(self, database: Database, *, buffer: int = 512) -> None:
         self.database, self.buffer = database, buffer
         self._rows: deque[tuple[Any, ...]] = deque()
+        self._taking = threading.Lock()
 
     def record(self, row: tuple[Any, ...]) -> None:
         """Keep a span; its last field is the result itself, summarised by the writer thread."""
@@ -73,7 +75,8 @@ class Journal:
 
     def hand_over(self) -> None:
         """Give what is kept to the writer."""
-        rows, self._rows = self._rows, deque()
+        with self._taking:  # steps append meanwhile; what is here now is taken
+            rows = [self._rows.popleft() for _ in range(len(self._rows))]
         if rows:
             self.database.write(INSERT, lambda: [(*row[:-1], summary(row[-1])) for row in rows], len(rows))
 
@@ -81,6 +84,12 @@ class Journal:
         """Hand everything over and wait until it is written."""
         self.hand_over()
         return self.database.flush()
+
+    def prune(self, runs: int) -> None:
+        """Drop all but the newest runs."""
+        statement = """DELETE FROM spans WHERE run NOT IN (
+            SELECT run FROM spans GROUP BY run ORDER BY min(started) DESC LIMIT ?)"""
+        self.database.write(statement, lambda: [(runs,)])
 
     def runs(self, limit: int = 20) -> list[tuple[str, float, int]]:
         """The newest runs: id, start, number of questions."""

@@ -15,14 +15,16 @@ from time import perf_counter
 from time import time as now
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spolia.errors import BudgetSpent, Cancelled
+from spolia.errors import Cancelled
 from spolia.journal.trace import FREE
 from spolia.operator import Operator
-from spolia.run.budget import Budget, Limiter
-from spolia.run.recall import Rows, recalled
+from spolia.run.budget import Limiter
+from spolia.run.costs import Costs
+from spolia.run.recall import recalled
 from spolia.run.stream import Scope, Sink, streamed
-from spolia.surrounding import Began, Emitted, Reservation, Retracted, attempt, surrounding
-from spolia.types import Failure, Usage
+from spolia.run.window import window
+from spolia.surrounding import Began, Emitted, Retracted, attempt, surrounding
+from spolia.types import Failure
 
 if TYPE_CHECKING:
     from spolia.run.run import Run
@@ -32,29 +34,28 @@ B = TypeVar("B")
 T = TypeVar("T")
 
 
-class Frame:
+class Frame(Costs):
     """What surrounds one step; implements `spolia.operator.Surrounding`."""
 
     __slots__ = (
-        "emitted", "error", "final", "from_cache", "lane", "limiters", "logical", "notes", "op", "optional", "parent",
-        "remarks", "rows", "run", "scope", "sink", "span", "spent",
+        "emitted", "error", "final", "from_cache", "lane", "notes", "op", "remarks", "scope", "sink", "span",
     )  # fmt: skip
+    parent: Frame | None
+    rows: Sequence[Frame] | None
 
     def __init__(self, run: Run, parent: Frame | None, op: Operator[Any, Any] | None) -> None:
         self.run, self.parent, self.op = run, parent, op
         self.span = 0
-        self.logical: Usage | None = None
-        self.spent: Usage | None = None
+        self.logical = self.spent = self.rows = None
         self.notes: list[str] | None = None
         self.remarks: list[str] | None = None
         self.error = ""
         self.from_cache = False
-        self.rows: Sequence[Frame] | None = None
         self.emitted = 0
         self.final: bool | None = None
         if parent is None:
             self.lane = self
-            self.limiters: tuple[Limiter, ...] = ()
+            self.limiters = ()
             self.optional = False
             self.scope: Scope = run.scope
             self.sink: Sink | None = None
@@ -67,6 +68,10 @@ class Frame:
                 self.limiters += (Limiter(run.per_question, "this question"),)
         else:
             self.lane = parent.lane
+
+    def inner(self, op: Operator[Any, Any]) -> Frame:
+        """The frame of a step in this one."""
+        return Frame(self.run, self, op)
 
     # Steps.
 
@@ -81,6 +86,9 @@ class Frame:
         if run.journal is None:
             try:
                 return frame._result(op, value)
+            except Exception:
+                frame.retract()
+                raise
             finally:
                 surrounding.reset(token)
         frame.span = next(run.numbers)
@@ -89,7 +97,9 @@ class Frame:
             out = frame._result(op, value)
             return out
         except BaseException as error:
-            frame.error = f"{type(error).__name__}: {error}"
+            frame.error = f"{type(error).__name__}: {error}".encode("utf-8", "replace").decode()
+            if isinstance(error, Exception):
+                frame.retract()
             raise
         finally:
             surrounding.reset(token)
@@ -120,51 +130,9 @@ class Frame:
         if self.op is None and self.rows is None:
             size = self.run.window
             windows = (values[start : start + size] for start in range(0, len(values), size))
-            return [result for window in windows for result in self._window(op, window, [self] * len(window))]
+            return [result for part in windows for result in window(self, op, part, [self] * len(part))]
         above = [self] * len(values) if rows is None or self.rows is None else [self.rows[row] for row in rows]
-        return self._window(op, values, above)
-
-    def _window(self, op: Operator[A, B], values: Sequence[A], above: Sequence[Frame]) -> list[B | Failure]:
-        """Run one window of rows, each under its own frame."""
-        if type(op).apply_batch is Operator.apply_batch:
-            steps = [_Step(frame, op, value) for frame, value in zip(above, values, strict=True)]
-            return [_named(result, op) for result in self.gather(steps, op.waiting)]
-        frames = [Frame(self.run, frame, op) for frame in above]
-        if self.run.journal is not None:
-            for frame in frames:
-                frame.span = next(self.run.numbers)
-        started = perf_counter()
-        if op.cached and self.run.cache is not None:
-            results = Rows(self.run.cache, self, op, values, frames).recalled()
-        else:
-            results = self.vectorised(op, values, frames)
-        seconds = (perf_counter() - started) / max(1, len(values))
-        for frame, result in zip(frames, results, strict=True):
-            if isinstance(result, Failure):
-                frame.error = f"{result.kind}: {result.message}"
-            frame.record(seconds, result)
-        return results
-
-    def vectorised(self, op: Operator[A, B], values: Sequence[A], frames: Sequence[Frame]) -> list[B | Failure]:
-        """One call of `apply_batch`, whose costs go to the frames of the rows."""
-        if self.scope.stopped:
-            raise Cancelled("The run was cancelled.")
-        shared = Frame(self.run, self, op)
-        shared.rows = frames
-        shared.limiters = tuple(dict.fromkeys(limiter for frame in frames for limiter in frame.limiters))
-        token = surrounding.set(shared)
-        try:
-            results = list(op.apply_batch(values))
-        except Exception as error:
-            return [Failure.of(error, op.short) for _ in values]
-        finally:
-            surrounding.reset(token)
-        if len(results) != len(values):
-            problem = (
-                f"{op.short}.apply_batch gave {len(results)} results for {len(values)} values; one for each is due."
-            )
-            return [Failure("ValueError", problem, op.short) for _ in values]
-        return results
+        return window(self, op, values, above)
 
     def stream(self, op: Operator[Any, Any], value: Any) -> Iterator[Any]:
         scope, sink = Scope(self.scope), Sink()
@@ -172,7 +140,7 @@ class Frame:
         frame.lane = frame if self.lane is self and self.op is None else self.lane
         frame.span, frame.limiters = self.span, self.limiters
         frame.scope, frame.sink, frame.final = scope, sink, True
-        return streamed(lambda: frame.step(op, value), scope, sink)
+        yield from streamed(lambda: frame.step(op, value), scope, sink)
 
     # Threads.
 
@@ -181,10 +149,10 @@ class Frame:
         if pool is None:
             return [attempt(call) for call in calls]
         results: dict[int, T | Failure] = {}
-        futures = {
-            index: pool.submit(copy_context().run, attempt, call) for index, call in enumerate(calls) if index > 0
-        }
+        futures: dict[int, Future[T | Failure]] = {}
         try:
+            for index in range(1, len(calls)):
+                futures[index] = pool.submit(copy_context().run, attempt, calls[index])
             results[0] = attempt(calls[0])
             for index in reversed(futures):
                 if futures[index].cancel():
@@ -195,64 +163,10 @@ class Frame:
         except BaseException:
             _abandon(list(futures.values()), self.scope)
             raise
+        self.check()  # what failed because it was closed is no failed call
         return [results[index] for index in range(len(calls))]
 
-    # Costs.
-
-    @contextmanager
-    def limited(self, max_calls: int) -> Iterator[None]:
-        before = self.limiters
-        self.limiters = (*before, Limiter(Budget(calls=max_calls, forced=Usage()), "this Guard"))
-        try:
-            yield
-        finally:
-            self.limiters = before
-
-    @contextmanager
-    def reserve(self, usage: Usage) -> Iterator[Reservation]:
-        limiters = self.limiters
-        with self.run.lock:
-            for limiter in limiters:
-                if why := limiter.refuses(usage, optional=self.optional):
-                    raise BudgetSpent(why)
-            for limiter in limiters:
-                limiter.held += usage
-        held = Held(Usage(calls=usage.calls))
-        try:
-            yield held
-        finally:
-            with self.run.lock:
-                for limiter in limiters:
-                    limiter.held -= usage
-            self.charge(held.spent, None)
-
-    def charge(self, usage: Usage, row: int | None) -> None:
-        frame = self if row is None or self.rows is None else self.rows[row]
-        with self.run.lock:
-            frame.pay(usage)
-            frame.add(usage, usage)
-
-    def pay(self, usage: Usage) -> None:
-        """Take a cost from the budgets that it falls under. The caller holds the lock."""
-        if self.rows is not None:
-            for row, share in zip(self.rows, _split(usage, len(self.rows)), strict=True):
-                row.pay(share)
-            return
-        for limiter in self.limiters:
-            limiter.spent += usage
-
-    def add(self, logical: Usage, spent: Usage) -> None:
-        """Let a cost climb to the root; that of a whole batch is split among its rows. The caller holds the lock."""
-        frame: Frame | None = self
-        while frame is not None:
-            if frame.rows is not None:
-                n = len(frame.rows)
-                for row, part, real in zip(frame.rows, _split(logical, n), _split(spent, n), strict=True):
-                    row.add(part, real)
-                return
-            frame.logical = logical if frame.logical is None else frame.logical + logical
-            frame.spent = spent if frame.spent is None else frame.spent + spent
-            frame = frame.parent
+    # What is out of order.
 
     def degrade(self, reason: str, row: int | None) -> None:
         frame: Frame | None = self if row is None or self.rows is None else self.rows[row]
@@ -313,6 +227,9 @@ class Frame:
         self.scope.add(close)
         try:
             yield
+        except Exception:
+            self.check()  # it failed because it was closed
+            raise
         finally:
             self.scope.remove(close)
 
@@ -321,34 +238,6 @@ class Frame:
 
     def access(self) -> frozenset[str]:
         return self.run.principals
-
-
-class Held:
-    """What a reservation will be charged."""
-
-    __slots__ = ("spent",)
-
-    def __init__(self, spent: Usage) -> None:
-        self.spent = spent
-
-    def settle(self, usage: Usage) -> None:
-        self.spent = usage
-
-
-class _Step:
-    """One row of a batch, run under the frame of its row."""
-
-    __slots__ = ("frame", "op", "value")
-
-    def __init__(self, frame: Frame, op: Operator[Any, Any], value: Any) -> None:
-        self.frame, self.op, self.value = frame, op, value
-
-    def __call__(self) -> Any:
-        return self.frame.step(self.op, self.value)
-
-
-def _named(result: Any, op: Operator[Any, Any]) -> Any:
-    return result.but(step=op.short) if isinstance(result, Failure) and not result.step else result
 
 
 def _is_tail(op: Operator[Any, Any] | None, parent: Frame) -> bool:
@@ -363,18 +252,6 @@ def _abandon(futures: Sequence[Future[Any]], scope: Scope) -> None:
     for future in futures:
         if not future.cancelled():
             future.exception()
-
-
-def _split(usage: Usage, n: int) -> list[Usage]:
-    """A cost in n whole parts that add up to it."""
-    names = ("calls", "input_tokens", "output_tokens", "embedded")
-    return [
-        Usage(
-            **{name: getattr(usage, name) // n + (row < getattr(usage, name) % n) for name in names},
-            cost_usd=usage.cost_usd / n,
-        )
-        for row in range(n)
-    ]
 
 
 def pool_of(threads: int) -> ThreadPoolExecutor:

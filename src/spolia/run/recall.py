@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from spolia.errors import Cancelled, CodecError
-from spolia.journal.cache import Cache, Entry, stripped
+from spolia.errors import CodecError
+from spolia.journal.cache import Cache, Entry
 from spolia.operator import Operator
 from spolia.types import Failure, Usage, digest_of
 
@@ -33,16 +33,23 @@ def key_of(op: Step, value: Any, principals: frozenset[str]) -> bytes | None:
 
 def recalled(cache: Cache, frame: Frame, op: Step, value: Any) -> Any:
     """The result from the cache, or computed and kept; of equal steps at the same time only one is computed."""
-    key = key_of(op, value, frame.access())
+    key = _key(frame, op, value)
     if key is None:
         return op.apply(value)
     while (entry := cache.get(key)) is None:
         if cache.claim(key):
             return _computed(cache, key, frame, op, value)
         cache.wait(key, 0.1)
-        if frame.scope.stopped:
-            raise Cancelled("The run was cancelled.")
+        frame.check()
     return _taken(entry, frame, op, value)
+
+
+def _key(frame: Frame, op: Step, value: Any) -> bytes | None:
+    try:
+        return key_of(op, value, frame.access())
+    except TypeError as error:  # no content hash
+        frame.note(f"not kept: {error}", None)
+        return None
 
 
 def _computed(cache: Cache, key: bytes, frame: Frame, op: Step, value: Any) -> Any:
@@ -58,12 +65,16 @@ def _computed(cache: Cache, key: bytes, frame: Frame, op: Step, value: Any) -> A
 
 
 def _keep(cache: Cache, key: bytes, frame: Frame, op: Step, value: Any, out: Any) -> None:
-    """Keep a result, unless it is degraded or what it was made from has moved meanwhile."""
-    if frame.notes is None and key_of(op, value, frame.access()) == key:
+    """Keep a result, unless it is degraded, failed, or what it was made from has moved meanwhile."""
+    if frame.notes is None and not _failed(out) and key_of(op, value, frame.access()) == key:
         try:
-            cache.put(key, out, frame.logical or Usage())
+            cache.put(key, out, frame.logical or Usage(), comes_back=lambda kept: op.attach(kept, value) == out)
         except CodecError as error:
             frame.note(f"not kept: {error}", None)
+
+
+def _failed(out: Any) -> bool:
+    return isinstance(out, Failure) or (isinstance(out, tuple) and any(map(_failed, out)))
 
 
 def _taken(entry: Entry, frame: Frame, op: Step, value: Any) -> Any:
@@ -75,46 +86,69 @@ def _taken(entry: Entry, frame: Frame, op: Step, value: Any) -> Any:
 
 
 class Rows:
-    """One window of a batch whose results are kept: those that are there are taken, the rest computed in one call."""
+    """One window of a batch whose results are kept: those that are there are taken, the rest computed in one call.
 
-    def __init__(self, cache: Cache, above: Frame, op: Step, values: Sequence[Any], frames: Sequence[Frame]) -> None:
-        self.cache, self.above, self.op, self.values, self.frames = cache, above, op, values, frames
+    Args:
+        compute: gives the results of some rows in one call.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        around: Frame,
+        op: Step,
+        values: Sequence[Any],
+        frames: Sequence[Frame],
+        compute: Callable[[Frame, Step, Sequence[Any], Sequence[Frame]], list[Any]],
+    ) -> None:
+        self.cache, self.around, self.op, self.values, self.frames = cache, around, op, values, frames
+        self.compute = compute
         self.results: list[Any] = [None] * len(values)
 
     def recalled(self) -> list[Any]:
-        """The result of every row; equal rows are computed once."""
-        missing: dict[bytes | int, list[int]] = {}
+        """The result of every row; equal rows are computed once, here or by whoever is at it already."""
+        waiting: dict[bytes, list[int]] = {}
+        alone: list[int] = []
         for row, value in enumerate(self.values):
-            key = key_of(self.op, value, self.above.access())
-            entry = self.cache.get(key) if key is not None else None
-            if entry is not None:
-                self.results[row] = _taken(entry, self.frames[row], self.op, value)
-            else:
-                missing.setdefault(row if key is None else key, []).append(row)
-        self._compute([rows[0] for rows in missing.values()])
-        for shared, (row, *others) in missing.items():
-            result = self.results[row]
-            if isinstance(shared, bytes) and not isinstance(result, Failure):
-                _keep(self.cache, shared, self.frames[row], self.op, self.values[row], result)
-            if others:
-                self._share(row, others)
+            key = _key(self.frames[row], self.op, value)
+            if key is None:
+                alone.append(row)
+            elif not self._take(key, [row]):
+                waiting.setdefault(key, []).append(row)
+        while waiting:
+            mine = {key: rows for key, rows in waiting.items() if self.cache.claim(key)}
+            if not mine:
+                self.cache.wait(next(iter(waiting)), 0.1)
+                self.around.check()
+            alone += self._claimed(mine)
+            waiting = {key: rows for key, rows in waiting.items() if key not in mine and not self._take(key, rows)}
+        self._fill(alone)
         return self.results
 
-    def _compute(self, rows: Sequence[int]) -> None:
-        """Fill in the results of some rows by one call."""
+    def _claimed(self, mine: dict[bytes, list[int]]) -> list[int]:
+        """Compute one row of each key, and give back the rows that its result does not serve."""
+        try:
+            missing = {key: rows for key, rows in mine.items() if not self._take(key, rows)}
+            self._fill([rows[0] for rows in missing.values()])
+            for key, (row, *_) in missing.items():
+                _keep(self.cache, key, self.frames[row], self.op, self.values[row], self.results[row])
+        finally:
+            for key in mine:
+                self.cache.release(key)
+        return [row for key, (_, *others) in missing.items() if not self._take(key, others) for row in others]
+
+    def _take(self, key: bytes, rows: Sequence[int]) -> bool:
+        """Give rows what is kept, each with its own provenance; whether there was something."""
+        entry = self.cache.get(key) if rows else None
+        if entry is None:
+            return not rows
+        for row in rows:
+            self.results[row] = _taken(entry, self.frames[row], self.op, self.values[row])
+        return True
+
+    def _fill(self, rows: Sequence[int]) -> None:
+        """Compute some rows by one call."""
         if rows:
             values, frames = [self.values[row] for row in rows], [self.frames[row] for row in rows]
-            for row, result in zip(rows, self.above.vectorised(self.op, values, frames), strict=True):
+            for row, result in zip(rows, self.compute(self.around, self.op, values, frames), strict=True):
                 self.results[row] = result
-
-    def _share(self, row: int, others: Sequence[int]) -> None:
-        """Give what one row gave to rows equal to it, each with its own provenance."""
-        try:
-            entry = Entry(stripped(self.results[row]), self.frames[row].logical or Usage())
-        except CodecError:
-            self._compute(others)
-            return
-        for other in others:
-            self.results[other] = _taken(entry, self.frames[other], self.op, self.values[other])
-            for note in self.frames[row].notes or ():
-                self.frames[other].degrade(note, None)

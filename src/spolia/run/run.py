@@ -73,7 +73,8 @@ class Run:
         self.numbers = itertools.count(1)
         self._pins: dict[object, Any] = {}
         self._pool: ThreadPoolExecutor | None = None
-        self._tokens: list[Token[Surrounding | None]] = []
+        self._entered = 0
+        self._entries = threading.local()
         self.root = Frame(self, None, None)
         if budget is not None:
             self.root.limiters = (Limiter(budget, "this run"),)
@@ -81,14 +82,20 @@ class Run:
     # Running.
 
     def __enter__(self) -> Self:
-        self._tokens.append(surrounding.set(self.root))
+        tokens: list[Token[Surrounding | None]] = self._entries.__dict__.setdefault("tokens", [])
+        tokens.append(surrounding.set(self.root))
+        with self.lock:
+            self._entered += 1
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        surrounding.reset(self._tokens.pop())
+        surrounding.reset(self._entries.tokens.pop())
+        with self.lock:
+            self._entered -= 1
+            last = not self._entered
         if error is not None and not isinstance(error, Exception):
             self.cancel()
-        if not self._tokens:
+        if last:
             self.close()
 
     def __call__(self, flow: Operator[A, B], value: A) -> B:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -9,6 +10,8 @@ from contextvars import copy_context
 from typing import Any
 
 from spolia.surrounding import Done, Event
+
+PATIENCE_S = 5.0
 
 
 class Scope:
@@ -18,7 +21,7 @@ class Scope:
 
     def __init__(self, outer: Scope | None = None) -> None:
         self.stopped = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a stream that is collected as garbage may cancel in any place
         self._closers: list[Callable[[], None]] = []
         self._inner: list[Scope] = []
         if outer is not None:
@@ -26,16 +29,20 @@ class Scope:
 
     def _adopt(self, inner: Scope) -> None:
         with self._lock:
-            self._inner = [scope for scope in self._inner if not scope.stopped] + [inner]
-        if self.stopped:
+            stopped = self.stopped
+            if not stopped:
+                self._inner = [scope for scope in self._inner if not scope.stopped] + [inner]
+        if stopped:
             inner.cancel()
 
     def add(self, close: Callable[[], None]) -> None:
         """Call `close` when this scope is stopped; at once when it already is."""
         with self._lock:
-            self._closers.append(close)
-        if self.stopped:
-            close()
+            stopped = self.stopped
+            if not stopped:
+                self._closers.append(close)
+        if stopped:
+            _close(close)
 
     def remove(self, close: Callable[[], None]) -> None:
         """What it closed has ended."""
@@ -47,11 +54,20 @@ class Scope:
         """Stop: the next step raises `Cancelled`, and what waits is closed."""
         with self._lock:
             self.stopped = True
-            closers, inner = list(self._closers), list(self._inner)
+            closers, self._closers = self._closers, []
+            inner, self._inner = self._inner, []
         for close in closers:
-            close()
+            _close(close)
         for scope in inner:
             scope.cancel()
+
+
+def _close(close: Callable[[], None]) -> None:
+    """Close what waits. One that cannot be closed must not keep the others open."""
+    try:
+        close()
+    except Exception:
+        logging.getLogger(__name__).warning("What waits could not be closed on cancelling.", exc_info=True)
 
 
 class Sink:
@@ -77,10 +93,8 @@ class Sink:
         return self._queue.get()
 
     def close(self) -> None:
-        """Nobody reads any more: let a waiting writer go on."""
+        """Nobody reads any more: a waiting writer goes on."""
         self.closed = True
-        while not self._queue.empty():
-            self._queue.get_nowait()
 
 
 class _Raised:
@@ -89,7 +103,11 @@ class _Raised:
 
 
 def streamed(work: Callable[[], Any], scope: Scope, sink: Sink) -> Iterator[Event]:
-    """Run `work` in a thread and yield its events, `Done` last; closing the iterator stops the work and waits."""
+    """Run `work` in a thread and yield its events, `Done` last; closing the iterator stops the work.
+
+    Closing waits for the step that is being run, `PATIENCE_S` at most: a step that sleeps cannot be woken, and its
+    thread ends with it. Not for ever also because an iterator that nobody holds is closed by whatever thread collects it.
+    """
 
     def run() -> None:
         try:
@@ -110,4 +128,5 @@ def streamed(work: Callable[[], Any], scope: Scope, sink: Sink) -> Iterator[Even
     finally:
         scope.cancel()
         sink.close()
-        thread.join()
+        if thread is not threading.current_thread():
+            thread.join(PATIENCE_S)
