@@ -548,10 +548,10 @@ def step(
                 "A lambda cannot be cached: it has no name. Write def name(value): ... with @step above it."
             )
         if cached and getattr(function, "__closure__", None):
-            names = ", ".join(function.__code__.co_freevars)
+            outer = ", ".join(function.__code__.co_freevars)
             raise WiringError(
-                f"{name} cannot be cached: its result depends on {names} of the function around it, which no key knows. "
-                "Write an operator with fields for what it depends on: @dataclass(frozen=True) class ...(Operator[...])."
+                f"{name} cannot be cached: its result depends on {outer} of the function around it. "
+                f"Write an operator with fields for it: @dataclass(frozen=True) class {name.title()}(Operator[...])."
             )
         try:
             hints = get_type_hints(function)

@@ -109,7 +109,7 @@ def _aligned(wanted: Any, given: Any) -> tuple[list[Any], list[Any]]:
     if wanted_class is not given_class and hasattr(given_class, "__orig_bases__"):
         names = dict(zip(getattr(given_class, "__parameters__", ()), gives, strict=False))
         gives = [filled(kind, names) for kind in parameters_of(given_class, wanted_class)]
-    fixed = given_class is tuple and Ellipsis not in gives
+    fixed = given_class is tuple and bool(gives) and Ellipsis not in gives
     if wanted_class is tuple and Ellipsis not in wants and fixed and wants:
         return (wants, gives) if len(wants) == len(gives) else ([int], [str])
     wants, gives = ([arg for arg in args if arg is not Ellipsis] for args in (wants, gives))

@@ -106,7 +106,8 @@ def streamed(work: Callable[[], Any], scope: Scope, sink: Sink) -> Iterator[Even
     """Run `work` in a thread and yield its events, `Done` last; closing the iterator stops the work.
 
     Closing waits for the step that is being run, `PATIENCE_S` at most: a step that sleeps cannot be woken, and its
-    thread ends with it. Not for ever also because an iterator that nobody holds is closed by whatever thread collects it.
+    thread ends with it. Not for ever also because an iterator that nobody holds is closed by the thread that collects
+    it, which may be one that the step waits for.
     """
 
     def run() -> None:

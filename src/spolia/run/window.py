@@ -1,0 +1,82 @@
+"""One window of a batch: every row under a frame of its own, the work of all in one call where that is faster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from spolia.operator import Operator
+from spolia.run.recall import Rows
+from spolia.surrounding import surrounding
+from spolia.types import Failure
+
+if TYPE_CHECKING:
+    from spolia.run.frame import Frame
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+def window(around: Frame, op: Operator[A, B], values: Sequence[A], above: Sequence[Frame]) -> list[B | Failure]:
+    """Run the rows of one window.
+
+    Args:
+        around: the frame of the step that asks.
+        above: the frame that each row runs in.
+    """
+    if type(op).apply_batch is Operator.apply_batch:
+        steps = [_Step(frame, op, value) for frame, value in zip(above, values, strict=True)]
+        return [_named(result, op) for result in around.gather(steps, op.waiting)]
+    frames, run = [frame.inner(op) for frame in above], around.run
+    if run.journal is not None:
+        for frame in frames:
+            frame.span = next(run.numbers)
+    started = perf_counter()
+    if op.cached and run.cache is not None:
+        results = Rows(run.cache, around, op, values, frames, vectorised).recalled()
+    else:
+        results = vectorised(around, op, values, frames)
+    seconds = (perf_counter() - started) / max(1, len(values))
+    for frame, result in zip(frames, results, strict=True):
+        if isinstance(result, Failure):
+            frame.error = f"{result.kind}: {result.message}"
+        frame.record(seconds, result)
+    return results
+
+
+def vectorised(
+    around: Frame, op: Operator[Any, Any], values: Sequence[Any], frames: Sequence[Frame]
+) -> list[Any | Failure]:
+    """One call of `apply_batch`, whose costs go to the frames of the rows."""
+    around.check()
+    shared = around.inner(op)
+    shared.rows = frames
+    token = surrounding.set(shared)
+    try:
+        results = list(op.apply_batch(values))
+    except Exception as error:
+        around.check()
+        return [Failure.of(error, op.short) for _ in values]
+    finally:
+        surrounding.reset(token)
+    if len(results) != len(values):
+        problem = f"{op.short}.apply_batch gave {len(results)} results for {len(values)} values; one for each is due."
+        return [Failure("ValueError", problem, op.short) for _ in values]
+    return results
+
+
+class _Step:
+    """One row of a batch, run under the frame of its row."""
+
+    __slots__ = ("frame", "op", "value")
+
+    def __init__(self, frame: Frame, op: Operator[Any, Any], value: Any) -> None:
+        self.frame, self.op, self.value = frame, op, value
+
+    def __call__(self) -> Any:
+        return self.frame.step(self.op, self.value)
+
+
+def _named(result: Any, op: Operator[Any, Any]) -> Any:
+    return result.but(step=op.short) if isinstance(result, Failure) and not result.step else result

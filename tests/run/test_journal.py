@@ -1,0 +1,234 @@
+"""The file behind traces and cache: many threads, other processes, damage, ends."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from spolia.errors import NotAStore, StoreBusy
+from spolia.journal import Runs
+from spolia.journal.database import Database
+from spolia.operator import Operator
+from spolia.run import Run
+from spolia.types import Query, Usage, Value
+from tests.run.flows import COUNTER, Ask
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    COUNTER.reset()
+
+
+ROW = (0, 0, 0, "Step", 0.0, 0.0, False, 0, 0, 0, 0, 0.0, "", "", None)
+
+
+def all_at_once(*calls: Any) -> None:
+    threads = [threading.Thread(target=call) for call in calls]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_no_span_is_lost_between_threads(tmp_path: Path) -> None:
+    with Runs(tmp_path / "runs.db") as runs:
+        runs.journal.buffer = 3
+
+        def record(first: int) -> None:
+            for number in range(first, first + 3000):
+                runs.journal.record(("run", number, *ROW[1:]))
+
+        all_at_once(*(lambda first=first: record(first) for first in range(0, 12_000, 3000)))  # type: ignore[misc]
+        assert runs.journal.flush()
+        assert len(runs.journal.spans("run")) + runs.database.dropped == 12_000
+
+
+def test_flushing_waits_for_everything_that_was_queued(tmp_path: Path) -> None:
+    database = Database(tmp_path / "runs.db")
+    database.write("CREATE TABLE seen (n)", lambda: [()])
+
+    def write() -> None:
+        for _ in range(200):
+            database.write("INSERT INTO seen VALUES (1)", lambda: [()])
+            assert database.flush()
+            assert database._waiting == 0 or threading.active_count() > 2
+
+    all_at_once(write, write, write)
+    assert database.flush()
+    assert database.read("SELECT count(*) FROM seen") == [(600,)]
+    assert database._waiting == 0
+    database.close()
+
+
+@dataclass(frozen=True)
+class Unspeakable(Value):
+    def __repr__(self) -> str:
+        raise ValueError("no words")
+
+
+def test_a_row_that_cannot_be_written_is_dropped_alone(tmp_path: Path) -> None:
+    with Runs(tmp_path / "runs.db") as runs:
+        runs.journal.record(("run", 1, *ROW[1:-1], Unspeakable()))
+        runs.journal.hand_over()
+        runs.journal.record(("run", 2, *ROW[1:-2], "\ud800", None))
+        runs.journal.hand_over()
+        runs.journal.record(("run", 3, *ROW[1:]))
+        assert runs.journal.flush()
+        assert [span.span for span in runs.journal.spans("run")] == [3]
+        assert runs.database.dropped == 2
+        assert "could not be written" in runs.database.problem
+
+
+def test_any_text_is_kept_and_comes_back(tmp_path: Path) -> None:
+    asked = Query("half a pair \ud800, \x00 and \u202e")
+    for _ in range(2):
+        with Runs(tmp_path / "runs.db") as runs, Run(journal=runs.journal, cache=runs.cache):
+            assert Ask()(asked).text == asked.text + "a"
+            runs.journal.flush()
+            assert runs.database.problem == ""
+    assert COUNTER.calls == 1
+
+
+def test_a_damaged_entry_is_computed_again(tmp_path: Path) -> None:
+    with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache):
+        Ask()(Query("q"))
+    with sqlite3.connect(tmp_path / "runs.db") as raw:
+        raw.execute("""UPDATE cache SET value = '{"Query": {"no such field": 1}}'""")
+    raw.close()
+    for _ in range(2):
+        with Runs(tmp_path / "runs.db") as runs, Run(cache=runs.cache):
+            assert Ask()(Query("q")).text == "qa"
+    assert COUNTER.calls == 2
+
+
+def test_a_file_that_vanishes_or_is_locked_never_fails_an_answer(tmp_path: Path) -> None:
+    runs = Runs(tmp_path / "runs.db")
+    for left in tmp_path.iterdir():
+        left.unlink()
+    tmp_path.rmdir()
+    with Run(journal=runs.journal, cache=runs.cache):
+        assert Ask()(Query("q")).text == "qa"
+    runs.journal.flush()
+    assert runs.database.dropped >= 2
+    runs.close()
+
+
+def test_a_locked_file_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda path, **options: real(path, **options | {"timeout": 0.05}))
+    holder = real(tmp_path / "runs.db", isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(StoreBusy, match="locked"):
+        Runs(tmp_path / "runs.db")
+    holder.close()
+    (tmp_path / "other.db").write_bytes(b"something else entirely" * 100)
+    with pytest.raises(NotAStore, match="Delete it"):
+        Runs(tmp_path / "other.db")
+
+
+def test_what_was_done_is_written_although_nobody_closed(tmp_path: Path) -> None:
+    program = (
+        "from spolia.journal import Runs; from spolia.run import Run; from tests.run.flows import Ask, Query\n"
+        f"runs = Runs({str(tmp_path / 'runs.db')!r})\n"
+        "with Run(journal=runs.journal, cache=runs.cache): Ask()(Query('q'))"
+    )
+    root = Path(__file__).resolve().parents[2]
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=root)
+    with Runs(tmp_path / "runs.db") as runs:
+        assert len(runs.journal.runs()) == 1
+        assert runs.database.read("SELECT count(*) FROM cache") == [(1,)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_writes_and_reads_for_itself(tmp_path: Path) -> None:
+    with Runs(tmp_path / "runs.db") as runs:
+        with Run(journal=runs.journal, cache=runs.cache):
+            Ask()(Query("parent"))
+        runs.journal.flush()
+        assert len(runs.journal.runs()) == 1
+
+        def child() -> None:
+            with Run(journal=runs.journal, cache=runs.cache):
+                Ask()(Query("child"))
+            assert runs.journal.flush()
+
+        process = multiprocessing.get_context("fork").Process(target=child)
+        process.start()
+        process.join(30)
+        assert process.exitcode == 0
+        assert len(runs.journal.runs()) == 2
+
+
+def test_two_processes_share_one_file(tmp_path: Path) -> None:
+    program = (
+        "from spolia.journal import Runs; from spolia.run import Run; from tests.run.flows import *\n"
+        f"with Runs({str(tmp_path / 'runs.db')!r}) as runs, Run(journal=runs.journal, cache=runs.cache):\n"
+        "    for n in range(50): assert Ask()(Query(str(n))).text == f'{n}a'\n"
+        "print(COUNTER.calls, runs.database.problem)"
+    )
+    root = Path(__file__).resolve().parents[2]
+    both = [subprocess.Popen([sys.executable, "-c", program], cwd=root, stdout=-1, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=60)[0].split() for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert all(len(words) == 1 and int(words[0]) <= 50 for words in said)
+    with Runs(tmp_path / "runs.db") as runs:
+        assert runs.database.read("SELECT count(*) FROM cache") == [(50,)]
+        assert len(runs.journal.runs()) == 2
+
+
+@dataclass(frozen=True)
+class Long(Operator[Query, Query]):
+    cached: ClassVar[bool] = True
+
+    def apply(self, value: Query, /) -> Query:
+        return value.rewritten(value.text * 10_000)
+
+
+def test_the_file_does_not_grow_for_ever(tmp_path: Path) -> None:
+    for start in range(4):
+        with (
+            Runs(tmp_path / "runs.db", max_bytes=400_000) as runs,
+            Run(journal=runs.journal, cache=runs.cache),
+        ):
+            for n in range(10):
+                Long()(Query(f"{start * 10 + n:04d}"))
+            runs.journal.flush()
+    with Runs(tmp_path / "runs.db") as runs:
+        ((total, kept),) = runs.database.read("SELECT sum(size), count(*) FROM cache")
+        assert total <= 400_000
+        assert kept > 0
+        assert runs.database.size() < 800_000
+
+
+def test_threads_read_at_the_same_time(tmp_path: Path) -> None:
+    with Runs(tmp_path / "runs.db") as runs:
+        for n in range(20):
+            runs.cache.put(str(n).encode(), Query(str(n)), Usage())
+        runs.journal.flush()
+        runs.cache._kept.clear()
+        wrong: list[int] = []
+
+        def look() -> None:
+            for n in range(20):
+                entry = runs.cache._from_database(str(n).encode())
+                if entry is None or entry.value != Query(str(n)):
+                    wrong.append(n)
+
+        all_at_once(*(look for _ in range(8)))
+        assert wrong == []
+        assert runs.database.problem == ""
