@@ -12,7 +12,7 @@ DIR ?= docs
 .PHONY: demo test check bench versions clean
 
 demo: $(VENV)/demo.stamp
-	@$(BIN)/python examples/demo.py $(DIR)
+	@$(BIN)/python -m spolia.cli.demo $(DIR)
 
 test: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .

@@ -30,9 +30,9 @@ def test_a_folder_answers_three_questions_and_says_what_next(
     out = capfd.readouterr().out
     assert out.count("$ spolia ask ") == 3
     assert "[1] " in out
-    assert 'Next:  spolia ask "…" --store .demo/notes.spolia' in out
+    assert 'spolia ask "…" --store .demo/notes.spolia' in out.partition("Next:")[2]
 
 
 def test_the_projects_docs_have_questions_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "run_contract.md").write_text("# The contract of a run")
-    assert questions(tmp_path, tmp_path / "none.spolia")[0] == "What happens when a writer is killed?"
+    assert questions(tmp_path, tmp_path / "none.spolia")[0] == "What ends a loop when the budget is spent?"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,11 @@ from spolia.cli.guard import guarded
 from spolia.cli.index import index
 from spolia.cli.screen import Screen
 
-OWN = ("What happens when a writer is killed?", "What does a cache entry hold?", "Who sees a restricted node?")
+OWN = (
+    "What ends a loop when the budget is spent?",
+    "What happens to a store when the writer is killed?",
+    "Why is a moved file free?",
+)
 QUESTIONS, TRIED, SHORTEST = 3, 12, 12
 PUNCTUATION = ".:;,?! "
 
@@ -30,7 +35,8 @@ def demo(folder: Annotated[str, typer.Argument(metavar="DIR")] = "docs") -> Exit
         screen.show(f'\n$ spolia ask "{question}" --store {store}')
         ask(question, store=store)
     screen.show(
-        f'\nNext:  spolia ask "…" --store {store}\n       spolia search "…" --store {store}\n       spolia --help'
+        f"\nNext:  source {Path(sys.prefix, 'bin', 'activate')}\n"
+        f'       spolia ask "…" --store {store}\n       spolia search "…" --store {store}\n       spolia --help'
     )
     return Exit.DONE
 
@@ -43,10 +49,7 @@ def questions(folder: Path, store: Path) -> list[str]:
     from spolia.run import Run
     from spolia.types import Answer, Query
 
-    tried = [
-        f"What is said about {subject.rstrip(PUNCTUATION)}?"
-        for subject in islice(dict.fromkeys(_subjects(store)), TRIED)
-    ]
+    tried = [subject.rstrip(PUNCTUATION) for subject in islice(dict.fromkeys(_subjects(store)), TRIED)]
     with Run():
         answers = flow_of("naive", parts_of(store))[0].batch([Query(question) for question in tried])
     pairs = list(zip(tried, answers, strict=True))
