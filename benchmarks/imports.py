@@ -23,7 +23,7 @@ IMPORTS = {
     "import spolia": "import spolia",
     "from spolia import Query, BM25, Reader": "from spolia import Query, BM25, Reader",
 }
-WORDS = "stone river archive lantern copper harvest meridian lattice orchard signal quarry tide ember canyon loom".split()
+WORDS = ("stone", "river", "archive", "lantern", "copper", "harvest", "orchard", "signal", "quarry", "tide", "ember")
 
 
 def cpu_seconds(command: list[str]) -> float:
@@ -47,7 +47,8 @@ def cold_search(documents: int) -> float:
         for index in range(documents):
             text = " ".join(draw.choices(WORDS, k=80))
             (source / f"{index:05d}.txt").write_text(f"Note {index}. {text}.\n")
-        subprocess.run([spolia, "index", str(source), "--store", store, "--no-vectors"], check=True, capture_output=True)
+        index = [spolia, "index", str(source), "--store", store, "--no-vectors"]
+        subprocess.run(index, check=True, capture_output=True)
         return cpu_seconds([spolia, "search", "copper lantern on the river", "--store", store])
 
 

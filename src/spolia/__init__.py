@@ -12,55 +12,118 @@ if TYPE_CHECKING:
     from spolia.checking import check as check
     from spolia.combinators import (
         Best as Best,
+    )
+    from spolia.combinators import (
         Branch as Branch,
+    )
+    from spolia.combinators import (
         Choice as Choice,
+    )
+    from spolia.combinators import (
         Each as Each,
+    )
+    from spolia.combinators import (
         Explore as Explore,
+    )
+    from spolia.combinators import (
         Guard as Guard,
+    )
+    from spolia.combinators import (
         Identity as Identity,
+    )
+    from spolia.combinators import (
         Loop as Loop,
+    )
+    from spolia.combinators import (
         Route as Route,
+    )
+    from spolia.combinators import (
         Samples as Samples,
+    )
+    from spolia.combinators import (
         Stopped as Stopped,
+    )
+    from spolia.combinators import (
         decide as decide,
+    )
+    from spolia.combinators import (
         places as places,
+    )
+    from spolia.combinators import (
         settle as settle,
     )
-    from spolia.flows.files import dump as dump, load as load
+    from spolia.flows.files import dump as dump
+    from spolia.flows.files import load as load
     from spolia.generation.extract import Extract as Extract
     from spolia.generation.reader import Reader as Reader
     from spolia.indexing.splitter import SlidingWindow as SlidingWindow
     from spolia.indexing.sync import sync as sync
-    from spolia.journal import Cache as Cache, Runs as Runs
+    from spolia.journal import Cache as Cache
+    from spolia.journal import Runs as Runs
     from spolia.models.chat import ChatModel as ChatModel
     from spolia.models.minilm import MiniLM as MiniLM
     from spolia.models.scripted import ScriptedModel as ScriptedModel
-    from spolia.operator import Operator as Operator, step as step
+    from spolia.operator import Operator as Operator
+    from spolia.operator import step as step
     from spolia.orchestration.fusion import (
         ConvexCombination as ConvexCombination,
+    )
+    from spolia.orchestration.fusion import (
         ReciprocalRankFusion as ReciprocalRankFusion,
     )
     from spolia.retrieval.bm25 import BM25 as BM25
     from spolia.retrieval.dense import Dense as Dense
-    from spolia.run import Budget as Budget, Run as Run
-    from spolia.show import mermaid as mermaid, tree as tree
+    from spolia.run import Budget as Budget
+    from spolia.run import Run as Run
+    from spolia.show import mermaid as mermaid
+    from spolia.show import tree as tree
     from spolia.stores.corpus import Corpus as Corpus
     from spolia.types import (
         Answer as Answer,
+    )
+    from spolia.types import (
         Citation as Citation,
+    )
+    from spolia.types import (
         Document as Document,
+    )
+    from spolia.types import (
         Failure as Failure,
+    )
+    from spolia.types import (
         Generation as Generation,
+    )
+    from spolia.types import (
         Hit as Hit,
+    )
+    from spolia.types import (
         Item as Item,
+    )
+    from spolia.types import (
         Message as Message,
+    )
+    from spolia.types import (
         Node as Node,
+    )
+    from spolia.types import (
         Prompt as Prompt,
+    )
+    from spolia.types import (
         Query as Query,
+    )
+    from spolia.types import (
         Ranking as Ranking,
+    )
+    from spolia.types import (
         Span as Span,
+    )
+    from spolia.types import (
         State as State,
+    )
+    from spolia.types import (
         Usage as Usage,
+    )
+    from spolia.types import (
         Verdict as Verdict,
     )
 

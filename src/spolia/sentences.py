@@ -1,8 +1,9 @@
 """Where sentences begin and end, in any script, by rules alone: fast, exact offsets, no dictionary to install.
 
 A mark that ends a sentence is believed unless what stands around it says otherwise: an initial, an abbreviation, a
-decimal, a list number, a lower-case word after it. A line break ends a sentence unless the line was full, that is,
-unless the text is wrapped. Thai and Lao write no mark; there a space between two long phrases ends a sentence.
+decimal, a list number, a lower-case word after it. A line break ends a sentence unless the text is wrapped: the line
+was full, or the next one goes on with a lower-case word. Thai and Lao write no mark; there a space between two long
+phrases ends a sentence.
 """
 
 from __future__ import annotations
@@ -143,6 +144,8 @@ class _Lines:
         self.start = after
         if after == len(text) or len(f"{match[0]}.".splitlines()) > 2 or _ITEM.match(text, after):
             return True
+        if text[after].islower() and match.start() - start >= WRAPPED // 2:
+            return False
         if match.start() > self.until:
             self._measure(start)
         if self.width < (WRAPPED // 2 if _DENSE.match(text, after) else WRAPPED):

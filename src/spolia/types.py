@@ -97,9 +97,10 @@ class kept(Generic[T]):
 
 
 @cache
-def qualified(cls: type) -> str:
+def qualified(cls: Any) -> str:
     """What tells a class apart in hashes: its name, outside Spolia with its module."""
-    return cls.__qualname__ if cls.__module__.startswith("spolia.") else f"{cls.__module__}:{cls.__qualname__}"
+    name: str = cls.__qualname__
+    return name if cls.__module__.startswith("spolia.") else f"{cls.__module__}:{name}"
 
 
 class Value:

@@ -18,7 +18,7 @@ from tests.tree import operators, written_in_flows
 
 COMBINATORS = {Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples, Stopped, Then, Vary}
 LEAVES = [cls for cls in operators() if cls not in COMBINATORS]
-VALUES = [cls for cls in written_in_flows() if not issubclass(cls, Operator)]
+VALUES = sorted((cls for cls in written_in_flows() if not issubclass(cls, Operator)), key=lambda cls: type_id(cls))
 few = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 NAMES: dict[str, Any] = {
     **{cls.__name__: cls for cls in written_in_flows()},
@@ -71,7 +71,7 @@ def test_every_operator_comes_back_from_its_file_and_from_what_it_prints(cls: ty
     look()
 
 
-@pytest.mark.parametrize("cls", sorted(VALUES, key=type_id), ids=lambda cls: type_id(cls))
+@pytest.mark.parametrize("cls", VALUES, ids=lambda cls: type_id(cls))
 def test_every_address_is_rebuilt_by_what_it_prints(cls: type) -> None:
     @given(value=instances(cls))
     @few

@@ -232,3 +232,10 @@ def test_a_sentence_wrapped_over_indented_lines_is_one() -> None:
     quotes = [text[start:end] for start, end in quotable(text)]
     assert quotes[0].endswith("so that they hold.")
     assert len(quotes) == 2
+
+
+def test_a_single_sentence_is_enough_to_answer_from() -> None:
+    node = Node("n1", "Whelks live under the pier.", document="d1", span=Span(0, 27))
+    answer = Extract()(Ranking(Query("Where do whelks live?"), (Hit(node, 1.0),)))
+    assert answer.text == "Whelks live under the pier. [1]"
+    assert Extract()(Ranking(Query("Who dug the salt mine?"), (Hit(node, 1.0),))).abstained

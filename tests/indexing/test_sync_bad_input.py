@@ -64,6 +64,20 @@ def test_an_empty_folder_changes_nothing(folder: Path, corpus: Corpus) -> None:
     assert texts(corpus) == {"good.txt": GOOD}
 
 
+def test_another_folder_is_refused_before_anything_is_forgotten(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
+    sync(folder, corpus)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "letter.txt").write_text("Something else altogether, and longer.")
+    with pytest.raises(
+        FolderError, match=r"holds 1 documents \('good.txt' …\), and none of them is in .*other.*rebuild"
+    ):
+        sync(other, corpus)
+    assert texts(corpus) == {"good.txt": GOOD}
+    sync(other, corpus, rebuild=True)
+    assert set(texts(corpus)) == {"letter.txt"}
+
+
 def test_a_folder_without_a_document_says_what_is_in_it(tmp_path: Path, corpus: Corpus) -> None:
     for name in ("a.png", "b.png", "c.zip", "README"):
         (tmp_path / name).write_bytes(b"x")

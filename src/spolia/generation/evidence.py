@@ -116,16 +116,20 @@ _FIGURE = re.compile(
 )
 
 
+FEWEST = 10
+
+
 class _Asked:
     """A question as terms, each weighed by how rare it is among the sentences found.
 
-    idf(t) = ln(1 + (n - df + 0.5) / (df + 0.5)), Robertson and Zaragoza 2009.
+    idf(t) = ln(1 + (n - df + 0.5) / (df + 0.5)), Robertson and Zaragoza 2009. Of a handful of sentences nothing can be
+    called rare, so n counts as `FEWEST` at least.
     """
 
     def __init__(self, question: str, analyzer: Analyzer, sentences: Sequence[frozenset[str]]) -> None:
         terms = analyzer.terms(question)
         df = Counter(term for found in sentences for term in found.intersection(terms))
-        n = len(sentences)
+        n = max(FEWEST, len(sentences))
         self.terms = {term: math.log(1 + (n - df[term] + 0.5) / (df[term] + 0.5)) for term in terms}
         self.total = sum(self.terms.values()) or 1.0
         self.pairs = frozenset(pairwise(terms))

@@ -62,11 +62,12 @@ def sync(
         progress: is told how far it is, after every file and every few hundred texts that were embedded.
         batch: documents that are published together.
         follow_links: go where links lead out of the folder too.
-        rebuild: if the group was built with other parts, forget everything and index it again.
+        rebuild: if the group was built with other parts, or of another folder, forget that and index this.
         timeout_s: how long to wait for another writer, seconds.
 
     Raises:
-        FolderError: there is no such folder, it may not be listed, or no file in it can be read by a reader.
+        FolderError: there is no such folder, it may not be listed, no file in it can be read by a reader, or the store
+            holds another one.
         ManifestMismatch: the group was built with another splitter, embedder, analyser or reader, naming both.
         StoreError: the store cannot be written.
 
@@ -83,6 +84,8 @@ def sync(
     _refuse_empty(os.fspath(folder), found, by_name)
     corpus.create()
     with corpus.writer(timeout_s) as writer:
+        if not rebuild:
+            _refuse_other(os.fspath(folder), found, writer.sources(), corpus.path)
         parts = parts_for(writer, group, splitter, embedder, analyzer, readers, found)
         writer.define(group, parts.manifest, rebuild=rebuild)
         run = _Sync(writer, parts, found, progress, batch)
@@ -103,6 +106,16 @@ def _refuse_empty(folder: str, found: Found, readers: dict[str, Reader]) -> None
         f"{folder} {there}. Put files there that end in {', '.join(sorted(readers))}, or name another folder. "
         "Nothing was changed; to have an empty store, delete it."
     )
+
+
+def _refuse_other(folder: str, found: Found, known: dict[str, SourceRow], store: str) -> None:
+    """A store has one folder: to index another into it would forget everything that it holds."""
+    sizes = {row.size for row in known.values()}
+    if known and not any(uri in known or file.size in sizes for uri, file in found.files.items()):
+        raise FolderError(
+            f"{store} holds {len(known)} documents ({next(iter(known))!r} …), and none of them is in {folder}. "
+            "A store has one folder: name another --store, or write --rebuild (rebuild=True) to forget what it holds."
+        )
 
 
 class _Sync:
