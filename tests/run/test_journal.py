@@ -52,7 +52,7 @@ def test_no_span_is_lost_between_threads(tmp_path: Path) -> None:
             for number in range(first, first + 3000):
                 runs.journal.record(("run", number, *ROW[1:]))
 
-        all_at_once(*(lambda first=first: record(first) for first in range(0, 12_000, 3000)))  # type: ignore[misc]
+        all_at_once(*(lambda first=first: record(first) for first in range(0, 12_000, 3000)))
         assert runs.journal.flush()
         assert len(runs.journal.spans("run")) + runs.database.dropped == 12_000
 
