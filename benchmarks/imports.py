@@ -1,8 +1,9 @@
 """What starting costs: CPU seconds of imports, and of a cold search on 10,000 documents, as whole processes.
 
-    python benchmarks/imports.py [--out FILE]
+    python benchmarks/imports.py [--peers] [--out FILE]
 
 Each figure is the median of several fresh processes, all their CPU included; an empty interpreter stands beside them.
+`--peers` installs Haystack and LlamaIndex into a temporary environment (network) and measures their imports too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import venv
 from pathlib import Path
 
 RUNS = 9
@@ -23,6 +25,7 @@ IMPORTS = {
     "import spolia": "import spolia",
     "from spolia import Query, BM25, Reader": "from spolia import Query, BM25, Reader",
 }
+PEERS = ("from haystack import Pipeline", "import llama_index.core")
 WORDS = ("stone", "river", "archive", "lantern", "copper", "harvest", "orchard", "signal", "quarry", "tide", "ember")
 
 
@@ -35,6 +38,16 @@ def cpu_seconds(command: list[str]) -> float:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         found.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return round(statistics.median(found), 3)
+
+
+def peers() -> dict[str, float]:
+    """The peers' imports, from an environment of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+        venv.create(folder, with_pip=True)
+        python = str(Path(folder) / "bin" / "python")
+        install = [python, "-m", "pip", "install", "-q", "haystack-ai", "llama-index-core"]
+        subprocess.run(install, check=True, stderr=subprocess.DEVNULL)
+        return {code: cpu_seconds([python, "-c", code]) for code in PEERS}
 
 
 def cold_search(documents: int) -> float:
@@ -54,10 +67,13 @@ def cold_search(documents: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     result = {label: cpu_seconds([sys.executable, "-c", code]) for label, code in IMPORTS.items()}
     result["spolia search, cold, 10,000 documents"] = cold_search(10_000)
+    if options.peers:
+        result |= peers()
     text = json.dumps({"unit": "CPU seconds, whole process", "python": sys.version.split()[0], **result}, indent=2)
     print(text)
     if options.out:

@@ -1,4 +1,4 @@
-"""What a step costs: five trivial steps in a chain, beside Haystack and LangChain in the same run.
+"""What a step costs: five trivial steps in a chain, beside Haystack, LangChain and LlamaIndex in the same run.
 
     python benchmarks/steps.py [--peers] [--out FILE]
 
@@ -26,7 +26,7 @@ from spolia.run import Run
 from spolia.types import Hit, Node, Query, Ranking
 
 STEPS = 5
-PEERS = {"haystack": "haystack-ai", "langchain": "langchain-core"}
+PEERS = {"haystack": "haystack-ai", "langchain": "langchain-core", "llamaindex": "llama-index-workflows"}
 PEER_CODE = Path(__file__).parent / "peers" / "steps.py"
 
 

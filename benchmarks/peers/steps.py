@@ -1,7 +1,5 @@
 """Five trivial steps in a peer's pipeline; run by benchmarks/steps.py in an environment that has the peer."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys
@@ -41,9 +39,56 @@ def langchain() -> Callable[[int], Any]:
     return lambda value: chain.invoke(value)
 
 
+def llamaindex() -> Callable[[int], Any]:
+    import asyncio
+
+    from workflows import Context, Workflow, step
+    from workflows.events import Event, StartEvent, StopEvent
+
+    class One(Event):
+        value: int
+
+    class Two(Event):
+        value: int
+
+    class Three(Event):
+        value: int
+
+    class Four(Event):
+        value: int
+
+    class Add(Workflow):
+        @step
+        async def first(self, ctx: Context, event: StartEvent) -> One:
+            return One(value=event.value + 1)
+
+        @step
+        async def second(self, ctx: Context, event: One) -> Two:
+            return Two(value=event.value + 1)
+
+        @step
+        async def third(self, ctx: Context, event: Two) -> Three:
+            return Three(value=event.value + 1)
+
+        @step
+        async def fourth(self, ctx: Context, event: Three) -> Four:
+            return Four(value=event.value + 1)
+
+        @step
+        async def fifth(self, ctx: Context, event: Four) -> StopEvent:
+            return StopEvent(result=event.value + 1)
+
+    loop, workflow = asyncio.new_event_loop(), Add()
+
+    async def run(value: int) -> Any:
+        return await workflow.run(value=value)
+
+    return lambda value: loop.run_until_complete(run(value))
+
+
 def main() -> None:
     logging.disable(logging.CRITICAL)
-    work = {"haystack": haystack, "langchain": langchain}[sys.argv[1]]()
+    work = {"haystack": haystack, "langchain": langchain, "llamaindex": llamaindex}[sys.argv[1]]()
     best = float("inf")
     for _ in range(7):
         began = time.process_time()
