@@ -20,7 +20,7 @@ class Named(Protocol):
     name: str
 
 
-class Scores(dict[str, T]):
+class Scores(dict[str, T], Generic[T]):
     """One parameter fewer than its base."""
 
 

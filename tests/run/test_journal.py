@@ -80,17 +80,45 @@ class Unspeakable(Value):
         raise ValueError("no words")
 
 
-def test_a_row_that_cannot_be_written_is_dropped_alone(tmp_path: Path) -> None:
+def test_a_span_that_cannot_be_described_is_written_all_the_same(tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db") as runs:
         runs.journal.record(("run", 1, *ROW[1:-1], Unspeakable()))
-        runs.journal.hand_over()
-        runs.journal.record(("run", 2, *ROW[1:-2], "\ud800", None))
-        runs.journal.hand_over()
+        runs.journal.record(("run", 2, *ROW[1:-3], "\ud800", "", None))
+        runs.journal.record(("run", 3, *ROW[1:]))
+        assert runs.journal.flush()
+        assert [span.error for span in runs.journal.spans("run")] == ["", "?", ""]
+        assert "cannot be shown" in runs.journal.spans("run")[0].result
+        assert runs.database.dropped == 0
+
+
+def test_a_row_that_cannot_be_written_is_dropped_alone(tmp_path: Path) -> None:
+    with Runs(tmp_path / "runs.db") as runs:
+        runs.database.write("INSERT INTO spans (run) VALUES (?)", lambda: [("no such columns",)])
+        runs.database.write("INSERT INTO spans (run) VALUES (?)", lambda: [("\ud800",)])
         runs.journal.record(("run", 3, *ROW[1:]))
         assert runs.journal.flush()
         assert [span.span for span in runs.journal.spans("run")] == [3]
         assert runs.database.dropped == 2
         assert "could not be written" in runs.database.problem
+
+
+def test_many_spans_are_written_by_one_statement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that asks for its turn after every row gets too few turns while a run is busy."""
+    with Runs(tmp_path / "runs.db") as runs:
+        statements: list[int] = []
+        write = runs.database.write
+
+        def counted(statement: str, rows: Any, count: int = 1) -> None:
+            statements.append(len(rows()))
+            write(statement, rows, count)
+
+        monkeypatch.setattr(runs.database, "write", counted)
+        runs.journal.buffer = 2500
+        for n in range(2500):
+            runs.journal.record(("run", n, *ROW[1:]))
+        assert runs.journal.flush()
+        assert statements == [1, 1, 1]
+        assert len(runs.journal.spans("run")) == 2500
 
 
 def test_any_text_is_kept_and_comes_back(tmp_path: Path) -> None:

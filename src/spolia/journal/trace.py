@@ -8,12 +8,15 @@ import uuid
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from spolia.journal.database import Database
 from spolia.types import Answer, Failure, Generation, Query, Ranking, Usage, Value
 
-INSERT = "INSERT OR REPLACE INTO spans VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+INSERT = "INSERT OR REPLACE INTO spans VALUES "
+ROW = "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+AT_ONCE = 1000  # rows of one statement; SQLite takes 32766 values
 COLUMNS = (
     "run, span, parent, lane, step, started, seconds, cached, calls, input_tokens, output_tokens, embedded, cost_usd, "
     "error, notes, result"
@@ -77,8 +80,9 @@ class Journal:
         """Give what is kept to the writer."""
         with self._taking:  # steps append meanwhile; what is here now is taken
             rows = [self._rows.popleft() for _ in range(len(self._rows))]
-        if rows:
-            self.database.write(INSERT, lambda: [(*row[:-1], summary(row[-1])) for row in rows], len(rows))
+        for start in range(0, len(rows), AT_ONCE):
+            part = rows[start : start + AT_ONCE]
+            self.database.write(INSERT + ",".join([ROW] * len(part)), partial(_values, part), len(part))
 
     def flush(self) -> bool:
         """Hand everything over and wait until it is written."""
@@ -104,6 +108,21 @@ class Journal:
         """The spans of a run, in the order in which they began."""
         rows = self.database.read(f"SELECT {COLUMNS} FROM spans WHERE run = ? ORDER BY span", (run,))
         return [_span(row) for row in rows]
+
+
+def _values(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    """The values of all rows in a row: one statement for all lets other threads go on once, not once a row."""
+    return [[value for row in rows for value in _columns(*row)]]
+
+
+def _columns(*row: Any) -> tuple[Any, ...]:
+    """A span as it is written. One that cannot be described must not take the others with it."""
+    *rest, error, notes, out = row
+    try:
+        said = summary(out)
+    except Exception as problem:
+        said = json.dumps(f"{type(out).__name__}, which cannot be shown: {type(problem).__name__}")
+    return (*rest, error.encode("utf-8", "replace").decode(), notes, said)
 
 
 def new_run_id() -> str:

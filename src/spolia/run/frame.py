@@ -97,7 +97,7 @@ class Frame(Costs):
             out = frame._result(op, value)
             return out
         except BaseException as error:
-            frame.error = f"{type(error).__name__}: {error}".encode("utf-8", "replace").decode()
+            frame.error = f"{type(error).__name__}: {error}"
             if isinstance(error, Exception):
                 frame.retract()
             raise
