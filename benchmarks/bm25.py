@@ -1,11 +1,12 @@
 """BM25 on MuSiQue: from a query to a ranking with texts, beside bare tantivy in the same process.
 
-    python benchmarks/bm25.py [--rounds 5] [--out FILE]
+    python benchmarks/bm25.py [--rounds 5] [--peers] [--out FILE]
 
 5,021 passages, 180 questions, no run around the flow and so no cache. Bare tantivy has its own English analyser, one
 text field, and parses the question as its users do; it returns addresses and scores, without texts. Each question is
 timed alone, all ways in turn, in CPU time of the thread; a question counts with the least of its rounds. In the first
-round, reported apart, the texts come from the database; later from memory. Data: `SPOLIA_DATASETS`, else
+round, reported apart, the texts come from the database; later from memory. `--peers` installs bm25s, rank_bm25 and
+Haystack into a temporary environment (network) and times them in the same call. Data: `SPOLIA_DATASETS`, else
 `../shared/datasets` beside the checkout.
 """
 
@@ -17,8 +18,10 @@ import os
 import platform
 import re
 import statistics
+import subprocess
 import tempfile
 import time
+import venv
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,8 +39,8 @@ from spolia.types import Document, Node, Query, Span
 
 DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parents[2] / "shared" / "datasets")
 TOP_K, REACH_MS = 10, 0.6
-# Median CPU-ms for a query, measured apart from this project on the same passages and questions.
-PEERS = {"tantivy alone": 0.17, "bm25s": 0.22, "rank_bm25": 22.0, "Haystack": 40.0}
+PEERS = ("bm25s", "rank-bm25", "haystack-ai")
+PEER_CODE = Path(__file__).parent / "peers" / "bm25.py"
 
 
 def ours(texts: dict[str, str], folder: Path) -> BM25:
@@ -80,9 +83,21 @@ def timed(ways: dict[str, Callable[[str], Any]], questions: Sequence[str], round
     return least
 
 
+def peers(texts: Sequence[str], questions: Sequence[str], folder: Path) -> dict[str, float]:
+    """The peers' median CPU-ms, from an environment of their own."""
+    venv.create(folder / "peers", with_pip=True)
+    python, data = folder / "peers" / "bin" / "python", folder / "peers.json"
+    subprocess.run([python, "-m", "pip", "install", "-q", *PEERS], check=True, stderr=subprocess.DEVNULL)
+    data.write_text(json.dumps({"texts": texts, "questions": questions}))
+    printed = subprocess.run([python, PEER_CODE, data], check=True, capture_output=True, text=True).stdout
+    found: dict[str, float] = json.loads(printed.splitlines()[-1])
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--peers", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     data = DataSet(str(DATA / "musique"))
@@ -103,6 +118,7 @@ def main() -> None:
             "tantivy alone": bare(texts),
         }
         least = timed(ways, questions, options.rounds)
+        theirs = peers(list(texts.values()), questions, Path(folder)) if options.peers else {}
     median = {name: statistics.median(found) for name, found in least.items()}
     result = {
         "passages": len(texts),
@@ -119,7 +135,8 @@ def main() -> None:
         "index_cpu_s": round(index_cpu_s, 2),
         "reach_ms": REACH_MS,
         "reached": median["spolia"] <= REACH_MS,
-        "peers_measured_apart_ms": PEERS,
+        "peers_median_cpu_ms": theirs,
+        "ratio_of_peers": {name: round(cost / median["spolia"], 1) for name, cost in theirs.items()},
         "python": platform.python_version(),
         "tantivy": tantivy.__version__,
     }
