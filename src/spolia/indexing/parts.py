@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 from spolia.indexing.filing import Unreadable, fetched, read
+from spolia.indexing.lengths import TokenCounter
 from spolia.indexing.readers.choosing import versions
 from spolia.indexing.readers.reading import Reader
-from spolia.indexing.splitter import SlidingWindow, Splitter, TokenCounter
+from spolia.indexing.splitter import SlidingWindow, Splitter
 from spolia.indexing.walking import Found
 from spolia.models.protocols import Embedder
 from spolia.stores.analysis import Analyzer, analyzer_for
@@ -60,7 +61,7 @@ def default_splitter(embedder: Embedder | None) -> SlidingWindow:
     """Windows of 200 tokens as the embedder counts them; without one, or if it does not show how, of 800 characters.
 
     >>> default_splitter(None)
-    SlidingWindow(size=200, overlap=20, chars_per_token=4, tokenizer=None)
+    SlidingWindow(size=200, overlap=20, chars_per_token=4, tokenizer=None, covered=0.95)
     """
     counter = getattr(embedder, "tokenizer", None)
     return SlidingWindow(tokenizer=counter if isinstance(counter, TokenCounter) else None)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from spolia.indexing.graphemes import cut_before
 from spolia.sentences import each_sentence
 
-Count = Callable[[list[str]], list[int]]
+Count = Callable[[str], int]
 
 
 class Piece(NamedTuple):
@@ -30,7 +30,7 @@ class Bound:
     Args:
         tokens: at most; looked at only where they can be counted.
         characters: at most.
-        count: counts the tokens of texts; None where only characters are counted.
+        count: counts the tokens of a text; None where only characters are counted.
     """
 
     tokens: int
@@ -39,7 +39,7 @@ class Bound:
 
     def counted(self, text: str) -> int:
         """Tokens of a text; 0 where they are not counted."""
-        return 0 if self.count is None else self.count([text])[0]
+        return 0 if self.count is None else self.count(text)
 
     def holds(self, text: str) -> bool:
         """Whether a text is not too long. No tokenizer makes more tokens than a text has bytes."""

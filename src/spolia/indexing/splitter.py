@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
 from spolia.errors import SpoliaError
+from spolia.indexing.lengths import Lengths, TokenCounter
 from spolia.indexing.outline import Outline
 from spolia.indexing.pieces import Bound, pieces
 from spolia.indexing.windows import Windows
 from spolia.types import Document, Node, Span, Value, kept
-
-
-@runtime_checkable
-class TokenCounter(Protocol):
-    """Counts tokens as a model does: `spolia.models.tokenizer.WordPiece`, or any other."""
-
-    def count(self, texts: Iterable[str], /) -> list[int]:
-        """Length of each text in tokens, without special ones."""
-        ...
-
-    def fingerprint(self) -> str:
-        """Tells apart any two that count differently."""
-        ...
 
 
 @runtime_checkable
@@ -55,6 +43,8 @@ class SlidingWindow(Value):
         chars_per_token: a window has at most `size * chars_per_token` characters, whatever the tokens say: a tokenizer
             that does not know a script counts it wrongly.
         tokenizer: counts tokens, for example `WordPiece()`; None to measure by characters alone.
+        covered: share of a text's characters that the tokenizer must know, if it can say so; text that is less covered
+            is counted in characters, `chars_per_token` for a token.
 
     Raises:
         SpoliaError: for sizes that make no sense.
@@ -68,6 +58,7 @@ class SlidingWindow(Value):
     overlap: int = 20
     chars_per_token: int = 4
     tokenizer: TokenCounter | None = None
+    covered: float = 0.95
     version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -76,6 +67,8 @@ class SlidingWindow(Value):
                 raise SpoliaError(
                     f"SlidingWindow got {name}={getattr(self, name)}. Write a number of at least {least}."
                 )
+        if not 0 <= self.covered <= 1:
+            raise SpoliaError(f"SlidingWindow got covered={self.covered}. Write a share from 0 to 1.")
         if self.overlap >= self.size:
             raise SpoliaError(
                 f"SlidingWindow got overlap={self.overlap} with size={self.size}: windows would never move on. "
@@ -87,12 +80,12 @@ class SlidingWindow(Value):
         """Its fields, and which tokenizer counts.
 
         >>> SlidingWindow().name
-        'SlidingWindow 1 (size=200, overlap=20, chars_per_token=4, tokenizer=none)'
+        'SlidingWindow 1 (size=200, overlap=20, chars_per_token=4, covered=0.95, tokenizer=none)'
         """
         counter = self.tokenizer.fingerprint() if self.tokenizer else "none"
         return (
             f"SlidingWindow {self.version} (size={self.size}, overlap={self.overlap}, "
-            f"chars_per_token={self.chars_per_token}, tokenizer={counter})"
+            f"chars_per_token={self.chars_per_token}, covered={self.covered}, tokenizer={counter})"
         )
 
     def split(self, document: Document, group: str = "chunk") -> Iterator[Node]:
@@ -130,7 +123,8 @@ class SlidingWindow(Value):
 
     @kept
     def _bound(self) -> Bound:
-        return Bound(self.size, self.size * self.chars_per_token, self.tokenizer.count if self.tokenizer else None)
+        lengths = Lengths(self.tokenizer, self.chars_per_token, self.covered) if self.tokenizer else None
+        return Bound(self.size, self.size * self.chars_per_token, lengths.of if lengths else None)
 
     @kept
     def _shared(self) -> Bound:

@@ -18,11 +18,11 @@ from spolia.indexing.splitter import Splitter
 from spolia.indexing.tally import Tally
 from spolia.indexing.walking import File, Found, walk
 from spolia.models.protocols import Embedder
-from spolia.operator import check_cancelled
 from spolia.stores.analysis import Analyzer
 from spolia.stores.corpus import Corpus
 from spolia.stores.rows import SourceRow
 from spolia.stores.writer import Writer
+from spolia.surrounding import check_cancelled
 
 EMBEDDED_AT_ONCE = 256
 CHUNKS_PER_DOCUMENT = 20

@@ -1,0 +1,112 @@
+"""Windows of scripts that a tokenizer does not cover are measured in characters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spolia.errors import SpoliaError
+from spolia.indexing.lengths import Lengths
+from spolia.indexing.splitter import SlidingWindow
+from spolia.models import weights
+from spolia.models.tokenizer import WordPiece
+from spolia.types import Document, Value
+from tests.indexing.test_splitter import ARABIC, CHINESE, EMOJI, KOREAN, SCRIPTS, THAI, Bytes, covered
+
+ENGLISH = "The river crosses the city, and “nobody” knows where it begins — or ends. "
+SPANISH = "El río cruza la ciudad, ¿y quién sabe dónde nace? Según los años, cambió. "
+
+
+@dataclass(frozen=True)
+class English(Value):
+    """Knows words of ASCII; spells what is not, a token for each byte, and says that it knows none."""
+
+    def count(self, texts: Iterable[str], /) -> list[int]:
+        return [sum(1 if word.isascii() else len(word.encode()) for word in text.split()) for text in texts]
+
+    def covers(self, text: str) -> float:
+        return sum(character.isascii() for character in text) / max(1, len(text))
+
+    def fingerprint(self) -> str:
+        return "English/1"
+
+
+def lengths(text: str, splitter: SlidingWindow) -> list[int]:
+    nodes = list(splitter.split(Document("d", text)))
+    assert covered(text, nodes)
+    assert all(len(node.text) <= splitter.size * splitter.chars_per_token for node in nodes)
+    return [len(node.text) for node in nodes]
+
+
+@pytest.mark.parametrize("text", [KOREAN, CHINESE, THAI, ARABIC, "가" * 100, "한국어".join(" " * 50)])
+def test_windows_of_a_script_that_is_not_covered_are_as_long_as_the_characters_allow(text: str) -> None:
+    found = lengths(text * 60, SlidingWindow(size=50, overlap=5, tokenizer=English()))
+    assert sum(found) / len(found) > 120  # a window has 200 characters; counted in tokens it would have 17
+
+
+def test_a_counter_that_does_not_say_what_it_knows_is_believed() -> None:
+    found = lengths(KOREAN * 60, SlidingWindow(size=50, overlap=5, tokenizer=Bytes()))
+    assert max(found) < 60
+    assert Lengths(Bytes(), 4, 1.0).of("서울") == 3
+
+
+def test_pieces_of_one_document_are_measured_each_by_its_script() -> None:
+    splitter = SlidingWindow(size=20, overlap=0, tokenizer=English())
+    nodes = list(splitter.split(Document("d", "A bc de fg hi. " * 20 + "\n\n" + KOREAN * 20)))
+    latin = [node.text for node in nodes if node.text.isascii()]
+    assert {len(text.split()) for text in latin} == {20}
+    assert max(len(node.text) for node in nodes if node.text not in latin) > 40
+
+
+@settings(max_examples=60)
+@given(st.lists(st.sampled_from([*SCRIPTS, ENGLISH, "\n\n", "x" * 90]), max_size=20), st.integers(4, 40))
+def test_mixed_scripts_never_exceed_the_bounds(pieces: list[str], size: int) -> None:
+    splitter, text = SlidingWindow(size, 1, tokenizer=English()), "".join(pieces)
+    nodes = list(splitter.split(Document("d", text)))
+    assert covered(text, nodes)
+    for node in nodes:
+        assert len(node.text) <= 4 * size
+        assert Lengths(English(), 4, 0.95).of(node.text) <= size
+
+
+def test_the_share_is_declared_and_named() -> None:
+    assert "covered=0.5," in SlidingWindow(covered=0.5, tokenizer=English()).name
+    with pytest.raises(SpoliaError, match=r"covered=1\.5\. Write a share from 0 to 1"):
+        SlidingWindow(covered=1.5)
+    symbols = "∑∂ " * 99
+    assert max(lengths(symbols, SlidingWindow(20, 0, tokenizer=English()))) > 70
+    assert max(lengths(symbols, SlidingWindow(20, 0, tokenizer=English(), covered=0.2))) < 20
+
+
+@pytest.fixture
+def wordpiece() -> WordPiece:
+    pytest.importorskip("tokenizers")
+    try:
+        weights.find(hub=False)
+    except Exception as error:
+        pytest.skip(f"needs the weights: {error}")
+    return WordPiece()
+
+
+def test_the_tokenizer_of_the_embedder_covers_what_is_in_latin_letters(wordpiece: WordPiece) -> None:
+    measure = Lengths(wordpiece, 4, 0.95)
+    for text in (ENGLISH, SPANISH, "naïve café", "def f(x): return x[1:]", "a | 1 | b", "Grüße aus Zürich"):
+        assert measure.is_covered(text), text
+    for text in (KOREAN, CHINESE, THAI, ARABIC, EMOJI, "Москва — столица России, город на реке."):
+        assert not measure.is_covered(text), text
+        assert measure.of(text) == -(-len(text) // 4)
+
+
+@pytest.mark.parametrize("text", [KOREAN, CHINESE, THAI, ARABIC])
+def test_no_window_has_more_than_four_characters_for_each_token(wordpiece: WordPiece, text: str) -> None:
+    found = lengths(text * 99, SlidingWindow(tokenizer=wordpiece))
+    assert sorted(found)[len(found) // 2] > 600
+
+
+def test_words_of_a_hundred_thousand_characters_are_cut(wordpiece: WordPiece) -> None:
+    for word in ("x" * 100_000, "가" * 100_000, "ก" * 100_000, "👍🏽" * 50_000):
+        assert max(lengths(word, SlidingWindow(tokenizer=wordpiece))) <= 800
