@@ -11,7 +11,8 @@ import pytest
 
 from spolia.checking import Checked, Problem, check
 from spolia.combinators import Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples, Stopped
-from spolia.operator import Operator, Then, operator
+from spolia.function import step
+from spolia.operator import Operator, Then
 from spolia.types import Query, State, Value
 
 
@@ -77,17 +78,17 @@ class Grow(Operator[Walk, tuple[Walk, ...]]):
         return (value,)
 
 
-@operator
+@step
 def worth(walk: Walk) -> float:
     return 0.0
 
 
-@operator
+@step
 def language(query: Query) -> Literal["en", "ko"]:
     return "en"
 
 
-@operator
+@step
 def first(queries: Sequence[Query]) -> Query:
     return queries[0]
 

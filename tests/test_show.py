@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from spolia.combinators import Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples
-from spolia.operator import Operator, operator
+from spolia.function import step
+from spolia.operator import Operator
 from spolia.show import escaped, id_of, mermaid, title, tree
 from spolia.types import Query, State, Value
 
@@ -48,22 +49,22 @@ class Hold(Operator[str, str]):
         return value
 
 
-@operator
+@step
 def language(query: Query) -> str:
     return "en"
 
 
-@operator
+@step
 def lowered(text: str) -> str:
     return text.lower()
 
 
-@operator
+@step
 def hopped(state: State) -> State:
     return state
 
 
-@operator
+@step
 def grown(state: State) -> tuple[State, ...]:
     return (state,)
 

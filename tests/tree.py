@@ -11,7 +11,8 @@ from importlib import import_module
 from typing import Any, get_args, get_type_hints
 
 import spolia
-from spolia.operator import Function, Operator
+from spolia.function import Function
+from spolia.operator import Operator
 from spolia.types import Value
 
 APART = ("spolia.__main__", "spolia.testing", "spolia.cli")

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     )
     from spolia.flows.files import dump as dump
     from spolia.flows.files import load as load
+    from spolia.function import step as step
     from spolia.generation.extract import Extract as Extract
     from spolia.generation.reader import Reader as Reader
     from spolia.indexing.splitter import SlidingWindow as SlidingWindow
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from spolia.models.minilm import MiniLM as MiniLM
     from spolia.models.scripted import ScriptedModel as ScriptedModel
     from spolia.operator import Operator as Operator
-    from spolia.operator import step as step
     from spolia.orchestration.fusion import (
         ConvexCombination as ConvexCombination,
     )
@@ -142,7 +142,8 @@ WHERE = {
     "spolia.models.chat": ("ChatModel",),
     "spolia.models.minilm": ("MiniLM",),
     "spolia.models.scripted": ("ScriptedModel",),
-    "spolia.operator": ("Operator", "step"),
+    "spolia.function": ("step",),
+    "spolia.operator": ("Operator",),
     "spolia.orchestration.fusion": ("ConvexCombination", "ReciprocalRankFusion"),
     "spolia.retrieval.bm25": ("BM25",),
     "spolia.retrieval.dense": ("Dense",),

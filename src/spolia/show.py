@@ -20,9 +20,9 @@ def tree(flow: Operator[Any, Any]) -> str:
     """The flow as indented text, each step with what it takes and gives.
 
     >>> from spolia.combinators import Samples
-    >>> from spolia.operator import operator
+    >>> from spolia.function import step
     >>> from spolia.types import Query
-    >>> @operator
+    >>> @step
     ... def lowered(query: Query) -> Query:
     ...     return query.rewritten(query.text.lower())
     >>> print(tree(lowered >> Samples(2)))

@@ -109,9 +109,9 @@ class Value:
     @kept
     def digest(self) -> bytes:
         """Content hash over the identity, computed once."""
-        names = identity_fields(type(self))  # type: ignore[arg-type]
-        parts = b"".join(_encoded(getattr(self, name)) for name in names)
-        return hashlib.blake2b(qualified(type(self)).encode() + b"|" + parts, digest_size=16).digest()
+        cls: Any = type(self)
+        parts = b"".join(_encoded(getattr(self, name)) for name in identity_fields(cls))
+        return hashlib.blake2b(qualified(cls).encode() + b"|" + parts, digest_size=16).digest()
 
     def but(self, **changes: Any) -> Self:
         """The same value with some fields changed."""

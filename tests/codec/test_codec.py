@@ -12,7 +12,8 @@ import pytest
 
 from spolia.codec import IMPORTED, decode, encode, type_id
 from spolia.errors import CodecError
-from spolia.operator import Operator, operator
+from spolia.function import step
+from spolia.operator import Operator
 from spolia.types import Answer, Citation, Hit, Node, Query, Ranking, Span, State, Value
 
 T = TypeVar("T")
@@ -86,7 +87,7 @@ class Twice(Operator[int, int]):
         return self.body(self.body(value))
 
 
-@operator
+@step
 def increased(n: int) -> int:
     return n + 1
 
@@ -235,7 +236,7 @@ def test_what_does_not_fit_is_refused_with_its_place(plain: Any, declared: Any, 
         (object(), Any, "has no plain form: it is no frozen dataclass"),
         (b"x", Any, "has no plain form"),
         (Query("q", weight=float("nan")), Query, "weight: nan is not a finite number"),
-        (operator(lambda n: n), Operator, "A lambda has no name"),
+        (step(lambda n: n), Operator, "A lambda has no name"),
         (Half("x"), Operator, "by: Here belongs a number"),  # type: ignore[arg-type]
         (3, Operator, "Here belongs an operator"),
         (Span(1, 2), Query, "Here belongs a Query"),

@@ -27,7 +27,8 @@ from spolia.combinators import (
     settle,
 )
 from spolia.errors import UndecidedError, WiringError
-from spolia.operator import Function, Operator, Then, step
+from spolia.function import Function, step
+from spolia.operator import Operator, Then
 from spolia.types import Answer, Failure, Hit, Node, Query, Ranking, State, Verdict
 
 

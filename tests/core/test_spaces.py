@@ -25,7 +25,8 @@ from spolia.combinators import (
     settle,
 )
 from spolia.errors import StepFailed, WiringError
-from spolia.operator import Operator, step
+from spolia.function import step
+from spolia.operator import Operator
 from spolia.run import Run
 from spolia.types import Failure, State
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Generic, NewType, Protocol, TypeVar, Union
 
 import pytest
 
-from spolia.operator import Operator, step
+from spolia.function import step
+from spolia.operator import Operator
 from spolia.types import Answer, Query, Ranking, Value
 from spolia.wiring import fits
 

@@ -10,15 +10,17 @@ import pytest
 from spolia.errors import DataError, DocumentError, WiringError
 from spolia.evaluation.evaluate import Evaluation, evaluate
 from spolia.evaluation.measures.parse import parse_measures
-from spolia.operator import Operator, charge, operator
+from spolia.function import step
+from spolia.operator import Operator
 from spolia.run import Run
+from spolia.surrounding import charge
 from spolia.types import Hit, Item, Node, Query, Ranking, Usage
 
 ITEMS = [Item(f"q{i}", f"question {i}", gold=((f"p{i}",),)) for i in range(10)]
 MEASURES = parse_measures("R@1,MRR")
 
 
-@operator
+@step
 def finds_even_ones(query: Query) -> Ranking:
     number = int(query.text.split()[1])
     charge(Usage(calls=1, embedded=2))
@@ -26,14 +28,14 @@ def finds_even_ones(query: Query) -> Ranking:
     return Ranking(query, tuple(Hit(Node(name, ""), 1.0) for name in names))
 
 
-@operator
+@step
 def fails_on_seven(query: Query) -> Ranking:
     if query.text.endswith("7"):
         raise DocumentError("seven is broken")
     return finds_even_ones(query)
 
 
-@operator
+@step
 def counts_words(query: Query) -> int:
     return len(query.text.split())
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from spolia.combinators import Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples
 from spolia.errors import SpoliaError
-from spolia.operator import Operator, Then, operator
+from spolia.function import step
+from spolia.operator import Operator, Then
 from spolia.types import Query, Scalar, State, Value
 from tests.tree import written_in_flows
 
@@ -43,32 +44,32 @@ class Tag(Operator[Query, Query]):
         return value
 
 
-@operator
+@step
 def language(query: Query) -> str:
     return "en"
 
 
-@operator
+@step
 def worth(query: Query) -> float:
     return 1.0
 
 
-@operator
+@step
 def first(queries: Sequence[Query]) -> Query:
     return queries[0]
 
 
-@operator
+@step
 def hopped(walk: Walk) -> Walk:
     return walk
 
 
-@operator
+@step
 def grown(walk: Walk) -> tuple[Walk, ...]:
     return (walk,)
 
 
-@operator
+@step
 def merit(walk: Walk) -> float:
     return 1.0
 

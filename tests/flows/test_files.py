@@ -15,7 +15,8 @@ from spolia.errors import FlowFileError
 from spolia.flows import catalogue
 from spolia.flows.files import dump, load
 from spolia.flows.text import MAX_DEPTH, MAX_NODES, Reader
-from spolia.operator import Operator, operator
+from spolia.function import step
+from spolia.operator import Operator
 from spolia.types import Query, State, Value
 
 
@@ -39,12 +40,12 @@ class Find(Operator[Query, Query]):
         return value
 
 
-@operator
+@step
 def language(query: Query) -> str:
     return "en"
 
 
-@operator
+@step
 def walked(state: State) -> State:
     return state.but(stop="answered")
 

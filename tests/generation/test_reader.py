@@ -9,8 +9,8 @@ from spolia.generation.markers import Markers
 from spolia.generation.reader import Reader
 from spolia.models.protocols import LanguageModel
 from spolia.models.scripted import ScriptedModel
-from spolia.operator import Done, Emitted
 from spolia.run import Run
+from spolia.surrounding import Done, Emitted
 from spolia.types import Answer, Hit, Node, Query, Ranking, Span
 
 

@@ -16,9 +16,10 @@ import pytest
 
 from spolia.codec import decode, encode
 from spolia.errors import BudgetSpent, Cancelled, ModelError, ModelRejected, ModelUnavailable
+from spolia.function import step
 from spolia.models.chat import ChatModel
 from spolia.models.protocols import LanguageModel
-from spolia.operator import Operator, operator
+from spolia.operator import Operator
 from spolia.run import Budget, Run
 from spolia.testing import OpenAIServer, Served, check_language_model
 from spolia.testing.server import closed_port_url
@@ -309,7 +310,7 @@ def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
 # --------------------------------------------------------------------------------------------- in a run
 
 
-@operator(waits=True)
+@step(waits=True)
 def told(value: Ask) -> str:
     return value.model.generate(PROMPT, on_text=value.on_text, max_tokens=100).text
 

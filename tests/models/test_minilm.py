@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from spolia.codec import decode, encode
 from spolia.errors import Cancelled, ModelError, WeightsError
+from spolia.function import step
 from spolia.models import minilm, weights
 from spolia.models.minilm import MiniLM
 from spolia.models.onnx_graph import sentence_encoder
-from spolia.operator import operator
 from spolia.run import Run
 from spolia.testing import check_embedder
 from spolia.types import Usage
@@ -110,7 +110,7 @@ def test_threads_share_one_session(model: MiniLM) -> None:
     assert len([key for key in minilm._open if key == ("", 1)]) == 1
 
 
-@operator
+@step
 def embedded(texts: Sequence[str]) -> int:
     return len(MiniLM(batch_tokens=1).embed(texts, kind="passage"))
 

@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 
 from spolia.codec import decode, encode, type_id
 from spolia.errors import ModelError
+from spolia.function import step
 from spolia.models import template
 from spolia.models.parsers import JsonObject, Lines, Number, OneOf, Text, YesNo
 from spolia.models.protocols import LanguageModel
 from spolia.models.role import Role
 from spolia.models.scripted import ScriptedModel
 from spolia.models.template import Template
-from spolia.operator import Operator, emit, operator
+from spolia.operator import Operator
 from spolia.run import Run
+from spolia.surrounding import emit
 from spolia.types import Message
 
 FILE = """[system]
@@ -123,7 +125,7 @@ def test_an_unreadable_reply_is_sent_back_once_with_the_reason(file: Path) -> No
 def test_after_the_second_the_default_holds_and_is_counted(file: Path) -> None:
     notes: list[str] = []
 
-    @operator
+    @step
     def asked(question: str) -> bool:
         return judge(file, "Perhaps.")(question)
 

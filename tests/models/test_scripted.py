@@ -6,8 +6,8 @@ import pytest
 
 from spolia.codec import decode, encode
 from spolia.errors import BudgetSpent, ModelRejected
+from spolia.function import step
 from spolia.models.scripted import ScriptedModel
-from spolia.operator import operator
 from spolia.run import Budget, Run
 from spolia.testing import check_language_model
 from spolia.types import Generation, Message, Prompt
@@ -65,7 +65,7 @@ def test_it_is_plain_data() -> None:
     assert MODEL.fingerprint() != MODEL.but(name="other").fingerprint()
 
 
-@operator
+@step
 def told(text: str) -> str:
     return MODEL.generate(asked(text)).text
 

@@ -10,9 +10,9 @@ import pytest
 
 from spolia.errors import ManifestMismatch, QueryError
 from spolia.journal import Runs
-from spolia.operator import charge
 from spolia.retrieval.dense import Dense
 from spolia.run import Run
+from spolia.surrounding import charge
 from spolia.types import Failure, Query, Ranking, Usage, Value
 from tests.retrieval.conftest import Stored
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from spolia.combinators import Branch, Each, Guard, Identity, Loop, Route, Samples
 from spolia.errors import ModelUnavailable
-from spolia.operator import Operator, step
+from spolia.function import step
+from spolia.operator import Operator
 from spolia.surrounding import charge, emit, reserve
 from spolia.types import Answer, Hit, Node, Query, Ranking, State, Usage, Value, Verdict
 

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from spolia.combinators import Best, Branch, Each, Guard, Identity, Loop, Samples
 from spolia.errors import BudgetSpent, Cancelled, ModelUnavailable
+from spolia.function import step
 from spolia.journal import Cache, Runs
-from spolia.operator import Operator, step
+from spolia.operator import Operator
 from spolia.run import Budget, Run
 from spolia.surrounding import Done, Emitted, Retracted, access, check_cancelled, emit, on_cancel, pin, reserve
 from spolia.types import Answer, Failure, Node, Query, Ranking, Usage

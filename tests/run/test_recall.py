@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import pytest
 
 from spolia.errors import ModelUnavailable, WiringError
+from spolia.function import step
 from spolia.journal import Cache
-from spolia.operator import Operator, step
+from spolia.operator import Operator
 from spolia.run import Budget, Run
 from spolia.surrounding import reserve
 from spolia.types import Answer, Failure, Hit, Node, Query, Ranking, Usage, Value

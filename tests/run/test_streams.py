@@ -13,7 +13,8 @@ import pytest
 
 from spolia.combinators import Branch, Guard, Identity, Loop
 from spolia.errors import BudgetSpent, Cancelled, ModelUnavailable
-from spolia.operator import Operator, Then, step
+from spolia.function import step
+from spolia.operator import Operator, Then
 from spolia.run import Budget, Run
 from spolia.run import stream as streaming
 from spolia.surrounding import Done, Emitted, Retracted, access, emit, on_cancel, reserve

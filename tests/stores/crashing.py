@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import tantivy  # noqa: F401  imported once for all children
@@ -21,6 +22,21 @@ import tantivy  # noqa: F401  imported once for all children
 from spolia.stores import adopting, failpoints, integrity, lexical, placing, writer  # noqa: F401
 from spolia.stores.corpus import Corpus
 from tests.stores.scenario import FOURTH, STATES, cut_a_segment, ingest, problems, source_of, sync, tables
+
+
+@dataclass(frozen=True)
+class Ingestion:
+    """What is killed.
+
+    Args:
+        all: makes a store at a path and brings it from state to state, noting each published generation in a file.
+        last: brings a store to the last state; returns how many texts were embedded.
+        wrong: sources of a store that are not as they were in the state that is published.
+    """
+
+    all: Callable[[Path, Path | None], None]
+    last: Callable[[Corpus], int]
+    wrong: Callable[[Corpus], list[str]]
 
 
 def say(result: object) -> None:
@@ -54,7 +70,7 @@ def told(work: Callable[[], object], place: Path) -> object:
     return json.loads(place.read_text()) if code == 0 else f"exit {code}"
 
 
-def after(folder: Path, expected: dict[str, object]) -> dict[str, object]:
+def after(folder: Path, ingestion: Ingestion, expected: dict[str, object]) -> dict[str, object]:
     """What is wrong with a store whose writer was killed, at once and after the ingestion was repeated."""
     path, said = folder / "killed.spolia", folder / "said"
     corpus = Corpus(str(path))
@@ -62,43 +78,41 @@ def after(folder: Path, expected: dict[str, object]) -> dict[str, object]:
     published = corpus.snapshot().generation if corpus.exists() else 0
     found["lost generations"] = max(0, int(said.read_text() or 0) - published) if said.exists() else 0
     if published:
-        there = {uri: row.content_hash for uri, row in corpus.snapshot().sources().items()}
-        meant = {uri: source_of(uri, text).content_hash for uri, text in STATES[published - 1].items()}
-        found["not as published"] = sorted(uri for uri in there | meant if there.get(uri) != meant.get(uri))
-    ingest(path)
+        found["not as published"] = ingestion.wrong(corpus)
+    ingestion.all(path, None)
     found["repeated"] = problems(path)
     got = json.loads(json.dumps(tables(path), default=repr))
     found["different"] = [name for name in sorted(expected) if got.get(name) != expected[name]]
     generation = corpus.snapshot().generation
-    found["embedded again"] = sync(corpus, FOURTH)
+    found["embedded again"] = ingestion.last(corpus)
     found["published again"] = corpus.snapshot().generation - generation
     return {name: problem for name, problem in found.items() if problem}
 
 
-def at_point(folder: Path, point: str, expected: dict[str, object]) -> dict[str, object]:
+def at_point(folder: Path, point: str, ingestion: Ingestion, expected: dict[str, object]) -> dict[str, object]:
     path, said = _fresh(folder)
     if damaged := point.startswith("forget"):
-        ended(forked(lambda: ingest(path)))
+        ended(forked(lambda: ingestion.all(path, None)))
         cut_a_segment(path)
 
     def run() -> None:
         failpoints.arm(point)
         if damaged:
-            sync(Corpus(str(path)), FOURTH)
+            ingestion.last(Corpus(str(path)))
         else:
-            ingest(path, said)
+            ingestion.all(path, said)
 
     killed = ended(forked(run)) == -signal.SIGKILL
-    return {"at": point, "killed": killed, "wrong": told(lambda: after(folder, expected), folder / "told")}
+    return {"at": point, "killed": killed, "wrong": told(lambda: after(folder, ingestion, expected), folder / "told")}
 
 
-def at_random(folder: Path, seconds: float, expected: dict[str, object]) -> dict[str, object]:
+def at_random(folder: Path, seconds: float, ingestion: Ingestion, expected: dict[str, object]) -> dict[str, object]:
     path, said = _fresh(folder)
-    pid = forked(lambda: ingest(path, said))
+    pid = forked(lambda: ingestion.all(path, said))
     time.sleep(seconds)
     os.kill(pid, signal.SIGKILL)
     killed = ended(pid) == -signal.SIGKILL
-    return {"at": seconds, "killed": killed, "wrong": told(lambda: after(folder, expected), folder / "told")}
+    return {"at": seconds, "killed": killed, "wrong": told(lambda: after(folder, ingestion, expected), folder / "told")}
 
 
 def _fresh(folder: Path) -> tuple[Path, Path]:
@@ -108,11 +122,21 @@ def _fresh(folder: Path) -> tuple[Path, Path]:
     return path, said
 
 
-def main(folder: Path, arguments: list[str]) -> None:
+def _not_as_put(corpus: Corpus) -> list[str]:
+    snapshot = corpus.snapshot()
+    there = {uri: row.content_hash for uri, row in snapshot.sources().items()}
+    meant = {uri: source_of(uri, text).content_hash for uri, text in STATES[snapshot.generation - 1].items()}
+    return sorted(uri for uri in there | meant if there.get(uri) != meant.get(uri))
+
+
+PUTTING = Ingestion(ingest, lambda corpus: sync(corpus, FOURTH), _not_as_put)
+
+
+def main(folder: Path, arguments: list[str], ingestion: Ingestion = PUTTING) -> None:
     whole = folder / "whole.spolia"
-    ended(forked(lambda: ingest(whole)))
+    ended(forked(lambda: ingestion.all(whole, None)))
     began = time.monotonic()
-    ended(forked(lambda: ingest(folder / "timed.spolia")))
+    ended(forked(lambda: ingestion.all(folder / "timed.spolia", None)))
     seconds = time.monotonic() - began
     expected = told(lambda: tables(whole), folder / "told")
     assert isinstance(expected, dict), expected
@@ -120,12 +144,12 @@ def main(folder: Path, arguments: list[str]) -> None:
     if arguments[0] == "--random":
         kills, draw = int(arguments[1]), random.Random(int(arguments[2]))
         while kills > 0:
-            result = at_random(folder, draw.uniform(0, seconds), expected)
+            result = at_random(folder, draw.uniform(0, seconds), ingestion, expected)
             kills -= bool(result["killed"])
             say(result)
     else:
         for point in arguments:
-            say(at_point(folder, point, expected))
+            say(at_point(folder, point, ingestion, expected))
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(spolia.__file__).parent
 
 
-def results(folder: Path, *arguments: str) -> list[dict[str, Any]]:
-    command = [sys.executable, "-m", "tests.stores.crashing", str(folder), *arguments]
+def results(folder: Path, *arguments: str, module: str = "tests.stores.crashing") -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", module, str(folder), *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Folder = Annotated[
     Path | None,
-    typer.Argument(metavar="[DIR]", help="Index this folder first, into a store that is kept.", show_default=False),
+    typer.Argument(metavar="DIR", help="Index this folder first, into a store that is kept.", show_default=False),
 ]
 
 
@@ -43,6 +43,7 @@ def ask(
     from spolia.cli.parts import answering, flow_of, model_at, parts_of
     from spolia.cli.places import store_for
     from spolia.cli.recorded import recorded
+    from spolia.cli.sending import tell_of_models
     from spolia.errors import QueryError
     from spolia.types import Query
 
@@ -57,7 +58,9 @@ def ask(
         running, chosen = flow_of(flow, parts)
         if chosen:
             screen.say(chosen)
-        answer = _answered(screen, run, answering(running, parts), Query(question), live=reader is not None)
+        whole = answering(running, parts)
+        asked = tell_of_models(screen, whole)
+        answer = _answered(screen, run, whole, Query(question), live=asked)
         screen.give(question=question, flow=flow, chosen=chosen, store=str(at), run=run.id, **answer_data(answer))
         screen.show(*citation_lines(answer))
     if answer.abstained:
@@ -69,20 +72,21 @@ def ask(
 
 def _indexed(screen: Screen, folder: Path, store: Path, weights: str) -> bool:
     """Bring the store in step with the folder, and say what happened; whether some documents failed."""
+    from spolia.cli.index import without_name
     from spolia.cli.indexing import index_folder
 
     report, chosen = index_folder(screen, folder, store, weights=weights)
     new = report.added + report.changed + report.moved + report.removed
     screen.say(f"{folder} is indexed in {store}: {new} documents new or changed, {chosen}")
     for uri, reason in report.failed:
-        screen.say(f"failed: {uri}: {reason}", "yellow")
+        screen.say(f"failed: {uri}: {without_name(uri, reason)}", "yellow")
     return bool(report.failed)
 
 
 def _answered(screen: Screen, run: Run, flow: Operator[Query, Answer], query: Query, *, live: bool) -> Answer:
     """Run the flow; in a terminal a language model's text is printed as it comes."""
     from spolia.cli.plain import visible
-    from spolia.operator import Done, Emitted, Retracted
+    from spolia.surrounding import Done, Emitted, Retracted
 
     if screen.json or not (live and sys.stdout.isatty()):
         answer = run(flow, query)

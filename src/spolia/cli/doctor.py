@@ -21,7 +21,7 @@ BASE = ("numpy", "tantivy", "PyYAML", "selectolax", "typer", "urllib3")
 EXTRAS = {
     "pdf": ("PDF files", ("pypdfium2",)),
     "docx": ("DOCX files", ("python-docx",)),
-    "embeddings": ("dense and hybrid search", ("onnx", "onnxruntime", "tokenizers")),
+    "embeddings": ("dense and hybrid search", ("onnxruntime", "tokenizers")),
 }
 
 

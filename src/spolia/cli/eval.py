@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from spolia.evaluation.evaluate import Evaluation
 
 MEASURES = "R@1,R@5,R@10,full@5,full@10,MRR,nDCG@10"
+WHAT = "What to measure, separated by commas: R@k, full@k, MRR, MRR@k, nDCG@k."
 DataFolder = Annotated[
     Path,
     typer.Option("--data", metavar="DIR", help="Folder with corpus.jsonl and questions.jsonl.", show_default=False),
@@ -31,7 +32,7 @@ def evaluate(
     data: DataFolder,
     limit: Limit = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which questions are drawn.")] = 0,
-    measures: Annotated[str, typer.Option("--measures", help="What to measure, separated by commas.")] = MEASURES,
+    measures: Annotated[str, typer.Option("--measures", metavar="LIST", help=WHAT)] = MEASURES,
     llm: ModelUrl = "",
     model: ModelName = "",
     weights: Weights = "",
@@ -43,6 +44,7 @@ def evaluate(
     """
     from spolia.cli.evaluated import parts_over
     from spolia.cli.parts import flow_of, model_at
+    from spolia.cli.sending import tell_of_models
     from spolia.evaluation.datasets import DataSet
     from spolia.evaluation.evaluate import evaluate as run_over
     from spolia.evaluation.measures.parse import parse_measures
@@ -54,6 +56,7 @@ def evaluate(
     running, why = flow_of(flow, parts)
     if chosen or why:
         screen.say(chosen or why)
+    tell_of_models(screen, running)
     with screen.progress(f"asking {flow}") as told:
         found = run_over(running, items, wanted, name=flow, data=source.name, told=lambda done: told(done, len(items)))
     screen.give(**found.json(), chosen=chosen or why)

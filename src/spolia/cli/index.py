@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from spolia.indexing.report import SyncReport
 
-SHOWN = 10
+SHOWN, KINDS = 10, 8
 Vectors = Annotated[
     bool | None,
     typer.Option("--vectors/--no-vectors", help="Embed the passages; by default where that helps.", show_default=False),
@@ -54,25 +54,27 @@ def index(
         follow_links=follow_links,
     )
     screen.say(chosen)
-    screen.give(folder=str(folder), store=str(store), chosen=chosen, **report_data(report))
-    screen.show(report_text(report, store))
+    warnings = warnings_of(report, store)
+    screen.give(folder=str(folder), store=str(store), chosen=chosen, **report_data(report, warnings))
+    screen.show(report_text(report, store, warnings))
     return Exit.PARTLY if report.failed else Exit.DONE
 
 
-def report_data(report: SyncReport) -> dict[str, Any]:
+def report_data(report: SyncReport, warnings: list[tuple[str, str]]) -> dict[str, Any]:
     """A report as plain data."""
     counts = ("generation", "added", "changed", "moved", "removed", "unchanged", "warned", "chunks", "embedded")
     return {
         **{name: getattr(report, name) for name in counts},
         "seconds": report.seconds,
         "failed": [{"uri": uri, "reason": reason} for uri, reason in report.failed],
+        "warnings": [{"uri": uri, "warning": said} for uri, said in warnings],
         "skipped": [{"uri": item.uri, "reason": item.reason} for item in report.skipped],
         "unread": dict(report.unread),
     }
 
 
-def report_text(report: SyncReport, store: Path) -> Text:
-    """A report for people: what changed, what failed, what was left out."""
+def report_text(report: SyncReport, store: Path, warnings: list[tuple[str, str]]) -> Text:
+    """A report for people: what changed, what failed, what was read with a warning, what was left out."""
     from rich.text import Text
 
     names = ("added", "changed", "moved", "removed", "unchanged")
@@ -80,21 +82,44 @@ def report_text(report: SyncReport, store: Path) -> Text:
     text = Text(f"{store}", "bold")
     text.append(f"  {', '.join(counts) or 'nothing to do'}; {report.chunks} passages made", "not bold")
     text.append(f", {report.embedded} embedded; {report.seconds:.1f} s", "not bold")
-    for label, style, rows in _troubles(report):
+    for label, style, rows in _troubles(report, warnings):
         text.append(f"\n{len(rows)} {label}", style)
         for uri, reason in rows[:SHOWN]:
-            text.append(f"\n  {one_line(uri)}", "bold").append(f"  {one_line(reason, 300)}", "not bold")
+            said = one_line(without_name(uri, reason), 300)
+            text.append(f"\n  {one_line(uri)}", "bold").append(f"  {said}", "not bold")
         if len(rows) > SHOWN:
             text.append(f"\n  … and {len(rows) - SHOWN} more; --json lists all", "not bold dim")
     if report.unread:
-        kinds = ", ".join(f"{count} {one_line(suffix) or 'without suffix'}" for suffix, count in report.unread[:8])
-        text.append(f"\nnot documents: {kinds}", "not bold dim")
+        kinds = ", ".join(f"{count} {one_line(suffix) or 'without suffix'}" for suffix, count in report.unread[:KINDS])
+        rest = sum(count for _, count in report.unread[KINDS:])
+        text.append(f"\nnot read: {kinds}{f', {rest} others' if rest else ''}", "not bold dim")
     return text
 
 
-def _troubles(report: SyncReport) -> list[tuple[str, str, list[tuple[str, str]]]]:
+def without_name(uri: str, reason: str) -> str:
+    """Why a file failed, without its name, which stands before it.
+
+    >>> without_name("a.pdf", "a.pdf is locked."), without_name("a.pdf", "It is empty.")
+    ('is locked.', 'It is empty.')
+    """
+    return reason.removeprefix(uri).lstrip(" :") if reason.startswith((f"{uri} ", f"{uri}:")) else reason
+
+
+def warnings_of(report: SyncReport, store: Path) -> list[tuple[str, str]]:
+    """What the store's documents were read with, by file: those without any text first."""
+    if not report.warned:
+        return []
+    from spolia.indexing.report import reports
+    from spolia.stores.corpus import Corpus
+
+    found = [(uri, " ".join(one.warnings), one.chunks) for uri, one in reports(Corpus(str(store))).items()]
+    return [(uri, said) for uri, said, _ in sorted(found, key=lambda row: (row[2] > 0, row[0])) if said]
+
+
+def _troubles(report: SyncReport, warnings: list[tuple[str, str]]) -> list[tuple[str, str, list[tuple[str, str]]]]:
     found = [
         ("failed:", "bold red", list(report.failed)),
+        ("read with a warning:", "yellow", warnings),
         ("left out:", "yellow", [(item.uri, item.reason) for item in report.skipped]),
     ]
     return [trouble for trouble in found if trouble[2]]

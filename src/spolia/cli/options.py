@@ -7,6 +7,8 @@ from typing import Annotated, TypeAlias
 
 import typer
 
+FLOWS = "A built-in flow (bm25, dense, hybrid, default, naive), or a YAML file with one."
+
 StorePath: TypeAlias = Annotated[
     Path,
     typer.Option("--store", metavar="PATH", help="The store: a folder that `spolia index` makes.", show_default=False),
@@ -15,20 +17,24 @@ MaybeStore: TypeAlias = Annotated[
     Path | None,
     typer.Option("--store", metavar="PATH", help="The store: a folder that `spolia index` makes.", show_default=False),
 ]
-Question: TypeAlias = Annotated[str, typer.Argument(metavar="QUESTION", help="What to look for.", show_default=False)]
-FlowName: TypeAlias = Annotated[
-    str, typer.Option("--flow", metavar="FLOW", help="A built-in flow, or a YAML file with one.")
+Question: TypeAlias = Annotated[
+    str, typer.Argument(metavar="QUESTION", help="What to look for, in quotes.", show_default=False)
 ]
+FlowName: TypeAlias = Annotated[str, typer.Option("--flow", metavar="FLOW", help=FLOWS)]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, messages on stderr.")]
 Weights: TypeAlias = Annotated[
     str, typer.Option("--weights", metavar="DIR", help="Folder with the embedder's weights; looked up when not given.")
 ]
 ModelUrl: TypeAlias = Annotated[
-    str, typer.Option("--llm", metavar="URL", help="Where an OpenAI-compatible API begins.", show_default=False)
+    str,
+    typer.Option(
+        "--llm",
+        metavar="URL",
+        help="Where an OpenAI-compatible API begins; its key is read from OPENAI_API_KEY.",
+        show_default=False,
+    ),
 ]
 ModelName: TypeAlias = Annotated[
     str, typer.Option("--model", metavar="NAME", help="What that server calls the model.", show_default=False)
 ]
-FlowArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="FLOW", help="A built-in flow, or a YAML file with one.", show_default=False)
-]
+FlowArgument: TypeAlias = Annotated[str, typer.Argument(metavar="FLOW", help=FLOWS, show_default=False)]

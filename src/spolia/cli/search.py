@@ -23,6 +23,7 @@ def search(
     from spolia.cli.cited import hit_data, ranking_lines
     from spolia.cli.parts import flow_of, parts_of, ranked
     from spolia.cli.recorded import recorded
+    from spolia.cli.sending import tell_of_models
     from spolia.types import Query
 
     screen = Screen(json=json)
@@ -30,6 +31,7 @@ def search(
         searching, chosen = flow_of(flow, parts_of(store, weights), top_k)
         if chosen:
             screen.say(chosen)
+        tell_of_models(screen, searching)
         found = ranked(searching(Query(question))).cut(top_k)
         screen.give(question=question, flow=flow, chosen=chosen, run=run.id, hits=[hit_data(hit) for hit in found.hits])
     if not found.hits:

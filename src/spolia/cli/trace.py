@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,8 @@ from spolia.cli.screen import Screen
 from spolia.errors import QueryError, StoreError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.table import Table
     from rich.tree import Tree
 
@@ -40,18 +43,18 @@ def trace(
         raise StoreError(f"No runs are recorded in {store}: {there}")
     with Runs(path) as runs:
         if not run:
-            return _list_runs(screen, runs.journal, limit)
+            return _list_runs(screen, runs.journal, limit, store)
         return _show_run(screen, runs.journal.spans(_full_id(runs.journal, run)), limit)
 
 
-def _list_runs(screen: Screen, journal: Journal, limit: int) -> Exit:
+def _list_runs(screen: Screen, journal: Journal, limit: int, store: Path) -> Exit:
     found = [{"run": run, "started": began, "questions": lanes} for run, began, lanes in journal.runs(limit)]
     screen.give(runs=found)
     if not found:
         screen.say("No runs are recorded yet. Search or ask first.")
         return Exit.NOTHING
     screen.show(_runs_table(found))
-    screen.say(f"One of them in full: spolia trace {found[0]['run']} --store ...")
+    screen.say(f"The latest in full: spolia trace last --store {shlex.quote(str(store))}")
     return Exit.DONE
 
 

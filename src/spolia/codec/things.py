@@ -10,7 +10,8 @@ from spolia.codec.scalars import Scalars
 from spolia.codec.several import Many
 from spolia.codec.shape import Plain, Shape, wanted
 from spolia.errors import CodecError
-from spolia.operator import Function, Operator, Then
+from spolia.function import Function
+from spolia.operator import Operator, Then
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def tagged(value: Any, writing: Writing) -> dict[str, Plain]:
             "Give it by name: dump(flow, given={'name': it}) and load(..., given={'name': it})."
         )
     if isinstance(value, Function) and "<lambda>" in value.name:
-        raise CodecError("A lambda has no name to be written by. Write def name(value): ... with @operator above it.")
+        raise CodecError("A lambda has no name to be written by. Write def name(value): ... with @step above it.")
     plan = writing.plan(type(value))
     try:
         fields: Plain = plan.encode(value, writing)

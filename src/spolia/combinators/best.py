@@ -26,7 +26,7 @@ class Best(Operator[Sequence[T], T]):
     Raises:
         StepFailed: there was nothing to choose from.
 
-    >>> from spolia.operator import step
+    >>> from spolia.function import step
     >>> @step
     ... def size(text: str) -> float:
     ...     return len(text)

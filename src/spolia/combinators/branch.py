@@ -27,7 +27,7 @@ class Branch(Operator[In, tuple[Out, ...]]):
     Raises:
         StepFailed: fewer than `min_arms` arms succeeded.
 
-    >>> from spolia.operator import step
+    >>> from spolia.function import step
     >>> @step
     ... def double(n: int) -> int:
     ...     return 2 * n

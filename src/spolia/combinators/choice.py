@@ -24,7 +24,7 @@ class Choice(Operator[In, Out]):
         name: choices of one name are decided together; by default the place in the flow.
 
     >>> from spolia.combinators import Identity
-    >>> from spolia.operator import step
+    >>> from spolia.function import step
     >>> @step
     ... def double(n: int) -> int:
     ...     return 2 * n

@@ -22,7 +22,7 @@ class Each(Operator[Sequence[In], tuple[Out, ...]]):
         arm: the operator.
         min_rows: how many must succeed; all by default. A failed one beyond that is left out and recorded.
 
-    >>> from spolia.operator import step
+    >>> from spolia.function import step
     >>> @step
     ... def double(n: int) -> int:
     ...     return 2 * n

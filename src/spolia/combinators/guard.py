@@ -23,7 +23,7 @@ class Guard(Operator[In, Out]):
         on: names of the error classes that the fallback answers to, subclasses included.
 
     >>> from spolia.combinators import Identity
-    >>> from spolia.operator import step
+    >>> from spolia.function import step
     >>> @step
     ... def broken(n: int) -> int:
     ...     return n // 0

@@ -24,7 +24,7 @@ class Route(Operator[In, Out]):
         arms: operators by name.
         default: the arm for a name that no arm has; this is recorded.
 
-    >>> from spolia.operator import step
+    >>> from spolia.function import step
     >>> @step
     ... def parity(n: int) -> str:
     ...     return "even" if n % 2 == 0 else "odd"

@@ -106,9 +106,9 @@ def evaluate(
         DataError: no measure applies to any question.
 
     >>> from spolia.evaluation.measures.recall import Recall
-    >>> from spolia.operator import operator
+    >>> from spolia.function import step
     >>> from spolia.types import Hit, Node
-    >>> @operator
+    >>> @step
     ... def always_p1(query: Query) -> Ranking:
     ...     return Ranking(query, (Hit(Node("p1", "..."), 1.0),))
     >>> items = [Item("q1", "?", gold=(("p1",),)), Item("q2", "?", gold=(("p2",),))]

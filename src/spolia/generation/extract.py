@@ -10,8 +10,9 @@ from spolia.errors import WiringError
 from spolia.generation.evidence import EMBEDDED, LEXICAL, chances, clues, confidence
 from spolia.generation.reading import Reading, count_words, plain
 from spolia.models.protocols import Embedder
-from spolia.operator import Operator, emit
+from spolia.operator import Operator
 from spolia.stores.analysis import Analyzer
+from spolia.surrounding import emit
 from spolia.types import Answer, Ranking
 
 HARD_LIMIT = 4

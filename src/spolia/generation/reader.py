@@ -12,7 +12,8 @@ from spolia.errors import ModelError, ModelRejected, WiringError
 from spolia.generation.markers import Markers
 from spolia.models.protocols import CHAT, LanguageModel
 from spolia.models.template import Template, read
-from spolia.operator import Operator, emit, note
+from spolia.operator import Operator
+from spolia.surrounding import emit, note
 from spolia.types import Answer, Citation, Generation, Node, Prompt, Ranking
 
 PLACES = ("passages", "question")

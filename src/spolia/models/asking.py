@@ -17,7 +17,7 @@ from spolia.errors import ModelError, ModelRejected, ModelUnavailable
 from spolia.models.replies import Reply, estimated_tokens, refused
 from spolia.models.sse import DONE, events
 from spolia.models.wire import Limits, chunks, pause, posted, turn
-from spolia.operator import reserve
+from spolia.surrounding import reserve
 from spolia.types import Generation, Usage
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from spolia.models.encoder import Encoder
 from spolia.models.onnx_graph import Shape
 from spolia.models.protocols import Kind
 from spolia.models.tokenizer import SPECIALS, WordPiece
-from spolia.operator import charge, check_cancelled
+from spolia.surrounding import charge, check_cancelled
 from spolia.types import Usage, Value
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from spolia.models import template
 from spolia.models.parsers import Parser
 from spolia.models.protocols import LanguageModel
 from spolia.models.template import Filling
-from spolia.operator import degrade, retract
+from spolia.surrounding import degrade, retract
 from spolia.types import Message, Prompt, Value
 
 T = TypeVar("T")
@@ -82,8 +82,8 @@ class Role(Value, Generic[T]):
         """What the parser reads in the model's reply.
 
         Args:
-            on_text: gets the reply as it comes, for a role whose reply is what the user sees (`spolia.operator.emit`);
-                what was sent is retracted when it cannot be read.
+            on_text: gets the reply as it comes, for a role whose reply is what the user sees
+                (`spolia.surrounding.emit`); what was sent is retracted when it cannot be read.
 
         Raises:
             ModelUnavailable: the model could not be asked. Never for a reply that cannot be read.

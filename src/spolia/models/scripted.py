@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from spolia.errors import ModelRejected
 from spolia.models.protocols import CHAT, LOGPROBS, STREAM, Capabilities
-from spolia.operator import check_cancelled, reserve
+from spolia.surrounding import check_cancelled, reserve
 from spolia.types import Generation, Prompt, Token, Usage, Value
 
 Script: TypeAlias = tuple[str | tuple[str, ...], ...]

@@ -29,7 +29,7 @@ from urllib3.exceptions import (
 )
 
 from spolia.errors import Cancelled, ModelRejected, ModelUnavailable
-from spolia.operator import check_cancelled, on_cancel
+from spolia.surrounding import check_cancelled, on_cancel
 
 MAX_REPLY_BYTES = 32 * 2**20
 POLL_S = 0.05

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spolia.errors import WiringError
-from spolia.operator import Operator, access
+from spolia.operator import Operator
 from spolia.retrieval.searched import searched
 from spolia.stores.corpus import NodeGroup
+from spolia.surrounding import access
 from spolia.types import Query, Ranking
 
 

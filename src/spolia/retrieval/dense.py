@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from spolia.errors import ManifestMismatch, QueryError, WiringError
 from spolia.models.protocols import Embedder
-from spolia.operator import Operator, access, note
+from spolia.operator import Operator
 from spolia.retrieval.searched import searched
 from spolia.stores.corpus import NodeGroup
+from spolia.surrounding import access, note
 from spolia.types import Failure, Query, Ranking
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spolia.errors import QueryError
-from spolia.operator import note
+from spolia.surrounding import note
 from spolia.types import Query
 
 LONGEST_CHARACTERS = 10_000

@@ -43,7 +43,7 @@ class Run:
         threads: how many steps may run at the same time, the caller's own thread included.
         window: rows of a batch that are in memory at the same time.
 
-    >>> from spolia.operator import step
+    >>> from spolia.function import step
     >>> @step
     ... def double(n: int) -> int:
     ...     return 2 * n

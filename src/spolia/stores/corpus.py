@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spolia.operator import pin
 from spolia.stores.layout import DATABASE
+from spolia.surrounding import pin
 from spolia.types import Value
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from spolia.models.protocols import Kind
-from spolia.operator import charge, check_cancelled
+from spolia.surrounding import charge, check_cancelled
 from spolia.types import Usage, Value
 
 if TYPE_CHECKING:

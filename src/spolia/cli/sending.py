@@ -1,0 +1,38 @@
+"""Which servers a flow sends to, said before anything is sent."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spolia.cli.screen import Screen
+    from spolia.models.chat import ChatModel
+    from spolia.operator import Operator
+
+
+def tell_of_models(screen: Screen, flow: Operator[Any, Any]) -> bool:
+    """Say of each language model in a flow where it is and whose key goes there; whether there is one.
+
+    A flow file may come from somebody else, and name a server that its reader would not send documents to.
+    """
+    from spolia.models.chat import ChatModel
+    from spolia.models.protocols import LanguageModel
+
+    for one in flow.resources:
+        if isinstance(one, ChatModel):
+            screen.say(destination(one))
+    return any(isinstance(one, LanguageModel) for one in flow.resources)
+
+
+def destination(model: ChatModel) -> str:
+    """One line: the server, the model, the variable of the key; never the key.
+
+    >>> from spolia.models.chat import ChatModel
+    >>> destination(ChatModel("qwen3", "http://127.0.0.1:8000/v1", api_key_env=""))
+    'Questions and passages go to http://127.0.0.1:8000/v1 (qwen3), without a key.'
+    """
+    name = model.api_key_env
+    key = f"with the key in {name}" if name and os.environ.get(name) else "without a key"
+    unset = f" ({name} is not set)" if name and not os.environ.get(name) else ""
+    return f"Questions and passages go to {model.base_url} ({model.model}), {key}{unset}."

@@ -1,0 +1,107 @@
+"""Kills runs of `sync` over a folder of files: `python -m tests.indexing.crashing`, as `tests.stores.crashing`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spolia.indexing.splitter import SlidingWindow
+from spolia.indexing.sync import sync
+from spolia.stores import embedded
+from spolia.stores.corpus import Corpus
+from spolia.types import Value
+from tests.stores.crashing import Ingestion, main
+from tests.stores.scenario import DIMENSION, EMBEDDER, embed, leave_vectors_behind
+
+BINARY = bytes(range(256))
+PARTS = "The first part of a chapter is about arches and piers. The second part is about walls and wolves. "
+FIRST: Mapping[str, bytes] = {
+    "a.txt": b"Carsten Olsen built bridges. He was employed by the city.",
+    "b.md": b"# Temples\n\nStones of old temples\n\n## Walls\n\nwere set into new walls.",
+    "same.txt": b"One text under two names.",
+    "also.txt": b"One text under two names.",
+    "chapters/1.txt": (PARTS * 4).encode(),
+}
+SECOND: Mapping[str, bytes] = {
+    "a.txt": b"Carsten Olsen built bridges. He retired in 1931. Nobody knows where.",
+    "moved/b.md": FIRST["b.md"],
+    "also.txt": FIRST["also.txt"],
+    "chapters/1.txt": (PARTS * 3).encode(),
+    "d.txt": b"",
+}
+THIRD: Mapping[str, bytes] = {**SECOND, "e.html": b"<title>Late</title><p>A late arrival.", "broken.txt": BINARY}
+FOURTH: Mapping[str, bytes] = {**THIRD, "a.txt": b"Carsten Olsen is back.", "broken.txt": b"Mended."}
+STATES = (FIRST, SECOND, THIRD, FOURTH)
+
+
+@dataclass(frozen=True)
+class Hashing(Value):
+    """The embedder of the store's scenario."""
+
+    name: str = EMBEDDER
+    dimension: int = DIMENSION
+    window: int = 64
+    scoped = False
+
+    def fingerprint(self) -> str:
+        return self.name
+
+    def embed(self, texts: Sequence[str], *, kind: str) -> Any:
+        return embed(texts)
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        return [len(text.split()) for text in texts]
+
+    def covers(self, text: str) -> float:
+        return 1.0
+
+
+def lay(folder: Path, state: Mapping[str, bytes], hour: int) -> Path:
+    """Make a folder hold these files; their times depend on the state only, so that a repetition is the same."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for uri, content in state.items():
+        path = folder / uri
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        os.utime(path, (3600 * hour, 3600 * hour))
+    return folder
+
+
+def synced(corpus: Corpus, state: Mapping[str, bytes], hour: int, said: Path | None = None) -> int:
+    folder = lay(Path(corpus.path + ".files"), state, hour)
+    report = sync(folder, corpus, splitter=SlidingWindow(size=30, overlap=5), embedder=Hashing(), batch=2)
+    if said is not None:  # a kill from here on may not lose this generation
+        said.write_text(str(report.generation))
+    return report.embedded
+
+
+def all_states(path: Path, said: Path | None = None) -> None:
+    embedded.SMALL_SEGMENTS = 4
+    corpus = Corpus(str(path))
+    synced(corpus, FIRST, 1, said)
+    leave_vectors_behind(path, ["Nobody knows where."])
+    for hour, state in enumerate((SECOND, SECOND, THIRD, FOURTH), 2):  # one state twice, with other times
+        synced(corpus, state, hour, said)
+
+
+def last(corpus: Corpus) -> int:
+    return synced(corpus, FOURTH, 5)
+
+
+def of_no_state(corpus: Corpus) -> list[str]:
+    """Sources whose document is not what the file held in any state, and documents that are not whole."""
+    readable = {(uri, len(content)) for state in STATES for uri, content in state.items()}
+    snapshot = corpus.snapshot()
+    known = snapshot.sources()
+    wrong = [uri for uri, row in known.items() if (uri, row.size) not in readable]
+    ids = {row.document for row in known.values() if row.document}
+    return wrong + sorted(ids ^ {document.id for document in snapshot.documents()})
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:], Ingestion(all_states, last, of_no_state))
