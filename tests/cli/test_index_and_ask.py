@@ -49,7 +49,7 @@ def test_people_are_told_what_happened(spolia: Spolia, notes: Path, tmp_path: Pa
     (notes / "photo.jpg").write_bytes(b"\xff\xd8")
     ran = spolia("index", notes, "--store", tmp_path / "n.spolia", "--no-vectors")
     assert "3 added; 3 passages made, 0 embedded" in ran.out
-    assert "not documents: 1 .jpg" in ran.out
+    assert "not read: 1 .jpg" in ran.out
     assert "without vectors: as asked for" in ran.err
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from spolia.cli.ask import ask
 from spolia.cli.check import check
@@ -15,6 +16,7 @@ from spolia.cli.exits import MEANING, Exit
 from spolia.cli.fail_points import fail_points
 from spolia.cli.guard import guarded
 from spolia.cli.index import index
+from spolia.cli.screen import Screen
 from spolia.cli.search import search
 from spolia.cli.show import show
 from spolia.cli.trace import trace
@@ -30,8 +32,29 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+WRONG_USAGE: type[Exception] = typer.BadParameter.__mro__[1]
+"""The usage error of the click that typer brings, which it does not export."""
+
+
+class Commands(TyperGroup):
+    """Wrong usage too is one JSON object where `--json` is written."""
+
+    def invoke(self, ctx: typer.Context) -> Any:
+        """Run the command that the arguments name."""
+        asked = list(ctx.args)
+        try:
+            return super().invoke(ctx)
+        except WRONG_USAGE as error:
+            message = getattr(error, "format_message", error.__str__)()
+            Screen(json="--json" in asked).give(
+                error={"kind": "UsageError", "message": message}, exit_code=int(Exit.USAGE)
+            )
+            raise
+
+
 app = typer.Typer(
     name="spolia",
+    cls=Commands,
     help="Ask a folder of documents and get answers with citations; measure how good they are.",
     epilog=CODES,
     no_args_is_help=True,

@@ -59,7 +59,7 @@ def ask(
         if chosen:
             screen.say(chosen)
         whole = answering(running, parts)
-        asked = tell_of_models(screen, whole)
+        asked = tell_of_models(screen, whole, reader)
         answer = _answered(screen, run, whole, Query(question), live=asked)
         screen.give(question=question, flow=flow, chosen=chosen, store=str(at), run=run.id, **answer_data(answer))
         screen.show(*citation_lines(answer))

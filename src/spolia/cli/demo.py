@@ -28,7 +28,7 @@ PUNCTUATION = ".:;,?! "
 def demo(folder: Annotated[str, typer.Argument(metavar="DIR")] = "docs") -> Exit:
     """Index a folder into `.demo/`, and ask it three questions: fixed ones of the project's docs, else its headings."""
     screen, source = Screen(), Path(folder)
-    store = Path(".demo") / f"{source.resolve().name or 'root'}.spolia"
+    store = Path(".demo") / f"{_slug(source)}.spolia"
     screen.show(f"$ spolia index {folder} --store {store}")
     index(source, store)
     for question in questions(source, store):
@@ -39,6 +39,12 @@ def demo(folder: Annotated[str, typer.Argument(metavar="DIR")] = "docs") -> Exit
         f'       spolia ask "…" --store {store}\n       spolia search "…" --store {store}\n       spolia --help'
     )
     return Exit.DONE
+
+
+def _slug(folder: Path) -> str:
+    """A name for the store of a folder: two folders of the same name have two stores."""
+    parts = folder.parts if folder.parts and ".." not in folder.parts else folder.resolve().parts
+    return "-".join(part.strip("/") for part in parts if part.strip("/"))[-100:] or "root"
 
 
 def questions(folder: Path, store: Path) -> list[str]:
@@ -58,16 +64,20 @@ def questions(folder: Path, store: Path) -> list[str]:
 
 
 def _subjects(store: Path) -> Iterator[str]:
-    """A heading of each document, the longest document first; or how its text begins."""
+    """A heading of each document, the longest document first; then how the texts without headings begin."""
     from spolia.cli.plain import one_line
     from spolia.stores.corpus import Corpus
 
     documents = sorted(Corpus(str(store)).snapshot().documents(), key=lambda document: -len(document.text))
+    plain: list[str] = []
     for document in documents:
         headings = [one_line(heading.text, 80).replace('"', "'") for heading in document.headings]
         named = [heading for heading in headings if len(heading) >= SHORTEST]
-        if named or document.text.strip():
-            yield named[len(named) // 2] if named else one_line(" ".join(document.text.split()[:8])).replace('"', "'")
+        if named:
+            yield named[len(named) // 2]
+        elif document.text.strip():
+            plain.append(one_line(" ".join(document.text.split()[:8])).replace('"', "'"))
+    yield from plain
 
 
 if __name__ == "__main__":

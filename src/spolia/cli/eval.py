@@ -56,7 +56,7 @@ def evaluate(
     running, why = flow_of(flow, parts)
     if chosen or why:
         screen.say(chosen or why)
-    tell_of_models(screen, running)
+    tell_of_models(screen, running, reader)
     with screen.progress(f"asking {flow}") as told:
         found = run_over(running, items, wanted, name=flow, data=source.name, told=lambda done: told(done, len(items)))
     screen.give(**found.json(), chosen=chosen or why)

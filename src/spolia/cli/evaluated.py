@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from spolia.cli.described import STAND_IN
-from spolia.cli.parts import CHOOSING, Parts, is_file
+from spolia.cli.parts import CHOOSING, Parts, from_file, is_file
 from spolia.errors import MissingExtra, WeightsError
 from spolia.evaluation.corpus import indexed
 from spolia.evaluation.datasets import DataSet
 from spolia.flows.builtin import bm25, named
 from spolia.flows.default import SAMPLE, covers
-from spolia.flows.files import load
 from spolia.models.minilm import MiniLM
 from spolia.models.protocols import Embedder, LanguageModel
 
@@ -32,7 +30,7 @@ def embeds(flow: str) -> bool:
     """Whether a flow embeds questions, so that its passages need vectors; raises when there is no such flow."""
     if not is_file(flow):
         return named(flow) is not bm25
-    return any(isinstance(part, Embedder) for part in load(Path(flow), STAND_IN.given()).resources)
+    return any(isinstance(part, Embedder) for part in from_file(flow, STAND_IN).resources)
 
 
 def unsuited(data: DataSet, embedder: Embedder) -> str:

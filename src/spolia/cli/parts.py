@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spolia.errors import QueryError, WiringError
+from spolia.errors import FlowFileError, QueryError, WiringError
 from spolia.flows.builtin import BUILT_IN, named
 from spolia.flows.default import choose
 from spolia.models.minilm import MiniLM
@@ -18,6 +18,11 @@ from spolia.wiring import fits, name_of
 
 CHOOSING = ("default", "naive")
 SUFFIXES = (".yaml", ".yml", ".json")
+IN_PYTHON = {
+    "Give it: load(": "Write {use: chunks} or {use: embedder}; {use: llm} needs --llm URL --model NAME.",
+    "If it is your own, load(": "`spolia show --schema` has all that are known; a package offers its own when installed.",
+}
+"""What loading a file advises callers in Python to do, and what to do on the command line."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +66,7 @@ def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator
         FlowFileError: the file does not describe a flow.
     """
     if is_file(name):
-        from spolia.flows.files import load
-
-        flow: Operator[Query, Any] = load(Path(name), parts.given())
+        flow = from_file(name, parts)
         flow.gives(Query)
         return flow, ""
     how_many = {} if top_k is None else {"top_k": top_k}
@@ -71,6 +74,20 @@ def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator
         return choose(parts.chunks, parts.embedder, **how_many)
     flow = named(name)(parts.chunks, parts.embedder, parts.llm, **how_many)
     return flow, choose(parts.chunks, parts.embedder)[1] if name in CHOOSING else ""
+
+
+def from_file(name: str, parts: Parts) -> Operator[Query, Any]:
+    """The flow in a file; what is wrong with it is said in words of the command line."""
+    from spolia.flows.files import load
+
+    try:
+        return load(Path(name), parts.given())
+    except FlowFileError as error:
+        for said, instead in IN_PYTHON.items():
+            before, found, _ = str(error).partition(said)
+            if found:
+                raise FlowFileError(before + instead) from error
+        raise
 
 
 def is_file(name: str) -> bool:

@@ -50,6 +50,12 @@ class Screen:
                 console.print(part)
             sys.stdout.flush()
 
+    def write(self, text: str) -> None:
+        """Print a text that other programs read too, with its lines as they are; nothing with `--json`."""
+        if not self.json:
+            sys.stdout.write(visible(text).rstrip("\n") + "\n")
+            sys.stdout.flush()
+
     def give(self, **result: Any) -> None:
         """Print the result for programs; nothing without `--json`."""
         if self.json:

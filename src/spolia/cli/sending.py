@@ -8,21 +8,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from spolia.cli.screen import Screen
     from spolia.models.chat import ChatModel
+    from spolia.models.protocols import LanguageModel
     from spolia.operator import Operator
 
 
-def tell_of_models(screen: Screen, flow: Operator[Any, Any]) -> bool:
-    """Say of each language model in a flow where it is and whose key goes there; whether there is one.
+def tell_of_models(screen: Screen, flow: Operator[Any, Any], given: LanguageModel | None = None) -> bool:
+    """Say of each language model in a flow where it is and which key goes there; whether there is one.
 
     A flow file may come from somebody else, and name a server that its reader would not send documents to.
     """
     from spolia.models.chat import ChatModel
     from spolia.models.protocols import LanguageModel
 
-    for one in flow.resources:
+    models = [one for one in flow.resources if isinstance(one, LanguageModel)]
+    for one in models:
         if isinstance(one, ChatModel):
             screen.say(destination(one))
-    return any(isinstance(one, LanguageModel) for one in flow.resources)
+    if given is not None and given not in models:
+        screen.say(f"{given.name} is not asked: no step of this flow uses it.", "yellow")
+    return bool(models)
 
 
 def destination(model: ChatModel) -> str:

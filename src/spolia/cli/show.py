@@ -2,34 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spolia.cli.exits import Exit
-from spolia.cli.options import AsJson, FlowArgument, MaybeStore
+from spolia.cli.options import FLOWS, AsJson, MaybeStore
 from spolia.cli.screen import Screen
+from spolia.errors import QueryError
+
+if TYPE_CHECKING:
+    from spolia.cli.parts import Parts
 
 
 def show(
-    flow: FlowArgument,
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help=FLOWS, show_default=False)] = "",
     store: MaybeStore = None,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart, for Markdown pages.")] = False,
     yaml: Annotated[bool, typer.Option("--yaml", help="As a flow file, to be changed and given to --flow.")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Instead of a flow, the JSON schema of flow files, for editors.")
+    ] = False,
     json: AsJson = False,
 ) -> Exit:
     """Draw a flow: its steps, what each takes and gives."""
-    from spolia.cli.described import described, looked_at
+    screen = Screen(json=json)
+    if schema:
+        return _show_schema(screen)
+    if not flow:
+        raise QueryError("No flow to show. Write for example: spolia show hybrid; or: spolia show --schema.")
+    from spolia.cli.described import looked_at
+
+    return _show_flow(screen, flow, looked_at(store), mermaid, yaml)
+
+
+def _show_flow(screen: Screen, flow: str, parts: Parts, mermaid: bool, yaml: bool) -> Exit:
+    from spolia.cli.described import described
     from spolia.flows.files import dump
     from spolia.show import mermaid as flowchart
     from spolia.show import tree
 
-    screen, parts = Screen(json=json), looked_at(store)
     found = described(flow, parts)
-    if json:
-        screen.give(flow=flow, tree=tree(found), mermaid=flowchart(found), yaml=dump(found, parts.given()))
-    elif mermaid:
-        screen.show(flowchart(found))
-    else:
-        screen.show(dump(found, parts.given()).rstrip() if yaml else tree(found))
+    screen.give(flow=flow, tree=tree(found), mermaid=flowchart(found), yaml=dump(found, parts.given()))
+    screen.write(flowchart(found) if mermaid else dump(found, parts.given()) if yaml else tree(found))
+    return Exit.DONE
+
+
+def _show_schema(screen: Screen) -> Exit:
+    from json import dumps
+
+    from spolia.flows.schema import schema
+
+    found = schema()
+    screen.give(**found)
+    screen.write(dumps(found, indent=1, ensure_ascii=False))
     return Exit.DONE
