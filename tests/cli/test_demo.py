@@ -36,3 +36,15 @@ def test_a_folder_answers_three_questions_and_says_what_next(
 def test_the_projects_docs_have_questions_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "run_contract.md").write_text("# The contract of a run")
     assert questions(tmp_path, tmp_path / "none.spolia")[0] == "What ends a loop when the budget is spent?"
+
+
+def test_folders_of_the_same_name_have_stores_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SPOLIA_WEIGHTS", str(tmp_path))
+    for parent, name in (("a", "owls.md"), ("b", "mines.md")):
+        (tmp_path / parent / "notes").mkdir(parents=True)
+        (tmp_path / parent / "notes" / name).write_text(TEXTS[name])
+        assert demo(f"{parent}/notes") == Exit.DONE
+    assert "--store .demo/b-notes.spolia" in capfd.readouterr().out

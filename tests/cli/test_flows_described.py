@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from spolia.cli.options import FLOWS
 from spolia.flows.builtin import BUILT_IN
+from spolia.indexing.sync import sync
+from spolia.stores.corpus import Corpus
 
 from .conftest import Spolia
+
+
+@pytest.fixture
+def small_store(tmp_path: Path) -> Path:
+    """A small store."""
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "salt.txt").write_text("Salt is dug in mines.")
+    sync(tmp_path / "notes", Corpus(str(tmp_path / "notes.spolia")))
+    return tmp_path / "notes.spolia"
 
 
 @pytest.mark.parametrize("flow", BUILT_IN)
@@ -65,3 +78,31 @@ def test_an_unknown_flow_is_told_which_there_are(spolia: Spolia) -> None:
     assert ran.code == 2
     assert ran.json["exit_code"] == 2
     assert "bm25, dense, hybrid" in ran.json["error"]["message"]
+
+
+def test_a_file_that_asks_for_a_model_is_told_the_options(spolia: Spolia, small_store: Path, tmp_path: Path) -> None:
+    (tmp_path / "f.yaml").write_text("[BM25: {group: {use: chunks}}, Reader: {llm: {use: llm}}]")
+    for ran in (
+        spolia("search", "?", "--store", small_store, "--flow", tmp_path / "f.yaml"),
+        spolia("ask", "?", "--store", small_store, "--flow", tmp_path / "f.yaml"),
+    ):
+        assert ran.code == 2
+        assert "{use: llm} needs --llm URL --model NAME" in ran.err
+        assert "load(" not in ran.err
+
+
+def test_the_schema_of_flow_files_can_be_printed(spolia: Spolia) -> None:
+    ran = spolia("show", "--schema")
+    assert ran.code == 0
+    assert json.loads(ran.out) == spolia("show", "--schema", "--json").json
+    assert "operator.BM25" in json.loads(ran.out)["$defs"]
+
+
+def test_to_show_nothing_is_told_what_to_write(spolia: Spolia) -> None:
+    ran = spolia("show")
+    assert (ran.code, ran.out) == (2, "")
+    assert "spolia show hybrid" in ran.err
+
+
+def test_help_lists_the_built_in_flows(spolia: Spolia) -> None:
+    assert ", ".join(BUILT_IN) in FLOWS

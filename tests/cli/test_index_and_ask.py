@@ -65,6 +65,20 @@ def test_a_bad_document_does_not_stop_the_others(spolia: Spolia, notes: Path, tm
     assert "broken.pdf" in people.out
 
 
+def test_a_failure_names_its_file_once(spolia: Spolia, notes: Path, tmp_path: Path) -> None:
+    (notes / "broken.pdf").write_bytes(b"%PDF-1.7 and then nothing")
+    said = spolia("index", notes, "--store", tmp_path / "n.spolia", "--no-vectors").out
+    assert said.count("broken.pdf") == 1
+
+
+def test_documents_without_text_are_told(spolia: Spolia, notes: Path, tmp_path: Path) -> None:
+    (notes / "blank.txt").write_text(" ")
+    people = spolia("index", notes, "--store", tmp_path / "n.spolia", "--no-vectors")
+    assert "1 read with a warning:\n  blank.txt  It has no text." in people.out
+    again = spolia("index", notes, "--store", tmp_path / "m.spolia", "--no-vectors", "--json").json
+    assert again["warnings"] == [{"uri": "blank.txt", "warning": "It has no text."}]
+
+
 @pytest.mark.parametrize("name", ["nowhere", "empty", "notes/salt.txt"])
 def test_what_is_no_folder_of_documents_is_refused(spolia: Spolia, notes: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
@@ -174,3 +188,24 @@ def test_a_read_only_store_can_be_asked(spolia: Spolia, store: Path) -> None:
     for path in [store, *store.rglob("*")]:
         path.chmod(path.stat().st_mode & ~0o222)
     assert spolia("ask", "What causes the tide?", "--store", store).code == 0
+
+
+def test_where_a_flow_file_sends_to_is_said_first(
+    spolia: Spolia, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("THEIR_KEY", "secret-word")
+    with OpenAIServer(Served("The moon causes it [1].")) as server:
+        model = f"{{ChatModel: {{model: m, base_url: '{server.url}', api_key_env: THEIR_KEY}}}}"
+        (tmp_path / "f.yaml").write_text(f"- BM25: {{group: {{use: chunks}}}}\n- Reader: {{llm: {model}}}\n")
+        ran = spolia("ask", "What causes the tide?", "--store", store, "--flow", tmp_path / "f.yaml")
+    assert ran.code == 0
+    assert f"Questions and passages go to {server.url} (m), with the key in THEIR_KEY." in ran.err
+    assert "secret-word" not in ran.out + ran.err
+
+
+def test_a_model_that_no_step_asks_is_told(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "f.yaml").write_text("[BM25: {group: {use: chunks}}, Extract]")
+    flow = ("--flow", tmp_path / "f.yaml", "--llm", "http://127.0.0.1:9/v1", "--model", "m")
+    ran = spolia("ask", "What causes the tide?", "--store", store, *flow)
+    assert ran.code == 0
+    assert "m is not asked: no step of this flow uses it." in ran.err

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
 import typer
 
+from spolia.cli.doctor import BASE, EXTRAS
 from spolia.cli.exits import Exit
 from spolia.cli.guard import guarded
 from spolia.errors import ModelRejected, QueryError, SpoliaError, StoreBusy
@@ -48,6 +51,21 @@ def test_wrong_usage_exits_with_2(spolia: Spolia, args: tuple[str, ...]) -> None
     ran = spolia(*args)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err
+
+
+@pytest.mark.parametrize(
+    "args", [("search", "--json"), ("serch", "--json"), ("eval", "bm25", "--json", "--limit", "0")]
+)
+def test_wrong_usage_is_json_too_where_that_is_asked_for(spolia: Spolia, args: tuple[str, ...]) -> None:
+    ran = spolia(*args)
+    assert ran.code == 2
+    assert (ran.json["error"]["kind"], ran.json["exit_code"]) == ("UsageError", 2)
+
+
+def test_doctor_looks_for_what_the_package_declares() -> None:
+    declared = [re.split(r"[<>=;\s]", line)[0] for line in requires("spolia") or ()]
+    looked_for = {*BASE, *(name for _, names in EXTRAS.values() for name in names)}
+    assert {name.lower() for name in looked_for} == {name.lower() for name in declared if "[" not in name}
 
 
 def ended(error: BaseException) -> int:

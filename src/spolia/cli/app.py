@@ -39,7 +39,7 @@ WRONG_USAGE: type[Exception] = typer.BadParameter.__mro__[1]
 class Commands(TyperGroup):
     """Wrong usage too is one JSON object where `--json` is written."""
 
-    def invoke(self, ctx: typer.Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         """Run the command that the arguments name."""
         asked = list(ctx.args)
         try:

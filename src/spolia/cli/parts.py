@@ -20,7 +20,7 @@ CHOOSING = ("default", "naive")
 SUFFIXES = (".yaml", ".yml", ".json")
 IN_PYTHON = {
     "Give it: load(": "Write {use: chunks} or {use: embedder}; {use: llm} needs --llm URL --model NAME.",
-    "If it is your own, load(": "`spolia show --schema` has all that are known; a package offers its own when installed.",
+    "If it is your own, load(": "`spolia show --schema` has all that are known; an installed package may offer more.",
 }
 """What loading a file advises callers in Python to do, and what to do on the command line."""
 

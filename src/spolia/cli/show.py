@@ -43,7 +43,8 @@ def _show_flow(screen: Screen, flow: str, parts: Parts, mermaid: bool, yaml: boo
     from spolia.show import tree
 
     found = described(flow, parts)
-    screen.give(flow=flow, tree=tree(found), mermaid=flowchart(found), yaml=dump(found, parts.given()))
+    if screen.json:
+        screen.give(flow=flow, tree=tree(found), mermaid=flowchart(found), yaml=dump(found, parts.given()))
     screen.write(flowchart(found) if mermaid else dump(found, parts.given()) if yaml else tree(found))
     return Exit.DONE
 
