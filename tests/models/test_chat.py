@@ -413,8 +413,11 @@ def test_an_address_that_is_none_or_holds_a_secret_is_refused(url: str, expected
 
 
 def test_what_a_server_cannot_do_is_refused_before_it_is_asked() -> None:
-    with OpenAIServer() as server, pytest.raises(ModelRejected, match="states no log-probabilities"):
-        ChatModel("any", server.url).generate(PROMPT, logprobs=True)
+    with OpenAIServer() as server:
+        with pytest.raises(ModelRejected, match="states no log-probabilities"):
+            ChatModel("any", server.url).generate(PROMPT, logprobs=True)
+        with pytest.raises(ModelRejected, match="does not chat"):
+            ChatModel("any", server.url, capabilities=frozenset({"stream"})).generate(PROMPT)
     assert not server.requests
 
 

@@ -44,6 +44,8 @@ def test_replies_end_at_stops_and_limits() -> None:
 def test_what_it_was_not_given_it_cannot() -> None:
     with pytest.raises(ModelRejected, match="was not given 'logprobs'"):
         MODEL.generate(asked("?"), logprobs=True)
+    with pytest.raises(ModelRejected, match=r"was not given 'chat'. Write capabilities=\{'chat', 'stream'\}"):
+        MODEL.but(capabilities=frozenset({"stream"})).generate(asked("?"))
     pieces: list[str] = []
     ScriptedModel(("a b",), capabilities=frozenset({"chat"})).generate(asked("?"), on_text=pieces.append)
     assert pieces == ["a b"]

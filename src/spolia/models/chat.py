@@ -85,6 +85,8 @@ class ChatModel(Value):
         on_text: OnText | None = None,
     ) -> Generation:
         """The reply to a prompt; streamed where `on_text` is given and the server can. `prompt.sample` is the seed."""
+        if CHAT not in self.capabilities:
+            raise ModelRejected(f"{self._who} does not chat. Write capabilities={{'chat'}} if it does.")
         if logprobs and LOGPROBS not in self.capabilities:
             raise ModelRejected(
                 f"{self._who} states no log-probabilities. Write capabilities={{'chat', 'logprobs'}} if it does."

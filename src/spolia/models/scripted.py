@@ -70,8 +70,12 @@ class ScriptedModel(Value):
         on_text: Callable[[str], None] | None = None,
     ) -> Generation:
         """The scripted reply, cut and counted like a real one."""
-        if logprobs and LOGPROBS not in self.capabilities:
-            raise ModelRejected(f"{self.name} was not given 'logprobs'. Write capabilities={{'chat', 'logprobs'}}.")
+        for wanted in (CHAT, LOGPROBS) if logprobs else (CHAT,):
+            if wanted not in self.capabilities:
+                raise ModelRejected(
+                    f"{self.name} was not given {wanted!r}. Write capabilities="
+                    f"{{{', '.join(map(repr, sorted({CHAT, wanted, *self.capabilities})))}}}."
+                )
         sent = sum(len(message.content.split()) for message in prompt.messages)
         with reserve(Usage(calls=1, input_tokens=sent, output_tokens=max_tokens)) as held:
             check_cancelled()
