@@ -84,4 +84,4 @@ def test_hostile_nesting_is_read_flat_and_it_is_said(html: str) -> None:
     "html", ["", "<", "<div " * 50_000, "&amp;" * 50_000, "<!--" * 1000, "<p" + " x=1" * 50_000 + ">a"]
 )
 def test_broken_pages_do_not_fail(html: str) -> None:
-    read(html)
+    assert len(read(html).document.text) <= len(html)

@@ -94,4 +94,4 @@ def test_any_bytes_are_a_text_that_can_be_stored_or_an_error(data: bytes) -> Non
         text = read(data).document.text
     except DocumentError:
         return
-    text.encode()
+    assert text.encode().decode() == text

@@ -124,12 +124,12 @@ def test_a_damaged_or_unwritable_memory_costs_a_hash_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = str(placed(tmp_path / "given"))
-    weights.find(folder)
+    found = weights.find(folder)
     for note in (tmp_path / "cache" / "hashes").iterdir():
         note.write_bytes(b"\xff{")
-    weights.find(folder)
+    assert weights.find(folder) == found
     monkeypatch.setenv("SPOLIA_CACHE", "/dev/null/none")
-    weights.find(folder)
+    assert weights.find(folder) == found
 
 
 def test_the_hub_is_asked_last_and_its_failure_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
