@@ -1,6 +1,7 @@
 # make demo   install into .venv, index a folder (DIR=…), answer three questions with citations
 # make test   everything that must pass before a change lands
 # make check  the quick inner loop: format, lint, types, layers, unit tests
+# make pages  write the parts of README and docs/ that are made from the code and the measurements
 # make bench  measure again everything under benchmarks/ (minutes; needs the data sets)
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check
 DIR ?= docs
 
-.PHONY: demo test check bench versions clean
+.PHONY: demo test check bench pages versions clean
 
 demo: $(VENV)/demo.stamp
 	@$(BIN)/python -m spolia.cli.demo $(DIR)
@@ -31,6 +32,9 @@ check: $(VENV)/test.stamp
 
 bench: $(VENV)/test.stamp
 	$(BIN)/python benchmarks/run.py
+
+pages: $(VENV)/test.stamp
+	$(BIN)/python -m tests.pages
 
 versions: $(VENV)/test.stamp  ## record the operators' sources after their version was counted up
 	$(BIN)/python -m tests.versions

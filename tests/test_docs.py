@@ -1,4 +1,4 @@
-"""Every block of the README and of docs/ is run."""
+"""Every block of the README and of docs/ is run, and what is made from the code is as the code says."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests import pages
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
-NOT_RUN = {"make test", "make check", "make bench", "make versions", "make demo", "make demo DIR=papers"}
+NOT_RUN = {"make test", "make check", "make bench", "make versions", "make pages", "make demo", "make demo DIR=papers"}
 """`make test` runs this test; the Makefile is run as a whole before a change lands."""
 
 
@@ -39,6 +41,8 @@ def test_python_blocks_run(page: Path, workplace: Path) -> None:
     program = "\n".join(blocks(page, "python"))
     ran = subprocess.run([sys.executable, "-c", program], cwd=workplace, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stderr
+    for said in re.findall(r"^print\(.*\)  # (.+)$", program, re.M):
+        assert said in ran.stdout.splitlines(), f"{page.name} says that this is printed: {said}"
 
 
 @pytest.mark.slow
@@ -55,11 +59,23 @@ def test_shell_blocks_run(page: Path, workplace: Path) -> None:
 
 @pytest.mark.parametrize("page", with_blocks("yaml"), ids=lambda page: page.name)
 def test_flow_blocks_load(page: Path, workplace: Path) -> None:
-    from spolia import Corpus, MiniLM, load
+    from spolia import Corpus, MiniLM, Query, ScriptedModel, check, load
 
-    given = {"chunks": Corpus("notes.spolia").group("chunk"), "embedder": MiniLM()}
+    given = {"chunks": Corpus("notes.spolia").group(), "embedder": MiniLM(), "llm": ScriptedModel(("yes",))}
     for text in blocks(page, "yaml"):
-        assert load(text, given=given).digest
+        assert check(load(text, given=given), takes=Query).ok, text
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if pages.PART.search(page.read_text())], ids=lambda page: page.name
+)
+def test_made_parts_are_what_the_code_and_the_measurements_say(page: Path) -> None:
+    assert page.read_text() == pages.filled(page.read_text()), "write `make pages`"
+
+
+def test_every_command_has_its_part_of_the_page() -> None:
+    found = (ROOT / "docs" / "command_line.md").read_text()
+    assert [name for _, name, _ in pages.PART.findall(found)] == ["exit codes", *pages.commands()]
 
 
 def test_pages_do_not_link_to_what_is_not_there() -> None:

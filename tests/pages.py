@@ -1,0 +1,147 @@
+"""The parts of the pages that are made from the code and the measurements: `python -m tests.pages` writes them.
+
+A page marks such a part with `<!-- made: NAME -->` and `<!-- end -->`; a test compares.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from spolia.cli.app import app
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PART = re.compile(r"(<!-- made: ([\w ]+) -->\n).*?(<!-- end -->)", re.S)
+COMMANDS: Any = typer.main.get_command(app)
+
+
+def filled(text: str) -> str:
+    """A page with its made parts as they should be."""
+    return PART.sub(lambda part: part[1] + made(part[2]) + part[3], text)
+
+
+def made(name: str) -> str:
+    """The part of a name: a command, `exit codes`, `operators`, `addresses` or `measured`."""
+    makers = {"exit codes": exit_codes, "operators": operators, "addresses": addresses, "measured": measured}
+    lines = makers[name]() if name in makers else command(name)
+    return "\n".join(lines) + "\n"
+
+
+def commands() -> list[str]:
+    """The commands that help lists."""
+    return [name for name, found in COMMANDS.commands.items() if not found.hidden]
+
+
+def command(name: str) -> Iterator[str]:
+    """What a command is for, its arguments and options."""
+    found = COMMANDS.commands[name]
+    words = " ".join((found.help or "").split())
+    yield f"{words}\n\n| | | |\n|---|---|---|"
+    for one in sorted(found.params, key=lambda one: one.param_type_name != "argument"):
+        if "--help" in one.opts:
+            continue
+        if one.param_type_name == "argument":
+            written = f"`{one.metavar}`"
+        else:
+            value = "" if one.is_flag else f" {(one.metavar or 'NUMBER').strip('<>')}"
+            written = ", ".join(f"`{opt}{value}`" for opt in [*one.opts, *one.secondary_opts])
+        shown = one.default not in (None, "") and not isinstance(one.default, bool)
+        default = f"`{one.default}`" if shown and one.show_default else ""
+        yield f"| {written} | {one.help} | {'required' if one.required else default} |"
+
+
+def exit_codes() -> Iterator[str]:
+    """What every exit code says."""
+    from spolia.cli.exits import MEANING
+
+    yield "| code | says |\n|---|---|"
+    yield from (f"| {int(code)} | {meaning} |" for code, meaning in MEANING.items())
+
+
+def operators() -> Iterator[str]:
+    """Every operator that a flow file may hold, with its fields."""
+    return _described("operator.", leave={"Then", "Vary"})
+
+
+def addresses() -> Iterator[str]:
+    """Every store and model that a flow file may name, with its fields."""
+    return _described("value.")
+
+
+def _described(kind: str, leave: frozenset[str] | set[str] = frozenset()) -> Iterator[str]:
+    from spolia.flows.schema import schema
+
+    for key, found in schema()["$defs"].items():
+        name = key.removeprefix(kind)
+        if not key.startswith(kind) or name in leave:
+            continue
+        yield f"- **`{name}`**: {found['description']}"
+        fields = found["properties"][name]
+        fields = fields["anyOf"][-1] if "anyOf" in fields else fields
+        for field, said in fields["properties"].items():
+            yield f"  - `{field}`{_default(field, said, fields)}: {said.get('description', '')}".rstrip(": ")
+
+
+def _default(field: str, said: dict[str, Any], fields: dict[str, Any]) -> str:
+    if field in fields.get("required", ()):
+        return " (required)"
+    return f" = `{json.dumps(said['default'], ensure_ascii=False)}`" if "default" in said else ""
+
+
+def measured() -> Iterator[str]:
+    """What the benchmarks found last, beside their peers."""
+    steps, bm25, imports, install, ingest, embedding = (
+        json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+        for name in ("steps", "bm25", "imports", "install", "ingest", "embedding")
+    )
+    own, peers, found, base = steps["spolia"], steps["peers"], bm25["peers_median_cpu_ms"], install["base"]
+    every = install["[pdf,docx,embeddings]"]
+    traced = own["run, journal on, flush included"]
+    yield "| | Spolia | peers, on the same machine |\n|---|---|---|"
+    yield (
+        f"| a trivial step, CPU | {_two(own['run, journal off'])} µs; {_two(traced)} µs traced into SQLite "
+        f"| Haystack {_two(peers['haystack'])} µs, LangChain {_two(peers['langchain'])} µs, "
+        f"LlamaIndex {_two(peers['llamaindex'])} µs |"
+    )
+    yield (
+        f"| BM25 over {bm25['passages']:,} passages, CPU a question | {_two(bm25['median_cpu_ms']['spolia'])} ms "
+        f"| bm25s {_two(found['bm25s'])} ms, rank_bm25 {_two(found['rank_bm25'])} ms, "
+        f"Haystack {_two(found['haystack'])} ms |"
+    )
+    yield (
+        f"| importing it, CPU | {_two(imports['from spolia import Query, BM25, Reader'])} s "
+        f"| Haystack {_two(imports['from haystack import Pipeline'])} s, "
+        f"LlamaIndex {_two(imports['import llama_index.core'])} s |"
+    )
+    yield (
+        f"| installation | {base['distributions']} distributions, {base['megabytes']:.0f} MB; with PDF, DOCX and "
+        f"embeddings {every['distributions']}, {every['megabytes']:.0f} MB | |"
+    )
+    yield f"| indexing small files, words only | {_two(ingest['files_per_cpu_s'])} a CPU-second | |"
+    yield (
+        f"| embedding with all-MiniLM-L6-v2 | {_two(embedding['passages_per_cpu_s'])} passages a CPU-second "
+        f"| sentence-transformers {_two(embedding['peer']['passages_per_cpu_s'])} |"
+    )
+
+
+def _two(number: float) -> str:
+    """A number to two significant digits."""
+    short = f"{number:#.2g}"
+    return f"{float(short):,.0f}" if "e" in short or short.endswith(".") else short
+
+
+def main() -> None:
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        if filled(text) != text:
+            page.write_text(filled(text), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
