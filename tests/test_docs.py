@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,14 @@ def test_made_parts_are_what_the_code_and_the_measurements_say(page: Path) -> No
 def test_every_command_has_its_part_of_the_page() -> None:
     found = (ROOT / "docs" / "command_line.md").read_text()
     assert [name for _, name, _ in pages.PART.findall(found)] == ["exit codes", *pages.commands()]
+
+
+def test_the_table_of_layers_is_the_one_that_is_checked() -> None:
+    rules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = [rule["layers"] for rule in rules if rule["type"] == "layers"]
+    table = (ROOT / "docs" / "architecture.md").read_text().partition("## How a step runs")[0]
+    rows = [re.findall(r"`(\w+)`", first) for first in re.findall(r"^\| (`.*?) \|", table, re.M)]
+    assert [name for row in rows for name in row] == [name for layer in layers for name in layer.split(" | ")]
 
 
 def test_pages_do_not_link_to_what_is_not_there() -> None:
