@@ -5,7 +5,8 @@
 Data: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout; by default xquad_en, on which nothing was tuned.
 All its passages are indexed into a store of its own and searched by the flow `hybrid` (and by `bm25`, for `Extract`
 without an embedder). A reply counts when some gold answer is part of it, both without case, punctuation and articles
-(the normalisation of SQuAD); an abstention counts as wrong. Words are those of the quotes. One thread.
+(the normalisation of SQuAD), the markers of its citations taken out; an abstention counts as wrong. Words are those of
+the reply between blanks, without the markers and, beside that, with them. One thread.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ REFERENCE = {
     "three sentences": {"their rank fusion": 89.7, "words": 79},
 }
 REACH = ((0.78, 30), (0.91, 80))  # at least this share, in at most so many words on average
+_MARKER = re.compile(r" \[\d+\]")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
@@ -52,21 +54,26 @@ def normalised(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", kept).split())
 
 
+def said(answer: Answer) -> str:
+    """The reply without the markers of its citations, whose numbers could be taken for an answer."""
+    return _MARKER.sub("", answer.text)
+
+
 def contained(answer: Answer, golds: Sequence[str]) -> bool:
-    reply = normalised(answer.text)
-    return not answer.abstained and any(normalised(gold) in reply for gold in golds)
+    reply = normalised(said(answer))
+    return not answer.abstained and any(gold in reply for gold in map(normalised, golds) if gold)
 
 
 def measured(extract: Extract, rankings: Sequence[Ranking], items: Sequence[Item]) -> dict[str, Any]:
     answers = [answer for answer in extract.batch(rankings) if isinstance(answer, Answer)]
     share = bootstrap([float(contained(a, item.answers)) for a, item in zip(answers, items, strict=True)])
-    quoted = [sum(count_words(citation.quote) for citation in answer.citations) for answer in answers]
+    lengths = [count_words(said(answer)) for answer in answers]
     return {
         "contained": {"mean": share.mean, "low": share.low, "high": share.high},
-        "words": sum(quoted) / len(answers),
-        "words_with_markers": sum(len(a.text.split()) for a in answers if not a.abstained) / len(answers),
+        "words": sum(lengths) / len(answers),
+        "words_with_markers": sum(lengths) / len(answers) + sum(len(a.citations) for a in answers) / len(answers),
         "sentences": sum(len(answer.citations) for answer in answers) / len(answers),
-        "longest": max(quoted),
+        "longest": max(lengths),
         "abstained": sum(answer.abstained for answer in answers) / len(answers),
     }
 

@@ -1,9 +1,10 @@
 """Run every benchmark and write its result to benchmarks/results/.
 
-    python benchmarks/run.py [NAME ...]
+    python benchmarks/run.py [--alone] [NAME ...]
 
-Each benchmark is a script of its own that takes `--out FILE`. Data sets are looked for as the tests look for them:
-`SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout.
+Each benchmark is a script of its own that takes `--out FILE`. Those with peers run them side by side, installed into
+temporary environments (network), unless `--alone` is given, which leaves them out of the result. Data sets are looked
+for as the tests look for them: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout.
 """
 
 from __future__ import annotations
@@ -14,22 +15,25 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 NAMES = ("steps", "imports", "install", "bm25", "ingest", "embedding", "retrieval", "extract")
+WITH_PEERS = ("steps", "imports", "bm25")
 
 
 def main() -> None:
-    wanted = sys.argv[1:] or NAMES
+    alone = "--alone" in sys.argv
+    wanted = [name for name in sys.argv[1:] if name != "--alone"] or NAMES
     unknown = set(wanted) - set(NAMES)
     if unknown:
         sys.exit(f"No benchmark {', '.join(sorted(unknown))}. There are: {', '.join(NAMES)}.")
-    failed = [name for name in wanted if subprocess.run(command(name)).returncode != 0]
+    failed = [name for name in wanted if subprocess.run(command(name, alone)).returncode != 0]
     if failed:
         sys.exit(f"Failed: {', '.join(failed)}")
 
 
-def command(name: str) -> list[str]:
+def command(name: str, alone: bool) -> list[str]:
     """The command that measures one thing anew."""
     print(f"== {name}", flush=True)
-    return [sys.executable, str(HERE / f"{name}.py"), "--out", str(HERE / "results" / f"{name}.json")]
+    peers = ["--peers"] if name in WITH_PEERS and not alone else []
+    return [sys.executable, str(HERE / f"{name}.py"), "--out", str(HERE / "results" / f"{name}.json"), *peers]
 
 
 if __name__ == "__main__":
