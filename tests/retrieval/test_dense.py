@@ -1,4 +1,5 @@
 import hashlib
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +100,27 @@ def test_what_the_embedder_does_not_read_is_recorded(stored: Stored, tmp_path: P
     notes = [note for span in runs.journal.spans(run.id) for note in span.notes]
     assert "The question has 18 tokens; words@1 reads the first 8." in notes
     assert "The question has 240000 characters; its first and last 5000 are searched." in notes
+    runs.close()
+
+
+@dataclass(frozen=True)
+class Letters(Words):
+    """Reads each letter of a Korean syllable as a token, as all-MiniLM-L6-v2 does."""
+
+    name: str = "letters@1"
+    window: int = 24
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        return [len(unicodedata.normalize("NFD", text)) for text in texts]
+
+
+def test_a_question_of_fewer_characters_than_the_window_may_have_more_tokens(stored: Stored, tmp_path: Path) -> None:
+    dense, runs = Dense(stored(TEXTS, embedder=Letters()), Letters(), top_k=1), Runs(tmp_path / "runs.db")
+    with Run(journal=runs.journal) as run:
+        dense(Query("한국의 수도는 어디입니까"))
+    runs.journal.flush()
+    notes = [note for span in runs.journal.spans(run.id) for note in span.notes]
+    assert notes == ["The question has 28 tokens; letters@1 reads the first 24."]
     runs.close()
 
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     Vectors: TypeAlias = npt.NDArray[np.float32]
 
+SPECIALS = 8
+"""Tokens around a text, at most: its beginning and end, and a prefix for queries."""
+
 
 @dataclass(frozen=True)
 class Dense(Operator[Query, Ranking]):
@@ -108,7 +111,8 @@ class Dense(Operator[Query, Ranking]):
     def _read(self, query: Query, row: int | None) -> str:
         """The text to embed; that the embedder does not read all of it is recorded."""
         text = searched(query, row=row)
-        if len(text) >= self.embedder.window:  # else it cannot have more tokens than the window
+        most = len(text.encode("utf-8", "replace")) + SPECIALS  # no tokenizer makes more tokens than there are bytes
+        if most > self.embedder.window:
             tokens = self.embedder.tokens([text])[0]
             if tokens > self.embedder.window:
                 note(
