@@ -32,6 +32,7 @@ check: $(VENV)/test.stamp
 
 bench: $(VENV)/test.stamp
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python -m tests.pages
 
 pages: $(VENV)/test.stamp
 	$(BIN)/python -m tests.pages

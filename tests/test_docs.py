@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from spolia.cli import demo
 from tests import pages
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -85,6 +86,13 @@ def test_the_table_of_layers_is_the_one_that_is_checked() -> None:
     table = (ROOT / "docs" / "architecture.md").read_text().partition("## How a step runs")[0]
     rows = [re.findall(r"`(\w+)`", first) for first in re.findall(r"^\| (`.*?) \|", table, re.M)]
     assert [name for row in rows for name in row] == [name for layer in layers for name in layer.split(" | ")]
+
+
+def test_no_page_that_is_asked_repeats_the_question() -> None:
+    readme = (ROOT / "README.md").read_text()
+    asked = [*demo.OWN, *re.findall(r'^spolia (?:ask|search) "(.+?)"', readme, re.M)]
+    for page in PAGES[1:]:
+        assert [question for question in asked if question in page.read_text()] == [], page.name
 
 
 def test_pages_do_not_link_to_what_is_not_there() -> None:
