@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import json
 import re
 import socket
 import threading
@@ -187,6 +188,31 @@ def test_a_host_that_does_not_exist() -> None:
 def test_what_a_fault_ends_in(served: Served, expected: str) -> None:
     found = said(served, timeout_s=0.2 if served.fault == "hang" else 5.0)
     assert re.match(expected, found), found
+
+
+@pytest.mark.parametrize(
+    ("served", "expected"),
+    [
+        (Served(refusal="I cannot help with that."), "refused to answer: I cannot help with that."),
+        (Served("Once upon", finish_reason="content_filter"), "content filter"),
+        (Served(""), "no text"),
+        (Served("", finish_reason="length"), "write a larger max_tokens"),
+        (Served(fault="no choice"), "no text"),
+    ],
+)
+def test_what_a_fault_in_a_stream_ends_in(served: Served, expected: str) -> None:
+    with OpenAIServer(served) as server, pytest.raises(ModelRejected, match=expected):
+        model(server.url, retries=3).generate(PROMPT, on_text=lambda text: None)
+    assert len(server.requests) == 1
+
+
+def test_a_refusal_in_the_middle_of_a_reply_is_a_refusal() -> None:
+    said = [{"content": "Take the"}, {"refusal": "I cannot go on."}]
+    events = [{"choices": [{"delta": delta, "finish_reason": "stop"}]} for delta in said]
+    body = b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
+    served = Served(body=body, headers=(("Content-Type", "text/event-stream"),))
+    with OpenAIServer(served) as server, pytest.raises(ModelRejected, match="refused to answer: I cannot go on"):
+        model(server.url).generate(PROMPT, on_text=lambda text: None)
 
 
 def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

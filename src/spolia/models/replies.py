@@ -68,7 +68,7 @@ class Reply:
             ModelRejected: the model refused, was filtered, wrote nothing, or states no log-probabilities.
         """
         text, refusal = self.text, "".join(self._refusal)
-        if refusal and not text:
+        if refusal:
             raise ModelRejected(
                 f"the model refused to answer: {_short(refusal)}. Ask another question, or another model."
             )

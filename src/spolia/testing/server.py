@@ -203,7 +203,7 @@ class _Responder(BaseHTTPRequestHandler):
 
 def _events(served: Served, asked: dict[str, Any]) -> Iterator[bytes | None]:
     """The events of a stream; None where it stops."""
-    pieces = [word + " " for word in served.text.split(" ")]
+    pieces = [word + " " for word in (served.refusal or served.text).split(" ")]
     pieces[-1] = pieces[-1][:-1]
     for number, piece in enumerate(pieces):
         if served.fault in ("stall", "truncate") and number == len(pieces) // 2:
@@ -221,7 +221,7 @@ def _around(served: Served, asked: dict[str, Any], piece: str, last: bool) -> li
     """An event's JSON before and after the text."""
     event = _reply(served, asked, "delta", piece, last)
     if event["choices"]:
-        event["choices"][0]["delta"]["content"] = "@@here@@"
+        event["choices"][0]["delta"]["refusal" if served.refusal else "content"] = "@@here@@"
     return json.dumps(event).encode().split(b"@@here@@")
 
 
