@@ -77,9 +77,9 @@ def _indexed(screen: Screen, folder: Path, store: Path, weights: str) -> bool:
 
     report, chosen = index_folder(screen, folder, store, weights=weights)
     new = report.added + report.changed + report.moved + report.removed
-    screen.say(f"{folder} is indexed in {store}: {new} documents new or changed, {chosen}")
+    screen.say(f"{folder} is indexed in {store}: {new} file{'' if new == 1 else 's'} new or changed, {chosen}")
     for uri, reason in report.failed:
-        screen.say(f"failed: {uri}: {without_name(uri, reason)}", "yellow")
+        screen.say(f"failed: {reason if without_name(uri, reason) != reason else f'{uri}: {reason}'}", "yellow")
     return bool(report.failed)
 
 

@@ -47,7 +47,8 @@ def index_folder(
     with screen.progress("reading") as told:
 
         def progress(now: Progress) -> None:
-            told(now.done, now.total, "reading" if now.uri else f"embedded {now.embedded}")
+            embedding = not why and now.done >= now.total
+            told(now.done, now.total, f"embedding, {now.embedded} done" if embedding else "reading")
 
         try:
             report = sync(

@@ -46,8 +46,12 @@ class Screen:
         """Print a part of the result for people; nothing with `--json`."""
         if not self.json:
             console = self.out()
-            for part in parts:
-                console.print(part)
+            with console.capture() as found:
+                console.print(*parts, sep="\n")
+            text = found.get()
+            if not sys.stdout.isatty():  # a table is as wide as its widest row
+                text = "\n".join(line.rstrip(" ") for line in text.split("\n"))
+            sys.stdout.write(text)
             sys.stdout.flush()
 
     def write(self, text: str) -> None:
@@ -84,10 +88,16 @@ class Screen:
             yield lambda done, total=None, label="": None
             return
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
         from rich.progress import Progress as Bar
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        # TimeElapsedColumn stands still once all files are read, while their passages are still being embedded.
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.elapsed:.0f} s"),
+        )
         with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(label, total=None)
 

@@ -133,7 +133,9 @@ def _remarks(span: Span) -> list[str]:
         (usage.input_tokens + usage.output_tokens, "tokens"),
         (usage.embedded, "embedded"),
     ]
-    found = [f"{count} {name}" for count, name in counts if count] + (["cached"] if span.cached else [])
+    found = [f"{count} {name}" for count, name in counts if count]
+    if span.cached:  # what it cost when it was computed, and now did not
+        found = [f"cached ({', '.join(found)})" if found else "cached"]
     if isinstance(result, dict) and "hits" in result:
         found.append(f"{len(result['hits'])} hits")
     if isinstance(result, dict) and "answer" in result:
