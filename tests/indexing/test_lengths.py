@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,9 +12,13 @@ from hypothesis import strategies as st
 
 from spolia.errors import SpoliaError
 from spolia.indexing.lengths import Lengths
+from spolia.indexing.report import reports
 from spolia.indexing.splitter import SlidingWindow
+from spolia.indexing.sync import sync
 from spolia.models import weights
+from spolia.models.minilm import MiniLM
 from spolia.models.tokenizer import WordPiece
+from spolia.stores.corpus import Corpus
 from spolia.types import Document, Value
 from tests.indexing.test_splitter import ARABIC, CHINESE, EMOJI, KOREAN, SCRIPTS, THAI, Bytes, covered
 
@@ -110,3 +115,18 @@ def test_no_window_has_more_than_four_characters_for_each_token(wordpiece: WordP
 def test_words_of_a_hundred_thousand_characters_are_cut(wordpiece: WordPiece) -> None:
     for word in ("x" * 100_000, "가" * 100_000, "ก" * 100_000, "👍🏽" * 50_000):
         assert max(lengths(word, SlidingWindow(tokenizer=wordpiece))) <= 800
+
+
+def test_chunks_that_are_longer_than_the_window_and_a_script_that_is_not_known_are_reported(
+    wordpiece: WordPiece, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "korean.txt").write_text(KOREAN * 40, "utf-8")
+    (tmp_path / "docs" / "english.txt").write_text(ENGLISH * 40, "utf-8")
+    corpus = Corpus(str(tmp_path / "s.spolia"))
+    sync(tmp_path / "docs", corpus, embedder=MiniLM())
+    korean, english = reports(corpus)["korean.txt"], reports(corpus)["english.txt"]
+    assert korean.beyond_window == korean.chunks == 3
+    assert korean.warnings == ("3 of 3 chunks are longer than the embedder's window.",)
+    assert (english.beyond_window, english.warnings) == (0, ())

@@ -19,7 +19,7 @@ from spolia.types import Document, Node
 LISTED = 1_000_000
 """Characters; the nodes of a longer document are not in memory all at once."""
 _SAMPLE = 2_000
-_KNOWN_SHARE = 0.7
+_KNOWN_SHARE = 0.95
 
 
 class Unreadable(Exception):
