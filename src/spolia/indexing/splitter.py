@@ -43,8 +43,9 @@ class SlidingWindow(Value):
         chars_per_token: a window has at most `size * chars_per_token` characters, whatever the tokens say: a tokenizer
             that does not know a script counts it wrongly.
         tokenizer: counts tokens, for example `WordPiece()`; None to measure by characters alone.
-        covered: share of a text's characters that the tokenizer must know, if it can say so; text that is less covered
-            is counted in characters, `chars_per_token` for a token.
+        covered: share of a text's characters that the tokenizer must know, if it can say so; text that is less covered,
+            or that it spells letter by letter, is counted in characters, `chars_per_token` for a token
+            (`spolia.indexing.lengths`).
 
     Raises:
         SpoliaError: for sizes that make no sense.
