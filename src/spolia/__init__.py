@@ -78,6 +78,9 @@ if TYPE_CHECKING:
     from spolia.show import mermaid as mermaid
     from spolia.show import tree as tree
     from spolia.stores.corpus import Corpus as Corpus
+    from spolia.surrounding import Done as Done
+    from spolia.surrounding import Emitted as Emitted
+    from spolia.surrounding import Retracted as Retracted
     from spolia.types import (
         Answer as Answer,
     )
@@ -150,6 +153,7 @@ WHERE = {
     "spolia.run": ("Budget", "Run"),
     "spolia.show": ("mermaid", "tree"),
     "spolia.stores.corpus": ("Corpus",),
+    "spolia.surrounding": ("Done", "Emitted", "Retracted"),
     "spolia.types": (
         "Answer", "Citation", "Document", "Failure", "Generation", "Hit", "Item", "Message", "Node", "Prompt", "Query",
         "Ranking", "Span", "State", "Usage", "Verdict",

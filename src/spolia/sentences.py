@@ -144,8 +144,9 @@ class _Lines:
         self.start = after
         if after == len(text) or len(f"{match[0]}.".splitlines()) > 2 or _ITEM.match(text, after):
             return True
-        if text[after].islower() and match.start() - start >= WRAPPED // 2:
-            return False
+        line = text[start : match.start()]
+        if text[after].islower() and (len(line) >= WRAPPED // 2 or (start == 0 and " " in line)):
+            return False  # a text that begins in the middle of a line is a piece of another
         if match.start() > self.until:
             self._measure(start)
         if self.width < (WRAPPED // 2 if _DENSE.match(text, after) else WRAPPED):

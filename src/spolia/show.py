@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar
 
 from spolia.combinators import Branch, Choice, Each, Explore, Guard, Loop, Route
@@ -68,10 +68,23 @@ def _holds_operators(value: Any) -> bool:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = _brief(value) if isinstance(value, Addressed) else repr(value)
     if len(text) <= 60:
         return text
     return f"{type(value).__name__}(…)" if isinstance(value, (Value, Addressed)) else text[:57] + "…"
+
+
+def _brief(value: Any) -> str:
+    """An address without what it has by default: `NodeGroup(Corpus('notes.spolia'), 'chunk')`, `MiniLM()`."""
+    if not is_dataclass(value) or isinstance(value, (type, Operator)):
+        return repr(value)
+    own = [f for f in fields(value) if f.repr and (f.default is MISSING or getattr(value, f.name) != f.default)]
+    plain = [f.default is MISSING and f.default_factory is MISSING for f in own]
+    shown = [
+        _brief(getattr(value, f.name)) if positional else f"{f.name}={_brief(getattr(value, f.name))}"
+        for f, positional in zip(own, plain, strict=True)
+    ]
+    return f"{type(value).__name__}({', '.join(shown)})"
 
 
 def _taken(op: Operator[Any, Any]) -> Any:

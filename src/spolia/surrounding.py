@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from spolia.types import Failure, Usage, Value
 
@@ -167,10 +167,10 @@ class Retracted(Value):
 
 
 @dataclass(frozen=True)
-class Done(Value):
+class Done(Value, Generic[T]):
     """The result; authoritative."""
 
-    value: Any
+    value: T
 
 
-Event: TypeAlias = Began | Emitted | Retracted | Done
+Event: TypeAlias = Began | Emitted | Retracted | Done[Any]

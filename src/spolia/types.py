@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, overload, runtime_checkable
@@ -265,6 +265,9 @@ class Ranking(Value):
 
     def __len__(self) -> int:
         return len(self.hits)
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -44,10 +44,10 @@ def other_database(path: Path) -> Path:
 
 
 def test_nothing_there(fast_folder: Path) -> None:
-    with pytest.raises(NotAStore, match=r"there is nothing\. Write Corpus\('.*none'\)\.create\(\), or: spolia index"):
+    with pytest.raises(NotAStore, match=r"there is nothing\. Make one: spolia index FOLDER --store .*none"):
         Corpus(str(fast_folder / "none")).snapshot()
     (fast_folder / "empty").mkdir()
-    with pytest.raises(NotAStore, match=r"there is an empty folder\. Write Corpus"):
+    with pytest.raises(NotAStore, match=r"there is an empty folder\. Make one"):
         Corpus(str(fast_folder / "empty")).snapshot()
     assert Corpus(str(fast_folder / "empty")).create().snapshot().generation == 0
 

@@ -103,7 +103,9 @@ class Reading:
     def unknown(self, name: str, kind: str) -> CodecError:
         """The error that no class has this id."""
         package, _, rest = name.partition(":")
-        near = nearest(name, self.known)
+        nouns = vars(types) if kind == "operator" else {}
+        fitting = tuple(known for known in self.known if known not in nouns)
+        near = nearest(name, fitting)
         if rest and near is None:
             return CodecError(
                 f"Nothing called {name!r} is known: no installed package {package!r} offers it as an operator. "

@@ -133,13 +133,16 @@ class Definitions:
     def thing(self, shape: Thing) -> Schema:
         """A value or an address: given by name, or written out with or without its class."""
         options: list[Schema] = [USE]
+        written: list[type] = []
         for name in self.known:
             cls = self.known[name]
             if isinstance(cls, type) and not issubclass(cls, Operator) and self._may_stand(cls, shape):
                 options.append(self.tagged(cls, "value"))
+                written.append(cls)
         if not shape.open and not shape.tagged and not inspect.isabstract(shape.cls):
             options.append(self.fields_of(shape.cls))
-        bare = [ref["$ref"].rpartition(".")[2] for ref in options if "$ref" in ref]
+        named = [cls for cls in written if not plan_of(cls).required]
+        bare = sorted({plan_of(cls).id for cls in named})
         return {"anyOf": [*options, {"enum": bare}] if bare else options}
 
     def fields_of(self, cls: type) -> Schema:

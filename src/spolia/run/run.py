@@ -22,7 +22,7 @@ from spolia.operator import Operator
 from spolia.run.budget import Budget, Limiter
 from spolia.run.frame import Frame, pool_of
 from spolia.run.stream import Scope
-from spolia.surrounding import Event, Surrounding, surrounding
+from spolia.surrounding import Began, Done, Emitted, Retracted, Surrounding, surrounding
 from spolia.types import Failure, Usage
 
 A = TypeVar("A")
@@ -114,7 +114,7 @@ class Run:
         finally:
             surrounding.reset(token)
 
-    def stream(self, flow: Operator[A, B], value: A) -> Iterator[Event]:
+    def stream(self, flow: Operator[A, B], value: A) -> Iterator[Began | Emitted | Retracted | Done[B]]:
         """Run a flow and yield what happens, `Done` last."""
         return self.root.stream(flow, value)
 

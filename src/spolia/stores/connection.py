@@ -82,7 +82,7 @@ def is_written(store: Path) -> bool:
 def _refuse_other_things(store: Path) -> None:
     if (store / DATABASE).is_file():
         return
-    advice = f"Write Corpus({str(store)!r}).create(), or: spolia index FOLDER --store {store}"
+    advice = f"Make one: spolia index FOLDER --store {store}, or in Python sync(FOLDER, Corpus({str(store)!r}))."
     if not store.exists():
         raise NotAStore(f"There is no store at {store}: there is nothing. {advice}")
     if store.is_dir() and not any(store.iterdir()):
