@@ -8,6 +8,7 @@ import pytest
 
 from spolia.cli.demo import demo, questions
 from spolia.cli.exits import Exit
+from spolia.errors import WeightsError
 
 TEXTS = {
     "tides.md": "# The cause of tides\n\nThe cause of the tides is the pull of the moon. Ships wait for the tide.",
@@ -17,11 +18,15 @@ TEXTS = {
 }
 
 
+def no_weights(given: str = "") -> None:
+    raise WeightsError("There are none here.")
+
+
 def test_a_folder_answers_three_questions_and_says_what_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SPOLIA_WEIGHTS", str(tmp_path))  # none there: words only
+    monkeypatch.setattr("spolia.cli.indexing.find", no_weights)
     (tmp_path / "notes").mkdir()
     for name, text in TEXTS.items():
         (tmp_path / "notes" / name).write_text(text)
@@ -42,7 +47,7 @@ def test_folders_of_the_same_name_have_stores_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SPOLIA_WEIGHTS", str(tmp_path))
+    monkeypatch.setattr("spolia.cli.indexing.find", no_weights)
     for parent, name in (("a", "owls.md"), ("b", "mines.md")):
         (tmp_path / parent / "notes").mkdir(parents=True)
         (tmp_path / parent / "notes" / name).write_text(TEXTS[name])

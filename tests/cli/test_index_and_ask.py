@@ -209,3 +209,23 @@ def test_a_model_that_no_step_asks_is_told(spolia: Spolia, store: Path, tmp_path
     ran = spolia("ask", "What causes the tide?", "--store", store, *flow)
     assert ran.code == 0
     assert "m is not asked: no step of this flow uses it." in ran.err
+
+
+def test_every_document_can_be_listed_with_what_was_read_of_it(spolia: Spolia, notes: Path, tmp_path: Path) -> None:
+    asked = ("index", notes, "--store", tmp_path / "n.spolia", "--no-vectors", "--report")
+    listed = spolia(*asked, "--json").json["documents"]
+    assert set(listed) == {"sea/tides.md", "salt.txt", "page.html"}
+    assert (listed["salt.txt"]["characters"], listed["salt.txt"]["chunks"], listed["salt.txt"]["pages"]) == (63, 1, 0)
+    assert "salt.txt" in spolia(*asked).out
+
+
+def test_weights_that_were_named_are_not_passed_over(
+    spolia: Spolia, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "model.safetensors").write_bytes(b"not these")
+    monkeypatch.setenv("SPOLIA_WEIGHTS", str(tmp_path / "weights"))
+    ran = spolia("index", notes, "--store", tmp_path / "n.spolia")
+    assert ran.code == 4
+    assert "weights" in ran.err
+    assert not (tmp_path / "n.spolia").exists()

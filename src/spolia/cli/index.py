@@ -13,6 +13,7 @@ from spolia.cli.plain import one_line
 from spolia.cli.screen import Screen
 
 if TYPE_CHECKING:
+    from rich.table import Table
     from rich.text import Text
 
     from spolia.indexing.report import SyncReport
@@ -32,6 +33,9 @@ def index(
     threads: Annotated[int, typer.Option("--threads", min=1, help="CPU threads for the embedder.")] = 1,
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="If the store was built with other parts, index everything again.")
+    ] = False,
+    documents: Annotated[
+        bool, typer.Option("--report", help="List every document: pages, characters, passages, what is not embedded.")
     ] = False,
     follow_links: Annotated[bool, typer.Option("--follow-links", help="Go where links lead out of DIR too.")] = False,
     json: AsJson = False,
@@ -55,8 +59,11 @@ def index(
     )
     screen.say(chosen)
     warnings = warnings_of(report, store)
-    screen.give(folder=str(folder), store=str(store), chosen=chosen, **report_data(report, warnings))
+    listed = {"documents": document_data(store)} if documents else {}
+    screen.give(folder=str(folder), store=str(store), chosen=chosen, **report_data(report, warnings), **listed)
     screen.show(report_text(report, store, warnings))
+    if documents:
+        screen.show(document_table(store))
     return Exit.PARTLY if report.failed else Exit.DONE
 
 
@@ -71,6 +78,29 @@ def report_data(report: SyncReport, warnings: list[tuple[str, str]]) -> dict[str
         "skipped": [{"uri": item.uri, "reason": item.reason} for item in report.skipped],
         "unread": dict(report.unread),
     }
+
+
+def document_data(store: Path) -> dict[str, dict[str, Any]]:
+    """The report of every document as plain data, by file."""
+    from dataclasses import asdict
+
+    from spolia.indexing.report import reports
+    from spolia.stores.corpus import Corpus
+
+    return {uri: asdict(one) for uri, one in reports(Corpus(str(store))).items()}
+
+
+def document_table(store: Path) -> Table:
+    """The report of every document for people."""
+    from rich.table import Table
+
+    table = Table("document", box=None, pad_edge=False, header_style="dim")
+    for name in ("pages", "empty", "characters", "passages", "beyond window"):
+        table.add_column(name, justify="right")
+    for uri, one in sorted(document_data(store).items()):
+        counts = (one["pages"] or "", len(one["empty_pages"]) or "", one["characters"], one["chunks"])
+        table.add_row(one_line(uri, 80), *map(str, counts), str(one["beyond_window"] or ""))
+    return table
 
 
 def report_text(report: SyncReport, store: Path, warnings: list[tuple[str, str]]) -> Text:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -77,7 +78,7 @@ def _why_none(corpus: Corpus, folder: Path, embedder: MiniLM, vectors: bool | No
     except MissingExtra as error:
         return str(error)
     except WeightsError as error:
-        if weights:
+        if weights or os.environ.get("SPOLIA_WEIGHTS"):  # named by the user, so not to be passed over
             raise
         return str(error)
 

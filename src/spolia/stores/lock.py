@@ -46,7 +46,7 @@ class WriterLock:
                 whose = "this process" if pid == str(os.getpid()) else "another process"
                 raise StoreBusy(
                     f"{store} is being written by {whose}, pid {pid}; it did not finish within {timeout_s:g} s. "
-                    "Wait for it or end it, or give more time: corpus.writer(timeout_s=60)"
+                    "Wait for it or end it, then try again; in Python, corpus.writer(timeout_s=60) waits longer."
                 )
             time.sleep(min(_POLL_S, max(0.0, end - time.monotonic())))
 
