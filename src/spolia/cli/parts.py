@@ -108,7 +108,8 @@ def answering(flow: Operator[Query, Any], parts: Parts) -> Operator[Query, Answe
         return flow >> Reader(parts.llm)
     from spolia.generation.extract import Extract
 
-    return flow >> Extract()
+    analyzer = parts.chunks.corpus.snapshot().manifest(parts.chunks.name).analyzer
+    return flow >> Extract(analyzer=analyzer)
 
 
 def ranked(result: object) -> Ranking:
