@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spolia.evaluation.datasets import DataSet
 from spolia.models.protocols import Embedder
-from spolia.stores.analysis import Analyzer
+from spolia.stores.analysis import Analyzer, analyzer_for
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.manifest import Manifest
 from spolia.stores.rows import SourceRow
@@ -22,6 +23,9 @@ FORM = 1
 GROUP = "chunk"
 EMBEDDED_AT_ONCE = 256
 BUSY_S = 600.0
+
+SAMPLED = 100
+"""Passages whose language is looked at."""
 
 
 def cache_folder() -> Path:
@@ -46,7 +50,7 @@ def indexed(
     Args:
         data: the data set.
         embedder: gives the vectors for dense search; without one only words can be searched.
-        analyzer: makes the terms; by default the usual one.
+        analyzer: makes the terms; by default one for the language of the first passages, as when a folder is indexed.
         folder: where stores are kept; by default in `cache_folder()`.
         told: called with the number of passages embedded so far, and of all that are to be.
 
@@ -54,7 +58,9 @@ def indexed(
         DataError: the corpus does not follow the schema.
         StoreError: the store cannot be written.
     """
-    manifest = _manifest(embedder, analyzer or Analyzer())
+    if analyzer is None:
+        analyzer = analyzer_for(passage.text for passage in islice(data.passages(), SAMPLED))
+    manifest = _manifest(embedder, analyzer)
     key = digest_of((data.content_hash(), manifest)).hex()[:16]
     root = folder if folder is not None else cache_folder() / "datasets"
     corpus = Corpus(str(root / f"{data.name}-{key}.spolia"))
