@@ -6,6 +6,7 @@
     ├── CodecError                  a value has no plain form, or plain data describe no value
     ├── FlowFileError               a flow file does not describe a flow
     ├── QueryError                  a question that cannot be searched
+    ├── FilterError                 a filter or metadata that do not fit to the declared fields
     ├── MissingExtra                an optional dependency is not installed
     ├── BudgetSpent                 a call was refused before it was sent
     ├── StepFailed                  too many arms or rows of a step failed
@@ -17,6 +18,7 @@
     │   ├── StoreBusy               another process is writing
     │   ├── StoreTooNew             written by a newer version of Spolia
     │   ├── StoreCorrupt            truth and index disagree, or a file is damaged
+    │   ├── GroupError              a node group that is not defined, or cannot be
     │   └── ManifestMismatch        a node group was built with other parts
     ├── DataError                   a data set does not follow the schema
     ├── MeasureError                no measure is written like this
@@ -79,6 +81,10 @@ class QueryError(SpoliaError, ValueError):
     """A question that cannot be searched."""
 
 
+class FilterError(SpoliaError, ValueError):
+    """A filter names a field that is not declared, or a value is none of its field."""
+
+
 class MissingExtra(SpoliaError, ImportError):
     """An optional dependency is not installed.
 
@@ -135,6 +141,10 @@ class StoreCorrupt(StoreError):
 
 class ManifestMismatch(StoreError):
     """A node group was built with another reader, splitter or embedder."""
+
+
+class GroupError(StoreError):
+    """A node group that is not defined, or whose definition makes no sense."""
 
 
 class DataError(SpoliaError, ValueError):

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from spolia.types import Failure, Usage, Value
+from spolia.types import Failure, Filter, Usage, Value
 
 if TYPE_CHECKING:
     from spolia.operator import Operator
@@ -44,8 +44,9 @@ class Surrounding(Protocol):
     def note(self, remark: str, row: int | None) -> None: ...
     def check(self) -> None: ...
     def on_cancel(self, close: Callable[[], None]) -> AbstractContextManager[None]: ...
-    def pin(self, key: object, open: Callable[[], T]) -> T: ...
+    def pin(self, key: object, open: Callable[[], T], serves: Callable[[T], bool]) -> T: ...
     def access(self) -> frozenset[str]: ...
+    def narrowing(self) -> Filter | None: ...
 
 
 surrounding: ContextVar[Surrounding | None] = ContextVar("surrounding", default=None)
@@ -113,16 +114,26 @@ def on_cancel(close: Callable[[], None]) -> AbstractContextManager[None]:
     return around.on_cancel(close) if around is not None else nullcontext()
 
 
-def pin(key: object, open: Callable[[], T]) -> T:
-    """What `open` returned the first time that this run asked for `key`: one snapshot of a store for a whole run."""
+def pin(key: object, open: Callable[[], T], serves: Callable[[T], bool] = lambda _: True) -> T:
+    """What `open` returned the first time that this run asked for `key`: one snapshot of a store for a whole run.
+
+    Args:
+        serves: whether what is pinned is of use; if not, `open` is asked again, and the run goes on with that.
+    """
     around = surrounding.get()
-    return around.pin(key, open) if around is not None else open()
+    return around.pin(key, open, serves) if around is not None else open()
 
 
 def access() -> frozenset[str]:
     """The principals that the run acts for; none without a run."""
     around = surrounding.get()
     return around.access() if around is not None else frozenset()
+
+
+def narrowing() -> Filter | None:
+    """What the run's caller allows to be found; it can only narrow what a query asks for. None: everything."""
+    around = surrounding.get()
+    return around.narrowing() if around is not None else None
 
 
 def gather(calls: Sequence[Callable[[], T]], *, waits: bool = True) -> list[T | Failure]:

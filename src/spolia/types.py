@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, overload, runtime_checkable
 
 Scalar: TypeAlias = str | int | float | bool | None
 Meta: TypeAlias = tuple[tuple[str, Scalar], ...]
+"""Names and values. A name that stands there more than once has several values."""
+Record: TypeAlias = Mapping[str, Sequence[Scalar]]
+"""All values of each declared metadata field."""
 T = TypeVar("T")
 
 
@@ -186,9 +189,11 @@ class Node(Value):
         span: where it stands in the document.
         context: what is put before the text when it is indexed or embedded (title and headings), never shown as quote.
         uri: where the document came from.
-        parent: id of the node that it was cut from; empty at the root.
+        parent: id of the node that it was cut from; for those cut from the whole document the document's id.
         meta: inherited from the document and its own.
         readers: principals who may see it; empty means everybody.
+        number: position among the document's nodes of the group, from 1; 0 where unknown.
+        search_text: what is indexed and embedded in place of context and text; empty for these.
     """
 
     id: str
@@ -201,14 +206,24 @@ class Node(Value):
     parent: str = ""
     meta: Meta = ()
     readers: tuple[str, ...] = ()
+    number: int = 0
+    search_text: str = ""
 
     @property
     def indexed_text(self) -> str:
-        """What is indexed and embedded: the context, then the text."""
-        return f"{self.context}\n{self.text}" if self.context else self.text
+        """What is indexed and embedded: the context, then the text, unless another text is to be."""
+        return self.search_text or (f"{self.context}\n{self.text}" if self.context else self.text)
 
 
 # ------------------------------------------------------------------------------------------------ query and ranking
+
+
+class Filter(Value):
+    """Which nodes may be found, by their metadata; `spolia.filters` has the conditions."""
+
+    def accepts(self, record: Record, /) -> bool:
+        """Whether all values of the fields, defaults filled in, fulfil it."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -221,6 +236,7 @@ class Query(Value):
         vector: an embedding to search with instead of the text's own.
         weight: how much its hits count when several queries are fused.
         sample: number of the random draw; part of the identity, so that samples differ in the cache.
+        filter: which nodes may be found; None for all.
         origin: the query that it was made from.
 
     >>> Query("Who employed Carsten Olsen?").question
@@ -232,6 +248,7 @@ class Query(Value):
     vector: tuple[float, ...] | None = None
     weight: float = 1.0
     sample: int = 0
+    filter: Filter | None = None
     origin: Query | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ from spolia.run.recall import recalled
 from spolia.run.stream import Scope, Sink, streamed
 from spolia.run.window import window
 from spolia.surrounding import Began, Emitted, Retracted, attempt, surrounding
-from spolia.types import Failure
+from spolia.types import Failure, Filter
 
 if TYPE_CHECKING:
     from spolia.run.run import Run
@@ -233,11 +233,14 @@ class Frame(Costs):
         finally:
             self.scope.remove(close)
 
-    def pin(self, key: object, open: Callable[[], T]) -> T:
-        return self.run.pinned(key, open)
+    def pin(self, key: object, open: Callable[[], T], serves: Callable[[T], bool]) -> T:
+        return self.run.pinned(key, open, serves)
 
     def access(self) -> frozenset[str]:
         return self.run.principals
+
+    def narrowing(self) -> Filter | None:
+        return self.run.filter
 
 
 def _is_tail(op: Operator[Any, Any] | None, parent: Frame) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from spolia.errors import CodecError
 from spolia.journal.cache import Cache, Entry
 from spolia.operator import Operator
-from spolia.types import Failure, Usage, digest_of
+from spolia.types import Failure, Filter, Usage, digest_of
 
 if TYPE_CHECKING:
     from spolia.run.frame import Frame
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Step = Operator[Any, Any]
 
 
-def key_of(op: Step, value: Any, principals: frozenset[str]) -> bytes | None:
+def key_of(op: Step, value: Any, principals: frozenset[str], narrowing: Filter | None) -> bytes | None:
     """What a result depends on: operator, resources as they are now, who asks, what is read. None: do not cache."""
     parts = [op.digest]
     for resource in op.resources:
@@ -26,7 +26,7 @@ def key_of(op: Step, value: Any, principals: frozenset[str]) -> bytes | None:
             return None
         parts += [digest_of(resource), fingerprint.encode()]
         if resource.scoped:
-            parts.append(digest_of(sorted(principals)))
+            parts.append(digest_of((tuple(sorted(principals)), narrowing)))
     parts.append(digest_of(op.reads(value)))
     return hashlib.blake2b(b"\0".join(parts), digest_size=16).digest()
 
@@ -46,7 +46,7 @@ def recalled(cache: Cache, frame: Frame, op: Step, value: Any) -> Any:
 
 def _key(frame: Frame, op: Step, value: Any) -> bytes | None:
     try:
-        return key_of(op, value, frame.access())
+        return key_of(op, value, frame.access(), frame.narrowing())
     except TypeError as error:  # no content hash
         frame.note(f"not kept: {error}", None)
         return None
@@ -66,7 +66,7 @@ def _computed(cache: Cache, key: bytes, frame: Frame, op: Step, value: Any) -> A
 
 def _keep(cache: Cache, key: bytes, frame: Frame, op: Step, value: Any, out: Any) -> None:
     """Keep a result, unless it is degraded, failed, or what it was made from has moved meanwhile."""
-    if frame.notes is None and not _failed(out) and key_of(op, value, frame.access()) == key:
+    if frame.notes is None and not _failed(out) and key_of(op, value, frame.access(), frame.narrowing()) == key:
         try:
             cache.put(key, out, frame.logical or Usage(), comes_back=lambda kept: op.attach(kept, value) == out)
         except CodecError as error:

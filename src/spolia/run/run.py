@@ -23,7 +23,7 @@ from spolia.run.budget import Budget, Limiter
 from spolia.run.frame import Frame, pool_of
 from spolia.run.stream import Scope
 from spolia.surrounding import Began, Done, Emitted, Retracted, Surrounding, surrounding
-from spolia.types import Failure, Usage
+from spolia.types import Failure, Filter, Usage
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -36,6 +36,7 @@ class Run:
     Args:
         principal: who asks; without one only what everybody may see is found.
         groups: principals that the asker also acts for.
+        filter: what may be found at all, whatever the questions ask for.
         budget: limit of the whole run.
         per_question: limit of each question, that is of each call or row at the top.
         journal: where spans go; without one nothing is traced.
@@ -57,6 +58,7 @@ class Run:
         *,
         principal: str = "",
         groups: Sequence[str] = (),
+        filter: Filter | None = None,
         budget: Budget | None = None,
         per_question: Budget | None = None,
         journal: Journal | None = None,
@@ -66,6 +68,7 @@ class Run:
     ) -> None:
         self.id = new_run_id()
         self.principals = frozenset(name for name in (principal, *groups) if name)
+        self.filter = filter
         self.per_question, self.journal, self.cache = per_question, journal, cache
         self.threads, self.window = max(1, threads), max(1, window)
         self.lock = threading.RLock()
@@ -153,10 +156,10 @@ class Run:
                 self._pool = self._pool or pool_of(self.threads - 1)
         return self._pool
 
-    def pinned(self, key: object, open: Callable[[], T]) -> T:
-        """What was opened first under a key in this run."""
+    def pinned(self, key: object, open: Callable[[], T], serves: Callable[[T], bool]) -> T:
+        """What was opened first under a key in this run, as long as it serves."""
         with self.lock:
-            if key not in self._pins:
+            if key not in self._pins or not serves(self._pins[key]):
                 self._pins[key] = open()
             found: T = self._pins[key]
             return found

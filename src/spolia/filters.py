@@ -1,0 +1,266 @@
+"""Which documents and nodes count: conditions on declared metadata fields, with one meaning on every store.
+
+A field may have several values (a document under two names has two). A condition holds when one of them fulfils it. A
+node without a value takes the field's default; without a default no condition on the field holds, so that its negation
+does. 0, False and "" are values like any other. A field that is not declared is an error, never an empty result.
+
+>>> from spolia.filters import where, Between
+>>> condition = where(lang=("en", "de")) & Between("year", at_least=2020) & ~where(kind="draft")
+>>> condition.accepts({"lang": ("de",), "year": (2021,)})
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+from spolia.errors import FilterError
+from spolia.types import Filter, Meta, Record, Scalar, Value
+
+Kind: TypeAlias = Literal["str", "int", "float", "bool"]
+KINDS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
+
+
+@dataclass(frozen=True)
+class Field(Value):
+    """A metadata field that can be filtered.
+
+    Args:
+        name: as it stands in the metadata.
+        kind: type of its values: `str`, `int`, `float` or `bool`. Times are texts like `2026-11-21T09:30:00Z`, which
+            sort as they follow each other.
+        default: value of what has none; None for no value.
+        max_length: characters of a text, at most; None for no limit.
+
+    Raises:
+        FilterError: for a default that is no value of the field.
+
+    >>> Field("year", "int", default=0).default
+    0
+    """
+
+    name: str
+    kind: Kind = "str"
+    default: Scalar = None
+    max_length: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise FilterError(f"Field {self.name!r} has kind {self.kind!r}. Write one of: {', '.join(KINDS)}.")
+        if self.default is not None:
+            self.check(self.default, "the default")
+
+    def check(self, value: Scalar, whose: str) -> None:
+        """Refuse what is no value of the field.
+
+        Args:
+            whose: what has the value, for the message.
+        """
+        fits = type(value) is KINDS[self.kind] or (self.kind == "float" and type(value) is int)
+        if not fits or value != value:
+            raise FilterError(
+                f"Field {self.name!r} holds {self.kind}, and {whose} is {value!r:.80} ({type(value).__name__}). "
+                f"Write a {self.kind}, or declare Field({self.name!r}, {type(value).__name__!r})."
+            )
+        if self.max_length is not None and isinstance(value, str) and len(value) > self.max_length:
+            raise FilterError(
+                f"Field {self.name!r} holds at most {self.max_length} characters, and {whose} has {len(value)}. "
+                f"Shorten it, or declare the field with another max_length."
+            )
+
+    def values(self, meta: Meta) -> tuple[Scalar, ...]:
+        """The values of the field in metadata: all pairs of its name, else the default, else none."""
+        found = tuple(value for name, value in meta if name == self.name and value is not None)
+        return found or (() if self.default is None else (self.default,))
+
+
+FILE_FIELDS: tuple[Field, ...] = (
+    Field("file_name"),
+    Field("file_type"),
+    Field("file_size", "int"),
+    Field("file_created"),
+    Field("file_modified"),
+    Field("file_accessed"),
+)
+"""Fields of every file that a document was read from, without being declared: name without folders, suffix without dot,
+bytes, and three times in UTC, as they were when the file was indexed."""
+
+
+class Condition(Filter):
+    """Base of all filters. `a & b`, `a | b` and `~a` combine them."""
+
+    def leaves(self) -> Iterator[Leaf]:
+        """The conditions on single fields within it."""
+        raise NotImplementedError
+
+    def __and__(self, other: Condition) -> And:
+        return And((self, other))
+
+    def __or__(self, other: Condition) -> Or:
+        return Or((self, other))
+
+    def __invert__(self) -> Not:
+        return Not(self)
+
+
+class Leaf(Condition):
+    """A condition on one field."""
+
+    field: str
+
+    def holds(self, value: Scalar, /) -> bool:
+        """Whether one value fulfils it."""
+        raise NotImplementedError
+
+    def operands(self) -> tuple[Scalar, ...]:
+        """What values are compared with."""
+        raise NotImplementedError
+
+    def accepts(self, record: Record, /) -> bool:
+        return any(self.holds(value) for value in record.get(self.field, ()))
+
+    def leaves(self) -> Iterator[Leaf]:
+        yield self
+
+
+@dataclass(frozen=True)
+class AnyOf(Leaf):
+    """A value of the field is one of these; with one it is equality.
+
+    >>> AnyOf("year", (0,)).accepts({"year": (0,)}), AnyOf("year", (0,)).accepts({})
+    (True, False)
+    """
+
+    field: str
+    values: tuple[Scalar, ...]
+
+    def holds(self, value: Scalar, /) -> bool:
+        return value in self.values
+
+    def operands(self) -> tuple[Scalar, ...]:
+        return self.values
+
+
+@dataclass(frozen=True)
+class Between(Leaf):
+    """A value of the field is within these bounds; None for no bound.
+
+    >>> Between("year", at_least=2020, below=2022).accepts({"year": (2021,)})
+    True
+    """
+
+    field: str
+    at_least: int | float | str | None = None
+    at_most: int | float | str | None = None
+    above: int | float | str | None = None
+    below: int | float | str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.operands():
+            raise FilterError(f"Between({self.field!r}) has no bound. Write at_least=, at_most=, above= or below=.")
+
+    def holds(self, value: Scalar, /) -> bool:
+        found: object = value
+        return (
+            (self.at_least is None or found >= self.at_least)  # type: ignore[operator]
+            and (self.at_most is None or found <= self.at_most)  # type: ignore[operator]
+            and (self.above is None or found > self.above)  # type: ignore[operator]
+            and (self.below is None or found < self.below)  # type: ignore[operator]
+        )
+
+    def operands(self) -> tuple[Scalar, ...]:
+        return tuple(bound for bound in (self.at_least, self.at_most, self.above, self.below) if bound is not None)
+
+
+@dataclass(frozen=True)
+class And(Condition):
+    """All of these hold; nothing to fulfil holds."""
+
+    filters: tuple[Condition, ...]
+
+    def accepts(self, record: Record, /) -> bool:
+        return all(part.accepts(record) for part in self.filters)
+
+    def leaves(self) -> Iterator[Leaf]:
+        for part in self.filters:
+            yield from part.leaves()
+
+
+@dataclass(frozen=True)
+class Or(Condition):
+    """At least one of these holds."""
+
+    filters: tuple[Condition, ...]
+
+    def accepts(self, record: Record, /) -> bool:
+        return any(part.accepts(record) for part in self.filters)
+
+    def leaves(self) -> Iterator[Leaf]:
+        for part in self.filters:
+            yield from part.leaves()
+
+
+@dataclass(frozen=True)
+class Not(Condition):
+    """This does not hold; so it is fulfilled where the field has no value."""
+
+    filter: Condition
+
+    def accepts(self, record: Record, /) -> bool:
+        return not self.filter.accepts(record)
+
+    def leaves(self) -> Iterator[Leaf]:
+        yield from self.filter.leaves()
+
+
+def where(**fields: Scalar | Iterable[Scalar]) -> Condition:
+    """Each field is equal to its value, or to one of its values.
+
+    >>> where(lang="en", year=(2020, 2021))
+    And(filters=(AnyOf(field='lang', values=('en',)), AnyOf(field='year', values=(2020, 2021))))
+    """
+    leaves = tuple(
+        AnyOf(name, (wanted,) if isinstance(wanted, (str, int, float, bool, type(None))) else tuple(wanted))
+        for name, wanted in fields.items()
+    )
+    return leaves[0] if len(leaves) == 1 else And(leaves)
+
+
+class Schema(tuple[Field, ...]):
+    """The declared fields of a store, and those of every file."""
+
+    implied: ClassVar[tuple[Field, ...]] = FILE_FIELDS
+
+    @property
+    def by_name(self) -> Mapping[str, Field]:
+        """Each field by its name."""
+        return {field.name: field for field in (*self.implied, *self)}
+
+    def check(self, filter: Condition) -> None:
+        """Refuse a filter on a field that is not declared, or with values of another type.
+
+        Raises:
+            FilterError: and which fields there are.
+        """
+        known = self.by_name
+        for leaf in filter.leaves():
+            field = known.get(leaf.field)
+            if field is None:
+                raise FilterError(
+                    f"There is no metadata field {leaf.field!r} to filter by. Declared are: {', '.join(sorted(known))}."
+                    f" Write one of these, or declare it: sync(folder, corpus, fields=(Field({leaf.field!r}, ...),))."
+                )
+            for operand in leaf.operands():
+                field.check(operand, "the filter's value")
+
+    def record(self, meta: Meta) -> Record:
+        """The values of every field, defaults filled in."""
+        return {field.name: field.values(meta) for field in (*self.implied, *self)}
+
+
+def narrowed(*filters: Condition | None) -> Condition | None:
+    """All of these together; None where there is none."""
+    given = tuple(part for part in filters if part is not None)
+    return (given[0] if len(given) == 1 else And(given)) if given else None

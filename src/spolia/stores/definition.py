@@ -1,0 +1,133 @@
+"""What a node group is made of: which transform of which group's nodes, and how they are embedded and indexed.
+
+Groups form a DAG whose root is `document`, the whole documents. A transform takes one node of the parent group at a
+time, as a `Part`, and gives the `Piece`s of which its children are made.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias
+
+from spolia.errors import GroupError
+from spolia.models.protocols import Embedder
+from spolia.operator import Operator
+from spolia.stores.analysis import Analyzer
+from spolia.stores.indexes import Exact, IndexSettings
+from spolia.types import Document, Meta, Node, Value
+
+DOCUMENT = "document"
+"""The root of all groups: each document is one node, whose id is the document's."""
+
+Metric: TypeAlias = Literal["cosine", "dot", "euclidean"]
+
+
+@dataclass(frozen=True)
+class Part(Value):
+    """What a transform is given.
+
+    Args:
+        node: of the parent group; for the root the whole document.
+        document: that it is a part of, with its headings and pages.
+        refs: the nodes of the group's `ref` that were made from `node`, in order.
+    """
+
+    node: Node
+    document: Document
+    refs: tuple[Node, ...] = ()
+
+    @property
+    def offset(self) -> int | None:
+        """Where the node's text begins in the document's; None where it is no stretch of it."""
+        span = self.node.span
+        if span is None or span.end - span.start != len(self.node.text):
+            return None
+        return span.start
+
+
+@dataclass(frozen=True)
+class Piece(Value):
+    """What a transform gives: a node to be.
+
+    Args:
+        text: what is shown.
+        start: where it stands in the text of the part's node, `node.text[start : start + len(text)]`; None when it was
+            written, not cut.
+        context: is put before the text when it is indexed, below title and headings: the head of a table, for example.
+        search_text: what is indexed and embedded instead of all that, where the two differ: the question of a pair.
+        meta: fields of its own.
+    """
+
+    text: str
+    start: int | None = None
+    context: str = ""
+    search_text: str = ""
+    meta: Meta = ()
+
+
+Pieces: TypeAlias = tuple[Piece, ...]
+Transform: TypeAlias = Operator[Part, Pieces]
+
+
+class Splitter(Operator[Part, Pieces]):
+    """Base of the transforms that only cut: cheap, deterministic, one piece after the other.
+
+    A subclass is a frozen dataclass and writes `pieces`; all of what it gives has a `start`.
+    """
+
+    cached: ClassVar[bool] = False
+
+    @abstractmethod
+    def pieces(self, part: Part, /) -> Iterator[Piece]:
+        """The pieces in the order of the text, so that a long document needs no more memory than its text."""
+
+    def apply(self, value: Part, /) -> Pieces:
+        return tuple(self.pieces(value))
+
+
+@dataclass(frozen=True)
+class Embedding(Value):
+    """How the nodes of a group are embedded, and how their vectors are searched. A group may have several.
+
+    Args:
+        embedder: gives the vectors.
+        index: finds the nearest: `Exact()`, `HNSW()`, or the settings of a vector database.
+        metric: `cosine`, `dot` (of vectors as the embedder gives them) or `euclidean` (distance, negated).
+    """
+
+    embedder: Embedder
+    index: IndexSettings = Exact()
+    metric: Metric = "cosine"
+
+
+@dataclass(frozen=True)
+class Definition(Value):
+    """What a node group is made of.
+
+    Args:
+        transform: makes the nodes of one parent's text.
+        parent: the group that is cut.
+        ref: a group below `parent` whose nodes the transform sees in `Part.refs`; empty for none.
+        embeddings: of the nodes; none for search by words only.
+        analyzer: makes the terms; None for that of the store's language.
+
+    Raises:
+        GroupError: for a `ref` that is the parent, or two embeddings by one embedder.
+    """
+
+    transform: Operator[Part, Pieces]
+    parent: str = DOCUMENT
+    ref: str = ""
+    embeddings: tuple[Embedding, ...] = ()
+    analyzer: Analyzer | None = None
+
+    def __post_init__(self) -> None:
+        if self.ref and self.ref == self.parent:
+            raise GroupError(
+                f"The ref {self.ref!r} is the parent itself. Write a group that was made from it, or none."
+            )
+        names = [embedding.embedder.name for embedding in self.embeddings]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise GroupError(f"Two embeddings are by {', '.join(twice)}. Write each embedder once.")

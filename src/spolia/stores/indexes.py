@@ -1,0 +1,112 @@
+"""Vector indexes: how the vectors of a node group are searched, by this process or by a database beside it.
+
+An index is derived. The truth keeps every vector, so that any index can be thrown away and built again without
+embedding anything. It holds keys and vectors and nothing else: which of its keys are alive in a generation, may be read
+and fulfil a filter is known by the snapshot, in one place for all of them (`spolia.stores.allowed`). What an index finds
+beyond that is passed over, and more is asked for; where that runs out, the exact search over what is allowed answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+
+from spolia.types import Value
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vectors: TypeAlias = npt.NDArray[np.float32]
+
+
+class IndexSettings(Value):
+    """Base of the settings of an index: frozen dataclasses without secrets, which come from the environment by name."""
+
+
+@dataclass(frozen=True)
+class Exact(IndexSettings):
+    """Compares the query with every vector: right always, and fast up to some hundred thousand nodes."""
+
+
+@dataclass(frozen=True)
+class HNSW(IndexSettings):
+    """A graph of near neighbours for each large vector segment, beside exact search over the small ones.
+
+    Args:
+        connectivity: neighbours of a node in the graph (M).
+        expansion_add: candidates while building (ef construction).
+        expansion_search: candidates while searching (ef).
+        above: vectors of a group below which exact search is used, because it is faster there.
+
+    Source: Malkov, Yashunin, "Efficient and robust approximate nearest neighbor search using Hierarchical Navigable
+    Small World graphs", 2018.
+    """
+
+    connectivity: int = 16
+    expansion_add: int = 128
+    expansion_search: int = 128
+    above: int = 50_000
+
+
+class Database(IndexSettings):
+    """Base of the settings of vector databases: subclasses are frozen dataclasses in `spolia.stores.adapters`.
+
+    Class attributes:
+        extra: the optional dependency that it needs.
+        module: the module to import from it, for the error when it is missing.
+    """
+
+    extra: ClassVar[str]
+    module: ClassVar[str]
+
+    def open(self, folder: Path, collection: str, dimension: int, metric: str) -> VectorIndex:
+        """The index of this collection, made if it is not there.
+
+        Args:
+            folder: a folder of the store that embedded databases may use; a server does not.
+            collection: a name that no other group, embedder or store has, of `a-z0-9_`, at most 60 characters.
+            dimension: numbers in a vector.
+            metric: `cosine`, `dot` or `euclidean`.
+
+        Raises:
+            MissingExtra: the package is not installed.
+            StoreError: it cannot be reached, or the collection has another dimension or metric; naming both.
+        """
+        raise NotImplementedError
+
+    def drop(self, folder: Path, collection: str) -> None:
+        """Forget a collection, if it is there."""
+        raise NotImplementedError
+
+
+class VectorIndex(Protocol):
+    """An opened index in a database. Used by one writer and many threads that search."""
+
+    def add(self, keys: Sequence[int], vectors: Vectors) -> None:
+        """Keep vectors float32[n, d] under their keys, in the place of what is there; durable when it returns.
+
+        Adding the same again changes nothing, so that it can be repeated after a kill in the middle.
+
+        Raises:
+            StoreError: the database could not; what it had kept before is still there.
+        """
+        ...
+
+    def remove(self, keys: Sequence[int]) -> None:
+        """Forget these keys; those that are not there are passed over."""
+        ...
+
+    def search(self, queries: Vectors, top_k: int) -> list[list[tuple[int, float]]]:
+        """For each row of float32[m, d], at most `top_k` keys and scores, best first; a higher score is better."""
+        ...
+
+    def keys(self) -> Iterator[int]:
+        """All keys that it holds, in any order."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections and files."""
+        ...
