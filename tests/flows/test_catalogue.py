@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from spolia.catalogue import BUILT_IN, NOUNS, Catalogue
 from spolia.codec import type_id
-from spolia.flows.catalogue import BUILT_IN, NOUNS, Catalogue
 from tests.tree import written_in_flows
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from spolia import catalogue
 from spolia.codec import type_id
 from spolia.combinators import Branch, Choice, Each, Guard, Identity, Loop, Route, Samples
 from spolia.errors import FlowFileError
-from spolia.flows import catalogue
 from spolia.flows.files import dump, load
 from spolia.flows.text import MAX_DEPTH, MAX_NODES, Reader
 from spolia.function import step

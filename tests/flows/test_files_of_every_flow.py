@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from spolia.catalogue import Catalogue
 from spolia.codec import type_id
 from spolia.combinators import Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples, Stopped
-from spolia.flows.catalogue import Catalogue
 from spolia.flows.files import dump, load
 from spolia.operator import Operator, Then, Vary
 from tests.flows.examples import OWN, flows, instances, walks

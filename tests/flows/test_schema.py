@@ -9,8 +9,8 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 
+from spolia.catalogue import Catalogue
 from spolia.codec import type_id
-from spolia.flows.catalogue import Catalogue
 from spolia.flows.files import dump
 from spolia.flows.schema import schema
 from spolia.flows.text import Reader

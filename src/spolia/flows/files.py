@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from spolia.catalogue import Catalogue
 from spolia.codec import decode, encode
 from spolia.errors import CodecError, FlowFileError
-from spolia.flows.catalogue import Catalogue
 from spolia.flows.text import Reader, written
 from spolia.operator import Operator
 

@@ -6,6 +6,7 @@ import inspect
 import re
 from typing import Any
 
+from spolia.catalogue import Catalogue
 from spolia.codec import plan_of
 from spolia.codec.fields import REQUIRED, Place, Plan
 from spolia.codec.scalars import Literals, Scalars
@@ -13,7 +14,6 @@ from spolia.codec.several import Fixed, Many, Pairs
 from spolia.codec.shape import Shape
 from spolia.codec.things import Either, Maybe, Step, Thing
 from spolia.errors import CodecError
-from spolia.flows.catalogue import Catalogue
 from spolia.operator import Operator, Then
 
 Schema = dict[str, Any]

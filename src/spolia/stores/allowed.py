@@ -1,0 +1,45 @@
+"""Which nodes of a group may be found: alive in the generation, readable by who asks, fulfilling the filter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Keys = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Allowed:
+    """Nodes of a group at a generation, and which of them count.
+
+    Args:
+        keys: int64[n] keys of all live nodes, ascending.
+        mask: bool[n], whether each may be found; None when all may.
+    """
+
+    keys: Keys
+    mask: Mask | None = None
+
+    @property
+    def count(self) -> int:
+        """How many may be found."""
+        return len(self.keys) if self.mask is None else int(np.count_nonzero(self.mask))
+
+    def positions(self) -> npt.NDArray[np.int64]:
+        """Positions in `keys` of those that may be found."""
+        return np.arange(len(self.keys)) if self.mask is None else np.flatnonzero(self.mask)
+
+    def holds(self, found: Iterable[int]) -> Mask:
+        """For each key, whether it may be found."""
+        wanted = np.fromiter(found, dtype=np.int64)
+        at = np.searchsorted(self.keys, wanted)
+        inside = at < len(self.keys)
+        there = np.zeros(len(wanted), dtype=np.bool_)
+        there[inside] = self.keys[at[inside]] == wanted[inside]
+        if self.mask is not None:
+            there[there] = self.mask[at[there]]
+        return there
