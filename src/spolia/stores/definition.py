@@ -15,7 +15,7 @@ from spolia.errors import GroupError
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
 from spolia.stores.analysis import Analyzer
-from spolia.stores.indexes import HNSW, IndexSettings
+from spolia.stores.indexes import DEFAULT_INDEX, IndexSettings
 from spolia.types import Document, Meta, Node, Value
 
 DOCUMENT = "document"
@@ -93,12 +93,13 @@ class Embedding(Value):
 
     Args:
         embedder: gives the vectors.
-        index: finds the nearest: `HNSW()`, which is exact search while that is faster, `Exact()`, or the settings of a vector database.
+        index: finds the nearest: `HNSW()`, which is exact search while that is faster, `Exact()`, or the settings of a
+            vector database.
         metric: `cosine`, `dot` (of vectors as the embedder gives them) or `euclidean` (distance, negated).
     """
 
     embedder: Embedder
-    index: IndexSettings = HNSW()
+    index: IndexSettings = DEFAULT_INDEX
     metric: Metric = "cosine"
 
 

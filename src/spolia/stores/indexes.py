@@ -51,6 +51,9 @@ class HNSW(IndexSettings):
     above: int = 50_000
 
 
+DEFAULT_INDEX = HNSW()
+
+
 class Database(IndexSettings):
     """Base of the settings of vector databases: subclasses are frozen dataclasses in `spolia.stores.adapters`.
 
