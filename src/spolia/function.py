@@ -5,15 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar, get_type_hints, overload
+from secrets import token_bytes
+from typing import Any, ClassVar, Self, TypeVar, get_type_hints, overload
 
-from spolia.errors import WiringError
+from spolia.errors import GroupError, WiringError
 from spolia.operator import In, Operator, Out
 from spolia.types import digest_of, kept
 from spolia.wiring import Bindings, filled, fits, name_of
 
 A = TypeVar("A")
 B = TypeVar("B")
+LAMBDA = "<lambda>"
 
 
 @dataclass(frozen=True, repr=False)
@@ -23,17 +25,40 @@ class Function(Operator[In, Out]):
     The function belongs to the class, not to the fields: the operator is as plain as any other.
     """
 
-    function: ClassVar[Callable[[Any], Any]]
+    function: ClassVar[Callable[..., Any]]
     types: ClassVar[tuple[Any, Any]] = (Any, Any)
     name: ClassVar[str] = ""
+    beside: ClassVar[tuple[object, ...]] = ()
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], types: tuple[Any, Any], **attributes: Any) -> Self:
+        """The operator that a function makes: the one instance of a class of its own.
+
+        Args:
+            types: what it takes and gives.
+            attributes: further attributes of the class: `version`, `cached`, `waits`.
+
+        Raises:
+            WiringError: it is to be cached, and its result depends on more than its name tells.
+        """
+        name = getattr(function, "__qualname__", LAMBDA).rpartition("<locals>.")[2]
+        reason = untold(function)
+        if reason and attributes.get("cached"):
+            raise WiringError(f"{name} cannot be cached: {reason}")
+        beside = (token_bytes(16),) if reason else _defaults(function)
+        own = {"function": staticmethod(function), "types": types, "name": name, "beside": beside}
+        home = getattr(function, "__module__", None) or __name__
+        around = {"__module__": home, "__qualname__": name, "__doc__": function.__doc__}
+        return type(name, (cls,), own | around | attributes)()  # type: ignore[no-any-return]
 
     def apply(self, value: In, /) -> Out:
         return type(self).function(value)  # type: ignore[no-any-return]
 
     @kept
     def digest(self) -> bytes:
-        """Content hash: where the function stands, and its version."""
-        return digest_of((self.function.__module__, self.function.__qualname__, self.version))
+        """Content hash: where the function stands, its version and defaults; for `untold` ones nothing equals it."""
+        place = (type(self).__module__, getattr(self.function, "__qualname__", self.name), self.version)
+        return digest_of((*place, *self.beside))
 
     def __reduce__(self) -> str:
         """Another process finds it under its name, as it finds a function."""
@@ -81,39 +106,67 @@ def step(
     """
 
     def made(function: Callable[[Any], Any]) -> Operator[Any, Any]:
-        name = getattr(function, "__qualname__", "<lambda>").rpartition("<locals>.")[2]
-        if cached and name == "<lambda>":
-            raise WiringError(
-                "A lambda cannot be cached: it has no name. Write def name(value): ... with @step above it."
-            )
-        if cached and getattr(function, "__closure__", None):
-            outer = ", ".join(function.__code__.co_freevars)
-            raise WiringError(
-                f"{name} cannot be cached: its result depends on {outer} of the function around it. "
-                f"Write an operator with fields for it: @dataclass(frozen=True) class {name.title()}(Operator[...])."
-            )
         try:
             hints = get_type_hints(function)
         except NameError:
             hints = {}
         names = [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]
         if len(names) != 1:
+            name = getattr(function, "__name__", LAMBDA)
             raise WiringError(f"{name} takes {len(names)} values; an operator takes one. Write def {name}(value): ...")
-        cls = type(
-            name,
-            (Function,),
-            {
-                "function": staticmethod(function),
-                "types": (hints.get(names[0], Any), hints.get("return", Any)),
-                "name": name,
-                "version": version,
-                "cached": cached,
-                "waits": waits,
-                "__module__": function.__module__,
-                "__doc__": function.__doc__,
-                "__qualname__": name,
-            },
-        )
-        return cls()  # type: ignore[no-any-return]
+        types = (hints.get(names[0], Any), hints.get("return", Any))
+        return Function.of(function, types, version=version, cached=cached, waits=waits)
 
     return made if function is None else made(function)
+
+
+def untold(function: Callable[..., Any]) -> str:
+    """What a function's result depends on that its name does not tell, and what to write; empty for nothing.
+
+    >>> untold(lambda text: text)
+    'a lambda has no name by which it could be told from another. Write def name(...): ... with the decorator above it.'
+    """
+    name = getattr(function, "__name__", LAMBDA)
+    if name == LAMBDA:
+        kind = "a lambda" if inspect.isfunction(function) else type(function).__name__
+        return (
+            f"{kind} has no name by which it could be told from another. "
+            "Write def name(...): ... with the decorator above it."
+        )
+    if getattr(function, "__closure__", None):
+        outer = ", ".join(function.__code__.co_freevars)
+        return (
+            f"its result depends on {outer} of the function around it. "
+            f"Write an operator with fields for it: @dataclass(frozen=True) class {name.title()}(Operator[...])."
+        )
+    owner = getattr(function, "__self__", None)
+    if owner is not None and not inspect.ismodule(owner) and not inspect.isclass(owner):
+        return f"it is a method of {owner!r:.60}, on which its result depends. Write a function of its own."
+    try:
+        digest_of(_defaults(function))
+    except TypeError as error:
+        return f"its result depends on a default value. {error}"
+    return ""
+
+
+def _defaults(function: Callable[..., Any]) -> tuple[object, ...]:
+    """Values that were bound when the function was defined."""
+    by_name = getattr(function, "__kwdefaults__", None)
+    return (*(getattr(function, "__defaults__", None) or ()), *((by_name,) if by_name else ()))
+
+
+def refuse_unstorable(operator: Operator[Any, Any]) -> None:
+    """Refuse plain functions, anywhere inside an operator, that a store could not tell from others.
+
+    Raises:
+        GroupError: for a lambda, or a function that depends on names of the function around it.
+
+    >>> @step
+    ... def plain(text: str) -> str:
+    ...     return text
+    >>> refuse_unstorable(plain >> plain)
+    """
+    if isinstance(operator, Function) and (reason := untold(operator.function)):
+        raise GroupError(f"{operator.name} cannot be part of a stored group: {reason}")
+    for _, inner in operator.inner():
+        refuse_unstorable(inner)
