@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from spolia.function import step as step
     from spolia.generation.extract import Extract as Extract
     from spolia.generation.reader import Reader as Reader
-    from spolia.indexing.splitter import SlidingWindow as SlidingWindow
+    from spolia.indexing.splitters.sliding_window import SlidingWindow as SlidingWindow
     from spolia.indexing.sync import sync as sync
     from spolia.journal import Cache as Cache
     from spolia.journal import Runs as Runs
@@ -139,7 +139,7 @@ WHERE = {
     "spolia.flows.files": ("dump", "load"),
     "spolia.generation.extract": ("Extract",),
     "spolia.generation.reader": ("Reader",),
-    "spolia.indexing.splitter": ("SlidingWindow",),
+    "spolia.indexing.splitters.sliding_window": ("SlidingWindow",),
     "spolia.indexing.sync": ("sync",),
     "spolia.journal": ("Cache", "Runs"),
     "spolia.models.chat": ("ChatModel",),

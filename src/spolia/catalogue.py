@@ -52,6 +52,7 @@ BUILT_IN: Mapping[str, str] = {
     "Route": "spolia.combinators.route",
     "Samples": "spolia.combinators.samples",
     "ScriptedModel": "spolia.models.scripted",
+    "SlidingWindow": "spolia.indexing.splitters.sliding_window",
     "Stopped": "spolia.combinators.loop",
     "Text": "spolia.models.parsers",
     "Then": "spolia.operator",

@@ -71,7 +71,7 @@ def test_windows_cover_the_text_exactly_and_are_never_too_long(
 ) -> None:
     text = "".join(pieces)
     headings = data.draw(st.lists(st.integers(0, len(text)), max_size=3, unique=True))
-    nodes = split(text, SlidingWindow(size, overlap, 4, tokenizer), *headings)
+    nodes = split(text, SlidingWindow(size, overlap, tokenizer=tokenizer), *headings)
     assert covered(text, nodes)
     assert starts(nodes) == sorted(set(starts(nodes)))
 

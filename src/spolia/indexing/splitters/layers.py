@@ -1,0 +1,129 @@
+"""Cutting along the structure of a text: whole where it fits, else along the next finer layer.
+
+A layer cuts a stretch of text into units. A unit that fits stays whole and shares a window with its neighbours; one
+that does not is cut by the next layer, and its parts share windows with each other only. Each layer reads what it cuts
+once, and there are few layers, so that the time is linear however deep a text is nested.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from spolia.indexing.outline import BETWEEN
+from spolia.indexing.splitters.atoms import Atom, parts, stripped
+from spolia.indexing.splitters.bound import Bound
+from spolia.sentences import each_sentence
+
+LABEL = 80
+"""Characters of a label at most."""
+
+
+class Unit(NamedTuple):
+    """A stretch of text, `text[start:end]` without the blanks around it.
+
+    Args:
+        label: says what its parts are parts of, if it must be cut.
+        alone: it shares no window with its neighbours.
+    """
+
+    start: int
+    end: int
+    label: str = ""
+    alone: bool = False
+
+
+Layer = Callable[[str, int, int], Iterable[Unit]]
+
+
+class Section:
+    """Atoms that may share a window; its text is the labels of what they are parts of."""
+
+    def __init__(self, labels: str = "") -> None:
+        self.labels = labels
+
+    def __str__(self) -> str:
+        return self.labels
+
+
+class Layered:
+    """Makes atoms of the units of a text.
+
+    Args:
+        text: all of it.
+        layers: from coarse to fine; what is too long below the last one is cut after words.
+        bound: of an atom; the labels above it have at most a quarter of its characters.
+    """
+
+    def __init__(self, text: str, layers: Sequence[Layer], bound: Bound) -> None:
+        self.text, self.layers, self.bound = text, layers, bound
+
+    def atoms(self, units: Iterable[Unit], depth: int = 0, labels: str = "") -> Iterator[Atom]:
+        """The units in order, those that are too long in parts."""
+        section = Section(labels)
+        for unit in units:
+            if (span := stripped(self.text, unit.start, unit.end)) is None:
+                continue
+            tokens = self.bound.measured(self.text, *span)
+            if tokens is None:
+                yield from self._cut(span, depth, self._joined(labels, unit.label))
+                section = Section(labels)
+                continue
+            if unit.alone:
+                section = Section(labels)
+            yield Atom(*span, section, tokens, True)
+            if unit.alone:
+                section = Section(labels)
+
+    def _cut(self, span: tuple[int, int], depth: int, labels: str) -> Iterator[Atom]:
+        if depth == len(self.layers):
+            return parts(self.text, *span, Section(labels), self.bound)
+        return self.atoms(self.layers[depth](self.text, *span), depth + 1, labels)
+
+    def _joined(self, labels: str, label: str) -> str:
+        joined = BETWEEN.join(filter(None, (labels, label[:LABEL].strip())))
+        return joined[: self.bound.characters // 4]
+
+
+# --------------------------------------------------------------------------------------------------- common layers
+
+
+def by_sentence(text: str, start: int, end: int) -> Iterator[Unit]:
+    """A unit for each sentence."""
+    for left, right in each_sentence(text[start:end]):
+        yield Unit(start + left, start + right)
+
+
+def by_line(text: str, start: int, end: int) -> Iterator[Unit]:
+    """A unit for each line."""
+    while start < end:
+        after = text.find("\n", start, end) + 1 or end
+        yield Unit(start, after)
+        start = after
+
+
+def at_places(places: Sequence[int], labels: Mapping[int, str] | None = None) -> Layer:
+    """A layer that cuts at these places.
+
+    Args:
+        places: in order.
+        labels: of the units that end there.
+    """
+    said = labels or {}
+
+    def layer(text: str, start: int, end: int) -> Iterator[Unit]:
+        for number in range(bisect_right(places, start), len(places)):
+            place = places[number]
+            if place >= end:
+                break
+            yield Unit(start, place, said.get(place, ""))
+            start = place
+        yield Unit(start, end, said.get(end, ""))
+
+    return layer
+
+
+def alone(units: Iterable[Unit]) -> Iterator[Unit]:
+    """The same units, each for itself."""
+    return (unit._replace(alone=True) for unit in units)

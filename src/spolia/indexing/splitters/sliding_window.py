@@ -1,0 +1,79 @@
+"""Windows of whole sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from spolia.indexing.splitters.atoms import sentence_atoms
+from spolia.indexing.splitters.sized import Sized, moving_on, places_in
+from spolia.indexing.splitters.windows import Windows
+from spolia.stores.definition import Part, Piece
+from spolia.types import Document, Node
+
+TINY = 8
+"""A section shorter than this part of a window, in characters, may share a window with the next one."""
+
+
+@dataclass(frozen=True)
+class SlidingWindow(Sized):
+    """Windows of whole sentences that never cross a heading, unless the section before it is tiny.
+
+    All windows together cover every character but blanks.
+
+    Args:
+        size: tokens of a window at most.
+        overlap: tokens at most that a window shares with the one before, in whole sentences; not across headings.
+
+    Raises:
+        WiringError: for sizes that make no sense.
+
+    >>> document = Document("d", "One is here. Two is there. Three is nowhere.")
+    >>> part = Part(Node("d", document.text), document)
+    >>> [piece.text for piece in SlidingWindow(size=8, overlap=4).pieces(part)]
+    ['One is here. Two is there.', 'Two is there. Three is nowhere.']
+    """
+
+    overlap: int = 20
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        moving_on(self, self.size, self.overlap)
+
+    def pieces(self, part: Part, /) -> Iterator[Piece]:
+        text = part.node.text
+        headings = places_in(part, [heading.start for heading in part.document.headings])
+        for start, end in self._windows(text, headings):
+            yield Piece(text[start:end], start)
+
+    def _windows(self, text: str, headings: Sequence[int]) -> Iterator[tuple[int, int]]:
+        if not headings and len(text) <= self.bound.characters:
+            body = text.strip()
+            if not body:
+                return
+            if self.bound.holds(body):  # most passages: nothing has to be cut
+                start = text.index(body[0])
+                yield start, start + len(body)
+                return
+        windows = Windows(text, self.bound, self.shared(self.overlap), self.bound.characters // TINY)
+        for start, end, _ in windows.over(sentence_atoms(text, headings, self.bound)):
+            yield start, end
+
+    @property
+    def name(self) -> str:
+        """Its fields, and which tokenizer counts.
+
+        >>> SlidingWindow().name
+        'SlidingWindow 1 (size=200, overlap=20, chars_per_token=4, covered=0.95, tokenizer=none)'
+        """
+        counter = self.tokenizer.fingerprint() if self.tokenizer else "none"
+        return (
+            f"SlidingWindow {self.version} (size={self.size}, overlap={self.overlap}, "
+            f"chars_per_token={self.chars_per_token}, covered={self.covered}, tokenizer={counter})"
+        )
+
+    def split(self, document: Document, group: str = "chunk") -> Iterator[Node]:
+        """The windows over a document as nodes."""
+        from spolia.indexing.splitter import nodes
+
+        return nodes(self, document, group)
