@@ -16,6 +16,7 @@
     ├── StoreError                  a store could not be opened, read or written
     │   ├── NotAStore               the path holds something else, or nothing
     │   ├── StoreBusy               another process is writing
+    │   ├── StoreUnavailable        transient: a database refused the connection, is overloaded, timed out
     │   ├── StoreTooNew             written by a newer version of Spolia
     │   ├── StoreCorrupt            truth and index disagree, or a file is damaged
     │   ├── GroupError              a node group that is not defined, or cannot be
@@ -127,6 +128,12 @@ class NotAStore(StoreError):
 
 class StoreBusy(StoreError):
     """Another process is writing to the store."""
+
+    transient = True
+
+
+class StoreUnavailable(StoreError):
+    """A database beside the store refused the connection, is overloaded, failed or did not answer in time."""
 
     transient = True
 

@@ -1,0 +1,1 @@
+"""Vector databases beside the store, one leaf module each. Loading one does not import the database's package."""

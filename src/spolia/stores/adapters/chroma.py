@@ -1,0 +1,185 @@
+"""Chroma: HNSW beside SQLite, in a folder or on a server.
+
+https://docs.trychroma.com/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
+
+from spolia.errors import StoreError, StoreUnavailable
+from spolia.stores.adapters.collection import Collection, Near
+from spolia.stores.adapters.engine import Engine, stored_name
+
+if TYPE_CHECKING:
+    from spolia.stores.indexes import Vectors
+
+_METRIC, _DIMENSION = "spolia_metric", "spolia_dimension"
+
+
+@dataclass(frozen=True)
+class Chroma(Engine):
+    """Vectors in a Chroma collection, without documents, embedding functions and telemetry.
+
+    Args:
+        url: of a server, for example `http://127.0.0.1:8000`; empty for the folder of the store, which one process at a
+            time may write.
+        token_env: name of the environment variable with the server's token; nothing is sent where it is not set.
+        tenant, database: on the server.
+        connectivity: neighbours of a node in the graph (M); fixed when a collection is made, as the next two.
+        expansion_add: candidates while building (ef construction).
+        expansion_search: candidates while searching (ef).
+        timeout_s: seconds without an answer of the server.
+
+    >>> Chroma("http://127.0.0.1:8000").where
+    'Chroma at http://127.0.0.1:8000'
+    """
+
+    url: str = ""
+    token_env: str = "CHROMA_TOKEN"
+    tenant: str = "default_tenant"
+    database: str = "default_database"
+    connectivity: int = 16
+    expansion_add: int = 128
+    expansion_search: int = 128
+    timeout_s: float = 30.0
+
+    extra: ClassVar[str] = "chroma"
+    module: ClassVar[str] = "chromadb"
+    address: ClassVar[str] = "url"
+
+    def open(self, folder: Path, collection: str, dimension: int, metric: str) -> ChromaCollection:
+        found = ChromaCollection(self, dimension, metric)
+        with self.asking(f"open {collection!r}"):
+            found.open(self._client(folder), stored_name(collection))
+        return found
+
+    def drop(self, folder: Path, collection: str) -> None:
+        name = stored_name(collection)
+        with self.asking(f"drop {collection!r}"):
+            from chromadb.errors import NotFoundError
+
+            client = self._client(folder)
+            try:
+                client.delete_collection(name)
+            except NotFoundError:
+                pass
+            finally:
+                client.close()
+
+    def kind_of(self, error: Exception) -> type[StoreError]:
+        status = _status(error)
+        lost = type(error).__module__.startswith("httpx") and not status
+        return StoreUnavailable if self.url and (lost or status == 429 or status >= 500) else StoreError
+
+    def _client(self, folder: Path) -> Any:
+        import chromadb
+        from chromadb.config import Settings
+
+        if self.url:
+            return Served(self)
+        return chromadb.PersistentClient(str(folder / "chroma"), settings=Settings(anonymized_telemetry=False))
+
+
+class Served:
+    """A client of a server. The package's own asks the server while it is made, and waits for it without end."""
+
+    def __init__(self, engine: Chroma) -> None:
+        from chromadb.api.fastapi import FastAPI
+        from chromadb.config import Settings, System
+
+        parts, token = urlsplit(engine.url), engine.secret("token_env")
+        self.where = {"tenant": engine.tenant, "database": engine.database}
+        self.system = System(
+            Settings(
+                anonymized_telemetry=False,
+                chroma_api_impl="chromadb.api.fastapi.FastAPI",
+                chroma_server_host=engine.url,
+                chroma_server_http_port=parts.port or (443 if parts.scheme == "https" else 80),
+                chroma_server_ssl_enabled=parts.scheme == "https",
+                chroma_server_headers={"x-chroma-token": token} if token else {},
+            )
+        )
+        self.api = self.system.instance(FastAPI)
+        self.api._session.timeout = engine.timeout_s
+        self.system.start()
+
+    def get_or_create_collection(self, name: str, embedding_function: None, **settings: Any) -> Any:
+        from chromadb.api.models.Collection import Collection as Model
+
+        found = self.api.create_collection(name, get_or_create=True, **settings, **self.where)
+        return Model(self.api, found, embedding_function=embedding_function)
+
+    def delete_collection(self, name: str) -> None:
+        self.api.delete_collection(name, **self.where)
+
+    def get_max_batch_size(self) -> int:
+        return int(self.api.get_max_batch_size())
+
+    def close(self) -> None:
+        self.system.stop()
+
+
+class ChromaCollection(Collection):
+    """Ids are keys in decimal. What was made with another metric or dimension says so in its metadata."""
+
+    most_numbers = 400_000  # as text in a request, some 9 MB
+    engine: Chroma
+    client: Any
+    collection: Any
+
+    def open(self, client: Any, name: str) -> None:
+        self.client = client
+        graph = {
+            "space": "l2" if self.metric == "euclidean" else "ip",
+            "max_neighbors": self.engine.connectivity,
+            "ef_construction": self.engine.expansion_add,
+            "ef_search": self.engine.expansion_search,
+        }
+        self.collection = client.get_or_create_collection(
+            name,
+            embedding_function=None,
+            metadata={_METRIC: self.metric, _DIMENSION: self.dimension},
+            configuration={"hnsw": graph},
+        )
+        self.most_rows = int(client.get_max_batch_size())  # type: ignore[misc]
+        made = self.collection.metadata or {}
+        try:
+            self.refuse_other(name, made.get(_DIMENSION, 0), made.get(_METRIC, "an unknown metric"))
+        except StoreError:
+            self.close()
+            raise
+
+    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
+        self.collection.upsert(ids=list(map(str, keys)), embeddings=vectors)
+
+    def _take(self, keys: Sequence[int]) -> None:
+        self.collection.delete(ids=list(map(str, keys)))
+
+    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
+        found = self.collection.query(query_embeddings=queries, n_results=top_k, include=["distances"])
+        square = self.metric == "euclidean"
+        return [
+            [(int(key), distance if square else 1.0 - distance) for key, distance in zip(*near, strict=True)]
+            for near in zip(found["ids"], found["distances"], strict=True)
+        ]
+
+    def _pages(self) -> Iterator[Sequence[int]]:
+        start = 0
+        while page := self.collection.get(include=[], limit=self.most_rows, offset=start)["ids"]:
+            yield list(map(int, page))
+            start += len(page)
+
+    def close(self) -> None:
+        self.client.close()
+
+
+def _status(error: Exception) -> int:
+    """What the server answered; 0 where it did not. The package raises some answers without their status."""
+    response = getattr(error, "response", None) or getattr(error.__context__, "response", None)
+    code = getattr(error, "code", None)
+    return response.status_code if response is not None else int(code()) if callable(code) else 0

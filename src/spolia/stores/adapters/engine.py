@@ -1,0 +1,106 @@
+"""What the settings of all databases have in common: addresses, secrets, and what their errors become."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import ClassVar, get_args
+from urllib.parse import urlsplit
+
+from spolia.errors import MissingExtra, SpoliaError, StoreError, StoreUnavailable
+from spolia.stores.definition import Metric
+from spolia.stores.indexes import Database
+
+METRICS: tuple[str, ...] = get_args(Metric)
+_NAME = re.compile(r"[a-z0-9_]{1,60}")
+_QUOTED = 300
+
+
+class Engine(Database):
+    """Base of the settings of databases. A subclass is a frozen dataclass whose numbers are all positive.
+
+    A field that ends with `_env` names the environment variable of a secret, which no field and no error holds.
+    """
+
+    address: ClassVar[str] = ""
+    """The field with the address of a server; empty in one that is always embedded."""
+
+    def __post_init__(self) -> None:
+        if self.url:
+            object.__setattr__(self, self.address, _checked(self.address, self.url))
+        for name, number in self._settings().items():
+            if isinstance(number, (int, float)) and not isinstance(number, bool) and not 0 < number <= 1e9:
+                raise StoreError(f"{type(self).__name__} got {name}={number}. Write 0 < number <= 1000000000.")
+
+    @property
+    def url(self) -> str:
+        """Where the server is; empty for an embedded database."""
+        return str(getattr(self, self.address)) if self.address else ""
+
+    @property
+    def where(self) -> str:
+        """The database, for errors."""
+        return f"{type(self).__name__} at {self.url}" if self.url else type(self).__name__
+
+    def secret(self, field: str) -> str:
+        """What the environment holds under the name in a field; empty where nothing."""
+        return os.environ.get(getattr(self, field), "")
+
+    def kind_of(self, error: Exception) -> type[StoreError]:
+        """What an error of the database's package becomes: `StoreUnavailable` where repeating may help."""
+        return StoreError
+
+    @contextmanager
+    def asking(self, what: str) -> Iterator[None]:
+        """Translate what the database's package raises. Every package has exceptions of its own, without a base."""
+        try:
+            yield
+        except SpoliaError:
+            raise
+        except Exception as error:
+            if isinstance(error, ModuleNotFoundError) and error.name == self.module:
+                raise MissingExtra(self.extra, self.module, f"Keeping vectors in {type(self).__name__}") from error
+            kind = self.kind_of(error)
+            advice = " Repeat when it is back." if kind is StoreUnavailable else ""
+            raise kind(f"{self.where} could not {what}: {self._quoted(error)}.{advice}") from error
+
+    def _quoted(self, error: Exception) -> str:
+        text = " ".join(str(error).split()) or type(error).__name__
+        for name in self._settings():
+            if name.endswith("_env") and (secret := self.secret(name)):
+                text = text.replace(secret, "…")
+        return text[:_QUOTED].rstrip(". ")
+
+    def _settings(self) -> dict[str, object]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+
+def stored_name(collection: str) -> str:
+    """What a collection is called in a database: recognised beside others' there, and valid in all of them.
+
+    >>> stored_name("notes_chunk_minilm")
+    'spolia_notes_chunk_minilm_v1'
+    """
+    if not _NAME.fullmatch(collection):
+        raise StoreError(f"A collection is called {collection!r}. Write 1 to 60 of the characters a-z, 0-9 and _.")
+    return f"spolia_{collection}_v1"
+
+
+def _checked(field: str, url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        secret = bool(parts.username or parts.password or parts.query or parts.fragment)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        secret = valid = False
+    if secret:
+        raise StoreError(
+            f"{field} holds more than an address (a user, a password, a query), which would be stored with the group. "
+            "Write the address alone, and name the secret's variable in the field for it."
+        )
+    if not valid:
+        raise StoreError(f"{field} is {url!r}, no web address. Write for example 'http://127.0.0.1:8000'.")
+    return url.rstrip("/")

@@ -1,0 +1,146 @@
+"""LanceDB: columnar files in a folder, or in an object store, without a server.
+
+https://lancedb.github.io/lancedb/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from spolia.errors import StoreError, StoreUnavailable
+from spolia.stores.adapters.collection import Collection, Near
+from spolia.stores.adapters.engine import Engine, stored_name
+
+if TYPE_CHECKING:
+    from spolia.stores.indexes import Vectors
+
+_ADDS_BETWEEN = 32  # each add makes a file and a version; joining them costs more than some adds
+_KEPT = timedelta(minutes=10)  # versions that a search which began earlier may still read
+
+_KINDS = {"IVF_FLAT": "IvfFlat", "IVF_PQ": "IvfPq", "IVF_HNSW_SQ": "HnswSq", "IVF_HNSW_FLAT": "HnswFlat"}
+
+
+@dataclass(frozen=True)
+class LanceDB(Engine):
+    """Vectors in a LanceDB table. Several processes may read and write it.
+
+    Args:
+        uri: a folder, or an object store such as `s3://bucket/path` with its credentials in the environment; empty for
+            the folder of the store.
+        index: `flat` compares with every vector; the others are approximate.
+        above: vectors below which a table is searched exactly.
+        connectivity: neighbours of a node in a graph (m).
+        expansion_add: candidates while a graph is built (ef construction).
+        expansion_search: candidates while it is searched (ef).
+        probes: partitions that are searched.
+        refine: as many times the results that are wanted are compared again, with the vectors as they were given.
+
+    >>> LanceDB(index="flat").extra
+    'lancedb'
+    """
+
+    uri: str = ""
+    index: Literal["flat", "IVF_FLAT", "IVF_PQ", "IVF_HNSW_SQ", "IVF_HNSW_FLAT"] = "IVF_HNSW_SQ"
+    above: int = 50_000
+    connectivity: int = 16
+    expansion_add: int = 128
+    expansion_search: int = 128
+    probes: int = 20
+    refine: int = 4
+
+    extra: ClassVar[str] = "lancedb"
+    module: ClassVar[str] = "lancedb"
+
+    def open(self, folder: Path, collection: str, dimension: int, metric: str) -> LanceTable:
+        found = LanceTable(self, dimension, metric)
+        with self.asking(f"open {collection!r}"):
+            found.open(self._connected(folder), stored_name(collection))
+        return found
+
+    def drop(self, folder: Path, collection: str) -> None:
+        name = stored_name(collection)
+        with self.asking(f"drop {collection!r}"):
+            self._connected(folder).drop_table(name, ignore_missing=True)
+
+    def kind_of(self, error: Exception) -> type[StoreError]:
+        return StoreUnavailable if "conflict" in str(error).lower() else StoreError
+
+    def _connected(self, folder: Path) -> Any:
+        import lancedb
+
+        # Without an interval a reader stays at the version that it opened, whatever is written meanwhile.
+        return lancedb.connect(self.uri or str(folder / "lancedb"), read_consistency_interval=timedelta(0))
+
+
+class LanceTable(Collection):
+    """Columns `key` and the vector, which is named after the metric, so that the table says how it is compared."""
+
+    engine: LanceDB
+    table: Any
+
+    def open(self, database: Any, name: str) -> None:
+        import pyarrow as pa
+
+        vector = pa.list_(pa.float32(), self.dimension)
+        schema = pa.schema([pa.field("key", pa.int64(), nullable=False), pa.field(self.metric, vector, nullable=False)])
+        try:
+            self.table = database.open_table(name)
+        except (ValueError, FileNotFoundError):  # which of them depends on the version
+            self.table = database.create_table(name, schema=schema, exist_ok=True)
+        self.schema, self.adds = schema, 0
+        metric = next(column for column in self.table.schema.names if column != "key")
+        self.refuse_other(name, self.table.schema.field(metric).type.list_size, metric)
+
+    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
+        import pyarrow as pa
+
+        column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), self.dimension)
+        rows = pa.table([pa.array(keys, pa.int64()), column], schema=self.schema)
+        upsert = self.table.merge_insert("key").when_matched_update_all().when_not_matched_insert_all()
+        upsert.execute(rows)
+        self.adds += 1
+        if self.adds % _ADDS_BETWEEN == 0:
+            self.table.optimize(cleanup_older_than=_KEPT)
+        self._index()
+
+    def _index(self) -> None:
+        """Build the index once there are enough vectors; later ones are compared one by one until `optimize`."""
+        kind = self.engine.index
+        if kind == "flat" or self._indexed() or self.table.count_rows() < self.engine.above:
+            return
+        from lancedb import index
+
+        options: dict[str, Any] = {"distance_type": "l2" if self.metric == "euclidean" else "dot"}
+        if "HNSW" in kind:
+            options |= {"m": self.engine.connectivity, "ef_construction": self.engine.expansion_add}
+        self.table.create_index(self.metric, config=getattr(index, _KINDS[kind])(**options))
+
+    def _indexed(self) -> bool:
+        return bool(self.table.list_indices())
+
+    def _take(self, keys: Sequence[int]) -> None:
+        self.table.delete(f"key IN ({', '.join(map(str, keys))})")  # numbers: nothing to quote
+
+    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
+        metric = "l2" if self.metric == "euclidean" else "dot"
+        query = self.table.search(queries, vector_column_name=self.metric).distance_type(metric).limit(top_k)
+        if self._indexed():
+            ef = max(self.engine.expansion_search, top_k)
+            query = query.nprobes(self.engine.probes).ef(ef).refine_factor(self.engine.refine)
+        rows = query.select(["key", "_distance"]).to_arrow()
+        found: list[Near] = [[] for _ in queries]
+        numbers = rows["query_index"].to_pylist() if len(queries) > 1 else [0] * len(rows)
+        for number, key, distance in zip(numbers, rows["key"].to_pylist(), rows["_distance"].to_pylist(), strict=True):
+            found[number].append((key, distance if metric == "l2" else 1.0 - distance))
+        return found
+
+    def _pages(self) -> Iterator[Sequence[int]]:
+        for batch in self.table.search().select(["key"]).to_batches(self.most_rows):
+            yield batch["key"].to_pylist()
+
+    def close(self) -> None:
+        self.table = None

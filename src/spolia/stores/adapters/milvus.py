@@ -1,0 +1,201 @@
+"""Milvus: a server that speaks gRPC, or Milvus Lite, the same protocol served by a thread of this process.
+
+https://milvus.io/docs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from spolia.errors import StoreBusy, StoreError, StoreUnavailable
+from spolia.stores.adapters.collection import Collection, Near
+from spolia.stores.adapters.engine import Engine, stored_name
+from spolia.stores.adapters.opened import Opened, Shared
+
+if TYPE_CHECKING:
+    from spolia.stores.indexes import Vectors
+
+_LITE = Opened[str]()
+_PASSING = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "CANCELLED"}
+_WORDS = ("timeout", "timed out", "fail connecting", "connection refused", "server unavailable")
+
+
+@dataclass(frozen=True)
+class Milvus(Engine):
+    """Vectors in a Milvus collection.
+
+    Args:
+        uri: of a server, for example `http://127.0.0.1:19530`; empty for Milvus Lite in the folder of the store, which
+            one process at a time may open. It answers on a free port of the loopback interface, without a password.
+        token_env: name of the environment variable with the token, or `user:password`; nothing is sent where not set.
+        database: on the server; empty for its default.
+        index: `HNSW`, or `FLAT`, which compares with every vector.
+        connectivity: neighbours of a node in the graph (M); fixed when a collection is made, as the next one.
+        expansion_add: candidates while building (efConstruction).
+        expansion_search: candidates while searching (ef).
+        timeout_s: seconds without an answer.
+
+    >>> Milvus("http://127.0.0.1:19530").where
+    'Milvus at http://127.0.0.1:19530'
+    """
+
+    uri: str = ""
+    token_env: str = "MILVUS_TOKEN"
+    database: str = ""
+    index: Literal["HNSW", "FLAT"] = "HNSW"
+    connectivity: int = 16
+    expansion_add: int = 128
+    expansion_search: int = 128
+    timeout_s: float = 30.0
+
+    extra: ClassVar[str] = "milvus"
+    module: ClassVar[str] = "pymilvus"
+    address: ClassVar[str] = "uri"
+
+    def open(self, folder: Path, collection: str, dimension: int, metric: str) -> MilvusCollection:
+        name, found = stored_name(collection), MilvusCollection(self, dimension, metric)
+        with self.asking(f"open {collection!r}"):
+            found.open(_place(folder, name), name)
+        return found
+
+    def drop(self, folder: Path, collection: str) -> None:
+        name = stored_name(collection)
+        with self.asking(f"drop {collection!r}"):
+            if not self.url:
+                return rmtree(_place(folder, name), ignore_errors=True)
+            client = self.client(self.url)
+            try:
+                client.drop_collection(name, timeout=self.timeout_s)
+            finally:
+                client.close()
+
+    def kind_of(self, error: Exception) -> type[StoreError]:
+        if type(error).__name__ == "DataDirLockedError":
+            return StoreBusy
+        code = getattr(error, "code", None)
+        status = getattr(code() if callable(code) else code, "name", "")
+        text = str(error).lower()
+        passing = status in _PASSING or getattr(error, "retriable", False) or any(word in text for word in _WORDS)
+        return StoreUnavailable if passing else StoreError
+
+    def client(self, url: str) -> Any:
+        """A connection of its own; the package shares them otherwise, and one that closes it closes it for all."""
+        from pymilvus import MilvusClient
+
+        token = self.secret("token_env") if self.url else ""
+        return MilvusClient(url, token=token, db_name=self.database, timeout=self.timeout_s, dedicated=True)
+
+
+def _place(folder: Path, name: str) -> Path:
+    return folder / "milvus" / f"{name}.db"
+
+
+def _served(place: Path) -> Shared[str]:
+    """A Milvus Lite that has the folder open; its address."""
+    from milvus_lite.adapter.grpc.server import start_server_in_thread
+
+    place.parent.mkdir(parents=True, exist_ok=True)
+    server, database, port = start_server_in_thread(str(place), host="127.0.0.1", port=0)
+
+    def close() -> None:
+        server.stop(grace=None).wait()
+        database.close()
+
+    return Shared(f"http://127.0.0.1:{port}", close)
+
+
+class MilvusCollection(Collection):
+    """Fields `id` and the vector, which is named after the metric, so that the collection says how it is compared."""
+
+    most_rows = 5_000
+    most_numbers = 2_000_000  # 8 MB; a message may have 64
+    deepest = 16_384
+    engine: Milvus
+    client: Any
+    place: Path | None = None
+
+    def open(self, place: Path, name: str) -> None:
+        self.name, url = name, self.engine.url
+        if not url:
+            self.place, url = place, _LITE.take(place, lambda: _served(place)).client
+        try:
+            self.client = self.engine.client(url)
+            self._load()
+        except Exception:
+            self.close()
+            raise
+
+    def _load(self) -> None:
+        timeout = self.engine.timeout_s
+        if not self.client.has_collection(self.name, timeout=timeout):
+            self._make()
+        made = self.client.describe_collection(self.name, timeout=timeout)["fields"]
+        metric, dimension = next((f["name"], f["params"]["dim"]) for f in made if "dim" in f["params"])
+        self.refuse_other(self.name, int(dimension), metric)
+        self.client.load_collection(self.name, timeout=timeout)
+
+    def _make(self) -> None:
+        from pymilvus import DataType, MilvusClient
+
+        schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
+        schema.add_field("id", DataType.INT64, is_primary=True)
+        schema.add_field(self.metric, DataType.FLOAT_VECTOR, dim=self.dimension)
+        graph = {"M": self.engine.connectivity, "efConstruction": self.engine.expansion_add}
+        index = MilvusClient.prepare_index_params()
+        index.add_index(
+            self.metric,
+            index_type=self.engine.index,
+            metric_type=self._compared,
+            params=graph if self.engine.index == "HNSW" else {},
+        )
+        # Strong: whoever reads, sees what was written before.
+        self.client.create_collection(
+            self.name, schema=schema, index_params=index, consistency_level="Strong", timeout=self.engine.timeout_s
+        )
+
+    @property
+    def _compared(self) -> str:
+        return "L2" if self.metric == "euclidean" else "IP"
+
+    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
+        rows = [{"id": key, self.metric: vector} for key, vector in zip(keys, vectors, strict=True)]
+        self.client.upsert(self.name, rows, timeout=self.engine.timeout_s)
+
+    def _take(self, keys: Sequence[int]) -> None:
+        self.client.delete(self.name, ids=list(keys), timeout=self.engine.timeout_s)
+
+    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
+        found = self.client.search(
+            self.name,
+            data=list(queries),
+            anns_field=self.metric,
+            limit=top_k,
+            output_fields=["id"],
+            search_params={
+                "metric_type": self._compared,
+                "params": {"ef": max(top_k, self.engine.expansion_search)} if self.engine.index == "HNSW" else {},
+            },
+            timeout=self.engine.timeout_s,
+        )
+        return [[(hit["id"], hit["distance"]) for hit in near] for near in found]
+
+    def _pages(self) -> Iterator[Sequence[int]]:
+        pages = self.client.query_iterator(
+            self.name, batch_size=self.most_rows, output_fields=["id"], timeout=self.engine.timeout_s
+        )
+        try:
+            while page := pages.next():
+                yield [row["id"] for row in page]
+        finally:
+            pages.close()
+
+    def close(self) -> None:
+        if client := self.__dict__.pop("client", None):
+            client.close()
+        if self.place is not None:
+            _LITE.give_back(self.place)
+            self.place = None

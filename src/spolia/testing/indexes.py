@@ -1,0 +1,336 @@
+"""What every vector database must keep, as classes of tests that the author of an adapter derives from.
+
+    class TestMine(IndexContract):
+        exact = True
+
+        def settings(self, place):
+            return Mine(folder=str(place))
+
+Vectors lie in clusters, as those of texts do; what is found is compared with exact search in double precision.
+"""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from zlib import crc32
+
+from spolia.errors import StoreError
+from spolia.stores.indexes import Database, VectorIndex
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vectors: TypeAlias = npt.NDArray[np.float32]
+
+METRICS = ("cosine", "dot", "euclidean")
+NAME, DIMENSION = "notes_chunk", 48
+ENOUGH = 0.95
+_ELSEWHERE = """
+import pickle, sys
+database, folder, name, dimension, queries = pickle.load(sys.stdin.buffer)
+index = database.open(folder, name, dimension, "cosine")
+found = sorted(index.keys()), index.search(queries, 5)
+index.close()
+sys.stdout.buffer.write(b"found:" + pickle.dumps(found))
+"""
+
+
+def clustered(rows: int, seed: int = 0, dimension: int = DIMENSION) -> Vectors:
+    """float32[rows, dimension] around some centres, of different lengths.
+
+    >>> clustered(3).shape
+    (3, 48)
+    """
+    import numpy as np
+
+    draw = np.random.default_rng(seed)
+    centres = np.random.default_rng(1).normal(size=(max(1, rows // 25), dimension))
+    spread = draw.normal(size=(rows, dimension)) * 0.6
+    found = (centres[draw.integers(0, len(centres), rows)] + spread) * draw.uniform(0.5, 2, size=(rows, 1))
+    return found.astype(np.float32)
+
+
+def nearest(queries: Vectors, keys: Sequence[int], vectors: Vectors, top_k: int, metric: str) -> list[Any]:
+    """What exact search finds: for each query, keys and scores, best first, equal scores by key."""
+    import numpy as np
+
+    asked, held = queries.astype(np.float64), vectors.astype(np.float64)
+    if metric == "euclidean":
+        scores = -np.linalg.norm(asked[:, None, :] - held[None, :, :], axis=2)
+    else:
+        scores = asked @ held.T
+    if metric == "cosine":
+        lengths = np.linalg.norm(asked, axis=1)[:, None] * np.linalg.norm(held, axis=1)[None, :]
+        scores = np.divide(scores, lengths, out=np.zeros_like(scores), where=lengths > 0)
+    orders = [np.lexsort((keys, -row))[:top_k] for row in scores]
+    return [[(keys[i], float(row[i])) for i in order] for row, order in zip(scores, orders, strict=True)]
+
+
+def called(place: Path, name: str = NAME) -> str:
+    """A collection's name that no test in another folder uses, because a server keeps the collections of all tests."""
+    return f"{name}_{crc32(str(place).encode()):08x}"
+
+
+class IndexContract:
+    """Tests of one kind of database. `place` is an empty folder of the test, given by pytest's `tmp_path`.
+
+    Class attributes:
+        exact: it finds the same as exact search; else at least 95 % of it.
+        processes: another process may read what this one holds open; else only after it was closed.
+    """
+
+    exact: ClassVar[bool] = False
+    processes: ClassVar[bool] = True
+
+    def settings(self, place: Path) -> Database:
+        """The settings that are tested; the same for the same place."""
+        raise NotImplementedError
+
+    @contextmanager
+    def opened(self, place: Path, metric: str = "cosine", name: str = NAME) -> Iterator[VectorIndex]:
+        index = self.settings(place).open(place, called(place, name), DIMENSION, metric)
+        try:
+            yield index
+        finally:
+            index.close()
+
+    def test_finds_what_exact_search_finds(self, tmp_path: Path) -> None:
+        keys, vectors, queries = [7 * i for i in range(500)], clustered(500), clustered(40, seed=3)
+        for metric in METRICS:
+            with self.opened(tmp_path, metric, f"by_{metric}") as index:
+                index.add(keys, vectors)
+                self._compare(index.search(queries, 10), nearest(queries, keys, vectors, 10, metric), metric)
+
+    def _compare(self, found: list[Any], right: list[Any], metric: str) -> None:
+        shared = 0
+        for one, other in zip(found, right, strict=True):
+            assert one == sorted(one, key=lambda hit: (-hit[1], hit[0])), f"{metric}: not in order"
+            scores = dict(other)
+            shared += sum(key in scores for key, _ in one)
+            for key, score in one:
+                assert abs(score - scores.get(key, score)) < 2e-3 * max(1, abs(score)), f"{metric}: {score} is no score"
+        recall = shared / sum(map(len, right))
+        assert recall >= (1.0 if self.exact else ENOUGH), f"{metric}: recall {recall}"
+
+    def test_scores_are_in_the_scale_of_the_metric(self, tmp_path: Path) -> None:
+        import numpy as np
+
+        vectors = np.zeros((3, DIMENSION), dtype=np.float32)
+        vectors[0, 0], vectors[1, 0], vectors[2, 1] = 2.0, -3.0, 4.0
+        right = {
+            "cosine": [(0, 1.0), (2, 0.0), (1, -1.0)],
+            "dot": [(0, 4.0), (2, 0.0), (1, -6.0)],
+            "euclidean": [(0, 0.0), (2, -np.sqrt(20)), (1, -5.0)],
+        }
+        for metric in METRICS:
+            with self.opened(tmp_path, metric, f"by_{metric}") as index:
+                index.add([0, 1, 2], vectors)
+                (found,) = index.search(vectors[:1], 3)
+                assert [key for key, _ in found] == [key for key, _ in right[metric]], metric
+                for (_, score), (_, wanted) in zip(found, right[metric], strict=True):
+                    assert abs(score - wanted) < 1e-2, f"{metric}: {score} in place of {wanted}"
+
+    def test_equal_scores_are_in_the_order_of_keys_wherever_the_results_end(self, tmp_path: Path) -> None:
+        vectors = clustered(60)
+        vectors[10:50] = vectors[10]
+        keys = list(range(1000, 940, -1))
+        with self.opened(tmp_path) as index:
+            index.add(keys, vectors)
+            assert [key for key, _ in index.search(vectors[10:11], 5)[0]] == sorted(keys[10:50])[:5]
+
+    def test_zeros_have_the_cosine_0(self, tmp_path: Path) -> None:
+        vectors = clustered(3)
+        vectors[1] = 0.0
+        with self.opened(tmp_path) as index:
+            index.add([1, 2, 3], vectors)
+            assert dict(index.search(vectors[:1], 3)[0])[2] == 0.0
+            assert {score for _, score in index.search(vectors[1:2], 3)[0]} == {0.0}
+
+    def test_holds_nothing_at_first_and_gives_what_there_is(self, tmp_path: Path) -> None:
+        vectors = clustered(3)
+        with self.opened(tmp_path) as index:
+            assert index.search(vectors, 4) == [[], [], []]
+            assert list(index.keys()) == []
+            index.remove([5])
+            index.add([], vectors[:0])
+            index.add([5, 2**53 + 1], vectors[:2])
+            assert [len(near) for near in index.search(vectors, 4)] == [2, 2, 2]
+            assert index.search(vectors[:0], 4) == []
+            assert index.search(vectors[:1], 0) == [[]]
+            assert sorted(index.keys()) == [5, 2**53 + 1]
+
+    def test_adding_puts_a_vector_in_the_place_of_what_is_there(self, tmp_path: Path) -> None:
+        vectors = clustered(300)
+        with self.opened(tmp_path) as index:
+            for _ in range(3):
+                index.add(range(300), vectors)
+            assert sorted(index.keys()) == list(range(300))
+            index.add([4, 4, 9], vectors[[0, 8, 5]])
+            (near,) = index.search(vectors[8:9], 300)
+            assert [key for key, score in near if score > 0.9999] == [4, 8]
+
+    def test_what_is_removed_is_not_found(self, tmp_path: Path) -> None:
+        vectors = clustered(200)
+        with self.opened(tmp_path) as index:
+            index.add(range(200), vectors)
+            index.remove([*range(0, 200, 2), 7777])
+            assert sorted(index.keys()) == list(range(1, 200, 2))
+            assert all(key % 2 for near in index.search(vectors, 20) for key, _ in near)
+            index.add([0], vectors[:1])
+            assert index.search(vectors[:1], 1)[0][0][0] == 0
+
+    def test_keys_come_from_more_than_one_page(self, tmp_path: Path) -> None:
+        import numpy as np
+
+        keys = list(range(5, 36_000, 3))
+        with self.opened(tmp_path) as index:
+            index.add(keys, np.random.default_rng(2).normal(size=(len(keys), DIMENSION)).astype(np.float32))
+            assert sorted(index.keys()) == keys
+
+    def test_wrong_vectors_are_refused_before_anything_is_written(self, tmp_path: Path) -> None:
+        import numpy as np
+
+        good = clustered(4)
+        nan, infinite, large = good.copy(), good.copy(), good.astype(np.float64)
+        nan[2, 3], infinite[3, 0], large[1, 1] = np.nan, np.inf, 1e300
+        ragged = [*good[:2], good[2][:-1]]
+        with self.opened(tmp_path) as index:
+            for wrong in (nan, infinite, large, ragged, good[:, :-1], good[0]):
+                _refused(lambda wrong=wrong: index.add(range(len(wrong)), wrong))
+            _refused(lambda: index.add([1, 2], good))
+            _refused(lambda: index.add([1, 2, 3, 2**63], good))
+            assert list(index.keys()) == []
+            _refused(lambda: index.search(good[:, :-1], 3))
+            _refused(lambda: index.search(nan, 3))
+
+    def test_a_collection_remembers_dimension_and_metric(self, tmp_path: Path) -> None:
+        database = self.settings(tmp_path)
+        with self.opened(tmp_path) as index:
+            index.add([1], clustered(1))
+        said = _refused(lambda: database.open(tmp_path, called(tmp_path), DIMENSION + 1, "cosine"))
+        assert str(DIMENSION) in said, said
+        assert str(DIMENSION + 1) in said, said
+        said = _refused(lambda: database.open(tmp_path, called(tmp_path), DIMENSION, "dot"))
+        assert "cosine" in said, said
+        assert "dot" in said, said
+        with self.opened(tmp_path) as index:
+            assert list(index.keys()) == [1]
+
+    def test_another_process_finds_the_same(self, tmp_path: Path) -> None:
+        keys, vectors = list(range(300)), clustered(300)
+        with self.opened(tmp_path) as index:
+            index.add(keys, vectors)
+            here = index.search(vectors[:4], 5)
+            if self.processes:
+                assert self._elsewhere(tmp_path, vectors[:4]) == (keys, here)
+        assert self._elsewhere(tmp_path, vectors[:4]) == (keys, here)
+
+    def _elsewhere(self, place: Path, queries: Vectors) -> Any:
+        sent = pickle.dumps((self.settings(place), place, called(place), DIMENSION, queries))
+        done = subprocess.run([sys.executable, "-c", _ELSEWHERE], input=sent, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+        return pickle.loads(done.stdout.rpartition(b"found:")[2])
+
+    def test_threads_search_while_vectors_are_added(self, tmp_path: Path) -> None:
+        vectors, failures, done = clustered(600), list[BaseException](), threading.Event()
+        with self.opened(tmp_path) as index:
+            index.add(range(100), vectors[:100])
+
+            def search() -> None:
+                try:
+                    while not done.is_set():
+                        for near in index.search(vectors[:3], 5):
+                            assert len(near) == 5, near
+                            assert near == sorted(near, key=lambda hit: (-hit[1], hit[0])), near
+                except BaseException as error:
+                    failures.append(error)
+
+            threads = [threading.Thread(target=search) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            for start in range(100, 600, 50):
+                index.add(range(start, start + 50), vectors[start : start + 50])
+            done.set()
+            for thread in threads:
+                thread.join()
+            assert failures == []
+            assert sorted(index.keys()) == list(range(600))
+
+    def test_dropping_forgets_a_collection_and_no_other(self, tmp_path: Path) -> None:
+        database = self.settings(tmp_path)
+        for name in ("one", "other"):
+            with self.opened(tmp_path, name=name) as index:
+                index.add([1], clustered(1))
+        for _ in range(2):
+            database.drop(tmp_path, called(tmp_path, "one"))
+        with self.opened(tmp_path, "dot", "one") as index:
+            assert list(index.keys()) == []
+        with self.opened(tmp_path, name="other") as index:
+            assert list(index.keys()) == [1]
+
+    def test_names_that_are_not_valid_everywhere_are_refused(self, tmp_path: Path) -> None:
+        database = self.settings(tmp_path)
+        for name in ("", "a/b", "A", "x' OR 1=1", "a" * 61):
+            _refused(lambda name=name: database.open(tmp_path, name, DIMENSION, "cosine"))
+        _refused(lambda: database.open(tmp_path, NAME, DIMENSION, "manhattan"))
+        for name in ("_" * 60, "0"):
+            database.open(tmp_path, name, DIMENSION, "cosine").close()
+            database.drop(tmp_path, name)
+
+
+class ServerContract(IndexContract):
+    """Tests of a database on a server, besides those of every index."""
+
+    def at(self, url: str, timeout_s: float) -> Database:
+        """The settings for a server at another address."""
+        raise NotImplementedError
+
+    def outage(self) -> AbstractContextManager[None]:
+        """The server that is tested goes away for as long; it keeps what it has."""
+        raise NotImplementedError
+
+    def test_nobody_there(self, tmp_path: Path) -> None:
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+            said = _refused(lambda: self.at(url, 5.0).open(tmp_path, NAME, DIMENSION, "cosine"), transient=True)
+        assert url in said
+
+    def test_no_answer_is_an_error_in_time(self, tmp_path: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0), backlog=16) as silent:
+            url, began = f"http://127.0.0.1:{silent.getsockname()[1]}", monotonic()
+            said = _refused(lambda: self.at(url, 1.0).open(tmp_path, NAME, DIMENSION, "cosine"), transient=True)
+            assert monotonic() - began < 30.0, "it waits without end"
+        assert url in said
+
+    def test_a_server_that_goes_away_loses_nothing_and_the_same_add_is_repeated(self, tmp_path: Path) -> None:
+        keys, vectors = list(range(400)), clustered(400)
+        with self.opened(tmp_path) as index:
+            index.add(keys[:200], vectors[:200])
+            with self.outage():
+                _refused(lambda: index.add(keys, vectors), transient=True)
+                _refused(lambda: index.search(vectors[:1], 3), transient=True)
+                _refused(lambda: list(index.keys()), transient=True)
+            index.add(keys, vectors)
+            assert sorted(index.keys()) == keys
+
+
+def _refused(call: Any, transient: bool = False) -> str:
+    said: StoreError | None = None
+    try:
+        call()
+    except StoreError as error:
+        said = error
+    assert said is not None, "nothing was refused"
+    assert said.transient == transient, f"transient is {said.transient}: {said}"
+    return str(said)

@@ -1,0 +1,62 @@
+"""Real servers as processes of their own, that tests end and start again at the same port."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+STARTED_WITHIN_S = 120.0
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class Server:
+    """A command that serves a port until it is killed.
+
+    Args:
+        command: with `{port}` where the port stands.
+        folder: its working folder, where its output goes.
+    """
+
+    def __init__(self, command: list[str], folder: Path) -> None:
+        self.port, self.folder = free_port(), folder
+        self.command = [word.format(port=self.port) for word in command]
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Server:
+        with (self.folder / "output").open("ab") as output:
+            self.process = subprocess.Popen(self.command, cwd=self.folder, stdout=output, stderr=subprocess.STDOUT)
+        until = time.monotonic() + STARTED_WITHIN_S
+        while time.monotonic() < until and self.process.poll() is None:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return self
+            time.sleep(0.05)
+        self.__exit__()
+        raise AssertionError((self.folder / "output").read_text())
+
+    def __exit__(self, *raised: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    @contextmanager
+    def outage(self) -> Iterator[None]:
+        self.__exit__()
+        try:
+            yield
+        finally:
+            self.__enter__()
+
+
+def script(name: str) -> str:
+    """A command that is installed beside this Python."""
+    return str(Path(sys.executable).with_name(name))
