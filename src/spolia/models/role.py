@@ -11,7 +11,7 @@ from spolia.models import template
 from spolia.models.parsers import Parser
 from spolia.models.protocols import LanguageModel
 from spolia.models.template import Filling
-from spolia.surrounding import degrade, retract
+from spolia.surrounding import degrade, note, retract
 from spolia.types import Message, Prompt, Value
 
 T = TypeVar("T")
@@ -91,7 +91,10 @@ class Role(Value, Generic[T]):
         """
         prompt = self.prompt_for(values, sample=sample)
         for may_repair in (bool(self.repair), False):
-            reply = llm.generate(prompt, max_tokens=max_tokens, temperature=temperature, on_text=on_text).text
+            generation = llm.generate(prompt, max_tokens=max_tokens, temperature=temperature, on_text=on_text)
+            reply = generation.text
+            if generation.finish_reason == "length":
+                note(f"The reply to {self.prompt} was cut off at max_tokens={max_tokens}.")
             try:
                 return self.parser.parse(reply)
             except ValueError as error:

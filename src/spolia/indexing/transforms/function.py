@@ -1,0 +1,164 @@
+"""Plain functions as transforms: `@transform`."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from textwrap import dedent
+from typing import Any, ClassVar, get_type_hints, overload
+
+from spolia.errors import DocumentError, GroupError, SpoliaError, WiringError
+from spolia.function import LAMBDA, Function, refuse_unstorable
+from spolia.indexing.transforms.returned import pieces_of
+from spolia.operator import Operator
+from spolia.stores.definition import Part, Piece, Pieces
+from spolia.types import Node, digest_of, kept
+
+GIVEN: dict[str, type] = {"str": str, "Node": Node, "Part": Part}
+REFS = "refs"
+
+
+@dataclass(frozen=True, repr=False)
+class FunctionTransform(Function[Part, Pieces]):
+    """A plain function as a transform; made by the decorator `transform`.
+
+    Class attributes:
+        given: what the function takes: the text, the node or the part.
+        refs: of what its `refs` are a list: texts or nodes; None when it takes none.
+        source: the function as it is written, without comments and docstring; empty where that is not to be had.
+    """
+
+    given: ClassVar[type] = str
+    refs: ClassVar[type | None] = None
+    source: ClassVar[str] = ""
+
+    def apply(self, value: Part, /) -> Pieces:
+        place = f"node {value.node.id!r} of {value.document.uri or value.document.id!r}"
+        try:
+            return pieces_of(self._returned(value), value)
+        except SpoliaError as error:  # keeps its type, by which a run knows what to do
+            error.add_note(f"In the transform {self.name}, for {place}.")
+            raise
+        except Exception as error:
+            raise DocumentError(
+                f"The transform {self.name} failed on {place}: {type(error).__name__}: {error}. Correct the function."
+            ) from error
+
+    def reads(self, value: Part, /) -> object:
+        if self.given is str and self.refs is not Node:
+            return (value.node.text, tuple(node.text for node in value.refs) if self.refs else ())
+        return value
+
+    @kept
+    def digest(self) -> bytes:
+        """Content hash: name, version, defaults and source. What the function calls is told by the version alone."""
+        return digest_of((super().digest, self.source))
+
+    def _returned(self, part: Part) -> object:
+        function = type(self).function
+        first = part.node.text if self.given is str else part.node if self.given is Node else part
+        if self.refs is not None:
+            return function(first, refs=[node.text if self.refs is str else node for node in part.refs])
+        if part.refs and self.given is not Part:
+            raise GroupError(f"{self.name} takes no refs. Write def {self.name}(text, refs): ..., or define no ref.")
+        return function(first)
+
+
+@overload
+def transform(function: Callable[..., object], /) -> Operator[Part, Pieces]: ...
+@overload
+def transform(
+    *, version: int = 1, cached: bool = False, waits: bool = False
+) -> Callable[[Callable[..., object]], Operator[Part, Pieces]]: ...
+def transform(
+    function: Callable[..., object] | None = None, /, *, version: int = 1, cached: bool = False, waits: bool = False
+) -> Any:
+    """Make a plain function the transform of a node group.
+
+    The function takes the text of a node, or the node or part itself if its first parameter is annotated with `Node`
+    or `Part`. A second parameter `refs` gets a list of the texts of the nodes of the group's `ref`, or of the nodes
+    (`refs: list[Node]`, and by default when the first is no text).
+
+    What it returns becomes nodes: a text, a number (0 and False too), a `Piece`, a `Node`, a dict with `text` and
+    `meta`, or any number of these. None and blank texts make none. A text that goes on where the last one ended, or
+    that occurs once in what was given, is known to be cut from there, so that a citation of it has lines.
+
+    The signature of a group changes with the function's name, version, default values and source; comments do not
+    count. Code that it calls is not looked at: count `version` up when that changes.
+
+    Args:
+        version: count it up when the result changes for a reason outside the function.
+        cached: keep its results.
+        waits: it waits for a server or a disk.
+
+    Raises:
+        WiringError: for parameters of another kind; when it runs, for a result that stands for no pieces.
+        DocumentError: when it runs, for any other exception of the function, with node and document.
+
+    >>> from spolia.types import Document
+    >>> @transform
+    ... def lines(text):
+    ...     return text.split("\\n")
+    >>> document = Document("d", "One\\nTwo")
+    >>> [(piece.text, piece.start) for piece in lines(Part(Node("d", document.text), document))]
+    [('One', 0), ('Two', 4)]
+    """
+
+    def made(function: Callable[..., object]) -> Operator[Part, Pieces]:
+        given, refs = _parameters(function)
+        own = {"given": given, "refs": refs, "source": _source(function)}
+        types = (Part, tuple[Piece, ...])
+        return FunctionTransform.of(function, types, version=version, cached=cached, waits=waits, **own)
+
+    return made if function is None else made(function)
+
+
+def _parameters(function: Callable[..., object]) -> tuple[type, type | None]:
+    """Of which kind the first parameter is, and the items of `refs`, if it has them."""
+    name = getattr(function, "__name__", LAMBDA)
+    hints: dict[str, Any] = dict(getattr(function, "__annotations__", {}))
+    with suppress(NameError, TypeError):  # a name that only the type checker sees stays as it is written
+        hints = get_type_hints(function)
+    found = inspect.signature(function).parameters.values()
+    wanted = [p.name for p in found if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    values = [parameter for parameter in wanted if parameter != REFS]
+    if len(values) != 1:
+        raise WiringError(
+            f"{name} takes {', '.join(values) or 'nothing'}; a transform takes one value, and {REFS} if it wants them. "
+            f"Write def {name}(text): ..., or def {name}(text, {REFS}): ..."
+        )
+    first = _kind(name, values[0], hints.get(values[0], str))
+    if not any(p.name == REFS for p in found):
+        return first, None
+    told = str(hints.get(REFS, "Node" if first is not str else "str"))
+    return first, Node if "Node" in told else str
+
+
+def _kind(name: str, parameter: str, hint: Any) -> type:
+    written = str(getattr(hint, "__name__", hint)).rpartition(".")[2]
+    if written not in ("Any", "object", *GIVEN):
+        raise WiringError(
+            f"{name} takes {parameter}: {written}; a transform is given the text, the node or the part. "
+            f"Write {parameter}: str, {parameter}: Node or {parameter}: Part."
+        )
+    return GIVEN.get(written, str)
+
+
+def _source(function: Callable[..., object]) -> str:
+    """The function as it is written, in one form, without decorators and docstring."""
+    try:
+        tree = ast.parse(dedent(inspect.getsource(inspect.unwrap(function)))).body[0]
+    except (OSError, TypeError, SyntaxError, IndexError):
+        return ""
+    if not isinstance(tree, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return ""
+    tree.decorator_list.clear()
+    if ast.get_docstring(tree, clean=False) is not None:
+        tree.body = tree.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+__all__ = ["FunctionTransform", "refuse_unstorable", "transform"]

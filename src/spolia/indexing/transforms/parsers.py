@@ -1,0 +1,125 @@
+"""What is read out of replies about a text. Each parser reads `none` as nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from spolia.models.parsers import Lines, Parser
+
+NOTHING = "none"
+"""What a model is told to write when there is nothing to say; the default of every role here."""
+LONGEST_PHRASE = 80
+"""Characters; what is longer is a sentence."""
+
+_SAYS_NOTHING = re.compile(r"[\W_]*(?:none|n/a)[\W_]*", re.IGNORECASE)
+_FENCE = re.compile(r"^\s*```.*$", re.MULTILINE)
+_LABEL = re.compile(r"^[^\W\d][\w ]{0,30}[:：]\s+")
+_BETWEEN = re.compile(r"\s*[,;、，；]\s*")
+_QUOTES = " \t*_`\"'“”„‘’«»「」『』."
+_ASKS = re.compile(r"[?？؟;]")
+_TURN = re.compile(
+    r"^[\s*_#>•-]*(?:\d{1,3}[.)]\s*)?[*_]*(q|a|question|answer)\s*\d{0,3}[*_]*\s*[:：][*_]*\s*",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def says_nothing(reply: str) -> bool:
+    """Whether a reply is the word for nothing.
+
+    >>> says_nothing("None."), says_nothing("None of it holds.")
+    (True, False)
+    """
+    return _SAYS_NOTHING.fullmatch(reply) is not None
+
+
+def _lines(reply: str) -> list[str]:
+    """The lines, without bullets, fences, repetitions and those that only introduce others."""
+    found = Lines(1000).parse(_FENCE.sub("", reply) or reply)
+    return [line for line in found if not line.endswith((":", "："))]
+
+
+@dataclass(frozen=True)
+class Phrases(Parser[tuple[str, ...]]):
+    """Words and short phrases, one a line, or on one line between commas; each once, whatever its case.
+
+    >>> Phrases().parse("Keywords: tide, Moon, 'tide'")
+    ('tide', 'Moon')
+    """
+
+    def parse(self, reply: str) -> tuple[str, ...]:
+        if says_nothing(reply):
+            return ()
+        lines = _lines(reply)
+        phrases = _BETWEEN.split(_LABEL.sub("", lines[0])) if len(lines) == 1 else lines
+        found: dict[str, str] = {}
+        for phrase in (phrase.strip(_QUOTES) for phrase in phrases):
+            if 0 < len(phrase) <= LONGEST_PHRASE:
+                found.setdefault(phrase.casefold(), phrase)
+        if not found:
+            raise ValueError("it must be words or short phrases, one a line")
+        return tuple(found.values())
+
+
+@dataclass(frozen=True)
+class Questions(Parser[tuple[str, ...]]):
+    """Questions, one a line; where some lines have a question mark, only those.
+
+    >>> Questions().parse("Sure, here you are.\\n1. Who is he?\\n2. Where is he?")
+    ('Who is he?', 'Where is he?')
+    """
+
+    def parse(self, reply: str) -> tuple[str, ...]:
+        if says_nothing(reply):
+            return ()
+        lines = [_TURN.sub("", line).strip("*_ ") for line in _lines(reply)]
+        found = [line for line in lines if _ASKS.search(line)] or [line for line in lines if line]
+        if not found:
+            raise ValueError("it must be questions, one a line")
+        return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class QuestionsWithAnswers(Parser[tuple[tuple[str, str], ...]]):
+    """Pairs of a line that begins with `Q:` and one that begins with `A:`; an answer may have several lines.
+
+    >>> QuestionsWithAnswers().parse("**Q1:** Who pulls?\\n**A1:** The moon.\\nQ: And")
+    (('Who pulls?', 'The moon.'),)
+    """
+
+    def parse(self, reply: str) -> tuple[tuple[str, str], ...]:
+        if says_nothing(reply):
+            return ()
+        found = dict(self._pairs(reply))
+        if not found:
+            raise ValueError("it must be pairs of lines, 'Q: ...' and then 'A: ...'")
+        return tuple(found.items())
+
+    def _pairs(self, reply: str) -> Iterator[tuple[str, str]]:
+        parts = _TURN.split(reply)[1:]  # what it is, what it says, what the next one is ...
+        texts = (" ".join(text.split()).strip("*_ ") for text in parts[1::2])
+        turns = zip((kind[0].lower() for kind in parts[::2]), texts, strict=True)
+        for (first, question), (second, answer) in pairwise(turns):
+            if (first, second) == ("q", "a") and question and answer:
+                yield question, answer
+
+
+@dataclass(frozen=True)
+class NamesWithKinds(Parser[tuple[tuple[str, str], ...]]):
+    """A name and its kind on each line, with a bar between them.
+
+    >>> NamesWithKinds().parse("- Clovis | Person\\n| Paris | place |")
+    (('Clovis', 'person'), ('Paris', 'place'))
+    """
+
+    def parse(self, reply: str) -> tuple[tuple[str, str], ...]:
+        if says_nothing(reply):
+            return ()
+        rows = [[cell.strip(_QUOTES) for cell in line.strip("| ").split("|")] for line in _lines(reply) if "|" in line]
+        found = {row[0]: row[1].casefold() for row in rows if row[0] and row[1:] and row[0].lower() != "name"}
+        named = tuple((name, kind) for name, kind in found.items() if any(map(str.isalnum, name)))
+        if not named:
+            raise ValueError("it must be one entity a line, written: name | kind")
+        return named
