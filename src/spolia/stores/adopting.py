@@ -38,7 +38,7 @@ def _register(connection: sqlite3.Connection, path: Path) -> bool:
     number = int(path.stem)
     fail_point("adopt.write")
     connection.execute(sql.ADD_SEGMENT, (segment.embedder, number, dimension, count, path.stat().st_size))
-    rows = [(segment.embedder, hash, number, row) for row, hash in enumerate(segment.hashes)]
+    rows = ((segment.embedder, hash, number, row) for row, hash in enumerate(segment.hashes))
     if connection.executemany(sql.ADD_VECTOR, rows).rowcount > 0:
         return True
     connection.execute(sql.DROP_SEGMENT, (segment.embedder, number))

@@ -11,6 +11,7 @@ LOCK = "writer.lock"
 PINS = "pins"
 LEXICAL = "lexical"
 VECTORS = "vectors"
+GRAPHS = "graphs"
 
 
 def pin_path(store: Path, generation: int) -> Path:
@@ -31,6 +32,11 @@ def segment_folder(store: Path, embedder: str) -> Path:
 def segment_path(store: Path, embedder: str, number: int) -> Path:
     """A segment of an embedder."""
     return segment_folder(store, embedder) / f"{number:06d}.seg"
+
+
+def graph_folder(store: Path, embedder: str) -> Path:
+    """The graphs over the segments of an embedder; all of it can be built again."""
+    return store / GRAPHS / _named(embedder)
 
 
 def _named(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -43,6 +43,11 @@ class Opened:
         """All rows of a query."""
         with translated(self.store, "read"):
             return self.connection.execute(statement, values).fetchall()
+
+    def each(self, statement: str, values: Any = ()) -> Iterator[Any]:
+        """The rows of a query one after the other, where all of them would need much memory."""
+        with translated(self.store, "read"):
+            yield from self.connection.execute(statement, values)
 
     def row(self, statement: str, values: Any = ()) -> Any:
         """The first row of a query, or None."""

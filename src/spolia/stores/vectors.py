@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +25,26 @@ from spolia.stores.files import fsync_file, fsync_folder
 MAGIC = b"SPLVEC01"
 HASH_BYTES = 16
 _ALIGNED = 64
+_WRITTEN_ROWS = 4_096
 
 Vectors = npt.NDArray[np.float32]
+
+
+class Hashes(Sequence[bytes]):
+    """Content hashes, read from the mapped file when they are asked for: a million of them would be 60 MB of memory."""
+
+    def __init__(self, rows: npt.NDArray[np.uint8]) -> None:
+        self._rows = rows.reshape(-1, HASH_BYTES)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+    @overload
+    def __getitem__(self, at: slice) -> Hashes: ...
+    def __getitem__(self, at: int | slice) -> bytes | Hashes:
+        return Hashes(self._rows[at]) if isinstance(at, slice) else self._rows[at].tobytes()
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,20 +52,27 @@ class Segment:
     """An opened segment: `hashes[i]` is the content hash of the text whose vector is `vectors[i]`, memory-mapped."""
 
     embedder: str
-    hashes: tuple[bytes, ...]
+    hashes: Sequence[bytes]
     vectors: Vectors
 
 
-def write_segment(path: Path, embedder: str, hashes: list[bytes], vectors: Vectors) -> int:
-    """Make a segment durable under its name; returns its size in bytes."""
+def write_segment(path: Path, embedder: str, hashes: Sequence[bytes], *blocks: Vectors) -> int:
+    """Make a segment durable under its name; returns its size in bytes.
+
+    Args:
+        hashes: one for each row.
+        blocks: rows float32[n, d], put one below the other; they are written one after the other, in bounded memory.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    content = _content(embedder, hashes, vectors)
     temporary = path.with_suffix(".tmp")
     try:
         with temporary.open("wb") as file:
             fail_point("vectors.write")
-            file.write(content)
-            file.write(blake2b(content, digest_size=HASH_BYTES).digest())
+            checksum, size = blake2b(digest_size=HASH_BYTES), HASH_BYTES
+            for piece in _content(embedder, hashes, blocks):
+                checksum.update(piece)
+                size += file.write(piece)
+            file.write(checksum.digest())
         fail_point("vectors.fsync")
         fsync_file(temporary)
         fail_point("vectors.rename")
@@ -57,15 +83,17 @@ def write_segment(path: Path, embedder: str, hashes: list[bytes], vectors: Vecto
     fail_point("vectors.fsync_folder")
     for folder in (path.parent, path.parent.parent):
         fsync_folder(folder)
-    return len(content) + HASH_BYTES
+    return size
 
 
-def _content(embedder: str, hashes: list[bytes], vectors: Vectors) -> bytes:
-    count, dimension = vectors.shape
-    header = json.dumps({"embedder": embedder, "dimension": dimension, "count": count}).encode()
+def _content(embedder: str, hashes: Sequence[bytes], blocks: Sequence[Vectors]) -> Iterator[bytes]:
+    header = json.dumps({"embedder": embedder, "dimension": blocks[0].shape[1], "count": len(hashes)}).encode()
     head = MAGIC + len(header).to_bytes(4, "little") + header
     head += bytes(-len(head) % _ALIGNED) + b"".join(hashes)
-    return head + bytes(-len(head) % _ALIGNED) + np.ascontiguousarray(vectors, dtype="<f4").tobytes()
+    yield head + bytes(-len(head) % _ALIGNED)
+    for block in blocks:
+        for start in range(0, len(block), _WRITTEN_ROWS):
+            yield np.ascontiguousarray(block[start : start + _WRITTEN_ROWS], dtype="<f4").tobytes()
 
 
 def open_segment(path: Path, *, checked: bool = False) -> Segment:
@@ -87,10 +115,15 @@ def open_segment(path: Path, *, checked: bool = False) -> Segment:
         raise _damaged(path, f"it has {len(data)} bytes, {end + HASH_BYTES} were written")
     if checked and blake2b(data[:end].data, digest_size=HASH_BYTES).digest() != data[end:].tobytes():
         raise _damaged(path, "its checksum differs")
-    raw = data[start:hashes_end].tobytes()
-    hashes = tuple(raw[i : i + HASH_BYTES] for i in range(0, len(raw), HASH_BYTES))
     vectors = data[vectors_start:end].view("<f4").reshape(count, dimension)
-    return Segment(header["embedder"], hashes, vectors)
+    return Segment(header["embedder"], Hashes(np.asarray(data[start:hashes_end])), vectors)
+
+
+def checksum_of(path: Path) -> bytes:
+    """The checksum that was written at the end of a segment; it names its content."""
+    with path.open("rb") as file:
+        file.seek(-HASH_BYTES, os.SEEK_END)
+        return file.read()
 
 
 def _header(path: Path, data: npt.NDArray[np.uint8]) -> tuple[dict[str, Any], int]:
