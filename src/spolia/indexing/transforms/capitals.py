@@ -120,7 +120,7 @@ def capital_runs(text: str, *, nouns: bool) -> Iterator[tuple[int, int]]:
         for run in _runs(text, sentence, links=not nouns):
             kept = _without_common(run, small, known)
             if kept and _is_name(kept, known, nouns):
-                yield kept[0].start, kept[-1].end - _tail(kept[-1].text)
+                yield kept[0].start, _end(text, kept[-1])
 
 
 def _runs(text: str, sentence: list[Word], *, links: bool) -> Iterator[list[Word]]:
@@ -173,6 +173,12 @@ def _is_name(run: list[Word], known: set[str], nouns: bool) -> bool:
     if len(run) == 1 and first.initial:
         return first.upper or (first.text in known and not nouns)
     return capitals > 1 or first.upper or not nouns or any(word.text.isdecimal() for word in run)
+
+
+def _end(text: str, last: Word) -> int:
+    """Where a name ends that ends with a word: before what does not belong to it, after the full stop of `U.S.`"""
+    dotted = len(last.text) == 1 and text[last.start - 1 : last.start] == text[last.end : last.end + 1] == "."
+    return last.end + 1 if dotted else last.end - _tail(last.text)
 
 
 def _tail(word: str) -> int:

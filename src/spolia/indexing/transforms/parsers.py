@@ -11,8 +11,9 @@ from spolia.models.parsers import Lines, Parser
 
 NOTHING = "none"
 """What a model is told to write when there is nothing to say; the default of every role here."""
-LONGEST_PHRASE = 80
-"""Characters; what is longer is a sentence."""
+LONGEST_PHRASE = 6
+"""Words; what has more is a sentence, and so is what has more than `LONGEST_NAME` characters."""
+LONGEST_NAME = 80
 
 _SAYS_NOTHING = re.compile(r"[\W_]*(?:none|n/a)[\W_]*", re.IGNORECASE)
 _FENCE = re.compile(r"^\s*```.*$", re.MULTILINE)
@@ -56,7 +57,7 @@ class Phrases(Parser[tuple[str, ...]]):
         phrases = _BETWEEN.split(_LABEL.sub("", lines[0])) if len(lines) == 1 else lines
         found: dict[str, str] = {}
         for phrase in (phrase.strip(_QUOTES) for phrase in phrases):
-            if 0 < len(phrase) <= LONGEST_PHRASE:
+            if 0 < len(phrase) <= LONGEST_NAME and len(phrase.split()) <= LONGEST_PHRASE:
                 found.setdefault(phrase.casefold(), phrase)
         if not found:
             raise ValueError("it must be words or short phrases, one a line")

@@ -15,6 +15,8 @@ from spolia.stores.definition import Part, Pieces
 
 Kind: TypeAlias = Literal["name", "acronym", "quote", "year", "number"]
 ALL: tuple[Kind, ...] = ("name", "acronym", "quote", "year", "number")
+AROUND = 60
+"""Characters before and after a word by which it is judged whether all is in capitals."""
 QUOTED_WORDS = 8
 """Words between quotation marks at most: longer ones are speech."""
 
@@ -25,7 +27,7 @@ _QUOTE = re.compile(
 )
 _YEAR = re.compile(r"(?:(?<![\w.,/:+$€£¥-])|(?<=\b\d{4}-))(?:1\d{3}|20\d{2})(?![\w%:/]|[.,]\d|-(?!\d{4}\b)\w)")
 _NUMBER = re.compile(
-    r"(?<![\w.,/:\[-])(?:[$€£¥]\s?\d[\d.,]*\d|[$€£¥]\s?\d|\d[\d.,]*\d\s?[%€£°]|\d\s?[%€£]|\d+[.,]\d[\d.,]*(?<=\d)|\d{3,})(?![\w\]])"
+    r"(?<![\w.,/:\[-])(?:[$€£¥]\s?\d[\d.,]*\d|[$€£¥]\s?\d|\d[\d.,]*\d\s?[%€£°]|\d\s?[%€£]|\d+[.,]\d[\d.,]*(?<=\d)|\d{3,})(?![\w\]]|-\d\d?\b)"
 )
 
 
@@ -40,7 +42,7 @@ class RuleEntities(Operator[Part, Pieces]):
       alone, when it stands inside a sentence too. In a text that capitalises all its nouns, as German does, a name has
       two such words, one after the other. Scripts without case have no names by this rule.
     - `acronym`: at most ten letters and digits with two capitals at least and nothing small (`NATO`, `U.S.`,
-      `COVID-19`).
+      `COVID-19`), unless all around it is in capitals.
     - `quote`: up to eight words between quotation marks that are no sentence: titles, in every script.
     - `year`: 1000 to 2099. `number`: other numbers with three digits, decimals, per cent or a currency.
 
@@ -75,7 +77,7 @@ def _mentions(part: Part) -> Iterator[Mention]:
         if _is_title(quoted := found[found.lastindex or 0]):
             yield Mention(found.start(found.lastindex or 0), quoted, "quote")
     for found in _ACRONYM.finditer(text):
-        if _is_acronym(found[0]):
+        if _is_acronym(found[0]) and not _shouted(text, found.start()):
             yield Mention(found.start(), found[0], "acronym")
     for found in _YEAR.finditer(text):
         yield Mention(found.start(), found[0], "year")
@@ -89,6 +91,14 @@ def _is_acronym(text: str) -> bool:
     letters = [letter for letter in text.removesuffix("s") if letter.isalpha()]
     compact = len(text) <= 10 or "." in text
     return compact and " " not in text and len(letters) > 1 and all(map(str.isupper, letters))
+
+
+def _shouted(text: str, at: int) -> bool:
+    """Whether most of what stands around a place in its line is written in capitals."""
+    line = text[max(0, at - AROUND) : at].rpartition("\n")[2] + text[at : at + AROUND].partition("\n")[0]
+    words = [word for word in line.split() if len(word) > 1]
+    shouted = sum(map(str.isupper, words))
+    return shouted > 3 and 2 * shouted > len(words)
 
 
 def _is_title(quoted: str) -> bool:
