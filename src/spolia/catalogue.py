@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import is_dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -23,9 +24,12 @@ BUILT_IN: Mapping[str, str] = {
     "Best": "spolia.combinators.best",
     "Between": "spolia.filters",
     "Branch": "spolia.combinators.branch",
+    "ByPattern": "spolia.indexing.splitters.by_pattern",
+    "CSVRows": "spolia.indexing.splitters.csv_rows",
     "ChatModel": "spolia.models.chat",
     "Choice": "spolia.combinators.choice",
     "Chroma": "spolia.stores.adapters.chroma",
+    "CodeSplitter": "spolia.indexing.splitters.code",
     "ContextualHeaders": "spolia.indexing.transforms.headers",
     "ConvexCombination": "spolia.orchestration.fusion",
     "Corpus": "spolia.stores.corpus",
@@ -38,14 +42,17 @@ BUILT_IN: Mapping[str, str] = {
     "Extract": "spolia.generation.extract",
     "Guard": "spolia.combinators.guard",
     "HNSW": "spolia.stores.indexes",
+    "HTMLSections": "spolia.indexing.splitters.html",
     "HypotheticalQuestions": "spolia.indexing.transforms.questions",
     "Identity": "spolia.combinators.identity",
+    "JSONRows": "spolia.indexing.splitters.json_rows",
     "JsonObject": "spolia.models.parsers",
     "Keywords": "spolia.indexing.transforms.keywords",
     "LLMEntities": "spolia.indexing.transforms.llm_entities",
     "LanceDB": "spolia.stores.adapters.lancedb",
     "Lines": "spolia.models.parsers",
     "Loop": "spolia.combinators.loop",
+    "MarkdownSections": "spolia.indexing.splitters.markdown",
     "Milvus": "spolia.stores.adapters.milvus",
     "MiniLM": "spolia.models.minilm",
     "NamesWithKinds": "spolia.indexing.transforms.parsers",
@@ -53,31 +60,42 @@ BUILT_IN: Mapping[str, str] = {
     "Not": "spolia.filters",
     "Number": "spolia.models.parsers",
     "OneOf": "spolia.models.parsers",
+    "OpenSearch": "spolia.stores.adapters.opensearch",
     "Or": "spolia.filters",
+    "Pages": "spolia.indexing.splitters.pages",
+    "Paragraphs": "spolia.indexing.splitters.paragraphs",
     "Phrases": "spolia.indexing.transforms.parsers",
+    "Qdrant": "spolia.stores.adapters.qdrant",
     "QuestionAnswers": "spolia.indexing.transforms.questions",
     "Questions": "spolia.indexing.transforms.parsers",
     "QuestionsWithAnswers": "spolia.indexing.transforms.parsers",
     "Reader": "spolia.generation.reader",
     "ReciprocalRankFusion": "spolia.orchestration.fusion",
+    "RecursiveCharacters": "spolia.indexing.splitters.recursive",
     "Role": "spolia.models.role",
     "Route": "spolia.combinators.route",
     "RuleEntities": "spolia.indexing.transforms.rule_entities",
     "Samples": "spolia.combinators.samples",
     "ScriptedModel": "spolia.models.scripted",
+    "SemanticBreaks": "spolia.indexing.splitters.semantic",
+    "Sentences": "spolia.indexing.splitters.sentence_pieces",
     "Situate": "spolia.indexing.transforms.headers",
     "SlidingWindow": "spolia.indexing.splitters.sliding_window",
     "Stopped": "spolia.combinators.loop",
     "Summary": "spolia.indexing.transforms.summary",
+    "TableAware": "spolia.indexing.splitters.tables",
     "Text": "spolia.models.parsers",
     "Then": "spolia.operator",
+    "TokenWindow": "spolia.indexing.splitters.token_window",
     "Vary": "spolia.operator",
     "WordPiece": "spolia.models.tokenizer",
     "YesNo": "spolia.models.parsers",
 }
 
 NOUNS: Mapping[str, type[Value]] = {
-    name: cls for name, cls in vars(types).items() if isinstance(cls, type) and issubclass(cls, Value) and cls != Value
+    name: cls
+    for name, cls in vars(types).items()
+    if isinstance(cls, type) and issubclass(cls, Value) and is_dataclass(cls)
 }
 
 

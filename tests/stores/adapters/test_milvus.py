@@ -1,4 +1,4 @@
-"""Milvus Lite in a folder, and served by another process: the protocol of Milvus, by another program than its server."""
+"""Milvus Lite in a folder, and served by another process: the protocol of Milvus, not its server."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Served:
         from chromadb.config import Settings, System
 
         parts, token = urlsplit(engine.url), engine.secret("token_env")
-        self.where = {"tenant": engine.tenant, "database": engine.database}
+        self.where: dict[str, Any] = {"tenant": engine.tenant, "database": engine.database}
         self.system = System(
             Settings(
                 anonymized_telemetry=False,

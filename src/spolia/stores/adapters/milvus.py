@@ -5,10 +5,9 @@ https://milvus.io/docs
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import rmtree
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from spolia.errors import StoreBusy, StoreError, StoreUnavailable
@@ -19,8 +18,11 @@ from spolia.stores.adapters.opened import Opened, Shared
 if TYPE_CHECKING:
     from spolia.stores.indexes import Vectors
 
+# Not refused for minutes after a server came back, because of how long it was away.
+_OWN = {"grpc.use_local_subchannel_pool": 1, "grpc.max_reconnect_backoff_ms": 500}
 _LITE = Opened[str]()
 _PASSING = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "CANCELLED"}
+_NOT_LOADED = 101
 _WORDS = ("timeout", "timed out", "fail connecting", "connection refused", "server unavailable")
 
 
@@ -66,7 +68,7 @@ class Milvus(Engine):
         name = stored_name(collection)
         with self.asking(f"drop {collection!r}"):
             if not self.url:
-                return rmtree(_place(folder, name), ignore_errors=True)
+                return _LITE.remove(_place(folder, name))
             client = self.client(self.url)
             try:
                 client.drop_collection(name, timeout=self.timeout_s)
@@ -87,7 +89,8 @@ class Milvus(Engine):
         from pymilvus import MilvusClient
 
         token = self.secret("token_env") if self.url else ""
-        return MilvusClient(url, token=token, db_name=self.database, timeout=self.timeout_s, dedicated=True)
+        options = {"dedicated": True, "grpc_options": _OWN}
+        return MilvusClient(url, token=token, db_name=self.database, timeout=self.timeout_s, **options)
 
 
 def _place(folder: Path, name: str) -> Path:
@@ -169,29 +172,36 @@ class MilvusCollection(Collection):
         self.client.delete(self.name, ids=list(keys), timeout=self.engine.timeout_s)
 
     def _near(self, queries: Vectors, top_k: int) -> list[Near]:
-        found = self.client.search(
-            self.name,
+        graph = {"ef": max(top_k, self.engine.expansion_search)} if self.engine.index == "HNSW" else {}
+        found = self._read(
+            self.client.search,
             data=list(queries),
             anns_field=self.metric,
             limit=top_k,
-            output_fields=["id"],
-            search_params={
-                "metric_type": self._compared,
-                "params": {"ef": max(top_k, self.engine.expansion_search)} if self.engine.index == "HNSW" else {},
-            },
-            timeout=self.engine.timeout_s,
+            search_params={"metric_type": self._compared, "params": graph},
         )
         return [[(hit["id"], hit["distance"]) for hit in near] for near in found]
 
     def _pages(self) -> Iterator[Sequence[int]]:
-        pages = self.client.query_iterator(
-            self.name, batch_size=self.most_rows, output_fields=["id"], timeout=self.engine.timeout_s
-        )
+        pages = self._read(self.client.query_iterator, batch_size=self.most_rows)
         try:
             while page := pages.next():
                 yield [row["id"] for row in page]
         finally:
             pages.close()
+
+    def _read(self, ask: Callable[..., Any], **asked: Any) -> Any:
+        """Ask; a server that was started again may have to be told to load the collection first."""
+        from pymilvus import MilvusException
+
+        asked |= {"output_fields": ["id"], "timeout": self.engine.timeout_s}
+        try:
+            return ask(self.name, **asked)
+        except MilvusException as error:
+            if error.code != _NOT_LOADED:
+                raise
+            self.client.load_collection(self.name, timeout=self.engine.timeout_s)
+            return ask(self.name, **asked)
 
     def close(self) -> None:
         if client := self.__dict__.pop("client", None):

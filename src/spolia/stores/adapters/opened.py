@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import rmtree
 from threading import Lock, RLock
 from typing import Generic, TypeVar
+
+from spolia.errors import StoreBusy
 
 T = TypeVar("T")
 
@@ -43,3 +46,10 @@ class Opened(Generic[T]):
             if not found.users:
                 del self._found[place.resolve()]
                 found.close()
+
+    def remove(self, place: Path) -> None:
+        """Delete a folder, if it is there and nobody has it open."""
+        with self._lock:
+            if place.resolve() in self._found:
+                raise StoreBusy(f"{place} is open in this process. Close its indexes, then repeat.")
+            rmtree(place, ignore_errors=True)

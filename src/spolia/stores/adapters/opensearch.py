@@ -1,0 +1,173 @@
+"""OpenSearch: k-NN indexes on a server.
+
+https://docs.opensearch.org/latest/vector-search/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from spolia.errors import StoreError, StoreUnavailable
+from spolia.stores.adapters.collection import Collection, Near
+from spolia.stores.adapters.engine import Engine, stored_name
+
+if TYPE_CHECKING:
+    from spolia.stores.indexes import Vectors
+
+_PASSING = {429, 500, 502, 503, 504}
+
+
+@dataclass(frozen=True)
+class OpenSearch(Engine):
+    """Vectors in an OpenSearch index. There is no embedded one.
+
+    Args:
+        url: of the server.
+        user_env: name of the environment variable with the user; nothing is sent where it is not set.
+        password_env: name of the environment variable with the password.
+        library: what searches: `faiss` or `lucene`.
+        connectivity: neighbours of a node in the graph (m); fixed when an index is made, as the next one.
+        expansion_add: candidates while building (ef_construction).
+        expansion_search: candidates while searching (ef_search).
+        shards: into how many parts an index is cut.
+        replicas: how many further copies it has.
+        certificates: file with the authorities that are believed; empty for those of the machine.
+        timeout_s: seconds without an answer.
+
+    >>> OpenSearch("https://search.example:9200").where
+    'OpenSearch at https://search.example:9200'
+    """
+
+    url: str = "http://127.0.0.1:9200"
+    user_env: str = "OPENSEARCH_USER"
+    password_env: str = "OPENSEARCH_PASSWORD"
+    library: Literal["faiss", "lucene"] = "faiss"
+    connectivity: int = 16
+    expansion_add: int = 128
+    expansion_search: int = 128
+    shards: int = 1
+    replicas: int = 1
+    certificates: str = ""
+    timeout_s: float = 30.0
+
+    extra: ClassVar[str] = "opensearch"
+    module: ClassVar[str] = "opensearchpy"
+    address: ClassVar[str] = "url"
+
+    def open(self, folder: Path, collection: str, dimension: int, metric: str) -> OpenSearchIndex:
+        found = OpenSearchIndex(self, dimension, metric)
+        with self.asking(f"open {collection!r}"):
+            found.open(self._client(), stored_name(collection))
+        return found
+
+    def drop(self, folder: Path, collection: str) -> None:
+        name = stored_name(collection)
+        with self.asking(f"drop {collection!r}"):
+            client = self._client()
+            try:
+                client.indices.delete(index=name, ignore_unavailable=True)
+            finally:
+                client.close()
+
+    def kind_of(self, error: Exception) -> type[StoreError]:
+        from opensearchpy.exceptions import ConnectionError, SSLError, TransportError
+
+        if isinstance(error, ConnectionError):
+            return StoreError if isinstance(error, SSLError) else StoreUnavailable
+        passing = isinstance(error, TransportError) and error.status_code in _PASSING
+        return StoreUnavailable if passing else StoreError
+
+    def _client(self) -> Any:
+        from opensearchpy import OpenSearch as Client
+
+        user = self.secret("user_env")
+        options: dict[str, Any] = {"ca_certs": self.certificates} if self.certificates else {}
+        return Client(
+            hosts=[self.url],
+            http_auth=(user, self.secret("password_env")) if user else None,
+            timeout=self.timeout_s,
+            max_retries=0,
+            http_compress=True,
+            **options,
+        )
+
+
+class OpenSearchIndex(Collection):
+    """Documents of `key`, which is the `_id` too, and the vector, which is named after the metric."""
+
+    most_rows = 5_000
+    most_numbers = 400_000  # as text in a request, some 9 MB
+    engine: OpenSearch
+
+    def open(self, client: Any, name: str) -> None:
+        self.client, self.name = client, name
+        if not client.indices.exists(index=name):
+            client.indices.create(index=name, body=self._body(), params={"wait_for_active_shards": 1})
+        (made,) = client.indices.get_mapping(index=name).values()
+        fields: Mapping[str, Any] = made["mappings"]["properties"]
+        metric = next(field for field in fields if field != "key")
+        self.refuse_other(name, fields[metric].get("dimension", 0), metric)
+
+    def _body(self) -> dict[str, Any]:
+        method = {
+            "name": "hnsw",
+            "engine": self.engine.library,
+            "space_type": "l2" if self.metric == "euclidean" else "innerproduct",
+            "parameters": {"m": self.engine.connectivity, "ef_construction": self.engine.expansion_add},
+        }
+        vector = {"type": "knn_vector", "dimension": self.dimension, "method": method}
+        settings = {"knn": True, "number_of_shards": self.engine.shards, "number_of_replicas": self.engine.replicas}
+        return {
+            "settings": {"index": settings},
+            "mappings": {"dynamic": "strict", "properties": {"key": {"type": "long"}, self.metric: vector}},
+        }
+
+    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
+        lines: list[Any] = []
+        for key, vector in zip(keys, vectors.tolist(), strict=True):
+            lines += [{"index": {"_id": str(key)}}, {"key": key, self.metric: vector}]
+        self._bulk(lines)
+
+    def _take(self, keys: Sequence[int]) -> None:
+        self._bulk([{"delete": {"_id": str(key)}} for key in keys])
+
+    def _bulk(self, lines: list[Any]) -> None:
+        """Write; visible to searches when it returns. A bulk may fail for some of its documents."""
+        done = self.client.bulk(body=lines, index=self.name, params={"refresh": "true"})
+        for item in done["items"] if done["errors"] else ():
+            ((_, said),) = item.items()
+            self._refuse(said.get("status", 200), said.get("error"))
+
+    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
+        how = {"ef_search": max(top_k, self.engine.expansion_search)}
+        lines: list[Any] = []
+        for query in queries.tolist():
+            knn = {self.metric: {"vector": query, "k": top_k, "method_parameters": how}}
+            lines += [{}, {"size": top_k, "_source": False, "query": {"knn": knn}}]
+        answers = self.client.msearch(body=lines, index=self.name)["responses"]
+        for answer in answers:
+            self._refuse(answer.get("status", 200), answer.get("error"))
+        return [[(int(hit["_id"]), self._closeness(hit["_score"])) for hit in each["hits"]["hits"]] for each in answers]
+
+    def _closeness(self, score: float) -> float:
+        """Scores are positive there: 1 / (1 + d²); 1 + p for a product p ≥ 0, below that 1 / (1 - p)."""
+        if self.metric == "euclidean":
+            return 1.0 / score - 1.0
+        return score - 1.0 if score >= 1.0 else 1.0 - 1.0 / score
+
+    def _refuse(self, status: int, error: Any) -> None:
+        if error:
+            kind = StoreUnavailable if status in _PASSING else StoreError
+            raise kind(f"{self.engine.where} answered {status}: {str(error)[:300]}")
+
+    def _pages(self) -> Iterator[Sequence[int]]:
+        body: dict[str, Any] = {"size": self.most_rows, "_source": False, "sort": [{"key": "asc"}]}
+        while page := self.client.search(index=self.name, body=body)["hits"]["hits"]:
+            yield [int(hit["_id"]) for hit in page]
+            body["search_after"] = page[-1]["sort"]
+
+    def close(self) -> None:
+        self.client.close()

@@ -1,0 +1,182 @@
+"""Qdrant: HNSW on a server, or the client's own exact search in a folder.
+
+https://qdrant.tech/documentation/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from spolia.errors import StoreBusy, StoreError, StoreUnavailable
+from spolia.stores.adapters.collection import Collection, Near
+from spolia.stores.adapters.engine import Engine, stored_name
+from spolia.stores.adapters.opened import Opened, Shared
+
+if TYPE_CHECKING:
+    from spolia.stores.indexes import Vectors
+
+_LOCAL = Opened[Any]()
+_UNSIGNED = 2**64
+
+
+@dataclass(frozen=True)
+class Qdrant(Engine):
+    """Vectors in a Qdrant collection.
+
+    Args:
+        url: of a server, for example `http://127.0.0.1:6333`; empty for the folder of the store, which one process at a
+            time may open, and whose vectors are all in memory and compared one by one: for thousands, not more.
+        api_key_env: name of the environment variable with the key; nothing is sent where it is not set.
+        connectivity: neighbours of a node in the server's graph (m); fixed when a collection is made, as the next one.
+        expansion_add: candidates while building (ef_construct).
+        expansion_search: candidates while searching (hnsw_ef).
+        exact: compare with every vector on the server, too.
+        timeout_s: seconds without an answer of the server, rounded up.
+
+    >>> Qdrant("http://127.0.0.1:6333").where
+    'Qdrant at http://127.0.0.1:6333'
+    """
+
+    url: str = ""
+    api_key_env: str = "QDRANT_API_KEY"
+    connectivity: int = 16
+    expansion_add: int = 128
+    expansion_search: int = 128
+    exact: bool = False
+    timeout_s: float = 30.0
+
+    extra: ClassVar[str] = "qdrant"
+    module: ClassVar[str] = "qdrant_client"
+    address: ClassVar[str] = "url"
+
+    def open(self, folder: Path, collection: str, dimension: int, metric: str) -> QdrantCollection:
+        name, found = stored_name(collection), QdrantCollection(self, dimension, metric)
+        with self.asking(f"open {collection!r}"):
+            found.open(_place(folder, name), name)
+        return found
+
+    def drop(self, folder: Path, collection: str) -> None:
+        name = stored_name(collection)
+        with self.asking(f"drop {collection!r}"):
+            if not self.url:
+                return _LOCAL.remove(_place(folder, name))
+            client = self.client()
+            try:
+                client.delete_collection(name)
+            finally:
+                client.close()
+
+    def kind_of(self, error: Exception) -> type[StoreError]:
+        if "already accessed by another instance" in str(error):
+            return StoreBusy
+        status = getattr(error, "status_code", None) or 0
+        lost = type(error).__name__ == "ResponseHandlingException"
+        return StoreUnavailable if lost or status == 429 or status >= 500 else StoreError
+
+    def client(self) -> Any:
+        from qdrant_client import QdrantClient
+
+        key, timeout = self.secret("api_key_env") or None, max(1, round(self.timeout_s + 0.499))
+        return QdrantClient(url=self.url, api_key=key, timeout=timeout, check_compatibility=False)
+
+
+def _place(folder: Path, name: str) -> Path:
+    return folder / "qdrant" / name
+
+
+def _local(place: Path) -> Shared[Any]:
+    from qdrant_client import QdrantClient
+
+    # Its arrays grow while it is written to: every call holds the lock, from whatever thread.
+    client = QdrantClient(path=str(place), force_disable_check_same_thread=True)
+    return Shared(client, client.close)
+
+
+class QdrantCollection(Collection):
+    """Points without payload. Their vector is named after the metric, so that the collection says what it is."""
+
+    most_numbers = 400_000  # as text in a request, some 9 MB of the 32 that it takes
+    engine: Qdrant
+    client: Any
+    place: Path | None = None
+    lock: AbstractContextManager[Any] = nullcontext()
+
+    def open(self, place: Path, name: str) -> None:
+        self.name = name
+        if self.engine.url:
+            self.client = self.engine.client()
+        else:
+            shared = _LOCAL.take(place, lambda: _local(place))
+            self.client, self.place, self.lock = shared.client, place, shared.lock
+        try:
+            with self.lock:
+                self._make()
+        except Exception:
+            self.close()
+            raise
+
+    def _make(self) -> None:
+        from qdrant_client import models
+
+        if not self.client.collection_exists(self.name):
+            graph = models.HnswConfigDiff(m=self.engine.connectivity, ef_construct=self.engine.expansion_add)
+            compared = models.Distance.EUCLID if self.metric == "euclidean" else models.Distance.DOT
+            vector = models.VectorParams(size=self.dimension, distance=compared, hnsw_config=graph)
+            self.client.create_collection(self.name, vectors_config={self.metric: vector})
+        ((metric, made),) = self.client.get_collection(self.name).config.params.vectors.items()
+        self.refuse_other(self.name, made.size, metric)
+
+    def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
+        from qdrant_client import models
+
+        points = models.Batch(ids=[key % _UNSIGNED for key in keys], vectors={self.metric: vectors.tolist()})
+        with self.lock:
+            self.client.upsert(self.name, points, wait=True)
+
+    def _take(self, keys: Sequence[int]) -> None:
+        from qdrant_client import models
+
+        with self.lock:
+            self.client.delete(self.name, models.PointIdsList(points=[key % _UNSIGNED for key in keys]), wait=True)
+
+    def _near(self, queries: Vectors, top_k: int) -> list[Near]:
+        from qdrant_client import models
+
+        how = models.SearchParams(hnsw_ef=max(top_k, self.engine.expansion_search), exact=self.engine.exact)
+        asked = [
+            models.QueryRequest(
+                query=query, using=self.metric, limit=top_k, params=how if self.engine.url else None, with_payload=False
+            )
+            for query in queries.tolist()
+        ]
+        with self.lock:
+            found = self.client.query_batch_points(self.name, asked)
+        square = self.metric == "euclidean"
+        return [[(_signed(hit.id), hit.score**2 if square else hit.score) for hit in near.points] for near in found]
+
+    def _pages(self) -> Iterator[Sequence[int]]:
+        start: Any = None
+        while True:
+            with self.lock:
+                page, start = self.client.scroll(
+                    self.name, limit=self.most_rows, offset=start, with_payload=False, with_vectors=False
+                )
+            yield [_signed(point.id) for point in page]
+            if start is None:
+                return
+
+    def close(self) -> None:
+        if self.place is not None:
+            _LOCAL.give_back(self.place)
+            self.place = None
+        elif client := self.__dict__.pop("client", None):
+            client.close()
+
+
+def _signed(point: int) -> int:
+    """The key of a point, whose id has no sign."""
+    return point - _UNSIGNED if point >= _UNSIGNED // 2 else point
