@@ -57,7 +57,20 @@ if TYPE_CHECKING:
     from spolia.function import step as step
     from spolia.generation.extract import Extract as Extract
     from spolia.generation.reader import Reader as Reader
+    from spolia.indexing.splitters.by_pattern import ByPattern as ByPattern
+    from spolia.indexing.splitters.code import CodeSplitter as CodeSplitter
+    from spolia.indexing.splitters.csv_rows import CSVRows as CSVRows
+    from spolia.indexing.splitters.html import HTMLSections as HTMLSections
+    from spolia.indexing.splitters.json_rows import JSONRows as JSONRows
+    from spolia.indexing.splitters.markdown import MarkdownSections as MarkdownSections
+    from spolia.indexing.splitters.pages import Pages as Pages
+    from spolia.indexing.splitters.paragraphs import Paragraphs as Paragraphs
+    from spolia.indexing.splitters.recursive import RecursiveCharacters as RecursiveCharacters
+    from spolia.indexing.splitters.semantic import SemanticBreaks as SemanticBreaks
+    from spolia.indexing.splitters.sentence_pieces import Sentences as Sentences
     from spolia.indexing.splitters.sliding_window import SlidingWindow as SlidingWindow
+    from spolia.indexing.splitters.tables import TableAware as TableAware
+    from spolia.indexing.splitters.token_window import TokenWindow as TokenWindow
     from spolia.indexing.sync import sync as sync
     from spolia.journal import Cache as Cache
     from spolia.journal import Runs as Runs
@@ -139,7 +152,20 @@ WHERE = {
     "spolia.flows.files": ("dump", "load"),
     "spolia.generation.extract": ("Extract",),
     "spolia.generation.reader": ("Reader",),
+    "spolia.indexing.splitters.by_pattern": ("ByPattern",),
+    "spolia.indexing.splitters.code": ("CodeSplitter",),
+    "spolia.indexing.splitters.csv_rows": ("CSVRows",),
+    "spolia.indexing.splitters.html": ("HTMLSections",),
+    "spolia.indexing.splitters.json_rows": ("JSONRows",),
+    "spolia.indexing.splitters.markdown": ("MarkdownSections",),
+    "spolia.indexing.splitters.pages": ("Pages",),
+    "spolia.indexing.splitters.paragraphs": ("Paragraphs",),
+    "spolia.indexing.splitters.recursive": ("RecursiveCharacters",),
+    "spolia.indexing.splitters.semantic": ("SemanticBreaks",),
+    "spolia.indexing.splitters.sentence_pieces": ("Sentences",),
     "spolia.indexing.splitters.sliding_window": ("SlidingWindow",),
+    "spolia.indexing.splitters.tables": ("TableAware",),
+    "spolia.indexing.splitters.token_window": ("TokenWindow",),
     "spolia.indexing.sync": ("sync",),
     "spolia.journal": ("Cache", "Runs"),
     "spolia.models.chat": ("ChatModel",),

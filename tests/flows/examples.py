@@ -214,7 +214,9 @@ def _of(hint: Any) -> st.SearchStrategy[Any]:
 
 def _possible(kind: type) -> list[type]:
     """Classes whose instances may stand where a class or protocol is declared."""
-    named = [cls for cls in written_in_flows() if issubclass(cls, Value) and is_dataclass(cls) and not isabstract(cls)]
+    named = [cls for cls in written_in_flows() if is_dataclass(cls) and not isabstract(cls)]
+    if not issubclass(kind, Operator):
+        named = [cls for cls in named if issubclass(cls, Value)]
     if getattr(kind, "_is_protocol", False):
         wanted = {name for name in vars(kind) if not name.startswith("_")}
         found = [cls for cls in named if all(hasattr(cls, name) or name in _names(cls) for name in wanted)]

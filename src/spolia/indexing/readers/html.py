@@ -48,6 +48,18 @@ class HtmlReader(Value):
         return Reading(document, characters.encoding, warnings=warnings)
 
 
+def words_of(html: str) -> str:
+    """The text of a piece of a page, whatever it is cut from.
+
+    >>> words_of("</b> and sand</p><ul><li>One<script>x()</script>")
+    'and sand\\n\\n- One'
+    """
+    from selectolax.lexbor import LexborHTMLParser
+
+    tree = LexborHTMLParser(flat(html) if depth_of(html) > DEEPEST else html)
+    return _walked(tree.body or tree.root, NEVER).text()
+
+
 def _declared(data: bytes) -> str:
     """The encoding that the page says it has; empty if it does not, or not one that is known."""
     found = _CHARSET.search(data, 0, 4096)

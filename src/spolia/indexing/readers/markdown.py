@@ -43,7 +43,7 @@ class MarkdownReader(Value):
     def read(self, source: Source, /) -> Reading:
         found = decoded(source.data, source.uri)
         front = _FRONT_MATTER.match(found.text)
-        headings = tuple(_headings(found.text, front.end() if front else 0))
+        headings = tuple(headings_of(found.text, front.end() if front else 0))
         title = _FRONT_TITLE.search(front[0]) if front else None
         first = headings[0].text if headings and headings[0].level == 1 else ""
         document = source.document(
@@ -52,7 +52,8 @@ class MarkdownReader(Value):
         return Reading(document, found.encoding, warnings=found.warnings)
 
 
-def _headings(text: str, start: int) -> Iterator[Heading]:
+def headings_of(text: str, start: int = 0) -> Iterator[Heading]:
+    """The headings of a text from `start` on, in order."""
     fence = ""
     for mark in _MARK.finditer(text, start):
         if opened := mark["fence"]:

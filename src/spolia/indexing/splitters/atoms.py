@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from spolia.indexing.graphemes import cut_before
+from spolia.indexing.graphemes import cut_before, may_cut
 from spolia.indexing.splitters.bound import Bound
 from spolia.sentences import each_sentence
 
@@ -29,12 +29,25 @@ def sentence_atoms(text: str, sections: Sequence[int], bound: Bound) -> Iterator
         sections: where new sections begin; no atom goes across.
         bound: of an atom.
     """
-    for start, end in each_sentence(text):
+    for start, end in _sentences(text):
         first = bisect_right(sections, start)
         inner = sections[first : bisect_right(sections, end - 1)]
         for number, (left, right) in enumerate(zip((start, *inner), (*inner, end), strict=True), first):
             if span := stripped(text, left, right):
                 yield from parts(text, *span, number, bound)
+
+
+def _sentences(text: str) -> Iterator[tuple[int, int]]:
+    """Spans of the sentences, of which none begins inside what a reader sees as one character."""
+    begin, last = 0, None
+    for start, end in each_sentence(text):
+        if last != start or may_cut(text, start):
+            if last is not None:
+                yield begin, last
+            begin = start
+        last = end
+    if last is not None:
+        yield begin, last
 
 
 def parts(text: str, start: int, end: int, section: object, bound: Bound) -> Iterator[Atom]:

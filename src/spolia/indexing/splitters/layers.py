@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from spolia.indexing.graphemes import may_cut
 from spolia.indexing.outline import BETWEEN
 from spolia.indexing.splitters.atoms import Atom, parts, stripped
 from spolia.indexing.splitters.bound import Bound
@@ -62,12 +63,12 @@ class Layered:
     def atoms(self, units: Iterable[Unit], depth: int = 0, labels: str = "") -> Iterator[Atom]:
         """The units in order, those that are too long in parts."""
         section = Section(labels)
-        for unit in units:
+        for unit in _whole(self.text, units):
             if (span := stripped(self.text, unit.start, unit.end)) is None:
                 continue
             tokens = self.bound.measured(self.text, *span)
             if tokens is None:
-                yield from self._cut(span, depth, self._joined(labels, unit.label))
+                yield from self._cut(span, unit.end, depth, self._joined(labels, unit.label))
                 section = Section(labels)
                 continue
             if unit.alone:
@@ -76,14 +77,28 @@ class Layered:
             if unit.alone:
                 section = Section(labels)
 
-    def _cut(self, span: tuple[int, int], depth: int, labels: str) -> Iterator[Atom]:
+    def _cut(self, span: tuple[int, int], end: int, depth: int, labels: str) -> Iterator[Atom]:
         if depth == len(self.layers):
             return parts(self.text, *span, Section(labels), self.bound)
-        return self.atoms(self.layers[depth](self.text, *span), depth + 1, labels)
+        return self.atoms(self.layers[depth](self.text, span[0], end), depth + 1, labels)
 
     def _joined(self, labels: str, label: str) -> str:
         joined = BETWEEN.join(filter(None, (labels, label[:LABEL].strip())))
         return joined[: self.bound.characters // 4]
+
+
+def _whole(text: str, units: Iterable[Unit]) -> Iterator[Unit]:
+    """Units of which none begins inside what a reader sees as one character: there it goes on with the one before."""
+    held: Unit | None = None
+    for unit in units:
+        if held is None or unit.start != held.end or may_cut(text, unit.start):
+            if held is not None:
+                yield held
+            held = unit
+        else:
+            held = held._replace(end=unit.end)
+    if held is not None:
+        yield held
 
 
 # --------------------------------------------------------------------------------------------------- common layers

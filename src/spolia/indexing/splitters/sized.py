@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from spolia.errors import WiringError
@@ -11,7 +10,7 @@ from spolia.indexing.lengths import Lengths, TokenCounter
 from spolia.indexing.splitters.bound import NOTHING, Bound
 from spolia.indexing.splitters.layers import Layer, Layered, Unit
 from spolia.indexing.splitters.windows import Windows
-from spolia.stores.definition import Part, Piece, Splitter
+from spolia.stores.definition import Piece, Splitter
 from spolia.types import kept
 
 
@@ -33,7 +32,7 @@ class Sized(Splitter):
         WiringError: for sizes that make no sense.
     """
 
-    size: int = 200
+    size: int = field(default=200, kw_only=True)
     chars_per_token: int = field(default=4, kw_only=True)
     tokenizer: TokenCounter | None = field(default=None, kw_only=True)
     covered: float = field(default=0.95, kw_only=True)
@@ -43,7 +42,7 @@ class Sized(Splitter):
         if not 0 <= self.covered <= 1:
             raise WiringError(f"{type(self).__name__} got covered={self.covered}. Write a share from 0 to 1.")
 
-    def cut(self, text: str, units: Iterator[Unit], *layers: Layer, overlap: Bound = NOTHING) -> Iterator[Piece]:
+    def cut(self, text: str, units: Iterable[Unit], *layers: Layer, overlap: Bound = NOTHING) -> Iterator[Piece]:
         """The text as pieces that are not too long: units that fit, and what the layers cut the others into."""
         atoms = Layered(text, layers, self.bound).atoms(units)
         for start, end, section in Windows(text, self.bound, overlap).over(atoms):
@@ -76,13 +75,3 @@ def moving_on(splitter: Splitter, size: int, overlap: int) -> None:
             f"{type(splitter).__name__} got overlap={overlap} with size={size}: windows would never move on. "
             f"Write an overlap below the size, for example overlap={size // 10}."
         )
-
-
-def places_in(part: Part, places: Sequence[int]) -> list[int]:
-    """Those places of the document that lie in the part, counted from the part's beginning."""
-    offset = 0 if part.node.id == part.document.id else part.offset
-    if offset is None:
-        return []
-    first = bisect_left(places, offset)
-    last = bisect_left(places, offset + len(part.node.text), first)
-    return [place - offset for place in places[first:last]]

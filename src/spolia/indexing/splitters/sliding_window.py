@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from spolia.indexing.splitters.atoms import sentence_atoms
-from spolia.indexing.splitters.sized import Sized, moving_on, places_in
+from spolia.indexing.splitters.places import places_in
+from spolia.indexing.splitters.sized import Sized, moving_on
 from spolia.indexing.splitters.windows import Windows
 from spolia.stores.definition import Part, Piece
 from spolia.types import Document, Node
@@ -34,6 +35,7 @@ class SlidingWindow(Sized):
     ['One is here. Two is there.', 'Two is there. Three is nowhere.']
     """
 
+    size: int = 200
     overlap: int = 20
 
     def __post_init__(self) -> None:

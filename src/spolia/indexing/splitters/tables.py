@@ -1,0 +1,104 @@
+"""Tables, kept whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from spolia.indexing.splitters.layers import Unit, by_line
+from spolia.indexing.splitters.places import stretch
+from spolia.indexing.splitters.sized import Sized
+from spolia.stores.definition import Part, Piece, Splitter
+
+_BAR = re.compile(r"(?<!\\)\|")
+_RULE = re.compile(r"\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*+\|?")
+_COLUMN_GAP = re.compile(r"(?<=[^\s.!?:;]) {2,}|\t+")
+BARRED, ALIGNED = 2, 3
+"""Lines that a table of either kind has at least."""
+
+
+class Table(NamedTuple):
+    """`text[start:end]`; its header ends at `head`."""
+
+    start: int
+    head: int
+    end: int
+
+
+def tables(text: str) -> Iterator[Table]:
+    """Runs of lines with bars between their cells, or with wide gaps between their columns.
+
+    >>> text = "Prices:\\n| stone | euro |\\n|---|---|\\n| basalt | 3 |\\nThat is all."
+    >>> [text[table.start : table.head] for table in tables(text)]
+    ['| stone | euro |\\n|---|---|\\n']
+    """
+    kind, run = "", list[Unit]()
+    for line in by_line(text, 0, len(text)):
+        found = _kind(text[line.start : line.end].strip())
+        if found != kind:
+            yield from _table(text, kind, run)
+            kind, run = found, []
+        if found:
+            run.append(line)
+    yield from _table(text, kind, run)
+
+
+def _kind(line: str) -> str:
+    if "|" in line:
+        return "barred" if len(_BAR.findall(line)) > line.startswith("|") + line.endswith("|") or line[0] == "|" else ""
+    return "aligned" if _COLUMN_GAP.search(line) else ""
+
+
+def _table(text: str, kind: str, run: list[Unit]) -> Iterator[Table]:
+    if not kind or len(run) < (BARRED if kind == "barred" else ALIGNED):
+        return
+    ruled = _RULE.fullmatch(text[run[1].start : run[1].end].strip()) is not None
+    yield Table(run[0].start, run[1 if ruled else 0].end, run[-1].end)
+
+
+@dataclass(frozen=True)
+class TableAware(Sized):
+    """Tables are pieces of their own, whole up to a size; what is between them is cut by another splitter.
+
+    A table is two or more lines with bars between their cells, as in Markdown, or three or more with columns two blanks
+    or a tab apart, as in text out of a PDF. One that is too long is cut between rows, and each piece but the first has
+    its header (the first line, in Markdown with the line below it) as context.
+
+    Args:
+        rest: cuts what is between tables.
+        size: tokens of a piece of a table at most.
+
+    >>> from spolia.indexing.splitters.sentence_pieces import Sentences
+    >>> from spolia.types import Document, Node
+    >>> text = "Two stones. Weighed.\\n| stone | t |\\n|---|---|\\n| basalt | 3 |\\n| marble | 2 |\\n"
+    >>> part = Part(Node("d", text), Document("d", text))
+    >>> [piece.text for piece in TableAware(Sentences()).pieces(part)][1:]
+    ['Weighed.', '| stone | t |\\n|---|---|\\n| basalt | 3 |\\n| marble | 2 |']
+    >>> [(piece.context, piece.text) for piece in TableAware(Sentences(), size=12).pieces(part)][3:]
+    [('| stone | t |\\n|---|---|', '| marble | 2 |')]
+    """
+
+    rest: Splitter
+
+    def pieces(self, part: Part, /) -> Iterator[Piece]:
+        at = 0
+        for table in tables(part.node.text):
+            yield from self._between(part, at, table.start)
+            yield from self._rows(part.node.text, table)
+            at = table.end
+        yield from self._between(part, at, len(part.node.text))
+
+    def _between(self, part: Part, start: int, end: int) -> Iterator[Piece]:
+        if start == 0 and end == len(part.node.text):
+            yield from self.rest.pieces(part)
+        elif start < end:
+            for piece in self.rest.pieces(stretch(part, start, end)):
+                yield piece.but(start=None if piece.start is None else start + piece.start)
+
+    def _rows(self, text: str, table: Table) -> Iterator[Piece]:
+        head = text[table.start : table.head].strip()[: self.bound.characters // 2]
+        for piece in self.cut(text, [Unit(table.start, table.end)], by_line):
+            below = piece.start is not None and piece.start >= table.head
+            yield piece.but(context=head) if below else piece
