@@ -72,6 +72,18 @@ if TYPE_CHECKING:
     from spolia.indexing.splitters.tables import TableAware as TableAware
     from spolia.indexing.splitters.token_window import TokenWindow as TokenWindow
     from spolia.indexing.sync import sync as sync
+    from spolia.indexing.transforms.function import transform as transform
+    from spolia.indexing.transforms.headers import ContextualHeaders as ContextualHeaders
+    from spolia.indexing.transforms.keywords import Keywords as Keywords
+    from spolia.indexing.transforms.llm_entities import LLMEntities as LLMEntities
+    from spolia.indexing.transforms.questions import (
+        HypotheticalQuestions as HypotheticalQuestions,
+    )
+    from spolia.indexing.transforms.questions import (
+        QuestionAnswers as QuestionAnswers,
+    )
+    from spolia.indexing.transforms.rule_entities import RuleEntities as RuleEntities
+    from spolia.indexing.transforms.summary import Summary as Summary
     from spolia.journal import Cache as Cache
     from spolia.journal import Runs as Runs
     from spolia.models.chat import ChatModel as ChatModel
@@ -167,6 +179,13 @@ WHERE = {
     "spolia.indexing.splitters.tables": ("TableAware",),
     "spolia.indexing.splitters.token_window": ("TokenWindow",),
     "spolia.indexing.sync": ("sync",),
+    "spolia.indexing.transforms.function": ("transform",),
+    "spolia.indexing.transforms.headers": ("ContextualHeaders",),
+    "spolia.indexing.transforms.keywords": ("Keywords",),
+    "spolia.indexing.transforms.llm_entities": ("LLMEntities",),
+    "spolia.indexing.transforms.questions": ("HypotheticalQuestions", "QuestionAnswers",),
+    "spolia.indexing.transforms.rule_entities": ("RuleEntities",),
+    "spolia.indexing.transforms.summary": ("Summary",),
     "spolia.journal": ("Cache", "Runs"),
     "spolia.models.chat": ("ChatModel",),
     "spolia.models.minilm": ("MiniLM",),
