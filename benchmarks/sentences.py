@@ -26,7 +26,7 @@ from spolia.sentences import sentences
 
 DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parents[2] / "shared" / "datasets")
 CACHE = Path.home() / ".cache" / "spolia-benchmarks"
-NAMES = [
+NAMES = ("2wikimultihopqa", "aragog", "cisi", "covid_qa", "cranfield", "hotpotqa", "musique", "policy_qa", "pubmedqa", "squad2_dev", "squad_newwiki", "xquad_en")
     "2wikimultihopqa",
     "aragog",
     "cisi",

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from spolia.models.sparse import SparseRows
+
     Vectors: TypeAlias = npt.NDArray[np.float32]
 
 Kind: TypeAlias = Literal["query", "passage"]
@@ -95,6 +97,34 @@ class Embedder(Addressed, Protocol):
 
     def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
         """One vector of length 1 for each text: float32, shape (texts, dimension). Charges what it embedded."""
+        ...
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        """Length of each text in tokens, special ones included; above `window`, its end is not read."""
+        ...
+
+    def covers(self, text: str) -> float:
+        """Share of the characters that the embedder knows, from 0 to 1; 1 for an empty text."""
+        ...
+
+
+@runtime_checkable
+class SparseEmbedder(Addressed, Protocol):
+    """Maps texts to weights of the terms of a vocabulary; the product of two such vectors is their likeness.
+
+    Attributes:
+        name: tells apart any two embedders that give different vectors; with a hash of the weights.
+        window: longest text in tokens, special ones included; the rest of a longer one is not read.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def window(self) -> int: ...
+
+    def embed_sparse(self, texts: Sequence[str], *, kind: Kind) -> SparseRows:
+        """One row of weights for each text. Charges what it embedded."""
         ...
 
     def tokens(self, texts: Sequence[str]) -> list[int]:

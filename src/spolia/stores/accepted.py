@@ -31,8 +31,8 @@ def accepted(embedder: str, count: int, vectors: Vectors | Sequence[Vectors], kn
     for row, vector in enumerate(vectors):
         if np.ndim(vector) != 1 or (known := known or len(vector)) != len(vector):
             raise StoreError(
-                f"Vector {row} by {embedder!r} has shape {np.shape(vector)}, where {known or 'some'} numbers in a vector "
-                "were expected. Write vectors by the embedder that the group was built with."
+                f"Vector {row} by {embedder!r} has shape {np.shape(vector)}, where {known or 'some'} numbers in a "
+                "vector were expected. Write vectors by the embedder that the group was built with."
             )
     rows = np.asarray(vectors, dtype=np.float32)
     if not count:

@@ -73,7 +73,7 @@ class Graph:
             raise _damaged(path, "its checksum differs")
         graph_end = footer["graph"]
         mean = data[graph_end:end].view("<f4").copy()
-        self.coding = Coding(footer["metric"], footer["radius"], mean, footer["scale"])
+        self.coding = Coding(footer["metric"], mean, footer["scale"])
         self.count: int = footer["count"]
         self._data = data[:graph_end]  # which usearch does not hold on to
         self._index = _usearch().Index.restore(self._data, view=True, enable_key_lookups=False)
@@ -121,8 +121,8 @@ def build_graph(path: Path, segment_path: Path, metric: Metric, settings: HNSW) 
 
 def _built(segment: Segment, coding: Coding, settings: HNSW) -> Index:
     index: Index = _usearch().Index(
-        ndim=coding.dimension,
-        metric="l2sq",
+        ndim=len(coding.mean),
+        metric=coding.distance,
         dtype="i8",
         connectivity=settings.connectivity,
         expansion_add=settings.expansion_add,
@@ -146,7 +146,6 @@ def _finish(path: Path, coding: Coding, count: int, segment: bytes) -> None:
         footer = {
             "segment": segment.hex(),
             "metric": coding.metric,
-            "radius": coding.radius,
             "scale": coding.scale,
             "count": count,
             "graph": size,
@@ -177,7 +176,7 @@ def _footer(path: Path, data: npt.NDArray[np.uint8]) -> tuple[dict[str, Any], in
     begin = end - int.from_bytes(data[end : end + 4].tobytes(), "little")
     try:
         footer: dict[str, Any] = json.loads(data[max(begin, 0) : end].tobytes())
-        whole = {"segment", "metric", "radius", "scale", "count", "graph", "crc32"} <= footer.keys()
+        whole = {"segment", "metric", "scale", "count", "graph", "crc32"} <= footer.keys()
     except (ValueError, AttributeError) as error:
         raise _damaged(path, "its footer cannot be read") from error
     if not whole or not 0 < footer["graph"] < begin:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -63,13 +63,18 @@ def write_segment(path: Path, embedder: str, hashes: Sequence[bytes], *blocks: V
         hashes: one for each row.
         blocks: rows float32[n, d], put one below the other; they are written one after the other, in bounded memory.
     """
+    return write_checked(path, _content(embedder, hashes, blocks))
+
+
+def write_checked(path: Path, content: Iterable[bytes]) -> int:
+    """Make a file and the BLAKE2b of its content durable under its name; returns its size in bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
+    checksum, size = blake2b(digest_size=HASH_BYTES), HASH_BYTES
     try:
         with temporary.open("wb") as file:
             fail_point("vectors.write")
-            checksum, size = blake2b(digest_size=HASH_BYTES), HASH_BYTES
-            for piece in _content(embedder, hashes, blocks):
+            for piece in content:
                 checksum.update(piece)
                 size += file.write(piece)
             file.write(checksum.digest())
@@ -87,13 +92,49 @@ def write_segment(path: Path, embedder: str, hashes: Sequence[bytes], *blocks: V
 
 
 def _content(embedder: str, hashes: Sequence[bytes], blocks: Sequence[Vectors]) -> Iterator[bytes]:
-    header = json.dumps({"embedder": embedder, "dimension": blocks[0].shape[1], "count": len(hashes)}).encode()
-    head = MAGIC + len(header).to_bytes(4, "little") + header
-    head += bytes(-len(head) % _ALIGNED) + b"".join(hashes)
-    yield head + bytes(-len(head) % _ALIGNED)
+    yield head(MAGIC, {"embedder": embedder, "dimension": blocks[0].shape[1], "count": len(hashes)}, hashes)
     for block in blocks:
         for start in range(0, len(block), _WRITTEN_ROWS):
             yield np.ascontiguousarray(block[start : start + _WRITTEN_ROWS], dtype="<f4").tobytes()
+
+
+def head(magic: bytes, header: dict[str, Any], hashes: Sequence[bytes]) -> bytes:
+    """What a segment begins with, up to a multiple of 64 bytes."""
+    written = json.dumps(header).encode()
+    found = magic + len(written).to_bytes(4, "little") + written
+    found += bytes(-len(found) % _ALIGNED) + b"".join(hashes)
+    return found + bytes(-len(found) % _ALIGNED)
+
+
+@dataclass(frozen=True, eq=False)
+class Mapped:
+    """A segment's file, mapped into memory, as far as all kinds of segments are alike."""
+
+    header: dict[str, Any]
+    hashes: Hashes
+    body: npt.NDArray[np.uint8]
+
+
+def open_checked(path: Path, magic: bytes, size: Callable[[dict[str, Any]], int], checked: bool) -> Mapped:
+    """Map a segment into memory.
+
+    Args:
+        size: bytes of the body that the header promises.
+        checked: read all of it and compare the checksum.
+
+    Raises:
+        StoreCorrupt: it is cut off or changed.
+    """
+    data = np.asarray(np.memmap(path, dtype=np.uint8, mode="r")) if path.stat().st_size else np.zeros(0, np.uint8)
+    header, start = _header(path, data, magic)
+    hashes_end = start + header["count"] * HASH_BYTES
+    body = hashes_end + -hashes_end % _ALIGNED
+    end = body + size(header)
+    if len(data) != end + HASH_BYTES:
+        raise _damaged(path, f"it has {len(data)} bytes, {end + HASH_BYTES} were written")
+    if checked and blake2b(data[:end].data, digest_size=HASH_BYTES).digest() != data[end:].tobytes():
+        raise _damaged(path, "its checksum differs")
+    return Mapped(header, Hashes(data[start:hashes_end]), data[body:end])
 
 
 def open_segment(path: Path, *, checked: bool = False) -> Segment:
@@ -105,18 +146,9 @@ def open_segment(path: Path, *, checked: bool = False) -> Segment:
     Raises:
         StoreCorrupt: it is cut off or changed.
     """
-    data = np.memmap(path, dtype=np.uint8, mode="r") if path.stat().st_size else np.zeros(0, np.uint8)
-    header, start = _header(path, data)
-    count, dimension = header["count"], header["dimension"]
-    hashes_end = start + count * HASH_BYTES
-    vectors_start = hashes_end + -hashes_end % _ALIGNED
-    end = vectors_start + count * dimension * 4
-    if len(data) != end + HASH_BYTES:
-        raise _damaged(path, f"it has {len(data)} bytes, {end + HASH_BYTES} were written")
-    if checked and blake2b(data[:end].data, digest_size=HASH_BYTES).digest() != data[end:].tobytes():
-        raise _damaged(path, "its checksum differs")
-    vectors = data[vectors_start:end].view("<f4").reshape(count, dimension)
-    return Segment(header["embedder"], Hashes(np.asarray(data[start:hashes_end])), vectors)
+    mapped = open_checked(path, MAGIC, lambda header: header["count"] * header["dimension"] * 4, checked)
+    count, dimension = mapped.header["count"], mapped.header["dimension"]
+    return Segment(mapped.header["embedder"], mapped.hashes, mapped.body.view("<f4").reshape(count, dimension))
 
 
 def checksum_of(path: Path) -> bytes:
@@ -126,8 +158,8 @@ def checksum_of(path: Path) -> bytes:
         return file.read()
 
 
-def _header(path: Path, data: npt.NDArray[np.uint8]) -> tuple[dict[str, Any], int]:
-    if data[:8].tobytes() != MAGIC or len(data) < 12:
+def _header(path: Path, data: npt.NDArray[np.uint8], magic: bytes) -> tuple[dict[str, Any], int]:
+    if data[:8].tobytes() != magic or len(data) < 12:
         raise _damaged(path, f"it begins with {data[:8].tobytes()!r}")
     end = 12 + int.from_bytes(data[8:12].tobytes(), "little")
     try:

@@ -1,0 +1,84 @@
+"""Vectors for the tests of searching: placed in real segment files, and compared one by one in plain float64."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from spolia.stores.allowed import Allowed
+from spolia.stores.approximate import GraphSearch, Opener
+from spolia.stores.building import build_graphs
+from spolia.stores.definition import Metric
+from spolia.stores.graphs import Graph, graph_path
+from spolia.stores.indexes import HNSW
+from spolia.stores.layout import graph_folder, segment_path
+from spolia.stores.placed import Placed
+from spolia.stores.vectors import Vectors, open_segment, write_segment
+
+EMBEDDER = "clustered/1"
+SETTINGS = HNSW(connectivity=16, expansion_add=96, expansion_search=96, above=5_000)
+
+
+def drawn(rows: int, dimension: int, seed: int = 0, *, unit: bool = True) -> Vectors:
+    """float32[rows, dimension] around some centres, as texts lie around topics."""
+    draw = np.random.default_rng(seed)
+    centres = np.random.default_rng(99).normal(size=(40, dimension))
+    found = centres[draw.integers(0, 40, rows)] + draw.normal(size=(rows, dimension))
+    if unit:
+        found /= np.linalg.norm(found, axis=1, keepdims=True)
+    return found.astype(np.float32)
+
+
+def kept(store: Path, *parts: Vectors) -> list[Path]:
+    """Each part as a segment of a store."""
+    paths = []
+    for number, part in enumerate(parts, 1):
+        path = segment_path(store, EMBEDDER, number)
+        write_segment(path, EMBEDDER, [f"{number}:{row}".encode().ljust(16) for row in range(len(part))], part)
+        paths.append(path)
+    return paths
+
+
+def placed_in(store: Path, *parts: Vectors, places: npt.NDArray[np.int64] | None = None) -> Placed:
+    """A node for each row, or for each of `places`, with keys that have gaps."""
+    segments = [open_segment(path).vectors for path in kept(store, *parts)]
+    places = np.arange(sum(map(len, parts))) if places is None else places
+    return Placed(np.arange(len(places)) * 3 + 7, segments, places)
+
+
+def graph_search(store: Path, placed: Placed, metric: Metric = "cosine") -> GraphSearch:
+    """With the graphs of its large segments built."""
+    rows = {number: len(segment) for number, segment in enumerate(placed.segments, 1)}
+    assert build_graphs(store, EMBEDDER, rows, metric, SETTINGS) == []
+    return GraphSearch(placed, metric, [opener(store, number, metric) for number in rows], SETTINGS.expansion_search)
+
+
+def opener(store: Path, number: int, metric: Metric) -> Opener:
+    """Gives the graph of a segment, if it has one."""
+    path = graph_path(graph_folder(store, EMBEDDER), number, metric, SETTINGS)
+    graph = Graph(path, segment_path(store, EMBEDDER, number)) if path.exists() else None
+    return lambda: graph
+
+
+def compared(
+    metric: Metric, queries: Vectors, vectors: Vectors, allowed: Allowed, top_k: int
+) -> list[list[tuple[int, float]]]:
+    """What searching should find: every allowed vector compared, formula by formula."""
+    found = []
+    for query in queries.astype(np.float64):
+        if metric == "euclidean":
+            scores = -np.linalg.norm(vectors.astype(np.float64) - query, axis=1)
+        else:
+            length = np.linalg.norm(query) if metric == "cosine" else 1.0
+            scores = vectors.astype(np.float64) @ (query / (length or 1.0))
+        order = [at for at in np.lexsort((allowed.keys, -scores)) if allowed.mask is None or allowed.mask[at]]
+        found.append([(int(allowed.keys[at]), float(scores[at])) for at in order[:top_k]])
+    return found
+
+
+def recall(found: list[list[tuple[int, float]]], right: list[list[tuple[int, float]]]) -> float:
+    """Share of the right keys that were found."""
+    pairs = list(zip(found, right, strict=True))
+    return sum(len(dict(a).keys() & dict(b).keys()) for a, b in pairs) / sum(len(b) for _, b in pairs)

@@ -1,0 +1,255 @@
+"""Search along graphs: nearly what exact search finds under any filter, and never what is not allowed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spolia.errors import StoreCorrupt
+from spolia.stores import graphs
+from spolia.stores.allowed import Allowed
+from spolia.stores.approximate import GraphSearch
+from spolia.stores.building import NOT_AVAILABLE, build_graphs, sweep_graphs
+from spolia.stores.definition import Metric
+from spolia.stores.exact import ExactSearch
+from spolia.stores.graphs import Graph, build_graph, graph_path, is_whole
+from spolia.stores.layout import graph_folder, segment_path
+from spolia.stores.placed import Placed, Rows
+from spolia.stores.vectors import Vectors
+from tests.stores.searched import EMBEDDER, SETTINGS, drawn, graph_search, kept, placed_in, recall
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS, DIMENSION = 8_000, 24
+
+Built = tuple[GraphSearch, Placed]
+
+
+@pytest.fixture(scope="module", params=["cosine", "dot", "euclidean"])
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """Two segments with graphs and a small one without; some rows are of two nodes, some of none."""
+    metric: Metric = request.param
+    store = tmp_path_factory.mktemp(metric)
+    parts = [drawn(rows, DIMENSION, seed, unit=metric == "cosine") for seed, rows in enumerate((ROWS, ROWS, 700))]
+    if metric == "dot":
+        parts = [part * np.random.default_rng(8).uniform(0.2, 3, (len(part), 1)).astype(np.float32) for part in parts]
+    rows = np.arange(2 * ROWS + 700)
+    places = np.concatenate([rows[rows % 10 > 0], rows[rows % 7 == 1]])
+    np.random.default_rng(5).shuffle(places)
+    placed = placed_in(store, *parts, places=places)
+    return graph_search(store, placed, metric), placed
+
+
+def asked(metric: Metric) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    return drawn(40, DIMENSION, 77, unit=metric == "cosine")
+
+
+def masks(placed: Placed) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None]:
+    draw, count = np.random.default_rng(3), len(placed.keys)
+    near = placed.vectors(placed.places) @ asked("cosine")[0]
+    return {
+        "all": None,
+        **{f"random {share}": draw.random(count) < share for share in (0.7, 0.3, 0.1, 0.01)},
+        "one segment": placed.segment_of == 1,
+        "the half that is far from a query": near < np.median(near),
+        "the tenth that is nearest to one": near > np.quantile(near, 0.9),
+        "five": np.isin(np.arange(count), [5, 6, 70, 900, 4000]),
+        "none": np.zeros(count, dtype=np.bool_),
+    }
+
+
+def test_nearly_all_is_found_and_nothing_else(built: Built) -> None:
+    search, placed = built
+    exact, queries = ExactSearch(placed, search.metric), asked(search.metric)
+    for name, mask in masks(placed).items():
+        allowed = Allowed(placed.keys, mask)
+        found, right = search.search(queries, 10, allowed), exact.search(queries, 10, allowed)
+        assert [len(each) for each in found] == [min(10, allowed.count)] * len(queries), name
+        assert all(allowed.holds(key for key, _ in each).all() for each in found), name
+        if allowed.count:
+            assert recall(found, right) >= (0.98 if mask is None else 0.99), name
+        for ours, theirs in zip(found, right, strict=True):
+            assert ours == sorted(ours, key=lambda pair: (-pair[1], pair[0])), name
+            same = dict(ours).keys() & dict(theirs).keys()
+            assert all(dict(ours)[key] == dict(theirs)[key] for key in same), name
+
+
+def test_one_query_finds_what_it_finds_among_many(built: Built) -> None:
+    search, placed = built
+    queries = asked(search.metric)
+    for mask in masks(placed).values():
+        allowed = Allowed(placed.keys, mask)
+        assert search.search(queries, 10, allowed) == [search.search(q[None], 10, allowed)[0] for q in queries]
+
+
+def test_graphs_are_used_and_not_only_compared(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    search, placed = built
+    walked: list[int] = []
+    nearest = Graph.nearest
+
+    def noted(graph: Graph, query: Vectors, count: int, expansion: int) -> Rows:
+        walked.append(count)
+        return nearest(graph, query, count, expansion)
+
+    monkeypatch.setattr(Graph, "nearest", noted)
+    search.search(asked(search.metric)[:1], 10, Allowed(placed.keys))
+    assert len(walked) == 2
+    search.search(asked(search.metric)[:1], 10, Allowed(placed.keys, masks(placed)["random 0.01"]))
+    assert len(walked) == 2
+
+
+def test_all_nodes_can_be_asked_for(built: Built) -> None:
+    search, placed = built
+    found = search.search(asked(search.metric)[:1], len(placed.keys) + 5, Allowed(placed.keys))[0]
+    assert sorted(key for key, _ in found) == placed.keys.tolist()
+
+
+def test_threads_find_the_same(built: Built) -> None:
+    search, placed = built
+    allowed, queries = Allowed(placed.keys), asked(search.metric)
+    right = search.search(queries, 10, allowed)
+    wrong: list[int] = []
+
+    def ask() -> None:
+        for at, query in enumerate(queries):
+            if search.search(query[None], 10, allowed)[0] != right[at]:
+                wrong.append(at)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+# The files.
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> Path:
+    return kept(tmp_path, drawn(600, 12))[0]
+
+
+@pytest.fixture
+def graph(tmp_path: Path, segment: Path) -> Path:
+    path = graph_path(graph_folder(tmp_path, EMBEDDER), 1, "cosine", SETTINGS)
+    build_graph(path, segment, "cosine", SETTINGS)
+    return path
+
+
+def test_the_same_segment_gives_the_same_graph(segment: Path, graph: Path) -> None:
+    written = graph.read_bytes()
+    build_graph(graph, segment, "cosine", SETTINGS)
+    assert graph.read_bytes() == written
+    assert not list(graph.parent.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("cut", [0, 5, 11, 12, 40, 300, 3_000, 30_000])
+def test_a_cut_graph_is_refused_and_not_followed(segment: Path, graph: Path, cut: int) -> None:
+    written = graph.read_bytes()
+    graph.write_bytes(written[:-cut] if cut else b"")
+    with pytest.raises(StoreCorrupt, match="is damaged: its end is missing"):
+        Graph(graph, segment)
+    assert not is_whole(graph, segment)
+
+
+def test_any_changed_byte_is_refused(segment: Path, graph: Path) -> None:
+    written = graph.read_bytes()
+    draw = np.random.default_rng(1)
+    for at in [*draw.integers(0, len(written), 60), *range(len(written) - 30, len(written))]:
+        graph.write_bytes(written[:at] + bytes([written[at] ^ 0x41]) + written[at + 1 :])
+        with pytest.raises(StoreCorrupt, match="is damaged"):
+            Graph(graph, segment)
+
+
+def test_a_graph_of_another_segment_is_refused(tmp_path: Path, graph: Path) -> None:
+    other = kept(tmp_path, drawn(600, 12, seed=9))[0]  # takes the place and number of the first
+    with pytest.raises(StoreCorrupt, match="of another segment"):
+        Graph(graph, other)
+    assert build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", SETTINGS.but(above=100)) == []
+    Graph(graph, other)
+
+
+def test_damaged_graphs_are_built_again_and_said(tmp_path: Path, segment: Path, graph: Path) -> None:
+    written = graph.read_bytes()
+    graph.write_bytes(b"\0" * 64 + written[64:])
+    settings = SETTINGS.but(above=100)
+    assert build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", settings) == []  # nothing is read
+    said = build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", settings, checked=True)
+    assert len(said) == 1
+    assert "its checksum differs" in said[0]
+    assert graph.read_bytes() == written
+
+
+def test_graphs_of_segments_that_are_gone_are_swept(tmp_path: Path, graph: Path) -> None:
+    graph.with_suffix(".tmp").write_bytes(b"half")
+    gone = graph.with_name(graph.name.replace("000001", "000002"))
+    gone.write_bytes(b"x")
+    sweep_graphs(tmp_path, [(EMBEDDER, 1)])
+    assert list(graph.parent.iterdir()) == [graph]
+    sweep_graphs(tmp_path, [("another", 1)])
+    assert list(graph.parent.iterdir()) == []
+
+
+def test_without_usearch_nothing_is_built_and_it_is_said(
+    tmp_path: Path, segment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "usearch", None)
+    monkeypatch.setattr(graphs, "find_spec", lambda _: None)
+    monkeypatch.setattr("spolia.stores.building.available", graphs.available)
+    assert build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", SETTINGS.but(above=100)) == [NOT_AVAILABLE]
+    assert build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", SETTINGS) == []  # none is wanted
+
+
+BUILD = """
+import sys
+from pathlib import Path
+from spolia.stores.building import build_graphs
+from tests.stores.searched import EMBEDDER, SETTINGS
+build_graphs(Path(sys.argv[1]), EMBEDDER, {1: 600, 2: 600}, "cosine", SETTINGS.but(above=100))
+"""
+
+
+@pytest.mark.parametrize(
+    ("point", "left"),
+    [
+        ("graphs.add", 0),
+        ("graphs.add@7", 1),
+        ("graphs.save", 0),
+        ("graphs.fsync@2", 1),
+        ("graphs.rename", 0),
+        ("graphs.rename@2", 1),
+        ("graphs.fsync_folder", 1),
+        ("graphs.fsync_folder@2", 2),
+    ],
+)
+def test_a_killed_building_goes_on(tmp_path: Path, point: str, left: int) -> None:
+    kept(tmp_path, drawn(600, 12), drawn(600, 12, seed=1))
+    command = [sys.executable, "-c", BUILD, str(tmp_path)]
+    killed = subprocess.run(command, cwd=ROOT, env={**os.environ, "SPOLIA_FAIL_POINT": point}, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    there = {path: path.stat().st_ino for path in graph_folder(tmp_path, EMBEDDER).glob("*.hnsw")}
+    assert len(there) == left
+    sweep_graphs(tmp_path, [(EMBEDDER, 1), (EMBEDDER, 2)])
+    build_graphs(tmp_path, EMBEDDER, {1: 600, 2: 600}, "cosine", SETTINGS.but(above=100))
+    whole = sorted(graph_folder(tmp_path, EMBEDDER).iterdir())
+    assert [path.suffix for path in whole] == [".hnsw", ".hnsw"]
+    for number, path in enumerate(whole, 1):
+        Graph(path, segment_path(tmp_path, EMBEDDER, number))
+    assert all(path.stat().st_ino == inode for path, inode in there.items())  # what was done is not done again
+
+
+def test_a_killed_sweep_goes_on(tmp_path: Path, graph: Path) -> None:
+    code = "import sys; from pathlib import Path; from spolia.stores.building import sweep_graphs; "
+    command = [sys.executable, "-c", code + "sweep_graphs(Path(sys.argv[1]), [])", str(tmp_path)]
+    killed = subprocess.run(command, env={**os.environ, "SPOLIA_FAIL_POINT": "graphs.sweep"}, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    sweep_graphs(tmp_path, [])
+    assert not graph.exists()

@@ -1,0 +1,98 @@
+"""Sparse vectors: what comes back from a segment, and search by inverted lists beside multiplying everything."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spolia.errors import ModelError, StoreCorrupt
+from spolia.models.sparse import SparseRows
+from spolia.stores.allowed import Allowed
+from spolia.stores.sparse import SparseSearch, open_sparse, write_sparse
+
+WEIGHTS = st.integers(-8, 8).map(lambda eighths: eighths / 8)  # sums of their products are exact
+TEXTS = st.lists(st.dictionaries(st.integers(0, 12), WEIGHTS, max_size=6), min_size=1, max_size=25)
+
+
+def hashes(count: int) -> list[bytes]:
+    return [str(number).encode().ljust(16) for number in range(count)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    first=TEXTS, second=TEXTS, asked=TEXTS, top_k=st.integers(0, 60), seed=st.integers(0, 99), filtered=st.booleans()
+)
+def test_it_finds_what_multiplying_all_finds(
+    first: list[dict[int, float]],
+    second: list[dict[int, float]],
+    asked: list[dict[int, float]],
+    top_k: int,
+    seed: int,
+    filtered: bool,
+) -> None:
+    draw, rows = np.random.default_rng(seed), first + second
+    places = draw.integers(0, len(rows), 30)
+    keys = np.arange(30) * 2 + 1
+    allowed = Allowed(keys, draw.random(30) < 0.4 if filtered else None)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / "v" / f"{number}.seg" for number in range(2)]
+        for path, part in zip(paths, (first, second), strict=True):
+            assert write_sparse(path, "splade", hashes(len(part)), SparseRows.of(part)) == path.stat().st_size
+        segments = [open_sparse(path, checked=True) for path in paths]
+        search = SparseSearch(keys, segments, places)
+        found = search.search(SparseRows.of(asked), top_k, allowed)
+        assert [list(segment.hashes) for segment in segments] == [hashes(len(first)), hashes(len(second))]
+        for segment, part in zip(segments, (first, second), strict=True):
+            assert [
+                dict(zip(*map(np.ndarray.tolist, segment.rows.row(at)), strict=True)) for at in range(len(part))
+            ] == [dict(sorted(row.items())) for row in part]
+    for query, ours in zip(asked, found, strict=True):
+        scores = {
+            int(key): sum(weight * query.get(term, 0.0) for term, weight in rows[place].items())
+            for key, place, held in zip(keys, places, allowed.holds(keys), strict=True)
+            if held
+        }
+        assert ours == sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:top_k]
+
+
+def test_rows_of_several_batches_stand_one_below_the_other() -> None:
+    parts = [SparseRows.of([{1: 0.5}, {}]), SparseRows.of([]), SparseRows.of([{0: 1.0, 9: 2.0}])]
+    rows = SparseRows.together(parts)
+    assert rows.offsets.tolist() == [0, 1, 1, 3]
+    assert rows.row(2)[0].tolist() == [0, 9]
+    assert len(SparseRows.together([])) == 0
+
+
+@pytest.mark.parametrize(
+    ("offsets", "terms", "weights", "said"),
+    [
+        ([0, 3], [1, 2], [1, 1], "offsets that do not go from 0 to 2"),
+        ([0, 2], [1, 2], [1], "2 terms and 1 weights"),
+        ([0, 1, 3], [5, 2, 2], [1, 1, 1], "Sparse row 1 holds the term 2"),
+        ([0, 1, 3], [5, 3, 2], [1, 1, 1], "Sparse row 1 holds the term 2"),
+        ([0, 1], [-1], [1], "Sparse row 0 holds the term -1"),
+        ([0, 1, 2], [1, 1], [1, np.nan], "Sparse row 1 .* weight nan"),
+        ([0, 1, 2], [1, 1], [np.inf, 1], "Sparse row 0 .* weight inf"),
+    ],
+)
+def test_rows_that_cannot_be_are_refused(offsets: list[int], terms: list[int], weights: list[float], said: str) -> None:
+    with pytest.raises(ModelError, match=said):
+        SparseRows(np.array(offsets), np.array(terms, np.int32), np.array(weights, np.float32))
+
+
+def test_damaged_segments_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "v" / "1.seg"
+    write_sparse(path, "splade", hashes(3), SparseRows.of([{1: 0.5}, {}, {2: 3.0, 7: 1.0}]))
+    written = path.read_bytes()
+    for damaged in (b"", written[:-1], written[:20], b"SPLVEC01" + written[8:]):
+        path.write_bytes(damaged)
+        with pytest.raises(StoreCorrupt):
+            open_sparse(path)
+    path.write_bytes(written[:-30] + b"\xff" + written[-29:])
+    with pytest.raises(StoreCorrupt, match="checksum"):
+        open_sparse(path, checked=True)
