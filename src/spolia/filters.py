@@ -255,12 +255,24 @@ class Schema(tuple[Field, ...]):
             for operand in leaf.operands():
                 field.check(operand, "the filter's value")
 
+    def check_values(self, meta: Meta, whose: str) -> None:
+        """Refuse metadata that a declared field cannot hold.
+
+        Args:
+            whose: what has the metadata, for the message.
+        """
+        if self:
+            known = {field.name: field for field in self}
+            for name, value in meta:
+                if name in known and value is not None:
+                    known[name].check(value, whose)
+
     def record(self, meta: Meta) -> Record:
         """The values of every field, defaults filled in."""
         return {field.name: field.values(meta) for field in (*self.implied, *self)}
 
 
-def narrowed(*filters: Condition | None) -> Condition | None:
+def narrowed(*filters: Filter | None) -> Condition | None:
     """All of these together; None where there is none."""
-    given = tuple(part for part in filters if part is not None)
+    given = tuple(part for part in filters if isinstance(part, Condition))
     return (given[0] if len(given) == 1 else And(given)) if given else None

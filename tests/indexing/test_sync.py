@@ -229,7 +229,7 @@ def test_a_rebuild_takes_other_parts(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
     report = sync(folder, corpus, splitter=SlidingWindow(size=50), rebuild=True)
     assert counts(report) == (3, 0, 0, 0, 0)
-    assert "size=50" in corpus.snapshot().manifest("chunk").splitter
+    assert "size=50" in corpus.snapshot().manifest("chunk").transform
     assert corpus.snapshot().check() == []
 
 

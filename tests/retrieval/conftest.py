@@ -7,7 +7,7 @@ import pytest
 from spolia.models.protocols import Embedder
 from spolia.stores.analysis import Analyzer
 from spolia.stores.corpus import Corpus, NodeGroup
-from spolia.stores.manifest import Manifest
+from spolia.stores.manifest import Embedded, Manifest
 from spolia.stores.rows import SourceRow
 from spolia.types import Document, Node, Span
 
@@ -23,16 +23,16 @@ def store(
 ) -> NodeGroup:
     """A store with one document of one node for each text, by id."""
     corpus = Corpus(str(path)).create()
-    name, dimension = (embedder.name, embedder.dimension) if embedder else ("", 0)
+    embeddings = (Embedded(embedder.name, embedder.dimension),) if embedder else ()
     with corpus.writer() as writer:
-        writer.define("chunk", Manifest("chunk", "whole", "test", analyzer or Analyzer(), name, dimension))
+        writer.define("chunk", Manifest("chunk", "whole", "test", analyzer or Analyzer(), embeddings))
         for id, text in texts.items():
             who = (readers or {}).get(id, ())
             document = Document(id, text, uri=f"{id}.txt", readers=who)
             node = Node(id, text, id, span=Span(0, len(text)), uri=document.uri, readers=who)
             writer.put(document, [node], SourceRow(document.uri, content_hash=id))
         if embedder:
-            _embed(writer.unembedded("chunk", name), embedder, writer.add_vectors)
+            _embed(writer.unembedded("chunk", embedder.name), embedder, writer.add_vectors)
     return corpus.group()
 
 

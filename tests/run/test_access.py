@@ -17,7 +17,7 @@ from spolia.operator import Operator
 from spolia.run import Run
 from spolia.stores.analysis import Analyzer
 from spolia.stores.corpus import Corpus
-from spolia.stores.manifest import Manifest
+from spolia.stores.manifest import Embedded, Manifest
 from spolia.stores.rows import SourceRow
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Failure, Node, Query, Ranking, Span
@@ -30,8 +30,8 @@ def store(path: Path) -> Corpus:
     """One node for each list of readers, all about the same."""
     corpus = Corpus(str(path)).create()
     with corpus.writer() as writer:
-        parts = {"splitter": "whole", "reader": "none", "embedder": EMBEDDER.name}
-        manifest = Manifest(group="chunk", analyzer=Analyzer(), dimension=EMBEDDER.dimension, **parts)
+        embedded = Embedded(EMBEDDER.name, EMBEDDER.dimension)
+        manifest = Manifest("chunk", "whole", "none", Analyzer(), (embedded,))
         writer.define("chunk", manifest)
         for index, readers in enumerate(READERS):
             text = f"The secret of the tide, part {index}."

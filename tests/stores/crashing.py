@@ -21,7 +21,7 @@ import tantivy  # noqa: F401  imported once for all children
 
 from spolia.stores import adopting, failpoints, integrity, lexical, placing, writer  # noqa: F401
 from spolia.stores.corpus import Corpus
-from tests.stores.scenario import FOURTH, STATES, cut_a_segment, ingest, problems, source_of, sync, tables
+from tests.stores.scenario import FIFTH, STATES, cut_a_segment, ingest, problems, source_of, sync, tables
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _not_as_put(corpus: Corpus) -> list[str]:
     return sorted(uri for uri in there | meant if there.get(uri) != meant.get(uri))
 
 
-PUTTING = Ingestion(ingest, lambda corpus: sync(corpus, FOURTH), _not_as_put)
+PUTTING = Ingestion(ingest, lambda corpus: sync(corpus, FIFTH), _not_as_put)
 
 
 def main(folder: Path, arguments: list[str], ingestion: Ingestion = PUTTING) -> None:

@@ -11,17 +11,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from spolia.filters import Field
 from spolia.stores import embedded
 from spolia.stores.corpus import Corpus
 from spolia.stores.layout import segment_path
-from spolia.stores.manifest import Manifest
+from spolia.stores.manifest import Embedded, Manifest
 from spolia.stores.rows import SourceRow, hash_of
 from spolia.stores.vectors import write_segment
 from spolia.stores.writer import Writer
 from spolia.types import Document, Node, Span
 
 EMBEDDER, DIMENSION = "hashing embedder/1", 8
-MANIFEST = Manifest("chunk", "Lines()", "text 1", embedder=EMBEDDER, dimension=DIMENSION)
+WHOLE = Manifest("whole", "Whole()", "text 1")
+MANIFEST = Manifest("chunk", "Lines()", "text 1", embeddings=(Embedded(EMBEDDER, DIMENSION),))
 ORPHAN = 900_000
 
 State = Mapping[str, str]
@@ -41,7 +43,9 @@ SECOND: State = {
 }
 THIRD: State = {**SECOND, "e.txt": "A late arrival.\nSet into new walls.", "broken.txt": "\0"}
 FOURTH: State = {**THIRD, "a.txt": "Carsten Olsen is back.", "f.txt": "The last file."}
-STATES = (FIRST, SECOND, THIRD, FOURTH)
+FIFTH: State = {**FOURTH, "g.txt": "One more."}
+STATES = (FIRST, SECOND, THIRD, FOURTH, FOURTH, FIFTH)
+"""By generation."""
 
 
 def embed(texts: Sequence[str]) -> npt.NDArray[np.float32]:
@@ -127,6 +131,25 @@ def ingest(path: Path, said: Path | None = None) -> None:
     sync(corpus, THIRD, said)
     sync(corpus, FOURTH, said)
     sync(corpus, FOURTH, said)
+    regroup(corpus, said)
+    sync(corpus, FIFTH, said)
+
+
+def regroup(corpus: Corpus, said: Path | None = None) -> None:
+    """A second group of all documents, built anew, a declared field, and another reader list."""
+    with corpus.writer() as writer:
+        writer.declare((Field("suffix"),))
+        writer.define("spare", WHOLE.but(group="spare"))
+        writer.redefine("whole", WHOLE)
+        writer.drop("spare")
+        for document in list(writer.documents()):
+            whole = Node(f"{document.id}:whole", document.text, document.id, "whole", parent=document.id, number=1)
+            writer.add_nodes(document, [whole])
+        for document in [found for found in writer.documents() if found.readers]:
+            writer.set_readers(document, ("ann", "bob"))
+        generation = writer.publish()
+        if said is not None:
+            said.write_text(str(generation))
 
 
 def cut_a_segment(path: Path) -> None:
@@ -146,12 +169,14 @@ def leave_vectors_behind(path: Path, texts: Sequence[str]) -> None:
 # What must be equal, row for row. Keys, generations and places in segments depend on how often it was interrupted.
 _SEEN = "{0}.birth <= :at AND {0}.death > :at"
 TABLES = {
-    "documents": f"""SELECT id, hash, text, title, media_type, pages, headings, meta, readers FROM documents d
-        WHERE {_SEEN.format("d")} ORDER BY id""",
+    "documents": f"""SELECT d.id, hash, text, title, media_type, pages, headings, meta, a.readers FROM documents d
+        LEFT JOIN audiences a ON a.id = d.audience
+        WHERE {_SEEN.format("d")} ORDER BY d.id""",
     "sources": f"""SELECT uri, d.id, size, mtime_ns, content_hash, status, error, report FROM sources s
         LEFT JOIN documents d ON d.key = s.document WHERE {_SEEN.format("s")} ORDER BY uri""",
     "nodes": f"""SELECT n.id, grp, d.id, n.hash, n.text, context, start, stop, first_page, last_page, first_line,
-        last_line, parent, n.meta, n.readers FROM nodes n JOIN documents d ON d.key = n.document
+        last_line, parent, n.meta, n.number, a.readers FROM nodes n JOIN documents d ON d.key = n.document
+        LEFT JOIN audiences a ON a.id = n.audience
         WHERE {_SEEN.format("n")} ORDER BY n.id""",
     "manifests": "SELECT grp, manifest FROM manifests ORDER BY grp",
     "vectors": "SELECT embedder, hash FROM vectors ORDER BY embedder, hash",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from spolia.errors import StoreError
 from spolia.run import Run
 from spolia.stores import sql
+from spolia.stores.allowed import Allowed
 from spolia.stores.corpus import Corpus
 from spolia.stores.nearest import Nearest
 from spolia.stores.snapshot import Snapshot
@@ -164,21 +165,20 @@ def test_nearest_is_exact_and_the_same_for_one_query_and_for_many(
     vectors = draw.integers(-1, 2, (count, 4)).astype(np.float32)  # many equal cosines
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-    readers = dict.fromkeys(range(0, count, 3), ("ann",))
+    some = Allowed(np.arange(10, 10 + count), np.arange(count) % 3 != 0)
     keys = np.arange(10, 10 + count)
     places = draw.permutation(count)
     stored = np.empty_like(vectors)
     stored[places] = vectors
-    index = Nearest(keys, np.array_split(stored, parts), places, readers)
+    index = Nearest(keys, np.array_split(stored, parts), places)
     queries = draw.normal(size=(5, 4)).astype(np.float32)
-    for access in (NOBODY, ANN):
-        together = index.search(queries, top_k, access)
-        assert [index.search(query[None], top_k, access)[0] for query in queries] == together
+    for counting in (some, Allowed(keys)):
+        together = index.search(queries, top_k, counting)
+        assert [index.search(query[None], top_k, counting)[0] for query in queries] == together
         for query, found in zip(queries, together, strict=True):
             unit = (query / np.sqrt((query.astype(np.float64) ** 2).sum())).astype(np.float32)
             exact = (vectors.astype(np.float64) * unit.astype(np.float64)).sum(axis=1)
-            allowed = [row for row in range(count) if access or row not in readers]
-            best = sorted(allowed, key=lambda row: (-exact[row], keys[row]))[:top_k]
+            best = sorted(counting.positions(), key=lambda row: (-exact[row], keys[row]))[:top_k]
             assert [key for key, _ in found] == [int(keys[row]) for row in best]
             assert [score for _, score in found] == pytest.approx([exact[row] for row in best], abs=1e-6)
 

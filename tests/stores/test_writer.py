@@ -12,15 +12,17 @@ import pytest
 from spolia.errors import ManifestMismatch, StoreError
 from spolia.stores.analysis import Analyzer
 from spolia.stores.corpus import Corpus
+from spolia.stores.manifest import Embedded
 from spolia.stores.rows import SourceRow, hash_of
 from spolia.stores.writer import Writer
 from spolia.types import Document, Heading, Node
 from tests.stores.scenario import (
     EMBEDDER,
     FIRST,
+    FOURTH,
     MANIFEST,
     SECOND,
-    STATES,
+    THIRD,
     add_missing_vectors,
     document_of,
     embed,
@@ -44,7 +46,7 @@ def files(corpus: Corpus) -> dict[str, tuple[int, int]]:
 
 def test_every_state_is_reached_and_whole(fast_folder: Path) -> None:
     corpus = Corpus(str(fast_folder / "notes.spolia")).create()
-    for number, state in enumerate(STATES):
+    for number, state in enumerate((FIRST, SECOND, THIRD, FOURTH)):
         sync(corpus, state)
         snapshot = corpus.snapshot()
         assert snapshot.generation == number + 1
@@ -239,7 +241,7 @@ def test_a_group_with_an_embedder_is_not_published_without_vectors(corpus: Corpu
     ("hashes", "vectors", "said"),
     [
         (1, np.ones((1, 8), np.float32), "has length 2.8"),
-        (1, np.full((1, 8), np.nan, np.float32), "has length nan"),
+        (1, np.full((1, 8), np.nan, np.float32), "holds NaN or infinity"),
         (2, np.zeros((1, 8), np.float32), "2 hashes came with vectors of shape"),
         (1, np.zeros((1, 5), np.float32), "8 numbers in a vector"),
     ],
@@ -252,15 +254,19 @@ def test_vectors_that_cannot_be_are_refused(
 
 
 def test_another_manifest_is_refused_naming_both_sides(corpus: Corpus) -> None:
-    other = MANIFEST.but(embedder="MiniLM@53aa", splitter="SlidingWindow(size=200)", analyzer=Analyzer(stem="german"))
+    other = MANIFEST.but(
+        embeddings=(Embedded("MiniLM@53aa", 384),),
+        transform="SlidingWindow(size=200)",
+        analyzer=Analyzer(stem="german"),
+    )
     with corpus.writer() as writer:
         with pytest.raises(ManifestMismatch) as refused:
             writer.define("chunk", other)
         with pytest.raises(StoreError, match="Write the same name twice"):
             writer.define("page", MANIFEST)
     for said in (
-        "'hashing embedder/1' there",
-        "'MiniLM@53aa' here",
+        "'hashing embedder/1' (cosine",
+        "'MiniLM@53aa' (cosine",
         "'Lines()' there",
         "stem='german'",
         "rebuild=True",
@@ -269,7 +275,7 @@ def test_another_manifest_is_refused_naming_both_sides(corpus: Corpus) -> None:
 
 
 def test_a_rebuild_is_seen_only_when_it_is_published(corpus: Corpus) -> None:
-    other = MANIFEST.but(splitter="Words()", analyzer=Analyzer(stem=""))
+    other = MANIFEST.but(transform="Words()", analyzer=Analyzer(stem=""))
     with corpus.writer() as writer:
         writer.define("chunk", other, rebuild=True)
         assert writer.sources() == {}
@@ -286,7 +292,7 @@ def test_two_groups_are_searched_apart(corpus: Corpus) -> None:
     document, nodes = document_of("c.txt", "A zeppelin.\nA balloon.")
     whole = Node("whole", document.text, document.id, group="whole page")
     with corpus.writer() as writer:
-        writer.define("whole page", MANIFEST.but(group="whole page", embedder="", dimension=0))
+        writer.define("whole page", MANIFEST.but(group="whole page", embeddings=()))
         writer.put(document, [*nodes, whole], source_of("c.txt", document.text))
         add_missing_vectors(writer)
     snapshot = corpus.snapshot()

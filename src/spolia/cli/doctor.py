@@ -87,7 +87,7 @@ def _store(path: Path) -> Iterator[Finding]:
     yield Finding("store", "ok", f"{path}: {stats.documents} documents, sources: {sources}, {size}")
     for manifest in manifests:
         nodes = dict(stats.nodes).get(manifest.group, 0)
-        built = f"{nodes} nodes, cut by {manifest.splitter}, embedded with {manifest.embedder or 'nothing'}"
+        built = f"{nodes} nodes, cut by {manifest.transform}, embedded with {manifest.embedder or 'nothing'}"
         yield Finding(f"group {manifest.group}", "ok", built)
     for problem in problems:
         yield Finding("store", "broken", problem)

@@ -12,7 +12,7 @@ from spolia.evaluation.datasets import DataSet
 from spolia.models.protocols import Embedder
 from spolia.stores.analysis import Analyzer, analyzer_for
 from spolia.stores.corpus import Corpus, NodeGroup
-from spolia.stores.manifest import Manifest
+from spolia.stores.manifest import Embedded, Manifest
 from spolia.stores.rows import SourceRow
 from spolia.types import Node, Span, digest_of
 
@@ -77,8 +77,8 @@ def _complete(corpus: Corpus) -> bool:
 
 
 def _manifest(embedder: Embedder | None, analyzer: Analyzer) -> Manifest:
-    name, dimension = (embedder.name, embedder.dimension) if embedder is not None else ("", 0)
-    return Manifest(GROUP, "one node for each passage", f"data set, form {FORM}", analyzer, name, dimension)
+    embeddings = (Embedded(embedder.name, embedder.dimension),) if embedder is not None else ()
+    return Manifest(GROUP, "one node for each passage", f"data set, form {FORM}", analyzer, embeddings)
 
 
 def _write(

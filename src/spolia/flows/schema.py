@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import is_dataclass
 from typing import Any
 
 from spolia.catalogue import Catalogue
@@ -139,7 +140,7 @@ class Definitions:
             if isinstance(cls, type) and not issubclass(cls, Operator) and self._may_stand(cls, shape):
                 options.append(self.tagged(cls, "value"))
                 written.append(cls)
-        if not shape.open and not shape.tagged and not inspect.isabstract(shape.cls):
+        if not shape.open and not shape.tagged and is_dataclass(shape.cls) and not inspect.isabstract(shape.cls):
             options.append(self.fields_of(shape.cls))
         named = [cls for cls in written if not plan_of(cls).required]
         bare = sorted({plan_of(cls).id for cls in named})

@@ -14,7 +14,7 @@ from spolia.indexing.splitter import SlidingWindow, Splitter
 from spolia.indexing.walking import Found
 from spolia.models.protocols import Embedder
 from spolia.stores.analysis import Analyzer, analyzer_for
-from spolia.stores.manifest import Manifest
+from spolia.stores.manifest import Embedded, Manifest
 from spolia.stores.writer import Writer
 
 SAMPLED_FILES = 40
@@ -48,11 +48,10 @@ def parts_for(
         analyzer = there.analyzer if there is not None else analyzer_for(_samples(found))
     manifest = Manifest(
         group=group,
-        splitter=splitter.name,
+        transform=splitter.name,
         reader=versions(readers),
         analyzer=analyzer,
-        embedder=embedder.name if embedder else "",
-        dimension=embedder.dimension if embedder else 0,
+        embeddings=(Embedded(embedder.name, embedder.dimension),) if embedder else (),
     )
     return Parts(group, splitter, embedder, manifest)
 
@@ -61,7 +60,7 @@ def default_splitter(embedder: Embedder | None) -> SlidingWindow:
     """Windows of 200 tokens as the embedder counts them; without one, or if it does not show how, of 800 characters.
 
     >>> default_splitter(None)
-    SlidingWindow(size=200, overlap=20, chars_per_token=4, tokenizer=None, covered=0.95)
+    SlidingWindow(size=200, chars_per_token=4, tokenizer=None, covered=0.95, overlap=20)
     """
     counter = getattr(embedder, "tokenizer", None)
     return SlidingWindow(tokenizer=counter if isinstance(counter, TokenCounter) else None)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spolia.errors import WiringError
+from spolia.filters import narrowed
 from spolia.operator import Operator
 from spolia.retrieval.searched import searched
 from spolia.stores.corpus import NodeGroup
-from spolia.surrounding import access
-from spolia.types import Query, Ranking
+from spolia.surrounding import access, narrowing
+from spolia.types import Filter, Query, Ranking
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,11 @@ class BM25(Operator[Query, Ranking]):
         group: the node group to search.
         top_k: hits to return, at most.
         source: name of the ranking, for weights when it is fused.
+        filter: what may be found at all; the query's filter and the run's narrow it further.
 
     Raises:
         QueryError: for an empty query.
+        FilterError: for a filter on a field that the store does not declare.
         StoreError: when the store cannot be read, or has no such group.
 
     Source: Robertson, Zaragoza, "The probabilistic relevance framework: BM25 and beyond", 2009.
@@ -43,6 +46,7 @@ class BM25(Operator[Query, Ranking]):
     group: NodeGroup
     top_k: int = 10
     source: str = "bm25"
+    filter: Filter | None = None
 
     def __post_init__(self) -> None:
         if self.top_k < 1:
@@ -51,8 +55,9 @@ class BM25(Operator[Query, Ranking]):
     def apply(self, value: Query, /) -> Ranking:
         who = access()
         snapshot = self.group.corpus.snapshot()
-        found = snapshot.search(self.group.name, searched(value), self.top_k, who)
+        wanted = narrowed(self.filter, value.filter, narrowing())
+        found = snapshot.search(self.group.name, searched(value), self.top_k, who, wanted)
         return Ranking(value, snapshot.hits(found, who), self.source)
 
     def reads(self, value: Query, /) -> object:
-        return value.text
+        return value.text, value.filter

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from spolia.errors import ManifestMismatch, QueryError, WiringError
+from spolia.filters import narrowed
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
 from spolia.retrieval.searched import searched
 from spolia.stores.corpus import NodeGroup
-from spolia.surrounding import access, note
-from spolia.types import Failure, Query, Ranking
+from spolia.surrounding import access, narrowing, note
+from spolia.types import Failure, Filter, Query, Ranking
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,9 +39,11 @@ class Dense(Operator[Query, Ranking]):
         embedder: the one that the group was built with.
         top_k: hits to return, at most.
         source: name of the ranking, for weights when it is fused.
+        filter: what may be found at all; the query's filter and the run's narrow it further.
 
     Raises:
         QueryError: for an empty query.
+        FilterError: for a filter on a field that the store does not declare.
         ManifestMismatch: when the group was built with another embedder, or none.
         StoreError: when the store cannot be read, or has no such group.
 
@@ -54,6 +57,7 @@ class Dense(Operator[Query, Ranking]):
     embedder: Embedder
     top_k: int = 10
     source: str = "dense"
+    filter: Filter | None = None
 
     cached: ClassVar[bool] = True
 
@@ -79,17 +83,26 @@ class Dense(Operator[Query, Ranking]):
         return [next(found) if result is None else result for result in results]
 
     def reads(self, value: Query, /) -> object:
-        return value.text if value.vector is None else value.vector
+        return (value.text if value.vector is None else value.vector), value.filter
 
     def _found(self, asked: Sequence[Query], texts: Sequence[str | None]) -> list[Ranking]:
         who = access()
         snapshot = self.group.corpus.snapshot()
         self._check(snapshot)
         vectors = self._vectors(asked, texts)
-        found = snapshot.nearest_batch(self.group.name, self.embedder.name, vectors, self.top_k, who)
-        return [
-            Ranking(query, snapshot.hits(pairs, who), self.source) for query, pairs in zip(asked, found, strict=True)
-        ]
+        results: dict[int, Ranking] = {}
+        for wanted, rows in self._by_filter(asked).items():
+            found = snapshot.nearest_batch(self.group.name, self.embedder.name, vectors[rows], self.top_k, who, wanted)
+            for row, pairs in zip(rows, found, strict=True):
+                results[row] = Ranking(asked[row], snapshot.hits(pairs, who), self.source)
+        return [results[row] for row in range(len(asked))]
+
+    def _by_filter(self, asked: Sequence[Query]) -> dict[Filter | None, list[int]]:
+        """Which rows are searched together: those with the same filter."""
+        rows: dict[Filter | None, list[int]] = {}
+        for row, query in enumerate(asked):
+            rows.setdefault(narrowed(self.filter, query.filter, narrowing()), []).append(row)
+        return rows
 
     def _vectors(self, asked: Sequence[Query], texts: Sequence[str | None]) -> Vectors:
         import numpy as np

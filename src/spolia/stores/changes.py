@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from spolia.errors import StoreError
+from spolia.filters import Schema
 from spolia.stores import sql
+from spolia.stores.audiences import Audiences
 from spolia.stores.failpoints import fail_point
 from spolia.stores.manifest import Manifest
 from spolia.stores.rows import Row, SourceRow, document_row, node_row, source_of, source_values
@@ -25,10 +27,13 @@ class Changes:
 
     def __init__(self, connection: sqlite3.Connection, next: int, manifests: dict[str, Manifest]) -> None:
         self.connection, self.next, self.manifests = connection, next, manifests
+        self.audiences = Audiences(connection)
+        self.schema = Schema()
 
     def put(self, document: Document, nodes: Iterable[Node], source: SourceRow) -> None:
         """A document in the place of what its source held; it is shared with the sources that hold the same."""
-        row = document_row(document, self.next)
+        self.schema.check_values(document.meta, f"document {document.uri or document.id!r}")
+        row = document_row(document, self.audiences.number(document.readers), self.next)
         there = self._one(sql.LIVE_DOCUMENT, (document.id,))
         if there is not None and there[1] == row[1]:
             key: int = there[0]
@@ -42,7 +47,7 @@ class Changes:
         if old is not None:
             self._end(old)
         fail_point("put.document")
-        key = int(self.connection.execute(sql.ADD_DOCUMENT, row).lastrowid or 0)
+        key = int(self.connection.execute(sql.ADD_DOCUMENT, row).fetchall()[0][0])
         fail_point("put.nodes")
         self.connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes))
         for source in sources:
@@ -56,7 +61,8 @@ class Changes:
                     f"Node {node.id!r} is of group {node.group!r}, which is not defined; defined are: "
                     f"{', '.join(self.manifests) or 'none'}. Write writer.define({node.group!r}, Manifest(...)) before."
                 )
-            yield node_row(node, document, key, self.next)
+            self.schema.check_values(node.meta, f"node {node.id!r}")
+            yield node_row(node, document, key, self.audiences.number(node.readers or document.readers), self.next)
 
     def point(self, source: SourceRow, key: int | None) -> None:
         """The source holds the document of this key now; what it held before ends, unless another source has it."""
@@ -79,6 +85,41 @@ class Changes:
         key = self.held_by(uri)
         self._unpoint(uri)
         self._release(key)
+
+    def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
+        """More nodes of a document that is there, of groups that had none of it."""
+        key = self.document_key(document.id)
+        if key is None:
+            raise StoreError(f"There is no document {document.id!r} in the store. Write put(document, nodes, source).")
+        fail_point("add.nodes")
+        self.connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes))
+
+    def clear(self, group: str) -> None:
+        """The nodes of a group end."""
+        fail_point("clear.nodes")
+        for statement in sql.END_GROUP:
+            self.connection.execute(statement, {"grp": group, "next": self.next})
+
+    def set_readers(self, document: Document, readers: Sequence[str]) -> None:
+        """Another reader list for a document and those of its nodes that had the same: new rows, the same texts."""
+        key = self.document_key(document.id)
+        if key is None:
+            raise StoreError(f"There is no document {document.id!r} in the store. Write one of snapshot.documents().")
+        old, new = self.audiences.number(document.readers), self.audiences.number(readers)
+        row = document_row(document.but(readers=tuple(readers)), new, self.next)
+        sources = [source_of(found) for found in self.connection.execute(sql.LIVE_SOURCES_OF, (key,))]
+        nodes = self.connection.execute(sql.LIVE_NODES_OF, (key,)).fetchall()
+        for statement in sql.SET_ASIDE:
+            self.connection.execute(statement, {"key": key, "next": self.next})
+        fail_point("readers.document")
+        fresh = int(self.connection.execute(sql.ADD_DOCUMENT, row).fetchall()[0][0])
+        fail_point("readers.nodes")
+        copies = [(fresh, new if audience == old else audience, self.next, node) for node, audience in nodes]
+        self.connection.executemany(sql.COPY_NODE, copies)
+        for source in sources:
+            self.point(source, fresh)
+        for statement in sql.DROP_ASIDE:
+            self.connection.execute(statement)
 
     def held_by(self, uri: str) -> int | None:
         """Key of the document that a source holds; None when it could not be read."""

@@ -113,6 +113,11 @@ def _refuse_other_databases(connection: sqlite3.Connection, store: Path) -> None
             f"{store} has schema {version}, written by a newer version of Spolia; this one knows up to "
             f"{sql.SCHEMA_VERSION}. Write: pip install -U spolia"
         )
+    if version < sql.SCHEMA_VERSION:
+        raise StoreError(
+            f"{store} has schema {version}, written by an earlier version of Spolia; this one reads and writes "
+            f"{sql.SCHEMA_VERSION}. Make it anew: rm -r {store}, then spolia index FOLDER --store {store}"
+        )
 
 
 @contextmanager

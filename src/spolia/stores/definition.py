@@ -16,12 +16,31 @@ from spolia.models.protocols import Embedder
 from spolia.operator import Operator
 from spolia.stores.analysis import Analyzer
 from spolia.stores.indexes import DEFAULT_INDEX, IndexSettings
-from spolia.types import Document, Meta, Node, Value
+from spolia.types import Document, Meta, Node, Span, Value
 
 DOCUMENT = "document"
 """The root of all groups: each document is one node, whose id is the document's."""
 
 Metric: TypeAlias = Literal["cosine", "dot", "euclidean"]
+
+
+def whole(document: Document) -> Node:
+    """A document as the one node of the root group.
+
+    >>> whole(Document("d", "Stones.")).span
+    Span(start=0, end=7, pages=None, lines=None)
+    """
+    return Node(
+        id=document.id,
+        text=document.text,
+        document=document.id,
+        group=DOCUMENT,
+        span=Span(0, len(document.text)),
+        uri=document.uri,
+        meta=document.meta,
+        readers=document.readers,
+        number=1,
+    )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -23,13 +23,13 @@ from spolia.stores.checksums import CHECKSUMS, checksum, checksums
 from spolia.stores.connection import problem_with
 from spolia.stores.failpoints import fail_point
 from spolia.stores.files import fsync_file, fsync_folder
-from spolia.stores.lexical import BODY, COPIED, KEY, READER, reader_terms
+from spolia.stores.lexical import AUDIENCE, BODY, COPIED, KEY
 
 _HEAP_BYTES = 50_000_000
 _DELETED_AT_ONCE = 1_000
 
-Added = tuple[int, str, Sequence[str]]
-"""Key, indexed text and readers of a node."""
+Added = tuple[int, str, int]
+"""Key, indexed text and audience of a node."""
 
 
 def freeze(target: Path, base: Path | None, dead: Iterable[int], added: Iterable[Added], analyzer: Analyzer) -> None:
@@ -87,12 +87,11 @@ def _write(folder: Path, exists: bool, dead: Iterable[int], added: Iterable[Adde
     for keys in _in_batches(dead, _DELETED_AT_ONCE):
         # By query: a term of an unsigned field given to delete_documents_by_term deletes nothing in tantivy-py 0.27.
         writer.delete_documents_by_query(tantivy.Query.term_set_query(index.schema, KEY, keys))
-    for key, text, readers in added:
+    for key, text, audience in added:
         document = tantivy.Document()
         document.add_unsigned(KEY, key)
         document.add_text(BODY, " ".join(analyzer.terms(text)))
-        for term in reader_terms(readers):
-            document.add_text(READER, term)
+        document.add_unsigned(AUDIENCE, audience)
         writer.add_document(document)
     fail_point("lexical.write")
     writer.commit()
@@ -105,7 +104,7 @@ def _schema() -> Any:
     builder = tantivy.SchemaBuilder()
     builder.add_unsigned_field(KEY, indexed=True, fast=True)
     builder.add_text_field(BODY, tokenizer_name="whitespace", index_option="freq")
-    builder.add_text_field(READER, tokenizer_name="raw", index_option="basic")
+    builder.add_unsigned_field(AUDIENCE, indexed=True)
     return builder.build()
 
 

@@ -65,9 +65,9 @@ def _group_problems(snapshot: Snapshot, group: str) -> Iterator[str]:
     ):
         if keys:
             yield f"group {group!r}: {len(keys)} nodes {said}: {_some(sorted(keys))}"
-    embedder = snapshot.manifest(group).embedder
-    if embedder and (lacking := snapshot.opened.row(sql.LACKING, {**values, "embedder": embedder, "key": 0})[0]):
-        yield f"group {group!r}: {lacking} nodes have no vector by {embedder!r}"
+    for embedder in (embedding.embedder for embedding in snapshot.manifest(group).embeddings):
+        if lacking := snapshot.opened.row(sql.LACKING, {**values, "embedder": embedder, "key": 0})[0]:
+            yield f"group {group!r}: {lacking} nodes have no vector by {embedder!r}"
 
 
 def damaged_segments(store: Path, connection: sqlite3.Connection) -> dict[Path, str]:

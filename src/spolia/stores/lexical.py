@@ -11,27 +11,25 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tantivy
 
 from spolia.errors import StoreCorrupt
 from spolia.stores.analysis import Analyzer
 
-KEY, BODY, READER = "key", "body", "reader"
-RESTRICTED = "restricted"
-PUBLIC = "public"
+if TYPE_CHECKING:
+    from spolia.stores.allowed import Allowed
+
+KEY, BODY, AUDIENCE = "key", "body", "audience"
 COPIED = ("meta.json", ".managed.json")
 """Files of tantivy that it replaces; all others are never written again once they are there."""
 _SPARE = 8
-
-
-def reader_terms(readers: Sequence[str]) -> list[str]:
-    """Who may read a node, as terms: a restricted node has one for each principal, no principal looks like `public`."""
-    return [RESTRICTED, *(f"={reader}" for reader in readers)] if readers else [PUBLIC]
+FEW = 2_000
+"""Allowed nodes up to which the index is asked for these only; above, what it finds is looked through."""
 
 
 class Lexical:
@@ -41,26 +39,39 @@ class Lexical:
         self.folder, self.analyzer = folder, analyzer
         with _readable(folder), _legible(folder):
             self._schema, self._searcher = _searchable(folder)
-            self._restricted = self._searcher.doc_freq(READER, RESTRICTED) > 0
 
-    def search(self, text: str, top_k: int, access: frozenset[str]) -> list[tuple[int, float]]:
-        """Keys and scores of the best readable nodes that share a term with the text; equal scores by key."""
-        query = self._query(self.analyzer.terms(text), access)
+    def search(
+        self, text: str, top_k: int, audiences: Collection[int] | None = None, allowed: Allowed | None = None
+    ) -> list[tuple[int, float]]:
+        """Keys and scores of the best nodes that share a term with the text; equal scores by key.
+
+        Args:
+            audiences: only nodes of these; None for all.
+            allowed: only these nodes; None for all.
+        """
+        query = self._query(self.analyzer.terms(text), audiences)
         if query is None or top_k <= 0:
             return []
-        limit = top_k + _SPARE
         with _legible(self.folder):
-            while True:
-                hits = self._searcher.search(query, limit, count=False).hits
-                # tantivy breaks ties by its own document numbers: only a complete tie can be put in order.
-                if len(hits) < limit or hits[-1][0] < hits[top_k - 1][0]:
-                    break
-                limit *= 4
-            keys = self._searcher.fast_field_values(KEY, [address for _, address in hits])
-        found = sorted(zip(keys, (score for score, _ in hits), strict=True), key=_best_first)
-        return found[:top_k]
+            if allowed is not None and allowed.count <= FEW:
+                keys = [int(key) for key in allowed.keys[allowed.positions()]]
+                query, allowed = self._both(query, tantivy.Query.term_set_query(self._schema, KEY, keys)), None
+            return self._best(query, top_k, allowed)
 
-    def _query(self, terms: Sequence[str], access: frozenset[str]) -> Any:
+    def _best(self, query: Any, top_k: int, allowed: Allowed | None) -> list[tuple[int, float]]:
+        limit = top_k + _SPARE
+        while True:
+            hits = self._searcher.search(query, limit, count=False).hits
+            keys = self._searcher.fast_field_values(KEY, [address for _, address in hits])
+            found = [(key, score) for key, (score, _) in zip(keys, hits, strict=True)]
+            if allowed is not None:
+                found = [pair for pair, counts in zip(found, allowed.holds(keys), strict=True) if counts]
+            # tantivy breaks ties by its own document numbers: only a complete tie can be put in order.
+            if len(hits) < limit or (len(found) >= top_k and hits[-1][0] < found[top_k - 1][1]):
+                return sorted(found, key=_best_first)[:top_k]
+            limit *= 4
+
+    def _query(self, terms: Sequence[str], audiences: Collection[int] | None) -> Any:
         query, occur = tantivy.Query, tantivy.Occur
         clauses = []
         for term, count in Counter(terms).items():
@@ -69,11 +80,15 @@ class Lexical:
         if not clauses:
             return None
         matching = query.boolean_query(clauses)
-        if not self._restricted:
+        if audiences is None:
             return matching
-        readable = query.term_set_query(self._schema, READER, [PUBLIC, *(f"={who}" for who in sorted(access))])
-        allowed = query.const_score_query(readable, 0.0)
-        return query.boolean_query([(occur.Must, matching), (occur.Must, allowed)])
+        return self._both(matching, query.term_set_query(self._schema, AUDIENCE, sorted(audiences)))
+
+    def _both(self, matching: Any, counting: Any) -> Any:
+        """What matches and counts as well, with the scores of matching."""
+        occur = tantivy.Occur
+        unscored = tantivy.Query.const_score_query(counting, 0.0)
+        return tantivy.Query.boolean_query([(occur.Must, matching), (occur.Must, unscored)])
 
     def keys(self) -> list[int]:
         """Keys of all nodes in the index, with repetitions if it is damaged."""

@@ -8,7 +8,25 @@ from typing import Any
 
 from spolia.errors import ManifestMismatch, SpoliaError, StoreCorrupt
 from spolia.stores.analysis import Analyzer
+from spolia.stores.definition import DOCUMENT, Metric
 from spolia.types import Value
+
+
+@dataclass(frozen=True)
+class Embedded(Value):
+    """How the nodes of a group were embedded, as its manifest says.
+
+    Args:
+        embedder: its name, with the hash of its weights.
+        dimension: numbers in a vector; of a sparse one, 0.
+        metric: by which vectors are compared.
+        index: the settings of the index, as plain data in JSON.
+    """
+
+    embedder: str
+    dimension: int
+    metric: Metric = "cosine"
+    index: str = '"HNSW"'
 
 
 @dataclass(frozen=True)
@@ -17,27 +35,52 @@ class Manifest(Value):
 
     Args:
         group: the node group's name.
-        splitter: the splitter, as its `repr`.
+        transform: what made its nodes, in words.
         reader: the versions of the readers.
         analyzer: how texts become terms.
-        embedder: name of the embedder, with the hash of its weights; empty for none.
-        dimension: numbers in a vector.
+        embeddings: how the nodes were embedded; none for search by words only.
+        parent: the group whose nodes were cut.
+        ref: the group whose nodes the transform saw beside; empty for none.
+        definition: the transform as plain data in JSON, by which new documents are cut; empty if it was made by hand.
+        signature: changes with whatever the transform does: code version, parameters, models, prompts, parents.
 
     >>> read(written(Manifest("chunk", "Whole()", "1"))) == Manifest("chunk", "Whole()", "1")
     True
     """
 
     group: str
-    splitter: str = ""
+    transform: str = ""
     reader: str = ""
     analyzer: Analyzer = field(default_factory=Analyzer)
-    embedder: str = ""
-    dimension: int = 0
+    embeddings: tuple[Embedded, ...] = ()
+    parent: str = DOCUMENT
+    ref: str = ""
+    definition: str = ""
+    signature: str = ""
+
+    @property
+    def embedder(self) -> str:
+        """Name of the first embedder; empty for none."""
+        return self.embeddings[0].embedder if self.embeddings else ""
+
+    def embedded(self, embedder: str) -> Embedded | None:
+        """How an embedder was used, if it was."""
+        return next((embedding for embedding in self.embeddings if embedding.embedder == embedder), None)
 
     def differences(self, other: Manifest) -> tuple[str, ...]:
         """Each part that differs, with both sides."""
         pairs = ((f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
-        return tuple(f"{name}: {mine!r} there, {yours!r} here" for name, mine, yours in pairs if mine != yours)
+        return tuple(
+            f"{name}: {_said(mine)} there, {_said(yours)} here" for name, mine, yours in pairs if mine != yours
+        )
+
+
+def _said(part: object) -> str:
+    if isinstance(part, tuple):
+        return ", ".join(map(_said, part)) or "none"
+    if isinstance(part, Embedded):
+        return f"{part.embedder!r} ({part.metric}, {part.index})"
+    return repr(part)
 
 
 def refuse_other(there: Manifest, here: Manifest) -> None:
@@ -66,8 +109,8 @@ def read(text: str) -> Manifest:
 def of(found: dict[str, Any]) -> Manifest:
     """The manifest that a JSON object describes."""
     try:
-        parts: dict[str, Any] = found["analyzer"]
-        return Manifest(**{**found, "analyzer": Analyzer(**parts)})
+        embeddings = tuple(Embedded(**embedding) for embedding in found["embeddings"])
+        return Manifest(**{**found, "analyzer": Analyzer(**found["analyzer"]), "embeddings": embeddings})
     except (KeyError, TypeError, SpoliaError) as error:
         raise _unreadable(found, error) from error
 

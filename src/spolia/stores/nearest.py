@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from spolia.errors import StoreError
+from spolia.stores.allowed import Allowed
 from spolia.stores.vectors import Vectors
 
 _MARGIN = 1e-4  # more than float32 products of unit vectors differ between two ways of adding them up
 _SCORED_AT_ONCE = 4_000_000
-_MASKS_KEPT = 16
 
 
 class Nearest:
@@ -22,7 +22,6 @@ class Nearest:
         keys: node keys, ascending.
         segments: memory-mapped vectors, float32[n, d] each.
         places: for each key, the row in all segments put one below the other.
-        readers: for the restricted nodes, their position in `keys` and who may read them.
     """
 
     def __init__(
@@ -30,13 +29,11 @@ class Nearest:
         keys: npt.NDArray[np.int64],
         segments: Sequence[Vectors],
         places: npt.NDArray[np.int64],
-        readers: Mapping[int, tuple[str, ...]],
     ) -> None:
-        self.keys, self.segments, self.places, self.readers = keys, segments, places, readers
+        self.keys, self.segments, self.places = keys, segments, places
         self.starts = np.cumsum([0, *(len(segment) for segment in segments)])
-        self._masks: dict[frozenset[str], npt.NDArray[np.bool_]] = {}
 
-    def search(self, queries: Vectors, top_k: int, access: frozenset[str]) -> list[list[tuple[int, float]]]:
+    def search(self, queries: Vectors, top_k: int, allowed: Allowed) -> list[list[tuple[int, float]]]:
         """For each row of float32[m, d], keys and cosines of the best readable nodes; equal scores by key."""
         if not len(self.keys) or top_k <= 0:
             return [[] for _ in queries]
@@ -51,12 +48,12 @@ class Nearest:
             some = unit(queries[start : start + at_once])
             below = np.concatenate([some @ segment.T for segment in self.segments], axis=1)
             scores = np.take(below, self.places, axis=1)
-            found += [self._best(query, row, top_k, access) for query, row in zip(some, scores, strict=True)]
+            found += [self._best(query, row, top_k, allowed) for query, row in zip(some, scores, strict=True)]
         return found
 
-    def _best(self, query: Vectors, scores: Vectors, top_k: int, access: frozenset[str]) -> list[tuple[int, float]]:
-        if self.readers:
-            scores = np.where(self._mask(access), scores, np.float32(-np.inf))
+    def _best(self, query: Vectors, scores: Vectors, top_k: int, allowed: Allowed) -> list[tuple[int, float]]:
+        if allowed.mask is not None:
+            scores = np.where(allowed.mask, scores, np.float32(-np.inf))
         if top_k < len(scores):
             lowest = np.partition(scores, len(scores) - top_k)[len(scores) - top_k]
         else:
@@ -73,17 +70,6 @@ class Nearest:
         segment = int(np.searchsorted(self.starts, place, side="right")) - 1
         row: Vectors = self.segments[segment][place - int(self.starts[segment])]
         return row
-
-    def _mask(self, access: frozenset[str]) -> npt.NDArray[np.bool_]:
-        mask = self._masks.get(access)
-        if mask is None:
-            mask = np.ones(len(self.keys), dtype=np.bool_)
-            for position, readers in self.readers.items():
-                mask[position] = not access.isdisjoint(readers)
-            if len(self._masks) >= _MASKS_KEPT:
-                self._masks.clear()
-            self._masks[access] = mask
-        return mask
 
 
 def unit(vectors: Vectors) -> Vectors:

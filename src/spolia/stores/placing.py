@@ -9,7 +9,6 @@ from spolia.stores import sql
 from spolia.stores.layout import segment_path
 from spolia.stores.nearest import Nearest
 from spolia.stores.opened import Opened
-from spolia.stores.rows import unpacked
 from spolia.stores.vectors import Segment, open_segment
 
 _ATTEMPTS = 5
@@ -47,7 +46,6 @@ def _nearest_of(opened: Opened, generation: int, group: str, embedder: str) -> N
         np.array([row[0] for row in rows], dtype=np.int64),
         segments,
         np.array([starts[row[1]] + row[2] for row in rows], dtype=np.int64),
-        {position: unpacked(row[3]) for position, row in enumerate(rows) if row[3]},
     )
 
 

@@ -15,7 +15,7 @@ from spolia.stores.files import fsync_folder
 from spolia.stores.layout import PINS, lexical_folder, pin_path
 from spolia.stores.lock import Lease, unleased
 from spolia.stores.manifest import Manifest
-from spolia.stores.rows import indexed_text, unpacked
+from spolia.stores.rows import indexed_text
 
 KEPT = 2
 
@@ -32,12 +32,12 @@ class Publication:
         self.store, self.connection, self.generation, self.manifests = store, connection, generation, manifests
         self.mended: list[str] = []
 
-    def publish(self, indexes: Indexes, embedded_to: Mapping[str, int]) -> Indexes:
+    def publish(self, indexes: Indexes, embedded_to: Mapping[tuple[str, str], int]) -> Indexes:
         """Make it durable and visible; returns its lexical indexes.
 
         Args:
             indexes: those of the published generation; a group that is not among them is indexed from nothing.
-            embedded_to: for each group, the last node key up to which all nodes are known to have vectors.
+            embedded_to: for each group and embedder, the node key up to which all nodes are known to have vectors.
         """
         self._refuse_lacking_vectors(embedded_to)
         fresh = {group: self._indexed(group, indexes.get(group)) for group in sorted(self.manifests)}
@@ -55,17 +55,16 @@ class Publication:
         taken.clear()
         return fresh
 
-    def _refuse_lacking_vectors(self, embedded_to: Mapping[str, int]) -> None:
+    def _refuse_lacking_vectors(self, embedded_to: Mapping[tuple[str, str], int]) -> None:
         for group, manifest in self.manifests.items():
-            if not manifest.embedder:
-                continue
-            key = embedded_to.get(group, 0)
-            values = {"grp": group, "key": key, "embedder": manifest.embedder, "at": self.generation}
-            if lacking := self.connection.execute(sql.LACKING, values).fetchone()[0]:
-                raise StoreError(
-                    f"{lacking} nodes of group {group!r} have no vector by {manifest.embedder!r}; nothing was "
-                    "published. Write writer.add_vectors for all that writer.unembedded gives, then publish."
-                )
+            for embedder in (embedding.embedder for embedding in manifest.embeddings):
+                key = embedded_to.get((group, embedder), 0)
+                values = {"grp": group, "key": key, "embedder": embedder, "at": self.generation}
+                if lacking := self.connection.execute(sql.LACKING, values).fetchone()[0]:
+                    raise StoreError(
+                        f"{lacking} nodes of group {group!r} have no vector by {embedder!r}; nothing was "
+                        "published. Write writer.add_vectors for all that writer.unembedded gives, then publish."
+                    )
 
     # The lexical index of a group.
 
@@ -101,9 +100,9 @@ class Publication:
             self.manifests[group].analyzer,
         )
 
-    def _added(self, group: str, known: int) -> Iterator[tuple[int, str, tuple[str, ...]]]:
-        for key, context, text, readers in self.connection.execute(sql.NEW_NODES, (group, known)):
-            yield key, indexed_text(context, text), unpacked(readers)
+    def _added(self, group: str, known: int) -> Iterator[tuple[int, str, int]]:
+        for key, context, text, search_text, audience in self.connection.execute(sql.NEW_NODES, (group, known)):
+            yield key, indexed_text(context, text, search_text), audience
 
     # What nobody needs any more.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -12,6 +12,8 @@ from spolia.errors import StoreError
 from spolia.types import Document, Heading, Meta, Node, Span, Value
 
 Row = Sequence[Any]
+Readers = Mapping[int, tuple[str, ...]]
+"""Reader lists by the number of the audience."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class SourceRow(Value):
         status: `indexed` or `failed`.
         error: why it failed.
         report: what the reader noticed, as the caller wrote it.
+        created_ns: time when it was made, where the file system says, nanoseconds.
+        accessed_ns: time when it was last read before it was indexed, nanoseconds.
     """
 
     uri: str
@@ -37,6 +41,8 @@ class SourceRow(Value):
     status: str = "indexed"
     error: str = ""
     report: str = ""
+    created_ns: int = 0
+    accessed_ns: int = 0
 
 
 def hash_of(text: str) -> bytes:
@@ -44,9 +50,9 @@ def hash_of(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=16).digest()
 
 
-def indexed_text(context: str, text: str) -> str:
+def indexed_text(context: str, text: str, search_text: str) -> str:
     """`Node.indexed_text` of a node that is still a row."""
-    return f"{context}\n{text}" if context else text
+    return search_text or (f"{context}\n{text}" if context else text)
 
 
 def packed(values: Iterable[Any]) -> str:
@@ -60,7 +66,7 @@ def unpacked(text: str) -> tuple[Any, ...]:
     return tuple(tuple(item) if isinstance(item, list) else item for item in json.loads(text)) if text else ()
 
 
-def document_row(document: Document, birth: int) -> Row:
+def document_row(document: Document, audience: int, birth: int) -> Row:
     return (
         document.id,
         document.but(uri="").digest,
@@ -70,13 +76,14 @@ def document_row(document: Document, birth: int) -> Row:
         packed(document.pages),
         packed((heading.start, heading.level, heading.text) for heading in document.headings),
         packed(document.meta),
-        packed(document.readers),
+        audience,
         birth,
     )
 
 
-def document_of(row: Row) -> Document:
-    id, text, title, media_type, pages, headings, meta, readers, uri = row
+def document_of(row: Row, readers: Readers) -> Document:
+    """The document that a row holds."""
+    id, text, title, media_type, pages, headings, meta, audience, uri = row
     return Document(
         id=id,
         text=text,
@@ -86,29 +93,37 @@ def document_of(row: Row) -> Document:
         pages=unpacked(pages),
         headings=tuple(Heading(*heading) for heading in unpacked(headings)),
         meta=unpacked(meta),
-        readers=unpacked(readers),
+        readers=readers[audience],
     )
 
 
-def node_row(node: Node, document: Document, key: int, birth: int) -> Row:
-    """A node as a row. Whoever may not see the document may not see its nodes either, unless they say more."""
+def node_row(node: Node, document: Document, key: int, audience: int, birth: int) -> Row:
+    """A node as a row, with the metadata that are its own: those of the document are kept with the document.
+
+    Args:
+        key: of the document.
+        audience: of the node.
+        birth: generation in which it is born.
+    """
     if node.document not in ("", document.id):
         raise StoreError(
             f"Node {node.id!r} says that it is of document {node.document!r}, but it was put with {document.id!r}. "
             "Write put(document, nodes, source) with the nodes of that document only."
         )
-    meta: Meta = node.meta
+    own: Meta = () if node.meta == document.meta else tuple(pair for pair in node.meta if pair not in document.meta)
     return (
         node.id,
         node.group,
         key,
+        node.number,
         hash_of(node.indexed_text),
         node.text,
         node.context,
+        node.search_text,
         *_span_row(node.span),
         node.parent,
-        packed(meta) if meta else "",
-        packed(node.readers or document.readers),
+        packed(own),
+        audience,
         birth,
     )
 
@@ -119,10 +134,10 @@ def _span_row(span: Span | None) -> Row:
     return (span.start, span.end, *(span.pages or (None, None)), *(span.lines or (None, None)))
 
 
-def node_of(row: Row) -> Node:
+def node_of(row: Row, readers: Readers) -> Node:
     """The node that a row holds."""
     (_, id, text, group, start, stop, first_page, last_page, first_line, last_line,
-     context, parent, meta, readers, document, uri) = row  # fmt: skip
+     context, parent, meta, audience, document, number, search_text, inherited, uri) = row  # fmt: skip
     span = None
     if start is not None:
         span = Span(
@@ -133,12 +148,22 @@ def node_of(row: Row) -> Node:
         )
     return Node(
         id, text, document, group, span, context, uri or "", parent,
-        unpacked(meta) if meta else (), unpacked(readers) if readers else (),
+        unpacked(inherited) + unpacked(meta), readers[audience], number, search_text,
     )  # fmt: skip
 
 
 def source_values(source: SourceRow) -> Row:
-    return (source.size, source.mtime_ns, source.content_hash, source.status, source.error, source.report)
+    """A source as a row, without its uri and document."""
+    return (
+        source.size,
+        source.mtime_ns,
+        source.content_hash,
+        source.status,
+        source.error,
+        source.report,
+        source.created_ns,
+        source.accessed_ns,
+    )
 
 
 def source_of(row: Row) -> SourceRow:

@@ -10,19 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 from spolia.errors import StoreError
 from spolia.stores import sql
+from spolia.stores.audiences import ReaderLists
+from spolia.stores.definition import DOCUMENT, whole
 from spolia.stores.layout import lexical_folder
 from spolia.stores.lock import Lease, leased
 from spolia.stores.manifest import Manifest, of
 from spolia.stores.opened import Opened
 from spolia.stores.rows import SourceRow, document_of, node_of, source_of
-from spolia.types import Document, Hit, Node, Value
+from spolia.stores.schema import read_schema
+from spolia.types import Document, Filter, Hit, Node, Value
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from spolia.stores.allowed import Allowed
     from spolia.stores.lexical import Lexical
     from spolia.stores.nearest import Nearest
+    from spolia.stores.records import Records
 
 NODES_KEPT = 8_192
 _ATTEMPTS = 50
@@ -57,27 +62,59 @@ class Snapshot:
         self.indexes: dict[str, tuple[int, int]] = {name: (at, key) for name, (at, key) in json.loads(indexes).items()}
         self._manifests = {manifest["group"]: of(manifest) for manifest in json.loads(manifests)}
         self.fingerprint = f"{opened.uuid}@{generation}"
+        self.readers = ReaderLists(opened.connection)
         self._indexes: dict[object, Any] = {}
         self._nodes: dict[int, Node] = {}
         self._lock = threading.Lock()
 
     # Searching.
 
-    def search(self, group: str, text: str, top_k: int, access: frozenset[str]) -> list[tuple[int, float]]:
-        """Keys and BM25 scores of the best readable nodes that share a term with `text`, best first, ties by key."""
-        return self.lexical(group).search(text, top_k, access)
+    def search(
+        self, group: str, text: str, top_k: int, access: frozenset[str], filter: Filter | None = None
+    ) -> list[tuple[int, float]]:
+        """Keys and BM25 scores of the best nodes that share a term with `text`, best first, ties by key.
+
+        Args:
+            access: principals who ask; what none of them may read is not found.
+            filter: what it accepts is found; None for all.
+
+        Raises:
+            FilterError: for a field that is not declared, or values of another type.
+        """
+        allowed = None if filter is None else self.allowed(group, access, filter)
+        return self.lexical(group).search(text, top_k, self._audiences(access), allowed)
 
     def nearest(
-        self, group: str, embedder: str, vector: npt.NDArray[np.float32], top_k: int, access: frozenset[str]
+        self,
+        group: str,
+        embedder: str,
+        vector: npt.NDArray[np.float32],
+        top_k: int,
+        access: frozenset[str],
+        filter: Filter | None = None,
     ) -> list[tuple[int, float]]:
-        """Keys and cosines of the readable nodes nearest to a vector float32[d], best first, ties by key; exact."""
-        return self.nearest_batch(group, embedder, vector.reshape(1, -1), top_k, access)[0]
+        """Keys and cosines of the nodes nearest to a vector float32[d], best first, ties by key."""
+        return self.nearest_batch(group, embedder, vector.reshape(1, -1), top_k, access, filter)[0]
 
     def nearest_batch(
-        self, group: str, embedder: str, vectors: npt.NDArray[np.float32], top_k: int, access: frozenset[str]
+        self,
+        group: str,
+        embedder: str,
+        vectors: npt.NDArray[np.float32],
+        top_k: int,
+        access: frozenset[str],
+        filter: Filter | None = None,
     ) -> list[list[tuple[int, float]]]:
         """`nearest` for each row of float32[m, d], with the same results."""
-        return self._vectors(group, embedder).search(vectors, top_k, access)
+        return self._vectors(group, embedder).search(vectors, top_k, self.allowed(group, access, filter))
+
+    def allowed(self, group: str, access: frozenset[str], filter: Filter | None = None) -> Allowed:
+        """The nodes of a group that may be found: the one place where access and filters are decided."""
+        return self._records(group).allowed(self._audiences(access), filter)
+
+    def _audiences(self, access: frozenset[str]) -> frozenset[int] | None:
+        """The audiences that these principals belong to; None where everything is everybody's."""
+        return self.readers.open_to(access) if self.readers.restricted else None
 
     # Reading.
 
@@ -101,10 +138,78 @@ class Snapshot:
             )
         return found[0]
 
+    # Lineage.
+
+    def parents(self, nodes: Sequence[Node], access: frozenset[str]) -> dict[str, Node]:
+        """The nodes that these were made from, by id; a whole document stands there as a node of group `document`."""
+        wanted = [node.parent for node in nodes if node.parent]
+        found = self._nodes_of_ids(wanted, access)
+        for id in dict.fromkeys(wanted):
+            if id not in found and (whole := self._whole(id, access)) is not None:
+                found[id] = whole
+        return found
+
+    def children(self, ids: Sequence[str], group: str, access: frozenset[str]) -> list[Node]:
+        """The nodes of a group that were made from these nodes, in the order of `ids`, then of the text."""
+        self.manifest(group)
+        values = {"ids": json.dumps(list(ids)), "grp": group, "at": self.generation}
+        return self._readable_of(self.opened.rows(sql.CHILDREN, values), access)
+
+    def numbered(self, document: str, group: str, first: int, last: int, access: frozenset[str]) -> list[Node]:
+        """The nodes of a document in a group whose `number` is in [first, last], in order."""
+        self.manifest(group)
+        values = {"document": document, "grp": group, "first": first, "last": last, "at": self.generation}
+        return self._readable_of(self.opened.rows(sql.NUMBERED, values), access)
+
+    def above(self, group: str) -> tuple[str, ...]:
+        """A group and those that it was made from, up to the documents."""
+        found = [group]
+        while found[-1] != DOCUMENT:
+            found.append(self.manifest(found[-1]).parent)
+        return tuple(found)
+
+    def ancestors(self, nodes: Sequence[Node], group: str, access: frozenset[str]) -> list[Node | None]:
+        """For each node its ancestor in a group above its own, itself if it is of that group; None if not readable."""
+        at: dict[int, Node] = dict(enumerate(nodes))
+        while open_ := {row: node for row, node in at.items() if node.group != group}:
+            found = self.parents(list(open_.values()), access)
+            for row, node in open_.items():
+                if (parent := found.get(node.parent)) is None:
+                    del at[row]
+                else:
+                    at[row] = parent
+        return [at.get(row) for row in range(len(nodes))]
+
+    def descendants(self, nodes: Sequence[Node], group: str, access: frozenset[str]) -> list[list[Node]]:
+        """For each node those of a group below its own that were made from it, in order; itself if of that group."""
+        within: list[list[Node]] = [[node] for node in nodes]
+        way = list(self.above(group))
+        for below in reversed(way[: way.index(nodes[0].group)] if nodes else ()):
+            ids = dict.fromkeys(node.id for row in within for node in row)
+            made: dict[str, list[Node]] = {}
+            for child in self.children(list(ids), below, access):
+                made.setdefault(child.parent, []).append(child)
+            within = [[child for node in row for child in made.get(node.id, ())] for row in within]
+        return within
+
+    def _whole(self, id: str, access: frozenset[str]) -> Node | None:
+        row = self.opened.row(sql.DOCUMENT, {"id": id, "at": self.generation})
+        if row is None or not _readable(document := document_of(row, self.readers.lists), access):
+            return None
+        return whole(document)
+
+    def _nodes_of_ids(self, ids: Sequence[str], access: frozenset[str]) -> dict[str, Node]:
+        values = {"ids": json.dumps(list(dict.fromkeys(ids))), "at": self.generation}
+        return {node.id: node for node in self._readable_of(self.opened.rows(sql.NODES_OF_IDS, values), access)}
+
+    def _readable_of(self, rows: Sequence[Any], access: frozenset[str]) -> list[Node]:
+        nodes = (node_of(row, self.readers.lists) for row in rows)
+        return [node for node in nodes if _readable(node, access)]
+
     def document(self, id: str, access: frozenset[str]) -> Document:
         """The document of this id."""
         row = self.opened.row(sql.DOCUMENT, {"id": id, "at": self.generation})
-        if row is None or not _readable(document := document_of(row), access):
+        if row is None or not _readable(document := document_of(row, self.readers.lists), access):
             raise StoreError(
                 f"There is no readable document {id!r} in generation {self.generation} of {self.opened.store}. "
                 "Write the document of a node from a search, and search and read as the same principal."
@@ -114,13 +219,13 @@ class Snapshot:
     def documents(self, access: frozenset[str] = frozenset()) -> Iterator[Document]:
         """All readable documents, by id."""
         for row in self.opened.connection.execute(sql.DOCUMENTS, {"at": self.generation}):
-            if _readable(document := document_of(row), access):
+            if _readable(document := document_of(row, self.readers.lists), access):
                 yield document
 
     def all_nodes(self, group: str, access: frozenset[str] = frozenset()) -> Iterator[Node]:
         """All readable nodes of a group, by id."""
         for row in self.opened.connection.execute(sql.NODES, {"grp": group, "at": self.generation}):
-            if _readable(node := node_of(row), access):
+            if _readable(node := node_of(row, self.readers.lists), access):
                 yield node
 
     def sources(self) -> dict[str, SourceRow]:
@@ -173,7 +278,7 @@ class Snapshot:
 
     def _fetched(self, keys: Sequence[int]) -> dict[int, Node]:
         rows = self.opened.rows(sql.NODES_OF_KEYS, {"keys": json.dumps(keys), "at": self.generation})
-        found = {row[0]: node_of(row) for row in rows}
+        found = {row[0]: node_of(row, self.readers.lists) for row in rows}
         with self._lock:
             if len(self._nodes) + len(found) > NODES_KEPT:
                 self._nodes = {}
@@ -191,6 +296,17 @@ class Snapshot:
             folder = lexical_folder(self.opened.store, group, self.indexes[group][0])
             found = self.opened.shared(folder, lambda: Lexical(folder, manifest.analyzer))
             self._indexes[group] = found
+        return found
+
+    def _records(self, group: str) -> Records:
+        key = (group, "records")
+        found: Records | None = self._indexes.get(key)
+        if found is None:
+            from spolia.stores.records import Records
+
+            self.manifest(group)
+            schema = read_schema(self.opened.row(sql.FIELDS)[0])
+            found = self._indexes[key] = Records(self.opened.rows, group, self.generation, schema)
         return found
 
     def _vectors(self, group: str, embedder: str) -> Nearest:

@@ -6,34 +6,39 @@ Rows live from generation `birth` until before generation `death`; those that ar
 from __future__ import annotations
 
 APPLICATION_ID = 0x53504C41
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 ALIVE = 4611686018427387904
 """The generation at which a row dies that is still alive: later than any."""
 
 SCHEMA = (
-    """CREATE TABLE store (uuid TEXT NOT NULL)""",
+    """CREATE TABLE store (uuid TEXT NOT NULL, fields TEXT NOT NULL)""",
     """CREATE TABLE manifests (grp TEXT PRIMARY KEY, manifest TEXT NOT NULL) WITHOUT ROWID""",
     """CREATE TABLE generations (generation INTEGER PRIMARY KEY, indexes TEXT NOT NULL)""",
+    """CREATE TABLE audiences (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, readers TEXT NOT NULL)""",
     """CREATE TABLE documents (
         key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, hash BLOB NOT NULL, text TEXT NOT NULL,
         title TEXT NOT NULL, media_type TEXT NOT NULL, pages TEXT NOT NULL, headings TEXT NOT NULL,
-        meta TEXT NOT NULL, readers TEXT NOT NULL, birth INTEGER NOT NULL, death INTEGER NOT NULL,
+        meta TEXT NOT NULL, audience INTEGER NOT NULL, birth INTEGER NOT NULL, death INTEGER NOT NULL,
         UNIQUE (id, death))""",
     f"""CREATE INDEX documents_dead ON documents (death) WHERE death < {ALIVE}""",
     """CREATE TABLE sources (
         uri TEXT NOT NULL, document INTEGER REFERENCES documents (key) DEFERRABLE INITIALLY DEFERRED,
-        size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, content_hash TEXT NOT NULL, status TEXT NOT NULL,
+        size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, created_ns INTEGER NOT NULL, accessed_ns INTEGER NOT NULL,
+        content_hash TEXT NOT NULL, status TEXT NOT NULL,
         error TEXT NOT NULL, report TEXT NOT NULL, birth INTEGER NOT NULL, death INTEGER NOT NULL,
         UNIQUE (uri, death))""",
     """CREATE INDEX sources_document ON sources (document, uri)""",
     f"""CREATE INDEX sources_dead ON sources (death) WHERE death < {ALIVE}""",
     """CREATE TABLE nodes (
         key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, grp TEXT NOT NULL REFERENCES manifests (grp),
-        document INTEGER NOT NULL REFERENCES documents (key) DEFERRABLE INITIALLY DEFERRED, hash BLOB NOT NULL,
-        text TEXT NOT NULL, context TEXT NOT NULL, start INTEGER, stop INTEGER, first_page INTEGER, last_page INTEGER,
-        first_line INTEGER, last_line INTEGER, parent TEXT NOT NULL, meta TEXT NOT NULL, readers TEXT NOT NULL,
+        document INTEGER NOT NULL REFERENCES documents (key) DEFERRABLE INITIALLY DEFERRED, number INTEGER NOT NULL,
+        hash BLOB NOT NULL, text TEXT NOT NULL, context TEXT NOT NULL, search_text TEXT NOT NULL, start INTEGER,
+        stop INTEGER, first_page INTEGER, last_page INTEGER, first_line INTEGER, last_line INTEGER,
+        parent TEXT NOT NULL, meta TEXT NOT NULL, audience INTEGER NOT NULL,
         birth INTEGER NOT NULL, death INTEGER NOT NULL, UNIQUE (id, death))""",
-    """CREATE INDEX nodes_document ON nodes (document)""",
+    """CREATE INDEX nodes_document ON nodes (document, grp, number)""",
+    """CREATE INDEX nodes_parent ON nodes (parent)""",
     f"""CREATE INDEX nodes_dead ON nodes (death) WHERE death < {ALIVE}""",
     """CREATE TABLE segments (
         embedder TEXT NOT NULL, segment INTEGER NOT NULL, dimension INTEGER NOT NULL, count INTEGER NOT NULL,
@@ -61,8 +66,10 @@ ROLLBACK = "ROLLBACK"
 MARK = "SAVEPOINT mark"
 KEEP = "RELEASE mark"
 UNDO = "ROLLBACK TO mark"
-NEW_STORE = "INSERT INTO store VALUES (?)"
+NEW_STORE = "INSERT INTO store VALUES (?, '')"
 UUID = "SELECT uuid FROM store"
+FIELDS = "SELECT fields FROM store"
+DECLARE = "UPDATE store SET fields = ?"
 
 # Generations and manifests.
 PUBLISHED = "SELECT max(generation) FROM generations"
@@ -74,21 +81,30 @@ IS_KEPT = "SELECT 1 FROM generations WHERE generation = ?"
 PUBLISH = "INSERT INTO generations VALUES (?, ?)"
 FORGET = "DELETE FROM generations WHERE generation = ?"
 MANIFESTS = "SELECT manifest FROM manifests ORDER BY grp"
+DROP_MANIFEST = "DELETE FROM manifests WHERE grp = ?"
 DEFINE = "INSERT INTO manifests VALUES (:grp, :manifest) ON CONFLICT (grp) DO UPDATE SET manifest = :manifest"
 
+# Reader lists.
+ADD_AUDIENCE = "INSERT INTO audiences (digest, readers) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
+AUDIENCE = "SELECT id FROM audiences WHERE digest = ?"
+AUDIENCES = "SELECT id, readers FROM audiences ORDER BY id"
+
 # Documents.
-DOCUMENT_COLUMNS = "d.id, d.text, d.title, d.media_type, d.pages, d.headings, d.meta, d.readers"
+DOCUMENT_COLUMNS = "d.id, d.text, d.title, d.media_type, d.pages, d.headings, d.meta, d.audience"
 URI = "SELECT min(s.uri) FROM sources s WHERE s.document = d.key AND s.birth <= :at AND s.death > :at"
 DOCUMENT = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.id = :id AND d.birth <= :at AND d.death > :at"
 DOCUMENTS = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.birth <= :at AND d.death > :at ORDER BY d.id"
 LIVE_DOCUMENT = f"SELECT key, hash FROM documents WHERE id = ? AND death = {ALIVE}"
 ADD_DOCUMENT = f"""INSERT INTO documents
-    (id, hash, text, title, media_type, pages, headings, meta, readers, birth, death)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE})"""
+    (id, hash, text, title, media_type, pages, headings, meta, audience, birth, death)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE}) RETURNING key"""
 IS_REFERENCED = f"SELECT 1 FROM sources WHERE document = ? AND death = {ALIVE} LIMIT 1"
 
 # Sources.
-SOURCE_COLUMNS = "s.uri, s.size, s.mtime_ns, s.content_hash, coalesce(d.id, ''), s.status, s.error, s.report"
+SOURCE_COLUMNS = (
+    "s.uri, s.size, s.mtime_ns, s.content_hash, coalesce(d.id, ''), s.status, s.error, s.report, s.created_ns, "
+    "s.accessed_ns"
+)
 SOURCES = (
     f"SELECT {SOURCE_COLUMNS} FROM sources s LEFT JOIN documents d ON d.key = s.document "
     "WHERE s.birth <= :at AND s.death > :at ORDER BY s.uri"
@@ -96,9 +112,11 @@ SOURCES = (
 LIVE_SOURCE = f"SELECT document FROM sources WHERE uri = ? AND death = {ALIVE}"
 LIVE_SOURCES_OF = f"""SELECT {SOURCE_COLUMNS} FROM sources s LEFT JOIN documents d ON d.key = s.document
     WHERE s.document = ? AND s.death = {ALIVE}"""
-ADD_SOURCE = f"""INSERT INTO sources (uri, size, mtime_ns, content_hash, status, error, report, document, birth, death)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE})"""
-SET_SOURCE = f"""UPDATE sources SET size = ?, mtime_ns = ?, content_hash = ?, status = ?, error = ?, report = ?
+ADD_SOURCE = f"""INSERT INTO sources
+    (uri, size, mtime_ns, content_hash, status, error, report, created_ns, accessed_ns, document, birth, death)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE})"""
+SET_SOURCE = f"""UPDATE sources
+    SET size = ?, mtime_ns = ?, content_hash = ?, status = ?, error = ?, report = ?, created_ns = ?, accessed_ns = ?
     WHERE uri = ? AND death = {ALIVE}"""
 UNSAY_SOURCE = f"DELETE FROM sources WHERE uri = :uri AND birth = :next AND death = {ALIVE}"
 END_SOURCE = f"UPDATE sources SET death = :next WHERE uri = :uri AND death = {ALIVE}"
@@ -119,33 +137,63 @@ PURGE = tuple(
 
 # Nodes.
 NODE_COLUMNS = """n.key, n.id, n.text, n.grp, n.start, n.stop, n.first_page, n.last_page, n.first_line, n.last_line,
-    n.context, n.parent, n.meta, n.readers, d.id"""
+    n.context, n.parent, n.meta, n.audience, d.id, n.number, n.search_text, d.meta"""
 NODES_OF_KEYS = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM json_each(:keys) wanted
     CROSS JOIN nodes n ON n.key = wanted.value JOIN documents d ON d.key = n.document
     WHERE n.birth <= :at AND n.death > :at"""
 NODES = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM nodes n JOIN documents d ON d.key = n.document
     WHERE n.grp = :grp AND n.birth <= :at AND n.death > :at ORDER BY n.id"""
+NODES_OF_IDS = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM json_each(:ids) wanted
+    CROSS JOIN nodes n ON n.id = wanted.value JOIN documents d ON d.key = n.document
+    WHERE n.birth <= :at AND n.death > :at"""
+CHILDREN = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM json_each(:ids) wanted
+    CROSS JOIN nodes n ON n.parent = wanted.value JOIN documents d ON d.key = n.document
+    WHERE n.grp = :grp AND n.birth <= :at AND n.death > :at ORDER BY wanted.key, n.number, n.key"""
+NUMBERED = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM documents d JOIN nodes n ON n.document = d.key
+    WHERE d.id = :document AND d.birth <= :at AND d.death > :at AND n.grp = :grp AND n.number BETWEEN :first AND :last
+    AND n.birth <= :at AND n.death > :at ORDER BY n.number, n.key"""
+LIVE_NODES_OF = f"SELECT key, audience FROM nodes WHERE document = ? AND death = {ALIVE} ORDER BY key"
+# While rows are copied, those that were born in this generation make room for their copies: dead before all times.
+SET_ASIDE = tuple(
+    f"UPDATE {table} SET death = CASE WHEN birth = :next THEN -key ELSE :next END WHERE {column} = :key "
+    f"AND death = {ALIVE}"
+    for table, column in (("nodes", "document"), ("documents", "key"))
+)
+DROP_ASIDE = ("DELETE FROM nodes WHERE death < 0", "DELETE FROM documents WHERE death < 0")
+END_GROUP = (
+    f"DELETE FROM nodes WHERE grp = :grp AND birth = :next AND death = {ALIVE}",
+    f"UPDATE nodes SET death = :next WHERE grp = :grp AND death = {ALIVE}",
+)
+COPY_NODE = f"""INSERT INTO nodes (id, grp, document, number, hash, text, context, search_text, start, stop, first_page,
+    last_page, first_line, last_line, parent, meta, audience, birth, death)
+    SELECT id, grp, ?, number, hash, text, context, search_text, start, stop, first_page, last_page, first_line,
+    last_line, parent, meta, ?, ?, {ALIVE} FROM nodes WHERE key = ?"""
 NODE_KEY = "SELECT key FROM nodes WHERE id = :id AND birth <= :at AND death > :at"
-ADD_NODE = f"""INSERT INTO nodes (id, grp, document, hash, text, context, start, stop, first_page, last_page,
-    first_line, last_line, parent, meta, readers, birth, death)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE})"""
+ADD_NODE = f"""INSERT INTO nodes (id, grp, document, number, hash, text, context, search_text, start, stop, first_page,
+    last_page, first_line, last_line, parent, meta, audience, birth, death)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE})"""
 LAST_KEY = "SELECT coalesce(max(key), 0) FROM nodes"
-NEW_NODES = f"""SELECT key, context, text, readers FROM nodes
+NEW_NODES = f"""SELECT key, context, text, search_text, audience FROM nodes
     WHERE grp = ? AND key > ? AND death = {ALIVE} ORDER BY key"""
 DEAD_KEYS = f"SELECT key FROM nodes WHERE grp = ? AND death > ? AND key <= ? AND death < {ALIVE} ORDER BY key"
+RECORDS = """SELECT key, document, audience, meta FROM nodes
+    WHERE grp = :grp AND birth <= :at AND death > :at ORDER BY key"""
+DOCUMENT_RECORDS = "SELECT key, meta FROM documents WHERE birth <= :at AND death > :at"
+SOURCE_RECORDS = """SELECT document, uri, size, created_ns, mtime_ns, accessed_ns FROM sources
+    WHERE document IS NOT NULL AND birth <= :at AND death > :at ORDER BY uri"""
 LIVE_KEYS = "SELECT key FROM nodes WHERE grp = :grp AND birth <= :at AND death > :at ORDER BY key"
 COUNT_NODES = "SELECT grp, count(*) FROM nodes WHERE birth <= :at AND death > :at GROUP BY grp"
 COUNT_DOCUMENTS = "SELECT count(*) FROM documents WHERE birth <= :at AND death > :at"
 COUNT_SOURCES = "SELECT status, count(*) FROM sources WHERE birth <= :at AND death > :at GROUP BY status"
 
 # Vectors.
-UNEMBEDDED = f"""SELECT n.key, n.hash, n.context, n.text FROM nodes n
+UNEMBEDDED = f"""SELECT n.key, n.hash, n.context, n.text, n.search_text FROM nodes n
     WHERE n.grp = :grp AND n.key > :key AND n.death = {ALIVE}
     AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.embedder = :embedder AND v.hash = n.hash)
     ORDER BY n.key LIMIT :limit"""
 LACKING = """SELECT count(*) FROM nodes n WHERE n.grp = :grp AND n.key > :key AND n.birth <= :at AND n.death > :at
     AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.embedder = :embedder AND v.hash = n.hash)"""
-PLACED = """SELECT n.key, v.segment, v.row, n.readers FROM nodes n
+PLACED = """SELECT n.key, v.segment, v.row FROM nodes n
     LEFT JOIN vectors v ON v.embedder = :embedder AND v.hash = n.hash
     WHERE n.grp = :grp AND n.birth <= :at AND n.death > :at ORDER BY n.key"""
 SEGMENTS = "SELECT embedder, segment, dimension, count, bytes FROM segments ORDER BY embedder, segment"

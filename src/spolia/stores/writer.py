@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spolia.errors import NotAStore, StoreError
+from spolia.errors import GroupError, NotAStore, StoreError
+from spolia.filters import Field, Schema
 from spolia.stores import sql
+from spolia.stores.audiences import ReaderLists
 from spolia.stores.changes import Changes
 from spolia.stores.checksums import shortened
 from spolia.stores.connection import connect, translated
@@ -21,7 +23,8 @@ from spolia.stores.layout import DATABASE, lexical_folder
 from spolia.stores.lock import WriterLock
 from spolia.stores.manifest import Manifest, read, refuse_other, written
 from spolia.stores.publishing import Publication
-from spolia.stores.rows import SourceRow, indexed_text, source_of
+from spolia.stores.rows import SourceRow, document_of, indexed_text, node_of, source_of
+from spolia.stores.schema import read_schema, written_schema
 from spolia.stores.sweeping import sweep
 from spolia.stores.transaction import Transaction
 from spolia.types import Document, Node
@@ -51,7 +54,7 @@ class Writer:
         self.store = store
         self.mended: list[str] = []
         self._embedded: Embedded | None = None
-        self._embedded_to: dict[str, int] = {}
+        self._embedded_to: dict[tuple[str, str], int] = {}
         connect(store, writing=False).close()  # refuses what is not a store before a lock file is put there
         self._lock = WriterLock(store, timeout_s)
         try:
@@ -72,6 +75,7 @@ class Writer:
         manifests = [read(row[0]) for row in self._connection.execute(sql.MANIFESTS)]
         self.manifests = {manifest.group: manifest for manifest in manifests}
         self._changes = Changes(self._connection, self.generation + 1, self.manifests)
+        self._changes.schema = read_schema(self._connection.execute(sql.FIELDS).fetchone()[0])
 
     def _drop_indexes(self, damage: Callable[[Path], str]) -> None:
         """Have the damaged lexical indexes built again by the next publication."""
@@ -88,6 +92,20 @@ class Writer:
         with self._transaction.reading():
             rows = self._connection.execute(sql.SOURCES, {"at": self.generation + 1})
             return {row[0]: source_of(row) for row in rows}
+
+    def documents(self) -> Iterator[Document]:
+        """All documents, with what this writer has changed, by id."""
+        readers = ReaderLists(self._connection)
+        with self._transaction.reading():
+            for row in self._connection.execute(sql.DOCUMENTS, {"at": self.generation + 1}):
+                yield document_of(row, readers.lists)
+
+    def nodes(self, document: str, group: str) -> list[Node]:
+        """The nodes of a document in a group, with what this writer has changed, in order."""
+        at = {"document": document, "grp": group, "first": 0, "last": sql.ALIVE, "at": self.generation + 1}
+        readers = ReaderLists(self._connection)
+        with self._transaction.reading():
+            return [node_of(row, readers.lists) for row in self._connection.execute(sql.NUMBERED, at)]
 
     # Changing it.
 
@@ -115,8 +133,50 @@ class Writer:
                     self._changes.forget(uri)
             self._connection.execute(sql.DEFINE, {"grp": group, "manifest": written(manifest)})
             self.manifests[group] = manifest
-            self.indexes.pop(group, None)
-            self._embedded_to.pop(group, None)
+            self._forget_derived(group)
+
+    def _forget_derived(self, group: str) -> None:
+        self.indexes.pop(group, None)
+        self._embedded_to = {key: last for key, last in self._embedded_to.items() if key[0] != group}
+
+    def redefine(self, group: str, manifest: Manifest) -> None:
+        """Build a group anew: its nodes end, other groups stay. Readers see the old ones until this is published.
+
+        Put the new nodes with `add_nodes`, for every document of `documents()`.
+        """
+        with self._transaction.change():
+            fail_point("redefine.write")
+            self._changes.clear(group)
+            self._connection.execute(sql.DEFINE, {"grp": group, "manifest": written(manifest)})
+            self.manifests[group] = manifest
+            self._forget_derived(group)
+
+    def drop(self, group: str) -> None:
+        """Forget a group with its nodes; vectors stay for when their texts return."""
+        self._refuse_unknown(group)
+        if below := sorted(m.group for m in self.manifests.values() if group in (m.parent, m.ref)):
+            raise GroupError(f"Group {group!r} has groups made from it: {', '.join(below)}. Drop these first.")
+        with self._transaction.change():
+            self._changes.clear(group)
+            fail_point("drop.write")
+            self._connection.execute(sql.DROP_MANIFEST, (group,))
+            del self.manifests[group]
+            self._forget_derived(group)
+
+    def _refuse_unknown(self, group: str) -> None:
+        if group not in self.manifests:
+            raise GroupError(
+                f"There is no node group {group!r} in {self.store}. It has: {', '.join(sorted(self.manifests))}."
+            )
+
+    def declare(self, fields: Iterable[Field]) -> None:
+        """Say which metadata fields can be filtered by; those that were declared before and are not named go."""
+        schema = Schema(fields)
+        if schema != self._changes.schema:
+            with self._transaction.change():
+                fail_point("declare.write")
+                self._connection.execute(sql.DECLARE, (written_schema(schema),))
+                self._changes.schema = schema
 
     def put(self, document: Document, nodes: Iterable[Node], source: SourceRow) -> None:
         """Put a document with its nodes in the place of what its source held before; the nodes are streamed.
@@ -129,6 +189,27 @@ class Writer:
         """
         with self._transaction.change():
             self._changes.put(document, nodes, source)
+
+    def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
+        """Add nodes of other groups to a document that is there, as `documents()` gives it; they are streamed.
+
+        Raises:
+            StoreError: no such document, two nodes with one id, a node of another document or of an undefined group.
+        """
+        with self._transaction.change():
+            self._changes.add_nodes(document, nodes)
+
+    def set_readers(self, document: Document, readers: Sequence[str]) -> None:
+        """Give a document another reader list, and all its nodes but those that have one of their own.
+
+        It holds for every search after the next publication; nothing is cut or embedded again.
+
+        Args:
+            document: as `documents()` or a snapshot gives it.
+            readers: principals who may see it; empty for everybody.
+        """
+        with self._transaction.change():
+            self._changes.set_readers(document, readers)
 
     def touch(self, source: SourceRow) -> None:
         """Note another size, time or report of a source whose content is the same."""
@@ -163,16 +244,15 @@ class Writer:
     def unembedded(self, group: str, embedder: str) -> Iterator[tuple[bytes, str]]:
         """Content hash and text of what the group will hold and has no vector by this embedder; each text once."""
         seen: set[bytes] = set()
-        manifest = self.manifests.get(group)
-        key = self._embedded_to.get(group, 0) if manifest is not None and manifest.embedder == embedder else 0
+        key = self._embedded_to.get((group, embedder), 0)
         while True:
             with self._transaction.reading():
                 values = {"grp": group, "key": key, "embedder": embedder, "limit": _PAGE}
                 rows = self._connection.execute(sql.UNEMBEDDED, values).fetchall()
-            for _, found, context, text in rows:
+            for _, found, *texts in rows:
                 if found not in seen and not (self._embedded and self._embedded.is_pending(embedder, found)):
                     seen.add(found)
-                    yield found, indexed_text(context, text)
+                    yield found, indexed_text(*texts)
             if len(rows) < _PAGE:
                 return
             key = rows[-1][0]
@@ -214,7 +294,11 @@ class Writer:
             self.mended += publication.mended
         self._transaction.renew()
         last_key = self._connection.execute(sql.LAST_KEY).fetchone()[0]
-        self._embedded_to = {group: last_key for group, manifest in self.manifests.items() if manifest.embedder}
+        self._embedded_to = {
+            (group, embedding.embedder): last_key
+            for group, manifest in self.manifests.items()
+            for embedding in manifest.embeddings
+        }
         self.generation += 1
         self._changes.next = self.generation + 1
         with translated(self.store, "swept"):
