@@ -1,0 +1,324 @@
+"""Searching vectors: exactly, along graphs, under filters, and among a million; on real sentences.
+
+    python benchmarks/vectors.py [--count 100000] [--nodes 1000000] [--rounds 3] [--out FILE]
+
+Distinct sentences of the data sets, embedded once (`benchmarks/sentences.py`, a quarter of an hour when it is run for
+the first time), are asked 500 questions that people asked, one at a time, top 10. Recall is the share of what exact
+search finds. Times are CPU-ms of the thread, on one core, for each question the least of some rounds; `wall_ms` says
+beside them what a clock said. Clustered filters allow a data set, or the sentences nearest to one of them, and
+questions come from everywhere. A million nodes are normalised sums of the vectors of two sentences each; their graphs
+are built by a process that is killed in the middle and started again. Anonymous memory is RssAnon, polled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"  # before numpy
+
+import numpy as np  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).parent))
+import sentences  # noqa: E402
+
+from spolia.models.minilm import MiniLM  # noqa: E402
+from spolia.stores.allowed import Allowed  # noqa: E402
+from spolia.stores.approximate import GraphSearch  # noqa: E402
+from spolia.stores.building import build_graphs  # noqa: E402
+from spolia.stores.exact import ExactSearch  # noqa: E402
+from spolia.stores.graphs import Graph, graph_path  # noqa: E402
+from spolia.stores.indexes import HNSW  # noqa: E402
+from spolia.stores.layout import graph_folder, segment_path  # noqa: E402
+from spolia.stores.merging import FROZEN_ROWS  # noqa: E402
+from spolia.stores.placed import Placed  # noqa: E402
+from spolia.stores.searching import VectorSearch  # noqa: E402
+from spolia.stores.vectors import Vectors, open_segment, write_segment  # noqa: E402
+
+EMBEDDER, TOP_K, ASKED, SMALL = "minilm", 10, 500, 2_003
+SETTINGS = HNSW()
+SIZES = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000)
+REACH = {"recall": 0.98, "ms": 1.0, "filtered_recall": 0.99, "filtered_ms": 5.0, "anon_mb": 1500, "small_ms": 1.0}
+
+
+# A store's vectors, without the store.
+
+
+def keep(store: Path, *parts: Vectors) -> None:
+    for number, part in enumerate(parts, 1):
+        hashes = [f"{number}:{row}".encode().ljust(16) for row in range(len(part))]
+        write_segment(segment_path(store, EMBEDDER, number), EMBEDDER, hashes, part)
+
+
+def rows_of(store: Path) -> dict[int, int]:
+    paths = sorted(segment_path(store, EMBEDDER, 0).parent.glob("*.seg"))
+    return {int(path.stem): len(open_segment(path).vectors) for path in paths}
+
+
+def build(store: Path, settings: HNSW = SETTINGS) -> None:
+    build_graphs(store, EMBEDDER, rows_of(store), "cosine", settings)
+
+
+def opened(store: Path) -> tuple[Placed, Callable[[HNSW], GraphSearch]]:
+    numbers = rows_of(store)
+    segments = [open_segment(segment_path(store, EMBEDDER, number)).vectors for number in numbers]
+    count = sum(numbers.values())
+    placed = Placed(np.arange(count, dtype=np.int64), segments, np.arange(count, dtype=np.int64))
+
+    def along(settings: HNSW) -> GraphSearch:
+        paths = [graph_path(graph_folder(store, EMBEDDER), number, "cosine", settings) for number in numbers]
+        graphs = [
+            Graph(path, segment_path(store, EMBEDDER, number)) for number, path in zip(numbers, paths, strict=True)
+        ]
+        return GraphSearch(placed, "cosine", [partial(_same, graph) for graph in graphs], settings.expansion_search)
+
+    return placed, along
+
+
+def _same(graph: Graph) -> Graph:
+    return graph
+
+
+# Measuring.
+
+
+def timed(work: Callable[[int], Any], rounds: int, count: int) -> dict[str, dict[str, float]]:
+    """CPU and wall ms over `count` questions, each the least of the rounds."""
+    cpu, wall = [float("inf")] * count, [float("inf")] * count
+    work(0)
+    for at in list(range(count)) * rounds:
+        began, ticked = time.thread_time(), time.perf_counter()
+        work(at)
+        cpu[at] = min(cpu[at], (time.thread_time() - began) * 1e3)
+        wall[at] = min(wall[at], (time.perf_counter() - ticked) * 1e3)
+    return {"cpu_ms": quantiles(cpu), "wall_ms": quantiles(wall)}
+
+
+def quantiles(found: Sequence[float]) -> dict[str, float]:
+    return {"p50": round(statistics.median(found), 3), "p95": round(statistics.quantiles(found, n=20)[-1], 3)}
+
+
+def measured(search: VectorSearch, queries: Vectors, allowed: Allowed, rounds: int) -> dict[str, Any]:
+    return timed(lambda at: search.search(queries[at : at + 1], TOP_K, allowed), rounds, len(queries))
+
+
+def recall(search: VectorSearch, exact: VectorSearch, queries: Vectors, allowed: Allowed) -> float:
+    found, right = search.search(queries, TOP_K, allowed), exact.search(queries, TOP_K, allowed)
+    pairs = list(zip(found, right, strict=True))
+    held = sum(len(dict(a).keys() & dict(b).keys()) for a, b in pairs)
+    return round(held / sum(len(b) for _, b in pairs), 4)
+
+
+def masks(vectors: Vectors, labels: Any) -> dict[str, Any]:
+    draw, count = np.random.default_rng(0), len(vectors)
+    found = {f"random {share:.1%}": draw.random(count) < share for share in (0.1, 0.01, 0.001)}
+    for name in ("pubmedqa", "aragog", "xquad_en", "cranfield"):
+        found[f"data set {name}"] = labels == name
+    likeness = vectors @ vectors[5]
+    for share in (0.1, 0.01, 0.001):
+        found[f"topic {share:.1%}"] = likeness >= np.sort(likeness)[-int(share * count)]
+    return found
+
+
+# The parts.
+
+
+def hundred_thousand(folder: Path, vectors: Vectors, labels: Any, queries: Vectors, rounds: int) -> dict[str, Any]:
+    keep(folder, vectors)
+    began = time.process_time()
+    build(folder)
+    build_s = time.process_time() - began
+    placed, along = opened(folder)
+    everything, exact, graph = Allowed(placed.keys), ExactSearch(placed), along(SETTINGS)
+    filters = {}
+    for name, mask in masks(vectors, labels).items():
+        allowed = Allowed(placed.keys, mask)
+        filters[name] = {
+            "allowed": allowed.count,
+            "recall": recall(graph, exact, queries, allowed),
+            **measured(graph, queries, allowed, rounds),
+        }
+    return {
+        "sentences": len(vectors),
+        "build_cpu_s": round(build_s, 1),
+        "graph_mb": round(sum(path.stat().st_size for path in folder.rglob("*.hnsw")) / 1e6, 1),
+        "exact": measured(exact, queries[:50], everything, rounds),
+        "graph": {"recall": recall(graph, exact, queries, everything), **measured(graph, queries, everything, rounds)},
+        "filters": filters,
+    }
+
+
+def by_size(folder: Path, vectors: Vectors, queries: Vectors, rounds: int) -> list[dict[str, Any]]:
+    """From which size on a graph is faster."""
+    found = []
+    for size in SIZES:
+        store, settings = folder / f"of {size}", SETTINGS.but(above=0)
+        keep(store, vectors[np.random.default_rng(size).permutation(len(vectors))[:size]])
+        began = time.process_time()
+        build(store, settings)
+        took = time.process_time() - began
+        placed, along = opened(store)
+        allowed, graph = Allowed(placed.keys), along(settings)
+        graph._pays = lambda *_: True  # type: ignore[method-assign]  # also where it does not
+        exact = ExactSearch(placed)
+        found.append(
+            {
+                "vectors": size,
+                "build_cpu_s": round(took, 2),
+                "exact_cpu_ms": measured(exact, queries, allowed, rounds)["cpu_ms"]["p50"],
+                "graph_cpu_ms": measured(graph, queries, allowed, rounds)["cpu_ms"]["p50"],
+                "recall": recall(graph, exact, queries, allowed),
+            }
+        )
+    return found
+
+
+def recombined(folder: Path, vectors: Vectors, nodes: int) -> None:
+    """Segments of nodes whose vectors are normalised sums of two sentences'."""
+    draw = np.random.default_rng(1)
+    for number, start in enumerate(range(0, nodes, FROZEN_ROWS), 1):
+        count = min(FROZEN_ROWS, nodes - start)
+        part = vectors[draw.integers(0, len(vectors), count)] + vectors[draw.integers(0, len(vectors), count)]
+        part /= np.linalg.norm(part, axis=1, keepdims=True)
+        hashes = [f"{number}:{row}".encode().ljust(16) for row in range(count)]
+        write_segment(segment_path(folder, EMBEDDER, number), EMBEDDER, hashes, part)
+
+
+def million(folder: Path, vectors: Vectors, nodes: int) -> dict[str, Any]:
+    recombined(folder, vectors, nodes)
+    killed_s, killed_mb = child("build", folder, kill_after_graphs=1)
+    whole = sorted(path.name for path in folder.rglob("*.hnsw"))
+    resumed_s, resumed_mb = child("build", folder)
+    said = folder / "said.json"
+    _, asking_mb = child("ask", folder, said)
+    return {
+        "nodes": nodes,
+        "made_of": "normalised sums of the vectors of two sentences",
+        "segments": len(rows_of(folder)),
+        "build": {
+            "killed_after_s": round(killed_s, 1),
+            "graphs_whole_when_killed": len(whole),
+            "resumed_s": round(resumed_s, 1),
+            "anon_mb": max(killed_mb, resumed_mb),
+        },
+        "graph_mb": round(sum(path.stat().st_size for path in folder.rglob("*.hnsw")) / 1e6),
+        "asking_anon_mb": asking_mb,
+        **json.loads(said.read_text()),
+    }
+
+
+def child(part: str, folder: Path, *more: Path, kill_after_graphs: int = 0) -> tuple[float, int]:
+    """Seconds and the most anonymous MB of a process that does a part; killed in the midst of the next graph."""
+    began, most, done_at = time.monotonic(), 0, 0.0
+    running = subprocess.Popen([sys.executable, __file__, "--part", part, str(folder), *map(str, more)])
+    while running.poll() is None:
+        status = Path(f"/proc/{running.pid}/status").read_text()
+        most = max(
+            most, *(int(line.split()[1]) // 1024 for line in status.splitlines() if line.startswith("RssAnon")), 0
+        )
+        if kill_after_graphs and len(list(folder.rglob("*.hnsw"))) >= kill_after_graphs:
+            done_at = done_at or time.monotonic()
+            if time.monotonic() > done_at + 5:
+                running.send_signal(signal.SIGKILL)
+        time.sleep(0.05)
+    if running.returncode not in (0, -signal.SIGKILL if kill_after_graphs else 0):
+        sys.exit(f"{part} ended with {running.returncode}")
+    return time.monotonic() - began, most
+
+
+def ask(folder: Path, said: Path) -> None:
+    texts = sentences.questions(ASKED)
+    queries = sentences.vectors(texts, "questions")
+    placed, along = opened(folder)
+    graph, exact, allowed, model = along(SETTINGS), ExactSearch(placed), Allowed(placed.keys), MiniLM()
+    tenth = Allowed(placed.keys, np.random.default_rng(0).random(len(placed.keys)) < 0.1)
+    found = {
+        "without_embedding": measured(graph, queries, allowed, 1),
+        "with_embedding": timed(
+            lambda at: graph.search(model.embed([texts[at]], kind="query"), TOP_K, allowed), 1, len(texts)
+        ),
+        "random 10.0%": measured(graph, queries[:100], tenth, 1),
+        "recall": recall(graph, exact, queries[:100], allowed),
+        "random 10.0% recall": recall(graph, exact, queries[:50], tenth),
+    }
+    said.write_text(json.dumps(found))
+
+
+def small(folder: Path, vectors: Vectors, queries: Vectors) -> dict[str, Any]:
+    keep(folder, vectors[:SMALL])
+    placed, _ = opened(folder)
+    return {"vectors": SMALL, **measured(ExactSearch(placed), queries, Allowed(placed.keys), 5)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--nodes", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--part", nargs="+", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.part:
+        part, *paths = options.part
+        {"build": build, "ask": ask}[part](*map(Path, paths))
+        return
+    pairs = sentences.distinct(options.count)
+    pairs.sort(key=lambda pair: sentences.NAMES.index(pair[1]))  # as they come when data sets are indexed in turn
+    shuffled = sentences.distinct(options.count)
+    rows = dict(
+        zip((text for text, _ in shuffled), sentences.vectors([t for t, _ in shuffled], "sentences"), strict=True)
+    )
+    vectors = np.stack([rows[text] for text, _ in pairs])
+    labels = np.array([label for _, label in pairs])
+    queries = sentences.vectors(sentences.questions(ASKED), "questions")
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        result = {
+            "questions": len(queries),
+            "top_k": TOP_K,
+            "settings": {name: getattr(SETTINGS, name) for name in SETTINGS.__dataclass_fields__},
+            "small": small(folder / "small", vectors, queries),
+            "by_size": by_size(folder, vectors, queries, options.rounds),
+            "large": hundred_thousand(folder / "large", vectors, labels, queries, options.rounds),
+            "million": million(folder / "million", vectors, options.nodes) if options.nodes else {},
+        }
+    result |= {"reach": REACH, "reached": reached(result), "python": platform.python_version(), "numpy": np.__version__}
+    print(json.dumps(result, indent=2))
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def reached(result: dict[str, Any]) -> dict[str, bool]:
+    large, many = result["large"], result["million"]
+    found = {
+        "small": result["small"]["cpu_ms"]["p50"] <= REACH["small_ms"],
+        "unfiltered": large["graph"]["recall"] >= REACH["recall"] and large["graph"]["cpu_ms"]["p50"] <= REACH["ms"],
+        "filtered": all(
+            found["recall"] >= REACH["filtered_recall"] and found["cpu_ms"]["p50"] <= REACH["filtered_ms"]
+            for found in large["filters"].values()
+        ),
+    }
+    if many:
+        found["memory"] = max(many["build"]["anon_mb"], many["asking_anon_mb"]) <= REACH["anon_mb"]
+        result["million_to_large"] = round(
+            many["without_embedding"]["cpu_ms"]["p95"] / large["graph"]["cpu_ms"]["p95"], 1
+        )
+    return found
+
+
+if __name__ == "__main__":
+    main()
