@@ -87,3 +87,8 @@ class SparseRows:
         """Terms and weights of one row."""
         entries = slice(int(self.offsets[at]), int(self.offsets[at + 1]))
         return self.terms[entries], self.weights[entries]
+
+    def weights_of(self, at: int) -> dict[int, float]:
+        """Weights of one row by term."""
+        terms, weights = self.row(at)
+        return dict(zip(terms.tolist(), weights.tolist(), strict=True))

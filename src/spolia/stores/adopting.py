@@ -10,7 +10,7 @@ from spolia.errors import StoreCorrupt
 from spolia.stores import sql
 from spolia.stores.failpoints import fail_point
 from spolia.stores.layout import segment_path
-from spolia.stores.vectors import open_segment
+from spolia.stores.segments import content_of, dimension_of, open_any
 
 
 def adopt(connection: sqlite3.Connection, unknown: Iterable[Path]) -> list[str]:
@@ -33,9 +33,8 @@ def adopt(connection: sqlite3.Connection, unknown: Iterable[Path]) -> list[str]:
 
 def _register(connection: sqlite3.Connection, path: Path) -> bool:
     """Whether the segment holds a vector that the truth lacks; it is registered then."""
-    segment = open_segment(path, checked=True)
-    count, dimension = segment.vectors.shape
-    number = int(path.stem)
+    segment, number = open_any(path, checked=True), int(path.stem)
+    count, dimension = len(segment.hashes), dimension_of(content_of(segment))
     fail_point("adopt.write")
     connection.execute(sql.ADD_SEGMENT, (segment.embedder, number, dimension, count, path.stat().st_size))
     rows = ((segment.embedder, hash, number, row) for row, hash in enumerate(segment.hashes))

@@ -6,15 +6,16 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
+from spolia.errors import StoreError
+from spolia.models.sparse import SparseRows
 from spolia.stores import sql
 from spolia.stores.accepted import accepted
 from spolia.stores.failpoints import fail_point
 from spolia.stores.indexes import DEFAULT_INDEX
 from spolia.stores.layout import segment_path
 from spolia.stores.merging import joined
-from spolia.stores.vectors import Vectors, open_segment, write_segment
+from spolia.stores.segments import SPARSE, AnyRows, content_of, dimension_of, open_any, write_any
+from spolia.stores.vectors import Vectors
 
 SEGMENT_ROWS = 4_096
 FLUSHED_ROWS = 512
@@ -26,7 +27,7 @@ class Embedded:
 
     def __init__(self, store: Path, connection: sqlite3.Connection) -> None:
         self.store, self.connection = store, connection
-        self._pending: dict[str, dict[bytes, Vectors]] = {}
+        self._pending: dict[str, dict[bytes, AnyRows]] = {}
 
     def is_pending(self, embedder: str, hash: bytes) -> bool:
         """Whether a vector was added and is not written yet."""
@@ -42,11 +43,35 @@ class Embedded:
             StoreError: another number of rows than of hashes, another dimension than the vectors before, NaN, infinity,
                 or another length than 1; naming the row. None of them is kept then.
         """
+        self._refuse_other_kind(embedder, sparse=False)
         rows = accepted(embedder, len(hashes), vectors, self._dimension(embedder), unit)
+        self._collect(embedder, hashes, [row[None] for row in rows])
+
+    def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:
+        """Take sparse vectors; those that are there already are left as they are.
+
+        Raises:
+            StoreError: another number of rows than of hashes, or the embedder gave dense vectors before.
+        """
+        self._refuse_other_kind(embedder, sparse=True)
+        if len(rows) != len(hashes):
+            raise StoreError(f"{len(hashes)} hashes came with {len(rows)} sparse vectors. Write one row for each hash.")
+        self._collect(embedder, hashes, [SparseRows.of([rows.weights_of(at)]) for at in range(len(rows))])
+
+    def _refuse_other_kind(self, embedder: str, sparse: bool) -> None:
+        known = self._dimension(embedder)
+        if known is not None and (known == SPARSE) is not sparse:
+            there, came = ("dense", "sparse") if sparse else ("sparse", "dense")
+            raise StoreError(
+                f"{embedder!r} gave {came} vectors, where it has {there} ones in the store. Give embedders of "
+                "different vectors different names."
+            )
+
+    def _collect(self, embedder: str, hashes: Sequence[bytes], rows: Sequence[AnyRows]) -> None:
         pending = self._pending.setdefault(embedder, {})
-        for hash, vector in zip(hashes, rows, strict=True):
+        for hash, row in zip(hashes, rows, strict=True):
             if hash not in pending and not self.connection.execute(sql.HAS_VECTOR, (embedder, hash)).fetchone():
-                pending[hash] = vector.copy()
+                pending[hash] = row if isinstance(row, SparseRows) else row.copy()
         if len(pending) >= FLUSHED_ROWS:
             self._write(embedder)
 
@@ -64,21 +89,21 @@ class Embedded:
         """Numbers in a vector of the embedder, as far as one is known."""
         known = self.connection.execute(sql.SEGMENTS_OF, (embedder,)).fetchone()
         pending = next(iter(self._pending.get(embedder, {}).values()), None)
-        return known[1] if known else len(pending) if pending is not None else None
+        return known[1] if known else None if pending is None else dimension_of(pending)
 
     def _write(self, embedder: str) -> None:
         pending = self._pending[embedder]
         if pending:
-            number = self._register(embedder, list(pending), np.stack(list(pending.values())))
+            number = self._register(embedder, list(pending), list(pending.values()))
             rows = ((embedder, hash, number, row) for row, hash in enumerate(pending))
             self.connection.executemany(sql.ADD_VECTOR, rows)
             pending.clear()
 
-    def _register(self, embedder: str, hashes: Sequence[bytes], *blocks: Vectors) -> int:
+    def _register(self, embedder: str, hashes: Sequence[bytes], parts: Sequence[AnyRows]) -> int:
         number = next_number(self.store, embedder)
-        size = write_segment(segment_path(self.store, embedder, number), embedder, hashes, *blocks)
+        size = write_any(segment_path(self.store, embedder, number), embedder, hashes, parts)
         fail_point("vectors.register")
-        row = (embedder, number, blocks[0].shape[1], len(hashes), size)
+        row = (embedder, number, dimension_of(parts[0]), len(hashes), size)
         self.connection.execute(sql.ADD_SEGMENT, row)
         return number
 
@@ -87,9 +112,9 @@ class Embedded:
         rows = {number: count for number, _, count, _ in self.connection.execute(sql.SEGMENTS_OF, (embedder,))}
         for numbers in joined(rows, above, SEGMENT_ROWS, SMALL_SEGMENTS):
             fail_point("vectors.merge")
-            segments = [open_segment(segment_path(self.store, embedder, number)) for number in numbers]
+            segments = [open_any(segment_path(self.store, embedder, number)) for number in numbers]
             hashes = [hash for segment in segments for hash in segment.hashes]
-            merged = self._register(embedder, hashes, *(segment.vectors for segment in segments))
+            merged = self._register(embedder, hashes, [content_of(segment) for segment in segments])
             moved = ((merged, row, embedder, hash) for row, hash in enumerate(hashes))
             self.connection.executemany(sql.MOVE_VECTOR, moved)
             for number in numbers:
