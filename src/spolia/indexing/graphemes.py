@@ -12,6 +12,7 @@ _JOINER = "\u200d"
 _MARKS = frozenset(["Mn", "Mc", "Me"])
 _CLINGING = frozenset("\u200d\u0e30\u0e32\u0e33\u0e45\u0eb0\u0eb2\u0eb3\uff9e\uff9f")
 _LEADING = frozenset("\u0e40\u0e41\u0e42\u0e43\u0e44\u0ec0\u0ec1\u0ec2\u0ec3\u0ec4\u06dd\u070f\u08e2")
+_FLAGS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 _VIRAMA = 9  # canonical combining class
 
 
@@ -49,10 +50,8 @@ def _is_flag(character: str) -> bool:
 
 
 def _flags_before(text: str, at: int) -> int:
-    first = at
-    while first > max(0, at - 1000) and _is_flag(text[first - 1]):
-        first -= 1
-    return at - first
+    before = text[max(0, at - 256) : at]
+    return len(before) - len(before.rstrip(_FLAGS))
 
 
 def _jamo(character: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from spolia.indexing.outline import BETWEEN
+from spolia.stores.outline import BETWEEN
 from spolia.indexing.splitters.json_text import members, parsed, spelt, values
 from spolia.indexing.splitters.layers import Unit
 from spolia.indexing.splitters.sized import Sized

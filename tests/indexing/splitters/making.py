@@ -1,0 +1,160 @@
+"""Splitters of every class that there is, parts to cut, and what must hold of every piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spolia.catalogue import Catalogue
+from spolia.indexing.graphemes import may_cut
+from spolia.indexing.splitters.by_pattern import ByPattern
+from spolia.indexing.splitters.code import CodeSplitter
+from spolia.indexing.splitters.csv_rows import CSVRows
+from spolia.indexing.splitters.html import HTMLSections
+from spolia.indexing.splitters.json_rows import JSONRows
+from spolia.indexing.splitters.markdown import MarkdownSections
+from spolia.indexing.splitters.semantic import SemanticBreaks
+from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.tables import TableAware
+from spolia.indexing.splitters.token_window import LONGEST, TokenWindow
+from spolia.models.protocols import Kind
+from spolia.stores.definition import Part, Piece, Splitter
+from spolia.types import Document, Heading, Node, Span, Value
+
+SIZE = 25
+
+
+@dataclass(frozen=True)
+class Letters(Value):
+    """An embedder: how often each of 32 kinds of letters stands in a text."""
+
+    @property
+    def name(self) -> str:
+        return "letters"
+
+    @property
+    def dimension(self) -> int:
+        return 33
+
+    @property
+    def window(self) -> int:
+        return 512
+
+    @property
+    def scoped(self) -> bool:
+        return False
+
+    def fingerprint(self) -> str:
+        return self.name
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> npt.NDArray[np.float32]:
+        rows = [np.bincount([32, *(ord(letter) % 32 for letter in text)], minlength=33) for text in texts]
+        vectors = np.array(rows, dtype=np.float32)
+        unit: npt.NDArray[np.float32] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return unit
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        return [len(text) for text in texts]
+
+    def covers(self, text: str) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True)
+class Token:
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Threes(Value):
+    """Counts and places tokens of three characters, blanks left out."""
+
+    def pieces(self, text: str, /) -> list[Token]:
+        return [Token(at, min(len(text), at + 3)) for at in range(0, len(text), 3) if not text[at : at + 3].isspace()]
+
+    def count(self, texts: Iterable[str], /) -> list[int]:
+        return [len(self.pieces(text)) for text in texts]
+
+    def fingerprint(self) -> str:
+        return "threes"
+
+
+BY_KIND = ByPattern(
+    (
+        ("*.py", CodeSplitter(SIZE)),
+        ("*.md", MarkdownSections(size=SIZE)),
+        ("*.html", HTMLSections(size=SIZE)),
+        ("*.json", JSONRows(SIZE)),
+        ("*.csv", CSVRows(2, size=SIZE)),
+    )
+)
+NEEDED: dict[type[Splitter], dict[str, Any]] = {
+    ByPattern: {"splitters": BY_KIND.splitters, "otherwise": Sentences(SIZE)},
+    SemanticBreaks: {"embedder": Letters(), "percentile": 60},
+    TableAware: {"rest": Sentences(SIZE)},
+}
+"""What a splitter that has no defaults for all its fields is made with here."""
+
+
+def splitters() -> list[Splitter]:
+    """One of each class of splitter in the catalogue, for short pieces."""
+    return [_made(cls) for cls in Catalogue().operators() if issubclass(cls, Splitter)]
+
+
+def _made(cls: type[Splitter]) -> Splitter:
+    known = {f.name for f in fields(cls)}  # type: ignore[arg-type]
+    short = {"size": SIZE, "overlap": 5}
+    return cls(**NEEDED.get(cls, {}), **{name: value for name, value in short.items() if name in known})
+
+
+def part_of(
+    text: str, uri: str = "a.txt", headings: Sequence[int] = (), pages: Sequence[int] = (), offset: int = 0
+) -> Part:
+    """A part of a document, all of it unless it has an offset."""
+    marked = tuple(Heading(at, 1 + at % 4, f"H{at}") for at in headings)
+    document = Document("d", "." * offset + text, uri, headings=marked, pages=tuple(pages))
+    node = Node("n" if offset else "d", text, "d", "g", span=Span(offset, offset + len(text)))
+    return Part(node, document)
+
+
+def cut(splitter: Splitter, part: Part) -> tuple[Piece, ...]:
+    """The pieces of a part, after everything was checked that holds of all splitters."""
+    pieces = splitter.apply(part)
+    text = part.node.text
+    taken = bytearray(len(text))
+    for piece in pieces:
+        assert piece.start is not None
+        assert text[piece.start : piece.start + len(piece.text)] == piece.text
+        assert not piece.text.isspace() and piece.text
+        assert len(piece.text) <= longest(splitter, part.document.uri)
+        assert "\n\n\n" not in piece.context
+        taken[piece.start : piece.start + len(piece.text)] = b"\1" * len(piece.text)
+    starts = [piece.start or 0 for piece in pieces]
+    assert starts == sorted(starts)
+    for piece, start in zip(pieces, starts, strict=True):
+        for edge in (start, start + len(piece.text)):
+            both = 0 < edge < len(text) and taken[edge - 1] and taken[edge]
+            assert not both or may_cut(text, edge), (piece.text, text[edge - 2 : edge + 2])
+    return pieces
+
+
+def longest(splitter: Splitter, uri: str) -> int:
+    """Characters that a piece may have."""
+    if isinstance(splitter, ByPattern):
+        return longest(splitter.splitter_for(uri), uri)
+    size: int = getattr(splitter, "size", 1_000_000)  # one without a size, as the whole text, is not bounded
+    return size * (2 * LONGEST if isinstance(splitter, TokenWindow) else 4)
+
+
+def left_out(text: str, pieces: Iterable[Piece]) -> str:
+    """The characters but blanks that are in no piece."""
+    kept = list(text)
+    for piece in pieces:
+        assert piece.start is not None
+        kept[piece.start : piece.start + len(piece.text)] = [" "] * len(piece.text)
+    return "".join("".join(kept).split())
