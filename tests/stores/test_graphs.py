@@ -16,7 +16,7 @@ from spolia.errors import StoreCorrupt
 from spolia.stores import graphs
 from spolia.stores.allowed import Allowed
 from spolia.stores.approximate import GraphSearch
-from spolia.stores.building import NOT_AVAILABLE, build_graphs, sweep_graphs
+from spolia.stores.building import NOT_AVAILABLE, build_graphs, damaged_graphs, sweep_graphs
 from spolia.stores.definition import Metric
 from spolia.stores.exact import ExactSearch
 from spolia.stores.graphs import Graph, build_graph, graph_path, is_whole
@@ -182,9 +182,12 @@ def test_damaged_graphs_are_built_again_and_said(tmp_path: Path, segment: Path, 
     graph.write_bytes(b"\0" * 64 + written[64:])
     settings = SETTINGS.but(above=100)
     assert build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", settings) == []  # nothing is read
+    (wrong,) = damaged_graphs(tmp_path)
+    assert "its checksum differs" in wrong
     said = build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", settings, checked=True)
     assert len(said) == 1
     assert "its checksum differs" in said[0]
+    assert damaged_graphs(tmp_path) == []
     assert graph.read_bytes() == written
 
 

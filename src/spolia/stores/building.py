@@ -8,9 +8,9 @@ from pathlib import Path
 from spolia.errors import StoreCorrupt
 from spolia.stores.definition import Metric
 from spolia.stores.failpoints import fail_point
-from spolia.stores.graphs import Graph, available, build_graph, graph_path, is_whole
+from spolia.stores.graphs import SUFFIX, Graph, available, build_graph, graph_path, is_whole
 from spolia.stores.indexes import HNSW
-from spolia.stores.layout import GRAPHS, graph_folder, segment_path
+from spolia.stores.layout import GRAPHS, VECTORS, graph_folder, segment_path
 
 NOT_AVAILABLE = (
     "usearch is not installed: vectors are searched without a graph, with the same results, slower. Write: pip install "
@@ -58,6 +58,17 @@ def _damage(path: Path, segment: Path) -> str:
     except StoreCorrupt as error:
         return str(error)
     return ""
+
+
+def damaged_graphs(store: Path) -> list[str]:
+    """What is wrong with the graphs that there are, in words. All of them are read; none is needed."""
+    if not available():
+        return []
+    segments = {
+        path: store / VECTORS / path.parent.name / f"{path.name.partition('.')[0]}.seg"
+        for path in sorted((store / GRAPHS).glob(f"*/*{SUFFIX}"))
+    }
+    return [said for path, segment in segments.items() if segment.exists() and (said := _damage(path, segment))]
 
 
 def sweep_graphs(store: Path, segments: Iterable[tuple[str, int]]) -> None:
