@@ -15,6 +15,7 @@ from spolia.errors import SpoliaError
 from spolia.function import step
 from spolia.operator import Operator, Then
 from spolia.types import Query, Scalar, State, Value
+from spolia.wiring import parameters_of
 from tests.tree import written_in_flows
 
 
@@ -209,6 +210,8 @@ def _of(hint: Any) -> st.SearchStrategy[Any]:
     if origin is frozenset:
         return st.frozensets(st.sampled_from(["chat", "stream", "logprobs"]))
     kind = origin or hint
+    if kind is Operator and args:
+        return st.sampled_from([cls for cls in _possible(kind) if parameters_of(cls, kind) == args]).flatmap(instances)
     return st.sampled_from(_possible(kind)).flatmap(instances)
 
 
