@@ -23,12 +23,26 @@ class Function(Operator[In, Out]):
     """A plain function as an operator; made by the decorator `step`.
 
     The function belongs to the class, not to the fields: the operator is as plain as any other.
+
+    Args:
+        arguments: keyword arguments of the function that are not its defaults; see `but`.
     """
+
+    arguments: tuple[tuple[str, Any], ...] = ()
 
     function: ClassVar[Callable[..., Any]]
     types: ClassVar[tuple[Any, Any]] = (Any, Any)
     name: ClassVar[str] = ""
     beside: ClassVar[tuple[object, ...]] = ()
+    plain: ClassVar[Any] = None
+
+    def __post_init__(self) -> None:
+        names = _keywords(type(self).function) if self.arguments else ()
+        for name, _ in self.arguments:
+            if name not in names:
+                raise WiringError(
+                    f"{self.name} has no keyword argument {name!r}. It has: {', '.join(names) or 'none'}."
+                )
 
     @classmethod
     def of(cls, function: Callable[..., Any], types: tuple[Any, Any], **attributes: Any) -> Self:
@@ -49,20 +63,40 @@ class Function(Operator[In, Out]):
         own = {"function": staticmethod(function), "types": types, "name": name, "beside": beside}
         home = getattr(function, "__module__", None) or __name__
         around = {"__module__": home, "__qualname__": name, "__doc__": function.__doc__}
-        return type(name, (cls,), own | around | attributes)()  # type: ignore[no-any-return]
+        made: Self = type(name, (cls,), own | around | attributes)()
+        type(made).plain = made
+        return made
+
+    def but(self, **changes: Any) -> Self:
+        """The same function with other keyword arguments: they are part of what it is, as an operator's fields are.
+
+        Raises:
+            WiringError: the function has no such argument.
+
+        >>> @step
+        ... def cut(text: str, *, at: int = 2) -> str:
+        ...     return text[:at]
+        >>> cut("stone"), cut.but(at=3)("stone"), cut.but(at=3)
+        ('st', 'sto', cut.but(at=3))
+        """
+        return self.made({"arguments": tuple((dict(self.arguments) | changes).items())})
 
     def apply(self, value: In, /) -> Out:
-        return type(self).function(value)  # type: ignore[no-any-return]
+        return self.called(value)  # type: ignore[no-any-return]
+
+    def called(self, *values: Any, **more: Any) -> Any:
+        """What the function returns for these values."""
+        return type(self).function(*values, **more, **dict(self.arguments))
 
     @kept
     def digest(self) -> bytes:
         """Content hash: where the function stands, its version and defaults; for `untold` ones nothing equals it."""
         place = (type(self).__module__, getattr(self.function, "__qualname__", self.name), self.version)
-        return digest_of((*place, *self.beside))
+        return digest_of((*place, *self.beside, *((self.arguments,) if self.arguments else ())))
 
-    def __reduce__(self) -> str:
+    def __reduce__(self) -> str | tuple[Any, ...]:
         """Another process finds it under its name, as it finds a function."""
-        return self.name
+        return self.name if self is self.plain else (_again, (self.plain, self.arguments))
 
     def takes(self) -> Any:
         return self.types[0]
@@ -74,11 +108,22 @@ class Function(Operator[In, Out]):
         return filled(self.types[1], bound)
 
     def __repr__(self) -> str:
-        return self.name
+        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments)
+        return f"{self.name}.but({given})" if given else self.name
 
     @property
     def short(self) -> str:
-        return self.name
+        return repr(self)
+
+
+def _again(plain: Function[Any, Any], arguments: tuple[tuple[str, Any], ...]) -> Function[Any, Any]:
+    return plain.but(**dict(arguments))
+
+
+def _keywords(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Names of the parameters that have a default."""
+    found = inspect.signature(function).parameters.values()
+    return tuple(p.name for p in found if p.default is not p.empty and p.kind is not p.POSITIONAL_ONLY)
 
 
 @overload

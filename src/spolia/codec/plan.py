@@ -15,6 +15,7 @@ from spolia.codec.several import Fixed, Many, Pairs
 from spolia.codec.shape import Plain, Shape, wanted
 from spolia.codec.things import Anything, Either, Maybe, Step, Thing
 from spolia.errors import CodecError
+from spolia.function import Function
 from spolia.operator import Operator, Vary
 
 SEQUENCES: dict[Any, tuple[Any, tuple[type, ...]]] = {
@@ -135,7 +136,8 @@ class Ranges:
 
     def _each(self, ranges: Mapping[str, Any], way: str, context: Any) -> Iterator[tuple[str, Any]]:
         for name, candidates in ranges.items():
-            shape = Many(self.body.place(name).shape)
+            called = issubclass(self.body.cls, Function)  # its candidates are for keyword arguments, of any type
+            shape = Many(Anything() if called else self.body.place(name).shape)
             try:
                 yield name, getattr(shape, way)(candidates, context)
             except CodecError as error:

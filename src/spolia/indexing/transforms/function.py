@@ -58,13 +58,12 @@ class FunctionTransform(Function[Part, Pieces]):
         return digest_of((super().digest, self.source))
 
     def _returned(self, part: Part) -> object:
-        function = type(self).function
         first = part.node.text if self.given is str else part.node if self.given is Node else part
         if self.refs is not None:
-            return function(first, refs=[node.text if self.refs is str else node for node in part.refs])
+            return self.called(first, refs=[node.text if self.refs is str else node for node in part.refs])
         if part.refs and self.given is not Part:
             raise GroupError(f"{self.name} takes no refs. Write def {self.name}(text, refs): ..., or define no ref.")
-        return function(first)
+        return self.called(first)
 
 
 @overload
