@@ -28,7 +28,7 @@ def test_other_arguments_make_another_operator() -> None:
 
 
 def test_an_argument_that_the_function_has_not_is_refused() -> None:
-    with pytest.raises(WiringError, match="cut has no keyword argument .size"):
+    with pytest.raises(WiringError, match=r"cut has no keyword argument .size"):
         cut.but(size=3)
     with pytest.raises(WiringError, match="no keyword argument 'text'"):
         cut.but(text="x")
