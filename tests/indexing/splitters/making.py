@@ -130,7 +130,7 @@ def cut(splitter: Splitter, part: Part) -> tuple[Piece, ...]:
     for piece in pieces:
         assert piece.start is not None
         assert text[piece.start : piece.start + len(piece.text)] == piece.text
-        assert not piece.text.isspace() and piece.text
+        assert piece.text.strip()
         assert len(piece.text) <= longest(splitter, part.document.uri)
         assert "\n\n\n" not in piece.context
         taken[piece.start : piece.start + len(piece.text)] = b"\1" * len(piece.text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from spolia.indexing.splitters.layers import LABEL, Unit, by_line
 
@@ -12,29 +13,43 @@ _BEFORE = re.compile(r"//|/?\*|#|@|--|;|<!--|\"\"\"")
 """Comments and decorators: they belong to what is below them."""
 
 
-def by_indentation(text: str, start: int, end: int) -> Iterator[Unit]:
-    """A unit for each line of the least indentation together with the lines below it that are further in.
+class _Line(NamedTuple):
+    """Where it starts, how far it is indented (a tab counts one), how its words begin."""
 
-    The first line does not count: it is the head of what is cut. A unit's label is its first line that is no comment.
+    start: int
+    depth: int
+    words: str
+
+    @property
+    def closes(self) -> bool:
+        return _CLOSING.match(self.words) is not None
+
+    @property
+    def goes_on(self) -> bool:
+        return _BEFORE.match(self.words) is not None
+
+
+def by_indentation(text: str, start: int, end: int) -> Iterator[Unit]:
+    """A unit for each line of the least indentation below the head, with the lines after it that are further in.
+
+    The head is what stands above that: the first line that is no comment. It is the label of its unit.
     """
-    lines = [line for line in by_line(text, start, end) if not text[line.start : line.end].isspace()]
-    depths = [_depth(text, line) for line in lines]
-    least = min(depths[1:], default=0)
-    begin, label, follows = start, "", True
-    for line, depth in zip(lines, depths, strict=True):
-        words = text[line.start : line.start + depth + LABEL].splitlines()[0].strip() if depth <= least else ""
-        if depth > least or (_CLOSING.match(words) and not follows):
-            follows = False
+    lines = [_line(text, line) for line in by_line(text, start, end) if not text[line.start : line.end].isspace()]
+    below = next((number for number, line in enumerate(lines, 1) if not line.goes_on), len(lines))
+    least = min((line.depth for line in lines[below:] if not line.closes), default=0)
+    begin, label, head = start, "", True
+    for line in lines:
+        if line.depth > least:
             continue
-        if not follows:
+        if not head and not line.closes:
             yield Unit(begin, line.start, label)
             begin, label = line.start, ""
-        follows = _BEFORE.match(words) is not None
-        label = label if follows or label else words.rstrip(" \t{:(")
+        head = line.goes_on
+        label = label if head or label else line.words.rstrip(" \t{:(")
     yield Unit(begin, end, label)
 
 
-def _depth(text: str, line: Unit) -> int:
-    """Characters before the first that is not blank, a tab counted as one."""
+def _line(text: str, line: Unit) -> _Line:
     words = text[line.start : line.end]
-    return len(words) - len(words.lstrip())
+    body = words.lstrip()
+    return _Line(line.start, len(words) - len(body), body[:LABEL].rstrip())

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from spolia.indexing.graphemes import may_cut
-from spolia.stores.outline import BETWEEN
 from spolia.indexing.splitters.atoms import Atom, parts, stripped
 from spolia.indexing.splitters.bound import Bound
 from spolia.sentences import each_sentence
+from spolia.stores.outline import BETWEEN
 
 LABEL = 80
 """Characters of a label at most."""
