@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from spolia.stores.adapters.chroma import Chroma, ChromaCollection
-from spolia.stores.adapters.lancedb import LanceDB
+from spolia.stores.adapters.lancedb import LanceDB, LanceTable
 from spolia.stores.adapters.milvus import Milvus
 from spolia.stores.adapters.qdrant import Qdrant
 from spolia.stores.indexes import Database, VectorIndex
@@ -69,13 +69,21 @@ def as_in(index: VectorIndex, round: int) -> set[int]:
     if round < 0:
         return set()
     vectors = vectors_of(round)
-    if isinstance(index, ChromaCollection):  # read, not searched: a graph does not find every vector that it holds
+    if (held := stored(index)) is not None:
+        return {key for key, vector in held.items() if np.allclose(vector, vectors[key], atol=1e-5)}
+    found = index.search(vectors, 1)
+    return {key for key, near in enumerate(found) if near and near[0][0] == key and near[0][1] > -1e-2}
+
+
+def stored(index: VectorIndex) -> dict[int, Any] | None:
+    """Vectors as the database holds them, where it says: a graph does not find every vector that it holds."""
+    if isinstance(index, ChromaCollection):
         held = index.collection.get(include=["embeddings"])
-        rows = zip(map(int, held["ids"]), held["embeddings"], strict=True)
-        return {key for key, vector in rows if np.allclose(vector, vectors[key], atol=1e-5)}
-    return {
-        key for key, near in enumerate(index.search(vectors, 1)) if near and near[0][0] == key and near[0][1] > -1e-2
-    }
+        return dict(zip(map(int, held["ids"]), held["embeddings"], strict=True))
+    if isinstance(index, LanceTable):
+        rows = index.table.to_arrow()
+        return dict(zip(rows["key"].to_pylist(), rows[index.metric].to_pylist(), strict=True))
+    return None
 
 
 def wrong(index: VectorIndex, acknowledged: set[int], round: int) -> list[str]:

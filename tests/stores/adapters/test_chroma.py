@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 
 from spolia.stores.adapters.chroma import Chroma
-from spolia.testing.indexes import IndexContract, ServerContract
+from spolia.testing.indexes import DIMENSION, NAME, IndexContract, ServerContract, clustered
 from tests.stores.adapters.serving import Server, script
 
 
@@ -38,3 +38,12 @@ class TestServer(ServerContract):
 
     def outage(self) -> AbstractContextManager[None]:
         return self.server.outage()
+
+
+def test_what_is_added_again_is_still_found(tmp_path: Path) -> None:
+    vectors = clustered(1000)
+    index = Chroma().open(tmp_path, NAME, DIMENSION, "euclidean")
+    for _ in range(3):
+        index.add(range(1000), vectors)
+    assert [key for key, near in enumerate(index.search(vectors, 1)) if near[0][0] != key] == []
+    index.close()

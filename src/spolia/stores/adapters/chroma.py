@@ -155,7 +155,13 @@ class ChromaCollection(Collection):
             raise
 
     def _put(self, keys: Sequence[int], vectors: Vectors) -> None:
-        self.collection.upsert(ids=list(map(str, keys)), embeddings=vectors)
+        """Put what is not there yet: writing an equal vector again takes others' links in the graph away."""
+        ids = list(map(str, keys))
+        held = self.collection.get(ids=ids, include=["embeddings"])
+        there = dict(zip(held["ids"], held["embeddings"], strict=True))
+        new = [row for row, id in enumerate(ids) if id not in there or any(there[id] != vectors[row])]
+        if new:
+            self.collection.upsert(ids=[ids[row] for row in new], embeddings=vectors[new])
 
     def _take(self, keys: Sequence[int]) -> None:
         self.collection.delete(ids=list(map(str, keys)))
