@@ -39,7 +39,8 @@ class HNSW(IndexSettings):
         connectivity: neighbours of a node in the graph (M).
         expansion_add: candidates while building (ef construction).
         expansion_search: candidates while searching (ef).
-        above: vectors of a group below which exact search is used, because it is faster there.
+        above: vectors of a group, and of a segment, below which there is no graph: exact search is fast enough there
+            (some 3 ms of one core), always right, and costs no building.
 
     Source: Malkov, Yashunin, "Efficient and robust approximate nearest neighbor search using Hierarchical Navigable
     Small World graphs", 2018.
@@ -48,7 +49,7 @@ class HNSW(IndexSettings):
     connectivity: int = 16
     expansion_add: int = 128
     expansion_search: int = 128
-    above: int = 50_000
+    above: int = 20_000
 
 
 DEFAULT_INDEX = HNSW()
