@@ -9,6 +9,7 @@ from spolia.stores import sql
 from spolia.stores.layout import segment_path
 from spolia.stores.nearest import Nearest
 from spolia.stores.opened import Opened
+from spolia.stores.placed import Placed
 from spolia.stores.vectors import Segment, open_segment
 
 _ATTEMPTS = 5
@@ -16,9 +17,15 @@ _ATTEMPTS = 5
 
 def nearest_of(opened: Opened, generation: int, group: str, embedder: str) -> Nearest:
     """The exact index of a group's nodes at a generation, over memory-mapped segments."""
+    placed = placed_of(opened, generation, group, embedder)
+    return Nearest(placed.keys, placed.segments, placed.places)
+
+
+def placed_of(opened: Opened, generation: int, group: str, embedder: str) -> Placed:
+    """The vectors of a group's nodes at a generation."""
     for attempt in range(_ATTEMPTS):
         try:
-            return _nearest_of(opened, generation, group, embedder)
+            return _placed_of(opened, generation, group, embedder)
         except FileNotFoundError as error:  # merged into another segment since the places were read
             if attempt == _ATTEMPTS - 1:
                 raise StoreCorrupt(
@@ -28,7 +35,7 @@ def nearest_of(opened: Opened, generation: int, group: str, embedder: str) -> Ne
     raise AssertionError("unreachable")
 
 
-def _nearest_of(opened: Opened, generation: int, group: str, embedder: str) -> Nearest:
+def _placed_of(opened: Opened, generation: int, group: str, embedder: str) -> Placed:
     at = {"embedder": embedder, "grp": group, "at": generation}
     rows = opened.rows(sql.PLACED, at)
     if lacking := sum(row[1] is None for row in rows):
@@ -42,7 +49,7 @@ def _nearest_of(opened: Opened, generation: int, group: str, embedder: str) -> N
     for number, segment in zip(used, segments, strict=True):
         starts[number] = start
         start += len(segment)
-    return Nearest(
+    return Placed(
         np.array([row[0] for row in rows], dtype=np.int64),
         segments,
         np.array([starts[row[1]] + row[2] for row in rows], dtype=np.int64),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from spolia.stores.allowed import Allowed
     from spolia.stores.lexical import Lexical
     from spolia.stores.nearest import Nearest
+    from spolia.stores.placed import Placed
     from spolia.stores.records import Records
 
 NODES_KEPT = 8_192
@@ -60,7 +61,7 @@ class Snapshot:
     def __init__(self, opened: Opened, generation: int, indexes: str, manifests: str, lease: Lease | None) -> None:
         self.opened, self.generation, self._lease = opened, generation, lease
         self.indexes: dict[str, tuple[int, int]] = {name: (at, key) for name, (at, key) in json.loads(indexes).items()}
-        self._manifests = {manifest["group"]: of(manifest) for manifest in json.loads(manifests)}
+        self.manifests = {manifest["group"]: of(manifest) for manifest in json.loads(manifests)}
         self.fingerprint = f"{opened.uuid}@{generation}"
         self.readers = ReaderLists(opened.connection)
         self._indexes: dict[object, Any] = {}
@@ -111,6 +112,11 @@ class Snapshot:
     def allowed(self, group: str, access: frozenset[str], filter: Filter | None = None) -> Allowed:
         """The nodes of a group that may be found: the one place where access and filters are decided."""
         return self._records(group).allowed(self._audiences(access), filter)
+
+    def vectors(self, group: str, embedder: str, allowed: Allowed) -> npt.NDArray[np.float32]:
+        """The vectors float32[n, d] of the allowed nodes of a group, in the order of their keys, as they are kept."""
+        placed = self._placed(group, embedder)
+        return placed.vectors(placed.places[allowed.positions()])
 
     def _audiences(self, access: frozenset[str]) -> frozenset[int] | None:
         """The audiences that these principals belong to; None where everything is everybody's."""
@@ -244,7 +250,7 @@ class Snapshot:
                 f"{self.opened.store} has no node group {group!r}. It has: {', '.join(self.groups()) or 'none'}. "
                 f"Write one of these, or: spolia index FOLDER --store {self.opened.store}"
             )
-        return self._manifests[group]
+        return self.manifests[group]
 
     def stats(self) -> Stats:
         """How much there is."""
@@ -307,6 +313,16 @@ class Snapshot:
             self.manifest(group)
             schema = read_schema(self.opened.row(sql.FIELDS)[0])
             found = self._indexes[key] = Records(self.opened.rows, group, self.generation, schema)
+        return found
+
+    def _placed(self, group: str, embedder: str) -> Placed:
+        key = (group, embedder, "placed")
+        found: Placed | None = self._indexes.get(key)
+        if found is None:
+            from spolia.stores.placing import placed_of
+
+            self.manifest(group)
+            found = self._indexes[key] = placed_of(self.opened, self.generation, group, embedder)
         return found
 
     def _vectors(self, group: str, embedder: str) -> Nearest:
