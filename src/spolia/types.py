@@ -210,9 +210,14 @@ class Node(Value):
     search_text: str = ""
 
     @property
+    def shown_text(self) -> str:
+        """What a reader is shown: the context, then the text."""
+        return f"{self.context}\n{self.text}" if self.context else self.text
+
+    @property
     def indexed_text(self) -> str:
-        """What is indexed and embedded: the context, then the text, unless another text is to be."""
-        return self.search_text or (f"{self.context}\n{self.text}" if self.context else self.text)
+        """What is indexed and embedded: what is shown, unless another text is to be."""
+        return self.search_text or self.shown_text
 
 
 # ------------------------------------------------------------------------------------------------ query and ranking
@@ -265,11 +270,20 @@ Queries: TypeAlias = tuple[Query, ...]
 
 @dataclass(frozen=True)
 class Hit(Value):
-    """A node that was found. Higher score is better, always. `parts`: the scores that were fused, by source."""
+    """A node that was found. Higher score is better, always.
+
+    Args:
+        node: what is shown.
+        score: of this ranking.
+        parts: the scores that were fused, by source.
+        found: the smaller nodes that were searched, best first, where `node` is shown in their place. A citation of the
+            hit points to them.
+    """
 
     node: Node
     score: float
     parts: tuple[tuple[str, float], ...] = field(default=(), compare=False)
+    found: tuple[Node, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,9 @@ class Reader(Operator[Ranking, Answer]):
     """Ask a language model to answer the question from the ranking's passages.
 
     The passages are numbered from 1, best first. The reply's markers (`[1]`, `[1, 2]`, `【1】` …) become citations of
-    the whole passage, with its exact span; a marker that names no passage is taken out, and that is recorded. Nothing
-    found: an abstention, without asking the model. The reply streams.
+    the whole passage, or of each smaller node that was found in it (`Hit.found`), with its exact span; a marker that
+    names no passage is taken out, and that is recorded. Nothing found: an abstention, without asking the model. The
+    reply streams.
 
     Args:
         llm: the language model.
@@ -63,6 +64,7 @@ class Reader(Operator[Ranking, Answer]):
     temperature: float = 0.0
     abstention: str = "I do not know."
 
+    version: ClassVar[int] = 2
     cached: ClassVar[bool] = True
     waits: ClassVar[bool] = True
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
@@ -89,8 +91,8 @@ class Reader(Operator[Ranking, Answer]):
 
     def reads(self, value: Ranking, /) -> object:
         shown = self._shown(value)
-        nodes = tuple(node.digest for node in shown.nodes)
-        return (value.query.question, nodes, self._template().digest, self._sample(value))
+        hits = tuple((hit.node.digest, tuple(node.digest for node in hit.found)) for hit in shown.hits)
+        return (value.query.question, hits, self._template().digest, self._sample(value))
 
     def attach(self, out: Any, value: Any, /) -> Any:
         return out.but(evidence=self._shown(value))
@@ -121,13 +123,13 @@ class Reader(Operator[Ranking, Answer]):
         best = ranking.cut(self.max_passages)
         room = self.max_characters
         for number, node in enumerate(best.nodes):
-            room -= len(node.indexed_text)
+            room -= len(node.shown_text)
             if room < 0:
                 return best.cut(max(1, number))
         return best
 
     def _passage(self, number: int, node: Node) -> str:
-        text = node.indexed_text
+        text = node.shown_text
         if len(text) > self.max_characters:
             note(
                 f"Passage {number} has {len(text)} characters; the prompt holds the first {self.max_characters}. "
@@ -146,7 +148,11 @@ class Reader(Operator[Ranking, Answer]):
             )
         for marker in markers.unknown:
             note(f"The reply cites {marker}, but only passages 1 to {len(shown)} were shown; taken out.")
-        citations = tuple(cited(number, shown.nodes[number - 1]) for number in markers.used)
+        citations = tuple(
+            cited(number, node)
+            for number in markers.used
+            for node in shown.hits[number - 1].found or (shown.nodes[number - 1],)
+        )
         if generation.finish_reason == "length":
             note(f"The reply was cut off at max_tokens={self.max_tokens}.")
             return Answer(text, citations, "cap", shown)

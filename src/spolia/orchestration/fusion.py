@@ -19,7 +19,7 @@ from spolia.ranking import (
     three_sigma,
     z_score,
 )
-from spolia.types import Hit, Query, Ranking
+from spolia.types import Query, Ranking
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ReciprocalRankFusion(Operator[Sequence[Ranking], Ranking]):
 
     Source: Cormack, Clarke, Büttcher, SIGIR 2009.
 
-    >>> from spolia.types import Node
+    >>> from spolia.types import Hit, Node
     >>> def found(source, *ids):
     ...     return Ranking(Query("why?"), tuple(Hit(Node(i, i), 1 / n) for n, i in enumerate(ids, 1)), source)
     >>> fused = ReciprocalRankFusion(top_k=2)((found("bm25", "a", "b"), found("dense", "b", "c")))
@@ -47,6 +47,8 @@ class ReciprocalRankFusion(Operator[Sequence[Ranking], Ranking]):
 
     k: float = 60.0
     top_k: int = 10
+
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         if self.k < 0 or self.top_k < 1:
@@ -73,7 +75,7 @@ class ConvexCombination(Operator[Sequence[Ranking], Ranking]):
 
     Source: Bruch, Gai, Ingber, "An analysis of fusion functions for hybrid retrieval", TOIS 2023.
 
-    >>> from spolia.types import Node
+    >>> from spolia.types import Hit, Node
     >>> def found(source, **scores):
     ...     return Ranking(Query("why?"), tuple(Hit(Node(i, i), s) for i, s in scores.items()), source)
     >>> fused = ConvexCombination((("bm25", 0.3), ("dense", 0.7)), normalisation="min-max")(
@@ -87,6 +89,7 @@ class ConvexCombination(Operator[Sequence[Ranking], Ranking]):
     top_k: int = 10
     minimums: tuple[tuple[str, float], ...] = (("bm25", 0.0), ("dense", -1.0))
 
+    version: ClassVar[int] = 2
     known: ClassVar[tuple[str, ...]] = ("min-max", "theoretical-min-max", "z-score", "3-sigma")
 
     def __post_init__(self) -> None:
@@ -124,13 +127,13 @@ def _fused(
 ) -> Ranking:
     if not rankings:
         raise StepFailed("There is no ranking to fuse: every arm before the fusion failed or was dropped.")
-    nodes = {hit.node.id: hit.node for ranking in reversed(rankings) for hit in reversed(ranking.hits)}
+    first = {hit.node.id: hit for ranking in reversed(rankings) for hit in reversed(ranking.hits)}
     parts: dict[str, tuple[tuple[str, float], ...]] = {}
     for ranking in rankings:
         for name, score in {hit.node.id: hit.score for hit in reversed(ranking.hits)}.items():
             parts[name] = (*parts.get(name, ()), (ranking.source, score))
     fused = fuse([[(hit.node.id, hit.score) for hit in ranking.hits] for ranking in rankings])
-    hits = tuple(Hit(nodes[name], score, parts[name]) for name, score in fused[:top_k])
+    hits = tuple(first[name].but(score=score, parts=parts[name]) for name, score in fused[:top_k])
     return Ranking(asked(rankings[0].query), hits, "fused")
 
 
