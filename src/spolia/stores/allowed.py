@@ -33,6 +33,11 @@ class Allowed:
         """Positions in `keys` of those that may be found."""
         return np.arange(len(self.keys)) if self.mask is None else np.flatnonzero(self.mask)
 
+    def only(self, found: Iterable[int]) -> Allowed:
+        """Of these keys those that may be found, of no others."""
+        mask = np.isin(self.keys, np.fromiter(found, dtype=np.int64))
+        return Allowed(self.keys, mask if self.mask is None else mask & self.mask)
+
     def holds(self, found: Iterable[int]) -> Mask:
         """For each key, whether it may be found."""
         wanted = np.fromiter(found, dtype=np.int64)

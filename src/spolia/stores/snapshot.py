@@ -159,13 +159,13 @@ class Snapshot:
         """The nodes of a group that were made from these nodes, in the order of `ids`, then of the text."""
         self.manifest(group)
         values = {"ids": json.dumps(list(ids)), "grp": group, "at": self.generation}
-        return self._readable_of(self.opened.rows(sql.CHILDREN, values), access)
+        return self.readable_of(self.opened.rows(sql.CHILDREN, values), access)
 
     def numbered(self, document: str, group: str, first: int, last: int, access: frozenset[str]) -> list[Node]:
         """The nodes of a document in a group whose `number` is in [first, last], in order."""
         self.manifest(group)
         values = {"document": document, "grp": group, "first": first, "last": last, "at": self.generation}
-        return self._readable_of(self.opened.rows(sql.NUMBERED, values), access)
+        return self.readable_of(self.opened.rows(sql.NUMBERED, values), access)
 
     def above(self, group: str) -> tuple[str, ...]:
         """A group and those that it was made from, up to the documents."""
@@ -206,9 +206,10 @@ class Snapshot:
 
     def _nodes_of_ids(self, ids: Sequence[str], access: frozenset[str]) -> dict[str, Node]:
         values = {"ids": json.dumps(list(dict.fromkeys(ids))), "at": self.generation}
-        return {node.id: node for node in self._readable_of(self.opened.rows(sql.NODES_OF_IDS, values), access)}
+        return {node.id: node for node in self.readable_of(self.opened.rows(sql.NODES_OF_IDS, values), access)}
 
-    def _readable_of(self, rows: Sequence[Any], access: frozenset[str]) -> list[Node]:
+    def readable_of(self, rows: Sequence[Any], access: frozenset[str]) -> list[Node]:
+        """The nodes that these rows of the truth hold, as far as they may be read."""
         nodes = (node_of(row, self.readers.lists) for row in rows)
         return [node for node in nodes if _readable(node, access)]
 

@@ -120,6 +120,8 @@ SET_SOURCE = f"""UPDATE sources
     WHERE uri = ? AND death = {ALIVE}"""
 UNSAY_SOURCE = f"DELETE FROM sources WHERE uri = :uri AND birth = :next AND death = {ALIVE}"
 END_SOURCE = f"UPDATE sources SET death = :next WHERE uri = :uri AND death = {ALIVE}"
+READERS_OF_SOURCES = f"""SELECT s.uri, d.id, d.audience FROM sources s JOIN documents d ON d.key = s.document
+    WHERE s.death = {ALIVE}"""
 URIS = f"SELECT uri FROM sources WHERE death = {ALIVE} ORDER BY uri"
 
 # The end of a document and its nodes: what was born in this generation is taken back, the rest dies.
@@ -152,6 +154,11 @@ CHILDREN = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM json_each(:ids) wanted
 NUMBERED = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM documents d JOIN nodes n ON n.document = d.key
     WHERE d.id = :document AND d.birth <= :at AND d.death > :at AND n.grp = :grp AND n.number BETWEEN :first AND :last
     AND n.birth <= :at AND n.death > :at ORDER BY n.number, n.key"""
+OVERLAPPING = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM documents d JOIN nodes n ON n.document = d.key
+    WHERE d.id = :document AND d.birth <= :at AND d.death > :at AND n.grp = :grp AND n.start < :end AND n.stop > :start
+    AND n.birth <= :at AND n.death > :at ORDER BY n.number, n.key"""
+KEYS_OF_IDS = """SELECT n.id, n.key FROM json_each(:ids) wanted CROSS JOIN nodes n ON n.id = wanted.value
+    WHERE n.birth <= :at AND n.death > :at"""
 LIVE_NODES_OF = f"SELECT key, audience FROM nodes WHERE document = ? AND death = {ALIVE} ORDER BY key"
 # While rows are copied, those that were born in this generation make room for their copies: dead before all times.
 SET_ASIDE = tuple(
@@ -179,6 +186,9 @@ DEAD_KEYS = f"SELECT key FROM nodes WHERE grp = ? AND death > ? AND key <= ? AND
 RECORDS = """SELECT key, document, audience, meta FROM nodes
     WHERE grp = :grp AND birth <= :at AND death > :at ORDER BY key"""
 DOCUMENT_RECORDS = "SELECT key, meta FROM documents WHERE birth <= :at AND death > :at"
+WHOLE_RECORDS = "SELECT key, key, audience, '' FROM documents WHERE birth <= :at AND death > :at ORDER BY key"
+WHOLE_KEYS_OF_IDS = """SELECT d.id, d.key FROM json_each(:ids) wanted CROSS JOIN documents d ON d.id = wanted.value
+    WHERE d.birth <= :at AND d.death > :at"""
 SOURCE_RECORDS = """SELECT document, uri, size, created_ns, mtime_ns, accessed_ns FROM sources
     WHERE document IS NOT NULL AND birth <= :at AND death > :at ORDER BY uri"""
 LIVE_KEYS = "SELECT key FROM nodes WHERE grp = :grp AND birth <= :at AND death > :at ORDER BY key"
