@@ -90,6 +90,7 @@ BUILT_IN: Mapping[str, str] = {
     "Then": "spolia.operator",
     "TokenWindow": "spolia.indexing.splitters.token_window",
     "Vary": "spolia.operator",
+    "Whole": "spolia.stores.definition",
     "WordPiece": "spolia.models.tokenizer",
     "YesNo": "spolia.models.parsers",
 }

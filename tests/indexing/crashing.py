@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spolia.indexing.splitter import SlidingWindow
+from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync import sync
 from spolia.stores import embedded
 from spolia.stores.corpus import Corpus

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from spolia.errors import SpoliaError
 from spolia.indexing.lengths import Lengths
 from spolia.indexing.report import reports
-from spolia.indexing.splitter import SlidingWindow
+from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync import sync
 from spolia.models import weights
 from spolia.models.minilm import MiniLM
 from spolia.models.tokenizer import WordPiece
 from spolia.stores.corpus import Corpus
+from spolia.stores.making import cut
 from spolia.types import Document, Value
 from tests.indexing.test_splitter import ARABIC, CHINESE, EMOJI, KOREAN, SCRIPTS, THAI, Bytes, covered
 
@@ -41,7 +42,7 @@ class English(Value):
 
 
 def lengths(text: str, splitter: SlidingWindow) -> list[int]:
-    nodes = list(splitter.split(Document("d", text)))
+    nodes = list(cut(Document("d", text), splitter))
     assert covered(text, nodes)
     assert all(len(node.text) <= splitter.size * splitter.chars_per_token for node in nodes)
     return [len(node.text) for node in nodes]
@@ -61,7 +62,7 @@ def test_a_counter_that_does_not_say_what_it_knows_is_believed() -> None:
 
 def test_pieces_of_one_document_are_measured_each_by_its_script() -> None:
     splitter = SlidingWindow(size=20, overlap=0, tokenizer=English())
-    nodes = list(splitter.split(Document("d", "A bc de fg hi. " * 20 + "\n\n" + KOREAN * 20)))
+    nodes = list(cut(Document("d", "A bc de fg hi. " * 20 + "\n\n" + KOREAN * 20), splitter))
     latin = [node.text for node in nodes if node.text.isascii()]
     assert {len(text.split()) for text in latin} == {20}
     assert max(len(node.text) for node in nodes if node.text not in latin) > 40
@@ -71,7 +72,7 @@ def test_pieces_of_one_document_are_measured_each_by_its_script() -> None:
 @given(st.lists(st.sampled_from([*SCRIPTS, ENGLISH, "\n\n", "x" * 90]), max_size=20), st.integers(4, 40))
 def test_mixed_scripts_never_exceed_the_bounds(pieces: list[str], size: int) -> None:
     splitter, text = SlidingWindow(size, 1, tokenizer=English()), "".join(pieces)
-    nodes = list(splitter.split(Document("d", text)))
+    nodes = list(cut(Document("d", text), splitter))
     assert covered(text, nodes)
     for node in nodes:
         assert len(node.text) <= 4 * size
@@ -79,7 +80,6 @@ def test_mixed_scripts_never_exceed_the_bounds(pieces: list[str], size: int) -> 
 
 
 def test_the_share_is_declared_and_named() -> None:
-    assert "covered=0.5," in SlidingWindow(covered=0.5, tokenizer=English()).name
     with pytest.raises(SpoliaError, match=r"covered=1\.5\. Write a share from 0 to 1"):
         SlidingWindow(covered=1.5)
     symbols = "∑∂ " * 99

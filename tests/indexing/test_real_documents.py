@@ -11,7 +11,8 @@ import pytest
 from spolia.errors import EncryptedDocument
 from spolia.indexing.readers.choosing import by_suffix, reader_of
 from spolia.indexing.readers.reading import Reading, Source
-from spolia.indexing.splitter import SlidingWindow
+from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.stores.making import cut
 
 # What the manifest's plain extractor found and this one does not, and why.
 OTHERWISE = {
@@ -52,7 +53,7 @@ def test_what_must_be_found_is_found(shared_datasets: Path, suffix: str) -> None
             assert (folded(wanted) in folded(document.text)) != ((name, wanted) in OTHERWISE), (name, wanted)
         for heading in document.headings:
             assert folded(heading.text)[:5] in folded(document.text[heading.start : heading.start + 200])
-        for node in SlidingWindow().split(document):
+        for node in cut(document, SlidingWindow()):
             assert node.span is not None
             assert document.text[node.span.start : node.span.end] == node.text
 

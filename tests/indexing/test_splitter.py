@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import SpoliaError
-from spolia.indexing.splitter import SlidingWindow, Splitter
+from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.stores.making import cut
 from spolia.types import Document, Heading, Node, Value
 
 KOREAN = "서울은 대한민국의 수도이다. 한강이 도시를 가로지른다! 인구는 약 940만 명이다. "
@@ -35,7 +36,7 @@ class Bytes(Value):
 
 def split(text: str, splitter: SlidingWindow, *headings: int) -> list[Node]:
     document = Document("d", text, uri="d.txt", headings=tuple(Heading(at, 1, f"H{at}") for at in sorted(headings)))
-    nodes = list(splitter.split(document))
+    nodes = list(cut(document, splitter))
     assert len({node.id for node in nodes}) == len(nodes)
     for node in nodes:
         assert node.span is not None
@@ -137,22 +138,22 @@ def test_a_window_never_crosses_a_heading_unless_the_section_is_tiny() -> None:
 def test_the_context_is_the_title_and_the_headings_above() -> None:
     text = "Intro\n\n" + "Text of the first part, with words. " * 30
     headings = (Heading(0, 1, "Intro"),)
-    nodes = list(SlidingWindow(size=50).split(Document("d", text, title="Stones", headings=headings)))
+    nodes = list(cut(Document("d", text, title="Stones", headings=headings), SlidingWindow(size=50)))
     assert [node.context for node in nodes[:2]] == ["Stones", "Stones > Intro"]
     assert nodes[1].indexed_text.startswith("Stones > Intro\nText of")
 
 
 def test_a_long_title_does_not_fill_the_window() -> None:
-    (node,) = SlidingWindow(size=50).split(Document("d", "Text.", title="T" * 1000))
+    (node,) = cut(Document("d", "Text.", title="T" * 1000), SlidingWindow(size=50))
     assert len(node.context) == 50
 
 
 def test_pages_and_lines_are_those_of_the_span() -> None:
     first, second = "On page one it says this.", "On page two it says that."
     document = Document("d", f"{first}\n{second}", pages=(0, len(first) + 1))
-    spans = [node.span for node in SlidingWindow(size=8, overlap=0).split(document)]
+    spans = [node.span for node in cut(document, SlidingWindow(size=8, overlap=0))]
     assert [span.pages for span in spans if span] == [(1, 1), (2, 2)]
-    both = next(SlidingWindow().split(document)).span
+    both = next(cut(document, SlidingWindow())).span
     assert both is not None
     assert (both.pages, both.lines) == ((1, 2), None)
     for end in ("\n", "\r\n", "\r"):
@@ -166,20 +167,14 @@ def test_a_long_sentence_is_cut_after_a_word() -> None:
     assert all(set(node.text.split()) == {"word"} for node in nodes)
 
 
-def test_the_name_says_what_counts_the_tokens() -> None:
-    assert "tokenizer=bytes/2" in SlidingWindow(tokenizer=Bytes()).name
-    assert SlidingWindow().name != SlidingWindow(size=100).name
-    assert isinstance(SlidingWindow(), Splitter)
-
-
 def test_a_document_that_is_surely_short_enough_is_not_counted() -> None:
     class Never(Bytes):
         def count(self, texts: Iterable[str], /) -> list[int]:
             raise AssertionError("counted")
 
-    assert len(list(SlidingWindow(tokenizer=Never()).split(Document("d", "A short passage.")))) == 1
+    assert len(list(cut(Document("d", "A short passage."), SlidingWindow(tokenizer=Never())))) == 1
 
 
 def test_windows_come_one_by_one() -> None:
-    nodes = SlidingWindow().split(Document("d", "A sentence that is here. " * 100_000))
+    nodes = cut(Document("d", "A sentence that is here. " * 100_000), SlidingWindow())
     assert next(nodes).text.startswith("A sentence")

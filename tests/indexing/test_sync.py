@@ -13,7 +13,7 @@ import pytest
 
 from spolia.errors import ManifestMismatch
 from spolia.indexing.report import DocumentReport, Progress, SyncReport, reports
-from spolia.indexing.splitter import SlidingWindow
+from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
 from spolia.types import Value
@@ -209,7 +209,7 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(folder: Path, corpus: Corpus
     [
         ({"splitter": SlidingWindow(size=50)}, ["size=200", "size=50"]),
         ({"embedder": Letters("other@2")}, ["letters@1", "other@2"]),
-        ({"embedder": None}, ["embedder: 'letters@1' there, '' here"]),
+        ({"embedder": None}, ["'letters@1' (cosine", "there, none here"]),
         ({"readers": ()}, ["docx 1"]),
     ],
 )
@@ -268,7 +268,7 @@ def test_a_document_too_long_to_list_its_nodes_is_the_same(
     folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "copy.txt").write_text("Arches stand on piers.")
-    monkeypatch.setattr("spolia.indexing.filing.LISTED", 0)
+    monkeypatch.setattr("spolia.stores.growing.LISTED", 0)
     sync(folder, corpus, embedder=Letters())
     there = reports(corpus)
     assert there["a.txt"] == there["copy.txt"] == DocumentReport("text", 22, chunks=1, tokens=6, encoding="utf-8")

@@ -1,23 +1,22 @@
-"""One file on its way into the store: its bytes, its document, its nodes, its report."""
+"""Files on their way into the store: their bytes, documents, nodes, reports."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
 
-from spolia.errors import SpoliaError, StoreError
+from spolia.errors import FilterError, SpoliaError, StoreError
 from spolia.indexing.loading import Loaded, load
 from spolia.indexing.readers.reading import Reading, Source
 from spolia.indexing.report import DocumentReport
-from spolia.indexing.splitter import Splitter
 from spolia.indexing.walking import File
 from spolia.models.protocols import Embedder
+from spolia.stores.growing import Grown, Growth, grow
 from spolia.stores.rows import SourceRow
 from spolia.stores.writer import Writer
-from spolia.types import Document, Node
+from spolia.types import Document, Meta, Node, Scalar
 
-LISTED = 1_000_000
-"""Characters; the nodes of a longer document are not in memory all at once."""
 _SAMPLE = 2_000
 _KNOWN_SHARE = 0.95
 
@@ -58,7 +57,8 @@ def fetched(file: File, before: SourceRow | None) -> Bytes:
 
 
 def _row(file: File, loaded: Loaded, content_hash: str) -> SourceRow:
-    return SourceRow(file.uri, loaded.size, loaded.mtime_ns, content_hash)
+    row = SourceRow(file.uri, loaded.size, loaded.mtime_ns, content_hash)
+    return row.but(created_ns=loaded.created_ns, accessed_ns=loaded.accessed_ns)
 
 
 def read(file: File, found: Bytes) -> Reading:
@@ -76,46 +76,129 @@ def read(file: File, found: Bytes) -> Reading:
     raise Unreadable(found.row.but(status="failed", error=reason))
 
 
+@dataclass(frozen=True)
+class Labels:
+    """What the caller says of files beside their content.
+
+    Args:
+        metadata: fields of the document in a file, by its uri; None for none.
+        access: principals who may read it; None for everybody.
+    """
+
+    metadata: Callable[[str], Mapping[str, Scalar | Sequence[Scalar]]] | None = None
+    access: Callable[[str], Iterable[str]] | None = None
+
+    def readers(self, uri: str) -> tuple[str, ...]:
+        """Who may read a file, in order."""
+        return tuple(sorted(set(self.access(uri)))) if self.access else ()
+
+    def meta(self, uri: str) -> Meta:
+        """The caller's fields; a name with several values stands there several times."""
+        found = self.metadata(uri) if self.metadata else {}
+        return tuple((name, value) for name, values in found.items() for value in _each(values))
+
+    def mark(self, uri: str) -> str:
+        """Tells the caller's fields of a file apart from others; empty for none."""
+        meta = self.meta(uri)
+        return blake2b(repr(meta).encode("utf-8", "replace"), digest_size=8).hexdigest() if meta else ""
+
+    def on(self, document: Document) -> Document:
+        """A document with what the caller says of its file; fields of the caller stand before those of the reader.
+
+        Two files with the same content and other labels are two documents.
+        """
+        meta, readers = self.meta(document.uri), self.readers(document.uri)
+        if not meta and not readers:
+            return document
+        named = {name for name, _ in meta}
+        kept = tuple(pair for pair in document.meta if pair[0] not in named)
+        labelled = document.but(meta=meta + kept, readers=readers)
+        mark = blake2b(repr((labelled.meta, readers)).encode("utf-8", "replace"), digest_size=4).hexdigest()
+        name, _, reader = document.id.rpartition(".")
+        return labelled.but(id=f"{name}-{mark}.{reader}")
+
+
+def _each(values: Scalar | Sequence[Scalar]) -> Sequence[Scalar]:
+    return values if isinstance(values, (list, tuple)) else (values,)
+
+
+@dataclass
+class Filed:
+    """A file that was read and waits to be stored with others."""
+
+    reading: Reading
+    row: SourceRow
+    is_new: bool
+
+
+@dataclass
 class Filing:
-    """Puts documents into the store with their nodes and reports.
+    """Puts documents into the store with the nodes of all groups, and reports.
 
     Args:
         writer: of the store.
-        splitter: cuts documents into nodes.
-        group: the nodes' group.
-        embedder: counts tokens for the report; None for none.
+        growths: the groups, in order.
+        main: name of the group whose nodes the report counts.
+        labels: what the caller says of files.
     """
 
-    def __init__(self, writer: Writer, splitter: Splitter, group: str, embedder: Embedder | None) -> None:
-        self.writer, self.splitter, self.group, self.embedder = writer, splitter, group, embedder
+    writer: Writer
+    growths: Sequence[Growth]
+    main: str
+    labels: Labels
+    pending: list[Filed] = field(default_factory=list)
 
-    def put(self, reading: Reading, row: SourceRow) -> DocumentReport:
-        """Store what was read in the place of what its source held before.
+    @property
+    def characters(self) -> int:
+        """How much waits."""
+        return sum(len(filed.reading.document.text) for filed in self.pending)
+
+    def flush(self) -> Iterator[tuple[Filed, DocumentReport | Unreadable]]:
+        """Store what waits; for each file its report, or why it could not be cut.
 
         Raises:
-            Unreadable: it could not be cut; nothing of it is stored.
             StoreError: the store could not take it.
+            SpoliaError: a model that a transform asks could not be reached.
         """
-        document = reading.document
-        tally = _Tally(self.embedder)
-        nodes = tally.over(self.splitter.split(document, self.group))
+        pending, self.pending = self.pending, []
+        documents = [filed.reading.document for filed in pending]
+        for filed, one in zip(pending, grow(documents, self.growths), strict=True):
+            try:
+                yield filed, self._put(filed, one)
+            except Unreadable as failure:
+                yield filed, failure
+
+    def _put(self, filed: Filed, one: Grown) -> DocumentReport:
+        if one.failure is not None:
+            raise Unreadable(filed.row.but(status="failed", error=f"{one.failure.kind}: {one.failure.message}"))
+        document = filed.reading.document
+        tally = _Tally(self.main, self._embedder)
+        row = filed.row.but(document=document.id)
+        nodes = tally.over(one.nodes())
         try:
-            if len(document.text) <= LISTED:
+            if not one.is_streamed:
                 listed = list(nodes)
-                report = self._report(reading, tally)
-                self.writer.put(document, listed, row.but(document=document.id, report=report.json))
+                report = self._report(filed.reading, tally)
+                self.writer.put(document, listed, row.but(report=report.json))
                 return report
             self.writer.put(document, nodes, row)
             for _ in nodes:  # a document that was there already was not cut
                 pass
-        except (StoreError, Unreadable):
+        except StoreError:
             raise
+        except FilterError as error:
+            raise Unreadable(filed.row.but(status="failed", error=str(error))) from error
         except Exception as error:
             reason = f"The splitter failed on it: {type(error).__name__}: {error}"
-            raise Unreadable(row.but(status="failed", error=reason)) from error
-        report = self._report(reading, tally)
-        self.writer.touch(row.but(document=document.id, report=report.json))
+            raise Unreadable(filed.row.but(status="failed", error=reason)) from error
+        report = self._report(filed.reading, tally)
+        self.writer.touch(row.but(report=report.json))
         return report
+
+    @property
+    def _embedder(self) -> Embedder | None:
+        found = [growth for growth in self.growths if growth.group == self.main]
+        return found[0].embedders[0] if found and found[0].embedders else None
 
     def _report(self, reading: Reading, tally: _Tally) -> DocumentReport:
         document = reading.document
@@ -125,35 +208,37 @@ class Filing:
             pages=len(document.pages),
             empty_pages=reading.empty_pages,
             chunks=tally.nodes,
-            tokens=tally.tokens if self.embedder else None,
+            tokens=tally.tokens if self._embedder else None,
             beyond_window=tally.beyond_window,
             encoding=reading.encoding,
             warnings=(*reading.warnings, *self._warnings(document, tally)),
+            labels=self.labels.mark(document.uri),
         )
 
     def _warnings(self, document: Document, tally: _Tally) -> Iterator[str]:
         if not tally.nodes:
             yield "It has no text."
-        if self.embedder is None:
+        if (embedder := self._embedder) is None:
             return
         if tally.beyond_window:
             yield f"{tally.beyond_window} of {tally.nodes} chunks are longer than the embedder's window."
-        if (known := self.embedder.covers(document.text[:_SAMPLE])) < _KNOWN_SHARE:
+        if (known := embedder.covers(document.text[:_SAMPLE])) < _KNOWN_SHARE:
             yield f"The embedder knows {known:.0%} of its characters; words are the better way to search it."
 
 
 class _Tally:
-    """Counts nodes and their tokens as they pass."""
+    """Counts the nodes of one group and their tokens as they pass."""
 
-    def __init__(self, embedder: Embedder | None) -> None:
-        self.embedder = embedder
+    def __init__(self, group: str, embedder: Embedder | None) -> None:
+        self.group, self.embedder = group, embedder
         self.nodes = self.tokens = self.beyond_window = 0
 
     def over(self, nodes: Iterator[Node]) -> Iterator[Node]:
         for node in nodes:
-            self.nodes += 1
-            if self.embedder is not None:
-                (tokens,) = self.embedder.tokens([node.indexed_text])
-                self.tokens += tokens
-                self.beyond_window += tokens > self.embedder.window
+            if node.group == self.group:
+                self.nodes += 1
+                if self.embedder is not None:
+                    (tokens,) = self.embedder.tokens([node.indexed_text])
+                    self.tokens += tokens
+                    self.beyond_window += tokens > self.embedder.window
             yield node

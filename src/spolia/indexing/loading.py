@@ -22,11 +22,18 @@ LATEST_NS = 2**63 - 1
 
 @dataclass(frozen=True)
 class Loaded(Value):
-    """All bytes of a file, and its size and time of change when they were read."""
+    """All bytes of a file, and its size and times when they were read.
+
+    Args:
+        created_ns: where the file system does not tell, the earlier one of the times of change of content and of name.
+        accessed_ns: before this reading.
+    """
 
     data: bytes = field(repr=False)
     size: int
     mtime_ns: int
+    created_ns: int = 0
+    accessed_ns: int = 0
 
 
 def load(path: str, *, follow: bool = False) -> Loaded:
@@ -64,7 +71,9 @@ def _attempt(path: str, follow: bool) -> Loaded | None:
         os.close(descriptor)
     if (before.st_size, before.st_mtime_ns, len(data)) != (after.st_size, after.st_mtime_ns, after.st_size):
         return None
-    return Loaded(data, after.st_size, min(after.st_mtime_ns, LATEST_NS))
+    made = getattr(before, "st_birthtime_ns", min(before.st_mtime_ns, before.st_ctime_ns))
+    times = (min(time_ns, LATEST_NS) for time_ns in (after.st_mtime_ns, made, before.st_atime_ns))
+    return Loaded(data, after.st_size, *times)
 
 
 def _refuse(there: os.stat_result) -> None:

@@ -27,6 +27,7 @@ class DocumentReport(Value):
         beyond_window: nodes whose end the embedder does not read, because they are longer than its window.
         encoding: of its characters, where that had to be found out.
         warnings: sentences.
+        labels: tells apart the metadata that the caller gave for the file; empty for none.
 
     >>> report = DocumentReport("pdf", 120, pages=2, empty_pages=(2,), chunks=1)
     >>> DocumentReport.of(report.json) == report
@@ -42,6 +43,7 @@ class DocumentReport(Value):
     beyond_window: int = 0
     encoding: str = ""
     warnings: tuple[str, ...] = ()
+    labels: str = ""
 
     @property
     def json(self) -> str:

@@ -54,7 +54,7 @@ class BM25(Operator[Query, Ranking]):
 
     def apply(self, value: Query, /) -> Ranking:
         who = access()
-        snapshot = self.group.corpus.snapshot()
+        snapshot = self.group.snapshot()
         wanted = narrowed(self.filter, value.filter, narrowing())
         found = snapshot.search(self.group.name, searched(value), self.top_k, who, wanted)
         return Ranking(value, snapshot.hits(found, who), self.source)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spolia.stores.definition import Definition
 from spolia.stores.layout import DATABASE
-from spolia.surrounding import pin
+from spolia.surrounding import note, pin
 from spolia.types import Value
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Corpus(Value):
         path: its folder, by habit `NAME.spolia`.
 
     >>> Corpus("notes.spolia").group()
-    NodeGroup(corpus=Corpus(path='notes.spolia'), name='chunk')
+    NodeGroup(corpus=Corpus(path='notes.spolia'), name='chunk', definition=None)
     """
 
     path: str
@@ -40,9 +41,15 @@ class Corpus(Value):
         """Which store, and which generation of it this run sees; None where there is no store."""
         return self.snapshot().fingerprint if self.exists() else None
 
-    def group(self, name: str = "chunk") -> NodeGroup:
-        """The address of a node group."""
-        return NodeGroup(self, name)
+    def group(self, name: str = "chunk", definition: Definition | None = None) -> NodeGroup:
+        """The address of a node group.
+
+        Args:
+            name: of a group that the store has, that is built in (`document`, `page`, `sentence`, `fine`, `medium`,
+                `coarse`), or that `definition` defines. One that is not built yet is built when it is first searched.
+            definition: what it is made of; None for what the store says.
+        """
+        return NodeGroup(self, name, definition)
 
     def exists(self) -> bool:
         """Whether something that calls itself a store is there; opening it tells whether it is one."""
@@ -65,9 +72,15 @@ class Corpus(Value):
         Raises:
             NotAStore, StoreTooNew, StoreCorrupt, StoreError: it cannot be read, and why.
         """
-        return pin(("snapshot", os.path.abspath(self.path)), self._latest)
+        return pin(self.pinned_under, self.latest)
 
-    def _latest(self) -> Snapshot:
+    @property
+    def pinned_under(self) -> tuple[str, str]:
+        """The key under which a run pins its snapshot."""
+        return "snapshot", os.path.abspath(self.path)
+
+    def latest(self) -> Snapshot:
+        """The published generation, whatever the current run has pinned."""
         from spolia.stores.opened import opened
         from spolia.stores.snapshot import latest
 
@@ -98,10 +111,17 @@ class Corpus(Value):
 
 @dataclass(frozen=True)
 class NodeGroup(Value):
-    """A named group of nodes in a store: the same documents, cut in one way."""
+    """A named group of nodes in a store: the same documents, cut in one way.
+
+    Args:
+        corpus: the store.
+        name: of the group.
+        definition: what it is made of; None for what the store says, or for a built-in group.
+    """
 
     corpus: Corpus
     name: str = "chunk"
+    definition: Definition | None = None
 
     @property
     def scoped(self) -> bool:
@@ -111,3 +131,26 @@ class NodeGroup(Value):
     def fingerprint(self) -> str | None:
         """That of its store."""
         return self.corpus.fingerprint()
+
+    def snapshot(self) -> Snapshot:
+        """The generation that the current run has pinned, in which this group is built: at its first use it is built.
+
+        Then the run goes on with the generation that has it, which is recorded.
+
+        Raises:
+            GroupError: nobody says what it is made of.
+            ManifestMismatch: a group of this name is made of something else.
+            NotAStore, StoreTooNew, StoreCorrupt, StoreError: the store cannot be read, or not be written, and why.
+        """
+        from spolia.stores.materialising import serves
+
+        return pin(self.corpus.pinned_under, self._built, lambda snapshot: serves(self, snapshot))
+
+    def _built(self) -> Snapshot:
+        from spolia.stores.materialising import materialise, serves
+
+        if not serves(self, snapshot := self.corpus.latest()):
+            note(f"Group {self.name!r} of {self.corpus.path} was built at its first use.")
+            materialise([self])
+            snapshot = self.corpus.latest()
+        return snapshot

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from spolia.errors import GroupError
 from spolia.models.protocols import Embedder
@@ -41,6 +41,10 @@ def whole(document: Document) -> Node:
         readers=document.readers,
         number=1,
     )
+
+
+CONTEXT_CHARACTERS = 200
+"""Of title and headings that are put before a piece when it is indexed, at most."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,10 @@ class Splitter(Operator[Part, Pieces]):
     A subclass is a frozen dataclass and writes `pieces`; all of what it gives has a `start`.
     """
 
-    cached: ClassVar[bool] = False
+    @property
+    def context_characters(self) -> int:
+        """How much of title and headings is put before a piece when it is indexed, at most."""
+        return CONTEXT_CHARACTERS
 
     @abstractmethod
     def pieces(self, part: Part, /) -> Iterator[Piece]:
@@ -104,6 +111,20 @@ class Splitter(Operator[Part, Pieces]):
 
     def apply(self, value: Part, /) -> Pieces:
         return tuple(self.pieces(value))
+
+
+@dataclass(frozen=True)
+class Whole(Splitter):
+    """All of a part as one piece; of documents without text none.
+
+    >>> document = Document("d", "Stones.")
+    >>> Whole()(Part(whole(document), document))
+    (Piece(text='Stones.', start=0, context='', search_text='', meta=()),)
+    """
+
+    def pieces(self, part: Part, /) -> Iterator[Piece]:
+        if part.node.text.strip():
+            yield Piece(part.node.text, 0)
 
 
 @dataclass(frozen=True)

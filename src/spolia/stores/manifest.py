@@ -21,12 +21,14 @@ class Embedded(Value):
         dimension: numbers in a vector; of a sparse one, 0.
         metric: by which vectors are compared.
         index: the settings of the index, as plain data in JSON.
+        plain: the embedder as plain data in JSON, by which it is made again; empty if it has to be passed.
     """
 
     embedder: str
     dimension: int
     metric: Metric = "cosine"
     index: str = '"HNSW"'
+    plain: str = ""
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,21 @@ class Writer:
         with self._transaction.reading():
             return [node_of(row, readers.lists) for row in self._connection.execute(sql.NUMBERED, at)]
 
+    def readers(self) -> dict[str, tuple[str, tuple[str, ...]]]:
+        """For each source the id of the document that it holds, and who may read that; with what was changed."""
+        with self._transaction.reading():
+            rows = self._connection.execute(sql.READERS_OF_SOURCES).fetchall()
+            lists = ReaderLists(self._connection).lists
+        return {uri: (document, lists[audience]) for uri, document, audience in rows}
+
+    def document(self, id: str) -> Document:
+        """A document, with what this writer has changed."""
+        with self._transaction.reading():
+            row = self._connection.execute(sql.DOCUMENT, {"id": id, "at": self.generation + 1}).fetchone()
+            if row is None:
+                raise StoreError(f"There is no document {id!r} in {self.store}. Write the id of one of documents().")
+            return document_of(row, ReaderLists(self._connection).lists)
+
     # Changing it.
 
     def define(self, group: str, manifest: Manifest, *, rebuild: bool = False) -> None:

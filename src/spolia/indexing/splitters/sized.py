@@ -54,6 +54,11 @@ class Sized(Splitter):
         lengths = Lengths(self.tokenizer, self.chars_per_token, self.covered) if self.tokenizer else None
         return Bound(self.size, self.size * self.chars_per_token, lengths.of if lengths else None)
 
+    @property
+    def context_characters(self) -> int:
+        """As many as the piece has tokens, so that the context is a quarter of it at most."""
+        return self.bound.characters // 4
+
     def shared(self, overlap: int) -> Bound:
         """Of what two neighbours share."""
         return Bound(overlap, overlap * self.chars_per_token)

@@ -10,7 +10,6 @@ from spolia.indexing.splitters.places import places_in
 from spolia.indexing.splitters.sized import Sized, moving_on
 from spolia.indexing.splitters.windows import Windows
 from spolia.stores.definition import Part, Piece
-from spolia.types import Document, Node
 
 TINY = 8
 """A section shorter than this part of a window, in characters, may share a window with the next one."""
@@ -60,22 +59,3 @@ class SlidingWindow(Sized):
         windows = Windows(text, self.bound, self.shared(self.overlap), self.bound.characters // TINY)
         for start, end, _ in windows.over(sentence_atoms(text, headings, self.bound)):
             yield start, end
-
-    @property
-    def name(self) -> str:
-        """Its fields, and which tokenizer counts.
-
-        >>> SlidingWindow().name
-        'SlidingWindow 1 (size=200, overlap=20, chars_per_token=4, covered=0.95, tokenizer=none)'
-        """
-        counter = self.tokenizer.fingerprint() if self.tokenizer else "none"
-        return (
-            f"SlidingWindow {self.version} (size={self.size}, overlap={self.overlap}, "
-            f"chars_per_token={self.chars_per_token}, covered={self.covered}, tokenizer={counter})"
-        )
-
-    def split(self, document: Document, group: str = "chunk") -> Iterator[Node]:
-        """The windows over a document as nodes."""
-        from spolia.indexing.splitter import nodes
-
-        return nodes(self, document, group)

@@ -1,0 +1,198 @@
+"""Definitions of groups as a store keeps them: as plain data in the manifest, with a signature of all that they do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from spolia.catalogue import Catalogue
+from spolia.codec import decode, encode
+from spolia.errors import CodecError, GroupError, SpoliaError
+from spolia.function import refuse_unstorable
+from spolia.models.protocols import Embedder
+from spolia.operator import Operator
+from spolia.stores.analysis import Analyzer
+from spolia.stores.definition import DOCUMENT, Definition, Embedding, Transform
+from spolia.stores.indexes import IndexSettings
+from spolia.stores.manifest import Embedded, Manifest
+from spolia.types import digest_of
+
+BUILT_IN: Mapping[str, Any] = {
+    DOCUMENT: {"transform": "Whole"},
+    "page": {"transform": "Pages"},
+    "sentence": {"transform": "Sentences"},
+    "fine": {"transform": {"SlidingWindow": {"size": 128, "overlap": 12}}},
+    "medium": {"transform": {"SlidingWindow": {"size": 256, "overlap": 25}}},
+    "coarse": {"transform": {"SlidingWindow": {"size": 1024, "overlap": 100}}},
+}
+"""Groups that every store can build without being told how. Sizes in tokens, of 4 characters where none are counted."""
+
+
+def built_in(name: str) -> Definition | None:
+    """The definition of a built-in group; None if there is none of this name.
+
+    >>> built_in("fine").transform.short
+    'SlidingWindow(size=128, overlap=12, chars_per_token=4, covered=0.95)'
+    """
+    plain = BUILT_IN.get(name)
+    return None if plain is None else decode(plain, Definition, known=Catalogue())
+
+
+def manifest_of(
+    name: str, definition: Definition, analyzer: Analyzer, above: Mapping[str, Manifest], reader: str = ""
+) -> Manifest:
+    """What a store writes down of a definition.
+
+    Args:
+        analyzer: for a definition that names none.
+        above: the manifests of the groups that are there.
+        reader: the versions of the readers that documents were read with.
+
+    Raises:
+        GroupError: a parent or `ref` that is not there or not below the parent, or a transform that cannot be stored.
+    """
+    _refuse_lineage(name, definition, above)
+    return Manifest(
+        group=name,
+        transform=definition.transform.short,
+        reader=reader,
+        analyzer=definition.analyzer or analyzer,
+        embeddings=tuple(map(embedded, definition.embeddings)),
+        parent=definition.parent,
+        ref=definition.ref,
+        definition=_plain(name, definition.transform),
+        signature=signature(definition, above),
+    )
+
+
+def embedded(embedding: Embedding) -> Embedded:
+    """What a store writes down of an embedding."""
+    embedder = embedding.embedder
+    return Embedded(
+        embedder.name,
+        getattr(embedder, "dimension", 0),
+        embedding.metric,
+        json.dumps(encode(embedding.index, IndexSettings)),
+        _plain_embedder(embedder),
+    )
+
+
+def signature(definition: Definition, above: Mapping[str, Manifest]) -> str:
+    """A hash of all that a group's nodes are made by: code version, parameters, models, prompts, the groups above."""
+    transform = definition.transform
+    models = tuple(resource.fingerprint() or "" for resource in transform.resources)
+    upper = tuple(above[name].signature if name in above else "" for name in (definition.parent, definition.ref))
+    return digest_of((transform.digest, models, definition.parent, definition.ref, upper)).hex()
+
+
+def transform_of(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type] = ()) -> Transform:
+    """The transform by which a group of the store goes on being built.
+
+    Args:
+        passed: operators of the caller's own, that no catalogue has.
+
+    Raises:
+        GroupError: it is not known here, or was written down by hand.
+    """
+    advice = f"Give the group with its definition, or its functions: known=(…,). It is: {manifest.transform}"
+    if not manifest.definition:
+        raise GroupError(f"The store does not say how group {manifest.group!r} is made. {advice}")
+    try:
+        return decode(json.loads(manifest.definition), Operator, known=Catalogue(passed))  # type: ignore[no-any-return]
+    except CodecError as error:
+        raise GroupError(f"Group {manifest.group!r} is made by what is not known here: {error} {advice}") from error
+
+
+def embedder_of(how: Embedded, group: str, passed: Iterable[Embedder] = ()) -> Embedder:
+    """The embedder by which a group goes on being embedded.
+
+    Raises:
+        GroupError: it is not known here, or is another one by now.
+    """
+    for embedder in passed:
+        if embedder.name == how.embedder:
+            return embedder
+    advice = f"Pass it: embedders=(it,). Group {group!r} is embedded with {how.embedder!r}."
+    if not how.plain:
+        raise GroupError(f"The store does not say how to make the embedder again. {advice}")
+    try:
+        found = decode(json.loads(how.plain), known=Catalogue())
+        name = found.name
+    except SpoliaError as error:
+        raise GroupError(f"The embedder cannot be made: {error} {advice}") from error
+    if name != how.embedder:
+        raise GroupError(f"The embedder that the store names is {name!r} by now. {advice}")
+    return found  # type: ignore[no-any-return]
+
+
+def index_of(how: Embedded) -> IndexSettings:
+    """The settings of the index over a group's vectors."""
+    return decode(json.loads(how.index), IndexSettings, known=Catalogue())  # type: ignore[no-any-return]
+
+
+def in_order(manifests: Mapping[str, Manifest]) -> list[Manifest]:
+    """Groups after those that they are made from; of others the first by name.
+
+    Raises:
+        GroupError: they go round in a circle.
+    """
+    found: dict[str, Manifest] = {}
+    while len(found) < len(manifests):
+        ready = [
+            manifest
+            for name, manifest in sorted(manifests.items())
+            if name not in found and all(above not in manifests or above in found for above in _above(manifest))
+        ]
+        if not ready:
+            left = sorted(set(manifests) - set(found))
+            raise GroupError(f"The groups {', '.join(left)} are made from each other in a circle. Change a parent.")
+        found.update((manifest.group, manifest) for manifest in ready)
+    return list(found.values())
+
+
+def _above(manifest: Manifest) -> set[str]:
+    return {manifest.parent, manifest.ref} - {"", manifest.group if manifest.group == DOCUMENT else ""}
+
+
+def _refuse_lineage(name: str, definition: Definition, above: Mapping[str, Manifest]) -> None:
+    for role, group in (("parent", definition.parent), ("ref", definition.ref)):
+        if group and group != DOCUMENT and group not in above:
+            raise GroupError(
+                f"Group {name!r} has the {role} {group!r}, which is not there; there are: "
+                f"{', '.join(sorted({DOCUMENT, *above}))}. Write one of these, or define {group!r} before."
+            )
+    if definition.ref and definition.parent not in _line(definition.ref, above):
+        raise GroupError(
+            f"Group {name!r} has the ref {definition.ref!r}, which is not made from its parent "
+            f"{definition.parent!r}. Write a group below {definition.parent!r}."
+        )
+
+
+def _line(group: str, manifests: Mapping[str, Manifest]) -> list[str]:
+    """The groups above a group, the nearest first."""
+    found: list[str] = []
+    while group in manifests and group != DOCUMENT:
+        group = manifests[group].parent
+        if group in found:
+            break
+        found.append(group)
+    return found
+
+
+def _plain(name: str, transform: Transform) -> str:
+    refuse_unstorable(transform)
+    try:
+        return json.dumps(encode(transform, Operator), ensure_ascii=False)
+    except CodecError as error:
+        raise GroupError(
+            f"Group {name!r} cannot be kept in a store, since its transform cannot be written down: {error}"
+        ) from error
+
+
+def _plain_embedder(embedder: Embedder) -> str:
+    """As plain data; empty for an embedder of the caller's own that has none, and has to be passed each time."""
+    try:
+        return json.dumps(encode(embedder), ensure_ascii=False)
+    except CodecError:
+        return ""
