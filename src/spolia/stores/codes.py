@@ -57,7 +57,11 @@ class Coding:
 
 
 def fitted(metric: Metric, vectors: Vectors) -> Coding:
-    """The coding of a segment, from a sample of its vectors float32[n, d]."""
+    """The coding of a segment, from a sample of its vectors float32[n, d].
+
+    >>> fitted("euclidean", np.array([[0, 4], [2, 4]], dtype=np.float32)).of_query(np.float32([2, 4])).tolist()
+    [127, 0]
+    """
     sample = vectors[:: -(-len(vectors) // _SAMPLED)]
     mean = np.zeros(sample.shape[1], np.float32) if metric == "dot" else sample.mean(axis=0, dtype=np.float64)
     mean = mean.astype(np.float32)

@@ -29,6 +29,13 @@ class ExactSearch:
     Args:
         placed: the vectors; of length 1 for the cosine.
         metric: `cosine`, `dot` or `euclidean`.
+
+    >>> vectors = np.eye(3, dtype=np.float32)
+    >>> placed = Placed(np.array([10, 20, 30]), [vectors], np.arange(3))
+    >>> ExactSearch(placed).search(vectors[1:2], 2, Allowed(placed.keys))
+    [[(20, 1.0), (10, 0.0)]]
+    >>> ExactSearch(placed).search(vectors[1:2], 2, Allowed(placed.keys, np.array([False, False, True])))
+    [[(30, 0.0)]]
     """
 
     def __init__(self, placed: Placed, metric: Metric = "cosine") -> None:
