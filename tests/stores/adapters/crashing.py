@@ -1,18 +1,18 @@
 """Kills writers of embedded databases: `python -m tests.stores.adapters.crashing LanceDB FOLDER KILLS SEED`.
 
-In every round a process of its own puts new vectors in the place of all old ones, batch by batch, and is killed at a
-random moment. Prints one JSON object for each kill: what was acknowledged, and what is wrong, at once and repeated.
+In every round a process puts new vectors in the place of all old ones, batch by batch, and is killed at a random
+moment. Prints one JSON object for each kill: what was acknowledged, and what is wrong, at once and repeated.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import random
-import shutil
-import subprocess
+import signal
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from spolia.stores.adapters.milvus import Milvus
 from spolia.stores.adapters.qdrant import Qdrant
 from spolia.stores.indexes import Database, VectorIndex
 from spolia.stores.vectors import Vectors
+from tests.stores.crashing import ended, forked, say, told
 
 DATABASES: dict[str, Database] = {
     "LanceDB": LanceDB(index="flat"),
@@ -32,6 +33,8 @@ DATABASES: dict[str, Database] = {
     "Milvus": Milvus(index="FLAT"),
     "Qdrant": Qdrant(),
 }
+BESIDE = {"pymilvus": ("milvus_lite.adapter.grpc.server",)}
+"""What is imported late besides the package."""
 BATCHES, ROWS, DIMENSION = 20, 50, 32
 ROUNDS = 10
 """After as many, the collection is dropped, so that making it is killed, too."""
@@ -52,16 +55,22 @@ def write(database: Database, folder: Path, round: int) -> Iterator[int]:
     index.close()
 
 
-def killed(name: str, folder: Path, round: int, seconds: float) -> tuple[list[int], bool]:
+def killed(database: Database, folder: Path, round: int, seconds: float) -> tuple[list[int], bool]:
     """The batches that a writer acknowledged before it was killed, and whether it was."""
-    command = [sys.executable, "-m", "tests.stores.adapters.crashing", name, str(folder), "--round", str(round)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
-        assert writer.stdout is not None
-        writer.stdout.readline()
-        time.sleep(seconds)
-        writer.kill()
-        said = writer.stdout.read().splitlines()
-    return [int(line) for line in said], writer.returncode == -9
+    said = folder / "said"
+
+    def work() -> None:
+        with said.open("w") as acknowledged:
+            for batch in write(database, folder, round):
+                acknowledged.write(f"{batch}\n")
+                acknowledged.flush()
+
+    said.unlink(missing_ok=True)
+    pid = forked(work)
+    time.sleep(seconds)
+    os.kill(pid, signal.SIGKILL)
+    was = ended(pid) == -signal.SIGKILL
+    return list(map(int, said.read_text().split())) if said.exists() else [], was
 
 
 def as_in(index: VectorIndex, round: int) -> set[int]:
@@ -97,23 +106,26 @@ def wrong(index: VectorIndex, acknowledged: set[int], round: int) -> list[str]:
     return found + ([f"gone: {sorted(gone)}"] if (gone := before - set(held)) else [])
 
 
-def kills(name: str, folder: Path, count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Kill `count` writers of the database with this name.
+def kills(database: Database, folder: Path, count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Kill `count` writers.
 
-    Yields for each: the round, how many batches were acknowledged, and what was wrong.
+    Every writer and every check is a fork of this process, which has imported everything and opened nothing.
+
+    Yields for each: the round, how many batches were acknowledged, whether it was killed, and what is wrong after it.
     """
-    database, draw, round = DATABASES[name], random.Random(seed), 0
-    seconds = _timed(database, folder)
+    for module in (database.module, *BESIDE.get(database.module, ())):
+        import_module(module)
+    draw, round, seconds = random.Random(seed), 0, 0.0
+    for earlier in (0, 1):  # the first makes the collection
+        began = time.monotonic()
+        assert ended(forked(partial(list, write(database, folder, earlier)))) == 0
+        seconds = time.monotonic() - began
     while count:
         if round % ROUNDS == 0:
-            database.drop(folder, "killed")
-        batches, was = killed(name, folder, round, draw.uniform(0, seconds))
-        yield {
-            "round": round,
-            "acknowledged": len(batches),
-            "killed": was,
-            "wrong": after(database, folder, round, batches),
-        }
+            assert ended(forked(lambda: database.drop(folder, "killed"))) == 0
+        batches, was = killed(database, folder, round, draw.uniform(0, seconds))
+        found = told(partial(after, database, folder, round, batches), folder / "told")
+        yield {"round": round, "acknowledged": len(batches), "killed": was, "wrong": found}
         count, round = count - was, round + 1
 
 
@@ -132,34 +144,11 @@ def after(database: Database, folder: Path, round: int, batches: list[int]) -> l
     return at_once + repeated
 
 
-def _timed(database: Database, folder: Path) -> float:
-    """Seconds that a round takes."""
-    import_module(database.module)
-    for _ in write(database, folder, 0):
-        pass
-    began = time.monotonic()
-    for _ in write(database, folder, 0):
-        pass
-    return time.monotonic() - began
-
-
-def main(name: str, folder: Path, arguments: list[str]) -> None:
-    if arguments[0] == "--round":
-        import_module(DATABASES[name].module)
-        _say("ready")
-        for batch in write(DATABASES[name], folder, int(arguments[1])):
-            _say(str(batch))
-        return
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for result in kills(name, folder, int(arguments[0]), int(arguments[1])):
-        _say(json.dumps(result))
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+def main(name: str, folder: Path, count: int, seed: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for result in kills(DATABASES[name], folder, count, seed):
+        say(result)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
