@@ -215,6 +215,14 @@ def test_other_languages_are_cut_by_indentation() -> None:
     assert spans == [JAVA[JAVA.index("/** How") : JAVA.index("\n\n    public int count")]]
 
 
+def test_the_only_class_of_a_file_is_the_context_of_its_members_and_said_once() -> None:
+    only = JAVA.partition("\n\n")[2]
+    found = both(CodeSplitter(size=35), part_of(only, "Arch.java"))
+    assert {context for context, _ in found} == {"public class Arch"}
+    settings = "".join(f"# what it is\nname_{number} = {number}\n" for number in range(9))
+    assert {context for context, _ in both(CodeSplitter(size=15), part_of(settings, "a.ini"))} == {""}
+
+
 # ---------------------------------------------------------------------------------------------------- json, csv
 
 

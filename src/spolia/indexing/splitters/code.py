@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from spolia.indexing.splitters.indentation import by_indentation
-from spolia.indexing.splitters.layers import Layer, Unit, by_line
+from spolia.indexing.splitters.indentation import by_indentation, whole
+from spolia.indexing.splitters.layers import Unit, by_line
 from spolia.indexing.splitters.python_code import python_layers
 from spolia.indexing.splitters.sized import Sized
 from spolia.stores.definition import Part, Piece
@@ -48,7 +48,6 @@ class CodeSplitter(Sized):
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text
         by_name = self.language == "auto" and part.document.uri.lower().endswith(PYTHON)
-        structure: Sequence[Layer] = ()
-        if by_name or self.language == "python":
-            structure = python_layers(text, DEEPEST)
-        return self.cut(text, [Unit(0, len(text))], *(structure or [by_indentation] * DEEPEST), by_line)
+        if (by_name or self.language == "python") and (layers := python_layers(text, DEEPEST)):
+            return self.cut(text, [Unit(0, len(text))], *layers, by_line)
+        return self.cut(text, [whole(text)], *[by_indentation] * DEEPEST, by_line)

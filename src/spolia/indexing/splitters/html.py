@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spolia.indexing.readers.html import words_of
 from spolia.indexing.splitters.html_tags import is_page, tags_of
@@ -13,7 +13,7 @@ from spolia.indexing.splitters.sections import sections_of
 from spolia.indexing.splitters.sized import Sized, at_least
 from spolia.stores.definition import Part, Piece
 
-UNSEEN = 8
+UNSEEN = 2
 """Scripts, styles, comments and tags longer than this part of a piece, in characters, are in none."""
 
 
@@ -41,6 +41,7 @@ class HTMLSections(Sized):
     """
 
     level: int = 6
+    size: int = field(default=400, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

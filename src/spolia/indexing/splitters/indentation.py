@@ -45,8 +45,21 @@ def by_indentation(text: str, start: int, end: int) -> Iterator[Unit]:
             yield Unit(begin, line.start, label)
             begin, label = line.start, ""
         head = line.goes_on
-        label = label if head or label else line.words.rstrip(" \t{:(")
-    yield Unit(begin, end, label)
+        label = label if head or label else _label(line)
+    yield Unit(begin, end, label if begin > start else "")  # a single unit is what is being cut, which has its label
+
+
+def whole(text: str) -> Unit:
+    """All of a text; its label is its head, if it is a single block."""
+    lines = [_line(text, line) for line in by_line(text, 0, len(text)) if not text[line.start : line.end].isspace()]
+    below = next((number for number, line in enumerate(lines, 1) if not line.goes_on), 0)
+    head = lines[below - 1] if below else None
+    single = head and below < len(lines) and all(line.depth > head.depth or line.closes for line in lines[below:])
+    return Unit(0, len(text), _label(head) if head and single else "")
+
+
+def _label(line: _Line) -> str:
+    return line.words.rstrip(" \t{:(")
 
 
 def _line(text: str, line: Unit) -> _Line:
