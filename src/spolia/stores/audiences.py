@@ -18,10 +18,17 @@ class _Connection(Protocol):
 
 
 class Audiences:
-    """Numbers for reader lists, as a writer gives them."""
+    """Numbers for reader lists, as a writer gives them.
+
+    A number holds for one change only: when that is taken back, another list may get it.
+    """
 
     def __init__(self, connection: _Connection) -> None:
         self.connection = connection
+        self.begin()
+
+    def begin(self) -> None:
+        """Another change begins."""
         self._known: dict[tuple[str, ...], int] = {(): EVERYBODY}
 
     def number(self, readers: Sequence[str]) -> int:

@@ -32,6 +32,7 @@ class Changes:
 
     def put(self, document: Document, nodes: Iterable[Node], source: SourceRow) -> None:
         """A document in the place of what its source held; it is shared with the sources that hold the same."""
+        self.audiences.begin()
         self.schema.check_values(document.meta, f"document {document.uri or document.id!r}")
         row = document_row(document, self.audiences.number(document.readers), self.next)
         there = self._one(sql.LIVE_DOCUMENT, (document.id,))
@@ -91,6 +92,7 @@ class Changes:
         key = self.document_key(document.id)
         if key is None:
             raise StoreError(f"There is no document {document.id!r} in the store. Write put(document, nodes, source).")
+        self.audiences.begin()
         fail_point("add.nodes")
         self.connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes))
 
@@ -105,6 +107,7 @@ class Changes:
         key = self.document_key(document.id)
         if key is None:
             raise StoreError(f"There is no document {document.id!r} in the store. Write one of snapshot.documents().")
+        self.audiences.begin()
         old, new = self.audiences.number(document.readers), self.audiences.number(readers)
         row = document_row(document.but(readers=tuple(readers)), new, self.next)
         sources = [source_of(found) for found in self.connection.execute(sql.LIVE_SOURCES_OF, (key,))]
