@@ -33,7 +33,7 @@ def default_splitter(embedder: Embedder | None) -> SlidingWindow:
     """Windows of 200 tokens as the embedder counts them; without one, or if it does not show how, of 800 characters.
 
     >>> default_splitter(None)
-    SlidingWindow(size=200, overlap=20, chars_per_token=4, tokenizer=None, covered=0.95)
+    SlidingWindow(size=200, chars_per_token=4, tokenizer=None, covered=0.95, overlap=20)
     """
     counter = getattr(embedder, "tokenizer", None)
     return SlidingWindow(tokenizer=counter if isinstance(counter, TokenCounter) else None)

@@ -33,7 +33,7 @@ def built_in(name: str) -> Definition | None:
     """The definition of a built-in group; None if there is none of this name.
 
     >>> built_in("fine").transform.short
-    'SlidingWindow(size=128, overlap=12, chars_per_token=4, covered=0.95)'
+    'SlidingWindow(size=128, chars_per_token=4, covered=0.95, overlap=12)'
     """
     plain = BUILT_IN.get(name)
     return None if plain is None else decode(plain, Definition, known=Catalogue())

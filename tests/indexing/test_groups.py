@@ -1,0 +1,264 @@
+"""Node groups: defined, built at their first use with those that they are made from, kept in step, built anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spolia.errors import GroupError, ManifestMismatch
+from spolia.filters import Between, Field, where
+from spolia.indexing.splitters.paragraphs import Paragraphs
+from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.sync import sync
+from spolia.indexing.transforms import transform
+from spolia.operator import Operator
+from spolia.retrieval.bm25 import BM25
+from spolia.retrieval.dense import Dense
+from spolia.run import Run
+from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.definition import DOCUMENT, Definition, Embedding, Part, Piece, Pieces
+from spolia.stores.materialising import materialise
+from spolia.testing.hashing import HashingEmbedder
+from spolia.types import Query
+
+NOBODY: frozenset[str] = frozenset()
+STONES = "Spolia are stones. Builders take them from older buildings.\n\nThe Arch of Constantine has many."
+ROADS = "Roman roads were straight. Milestones stood beside them."
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "docs"
+    made.mkdir()
+    (made / "stones.txt").write_text(STONES)
+    (made / "roads.txt").write_text(ROADS)
+    return made
+
+
+@pytest.fixture
+def corpus(folder: Path, tmp_path: Path) -> Corpus:
+    found = Corpus(str(tmp_path / "notes.spolia"))
+    sync(folder, found)
+    return found
+
+
+def texts(corpus: Corpus, group: str) -> list[str]:
+    return sorted(node.text for node in corpus.snapshot().all_nodes(group))
+
+
+CALLS: list[str] = []
+
+
+@transform(version=1)
+def words(text: str) -> list[str]:
+    CALLS.append(text)
+    return text.split()
+
+
+@transform
+def lengths(text: str) -> int:
+    return len(text) - 18  # 0 for one of them
+
+
+def test_a_built_in_group_is_built_at_its_first_use(corpus: Corpus) -> None:
+    assert corpus.snapshot().groups() == ("chunk",)
+    found = BM25(corpus.group("sentence"), top_k=1)(Query("Who takes older buildings?"))
+    assert [node.text for node in found.nodes] == ["Builders take them from older buildings."]
+    assert set(corpus.snapshot().groups()) == {"chunk", "sentence"}
+    assert corpus.snapshot().check() == []
+
+
+@pytest.mark.parametrize("name", ["document", "page", "sentence", "fine", "medium", "coarse"])
+def test_every_built_in_group_can_be_searched(corpus: Corpus, name: str) -> None:
+    found = BM25(corpus.group(name), top_k=1)(Query("milestones beside roads"))
+    assert found.nodes[0].uri == "roads.txt"
+    assert found.nodes[0].group == name
+    assert corpus.snapshot().check() == []
+
+
+def test_a_group_is_built_with_those_that_it_is_made_from(corpus: Corpus) -> None:
+    paragraphs = corpus.group("paragraph", Definition(Paragraphs()))
+    sentences = corpus.group("clause", Definition(Sentences(), parent="paragraph"))
+    with pytest.raises(GroupError, match=r"no node group 'paragraph'.*corpus\.group\('paragraph', Definition"):
+        materialise([sentences])
+    materialise([paragraphs, sentences])
+    snapshot = corpus.snapshot()
+    (arch,) = [node for node in snapshot.all_nodes("clause") if "Arch" in node.text]
+    (parent,) = snapshot.parents([arch], NOBODY).values()
+    assert parent.text == "The Arch of Constantine has many."
+    assert parent.group == "paragraph"
+    assert snapshot.ancestors([arch], DOCUMENT, NOBODY)[0] == snapshot.parents([parent], NOBODY)[parent.parent]
+    assert snapshot.descendants([parent], "clause", NOBODY) == [[arch]]
+    assert arch.span is not None
+    assert STONES[arch.span.start : arch.span.end] == arch.text
+    assert arch.span.lines == (3, 3)
+
+
+def test_within_a_run_a_group_that_is_built_is_found(corpus: Corpus) -> None:
+    with Run():
+        assert BM25(corpus.group())(Query("stones")).hits
+        assert BM25(corpus.group("sentence"))(Query("stones")).hits
+        assert BM25(corpus.group())(Query("stones")).hits
+
+
+def test_whatever_a_function_returns_becomes_nodes(corpus: Corpus) -> None:
+    sentences = corpus.group("sentence")
+    measured = corpus.group("length", Definition(lengths, parent="sentence"))
+    materialise([sentences, measured])
+    assert "0" in texts(corpus, "length")
+
+
+def test_one_changed_document_recomputes_its_subtree_only(corpus: Corpus, folder: Path) -> None:
+    group = corpus.group("word", Definition(words, parent="sentence"))
+    CALLS.clear()
+    materialise([corpus.group("sentence"), group])
+    assert len(CALLS) == 5
+    (folder / "roads.txt").write_text("Roads. They are long.")
+    CALLS.clear()
+    sync(folder, corpus, groups=[group])
+    assert sorted(CALLS) == ["Roads.", "They are long."]
+    assert "Milestones" not in texts(corpus, "word")
+    CALLS.clear()
+    sync(folder, corpus, groups=[group])
+    assert CALLS == []
+    assert corpus.snapshot().check() == []
+
+
+def test_a_group_of_functions_has_to_be_known_to_go_on(corpus: Corpus, folder: Path) -> None:
+    materialise([corpus.group("word", Definition(words))])
+    (folder / "roads.txt").write_text("Roads.")
+    with pytest.raises(GroupError, match=r"Group 'word' is made by what is not known here.*known="):
+        sync(folder, corpus)
+    assert "Milestones" in texts(corpus, "word")
+    sync(folder, corpus, known=[words])
+    assert "Milestones" not in texts(corpus, "word")
+
+
+def test_a_changed_definition_is_refused_and_built_anew_when_asked(corpus: Corpus) -> None:
+    below = corpus.group("word", Definition(words, parent="part"))
+    materialise([corpus.group("part", Definition(Sentences())), below])
+    other = corpus.group("part", Definition(Paragraphs()))
+    before = corpus.snapshot()
+    with pytest.raises(ManifestMismatch, match=r"'part'.*Sentences.*Paragraphs.*rebuild=True"):
+        BM25(other)(Query("stones"))
+    materialise([other], rebuild=True, known=[words])
+    assert texts(corpus, "part") == sorted([*STONES.split("\n\n"), ROADS])
+    assert sorted(node.text for node in before.all_nodes("part")) != texts(corpus, "part")  # it is seen by who began
+    snapshot = corpus.snapshot()
+    assert all(snapshot.parents([node], NOBODY) for node in snapshot.all_nodes("word"))
+    assert snapshot.check() == []
+    assert BM25(below)(Query("milestones")).hits
+
+
+def test_refs_are_those_below_the_parent(corpus: Corpus) -> None:
+    seen: list[tuple[str, ...]] = []
+
+    class Seeing(Operator[Part, Pieces]):
+        def apply(self, value: Part, /) -> Pieces:
+            seen.append(tuple(node.text for node in value.refs))
+            return (Piece(value.node.text, 0),)
+
+    paragraph, sentence = corpus.group("paragraph", Definition(Paragraphs())), Definition(Sentences(), "paragraph")
+    materialise([paragraph, corpus.group("clause", sentence)])
+    with pytest.raises(GroupError, match="cannot be written down"):
+        materialise([corpus.group("seen", Definition(Seeing(), "paragraph", "clause"))])
+    refs = corpus.group("refs", Definition(joined, "paragraph", "clause"))
+    materialise([refs])
+    assert "Spolia are stones.|Builders take them from older buildings." in texts(corpus, "refs")
+    with pytest.raises(GroupError, match="ref 'chunk', which is not made from its parent 'paragraph'"):
+        materialise([corpus.group("wrong", Definition(joined, "paragraph", "chunk"))])
+    with pytest.raises(GroupError, match="The ref 'chunk' is the parent itself"):
+        Definition(joined, "chunk", "chunk")
+
+
+@transform
+def joined(text: str, refs: list[str]) -> str:
+    return "|".join(refs)
+
+
+def test_a_lambda_in_a_stored_group_is_refused(corpus: Corpus) -> None:
+    with pytest.raises(GroupError, match="lambda"):
+        materialise([corpus.group("x", Definition(transform(lambda text: text)))])
+    assert corpus.snapshot().groups() == ("chunk",)
+
+
+def test_an_unknown_group_says_what_there_is(corpus: Corpus) -> None:
+    with pytest.raises(GroupError, match=r"no node group 'chunks'.*coarse.*Definition"):
+        BM25(corpus.group("chunks"))(Query("stones"))
+
+
+def test_a_group_with_two_embeddings(corpus: Corpus, folder: Path) -> None:
+    embeddings = (Embedding(HashingEmbedder(dimension=32)), Embedding(HashingEmbedder(dimension=64)))
+    group = corpus.group("both", Definition(Sentences(), embeddings=embeddings))
+    for embedding in embeddings:
+        assert len(Dense(group, embedding.embedder, top_k=3)(Query("older buildings"))) == 3
+    (folder / "more.txt").write_text("Something about bridges.")
+    sync(folder, corpus, groups=[group])
+    found = Dense(group, embeddings[1].embedder, top_k=1)(Query("Something about bridges."))
+    assert found.nodes[0].uri == "more.txt"
+    assert corpus.snapshot().check() == []
+
+
+# Labels.
+
+
+def test_declared_fields_are_filtered(folder: Path, tmp_path: Path) -> None:
+    corpus = Corpus(str(tmp_path / "labelled.spolia"))
+
+    def metadata(uri: str) -> dict[str, Any]:
+        return {"year": 2020 if uri == "roads.txt" else 0, "tag": ["a", "b"]}
+
+    fields = [Field("year", "int"), Field("tag"), Field("lang", default="en")]
+    sync(folder, corpus, fields=fields, metadata=metadata, embedder=HashingEmbedder())
+
+    def found(filter: Any) -> set[str]:
+        by_words = BM25(corpus.group())(Query("stones roads", filter=filter))
+        dense = Dense(corpus.group(), HashingEmbedder())(Query("stones roads", filter=filter))
+        assert {node.uri for node in by_words.nodes} == {node.uri for node in dense.nodes}
+        return {node.uri for node in dense.nodes}
+
+    assert found(where(year=0)) == {"stones.txt"}
+    assert found(Between("year", above=0)) == {"roads.txt"}
+    assert found(where(tag="b", lang="en")) == {"stones.txt", "roads.txt"}
+    assert found(where(file_name="roads.txt")) == {"roads.txt"}
+    assert found(Between("file_size", at_most=70)) == {"roads.txt"}
+    assert found(Between("file_modified", at_least="2020-01-01")) == {"stones.txt", "roads.txt"}
+    assert found(where(file_type="pdf")) == set()
+
+
+def test_another_reader_list_applies_at_once_and_embeds_nothing(folder: Path, tmp_path: Path) -> None:
+    corpus, embedder = Corpus(str(tmp_path / "closed.spolia")), HashingEmbedder()
+    sync(folder, corpus, access=lambda uri: ["ann"], embedder=embedder)
+
+    def seen_by(*who: str) -> set[str]:
+        with Run(groups=who):
+            return {node.uri for node in BM25(corpus.group())(Query("stones roads")).nodes}
+
+    assert seen_by("ann") == {"stones.txt", "roads.txt"}
+    report = sync(folder, corpus, access=lambda uri: ["bob"] if uri == "roads.txt" else ["ann"], embedder=embedder)
+    assert (report.changed, report.embedded, report.chunks) == (1, 0, 0)
+    assert seen_by("ann") == {"stones.txt"}
+    assert seen_by("bob") == {"roads.txt"}
+    assert seen_by() == set()
+    report = sync(folder, corpus, embedder=embedder)
+    assert report.changed == 0  # without access lists nothing is said of them
+    assert corpus.snapshot().check() == []
+
+
+def test_one_content_under_two_names_with_two_reader_lists(folder: Path, tmp_path: Path) -> None:
+    (folder / "copy.txt").write_text(ROADS)
+    corpus = Corpus(str(tmp_path / "two.spolia"))
+    sync(folder, corpus, access=lambda uri: {"copy.txt": ["ann"], "roads.txt": ["bob"]}.get(uri, []))
+    for who, uri in (("ann", "copy.txt"), ("bob", "roads.txt")):
+        with Run(principal=who):
+            assert [node.uri for node in BM25(corpus.group())(Query("milestones")).nodes] == [uri]
+
+
+def test_groups_are_part_of_flow_files(corpus: Corpus) -> None:
+    from spolia.flows.files import dump, load
+
+    flow = BM25(NodeGroup(corpus, "clause", Definition(Sentences(), embeddings=())), filter=where(file_type="txt"))
+    assert load(dump(flow)) == flow
+    assert flow(Query("older")).hits
