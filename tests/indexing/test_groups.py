@@ -12,7 +12,7 @@ from spolia.filters import Between, Field, where
 from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.sync import sync
-from spolia.indexing.transforms import transform
+from spolia.indexing.transforms.function import transform
 from spolia.operator import Operator
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
