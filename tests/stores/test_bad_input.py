@@ -113,7 +113,7 @@ AS_SOMEBODY_ELSE = """
 import json, mmap, os, resource, sys, tempfile
 import numpy
 from spolia.errors import SpoliaError
-from spolia.stores import creating, embedded, files, integrity, lexical, placing, writer
+from spolia.stores import creating, embedded, files, folder, integrity, lexical, placing, sweeping, writer
 from spolia.stores.corpus import Corpus
 from tests.stores.scenario import EMBEDDER, FIRST, embed, put, sync
 corpus, nobody, said = Corpus(sys.argv[1]), frozenset(), {}
@@ -189,7 +189,7 @@ def test_a_full_disk_loses_nothing_and_can_be_read(corpus: Corpus, limit: int) -
 
 
 def test_a_full_database_loses_nothing(corpus: Corpus) -> None:
-    writer = Writer(Path(corpus.path), 0)
+    writer = Writer(corpus.truth, 0)
     writer._connection.execute("PRAGMA max_page_count = 60")
 
     def fill() -> None:

@@ -8,13 +8,13 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spolia.errors import StoreBusy
-from spolia.stores import snapshot
 from spolia.stores.corpus import Corpus
-from spolia.stores.lock import Lease, leased
+from spolia.stores.truth import Lease
 from tests.stores.scenario import EMBEDDER, add_missing_vectors, embed, put
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -143,7 +143,9 @@ def test_a_child_that_was_forked_while_writing_does_not_keep_the_lock(corpus: Co
 def test_a_reader_whose_generation_was_swept_before_it_held_it_reads_the_next(
     corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def late(store: Path, generation: int) -> Lease | None:
+    leased = type(corpus.truth).leased
+
+    def late(store: Any, generation: int) -> Lease | None:
         if generation == 1:
             for number in range(3):
                 with corpus.writer() as writer:
@@ -151,6 +153,6 @@ def test_a_reader_whose_generation_was_swept_before_it_held_it_reads_the_next(
                     add_missing_vectors(writer)
         return leased(store, generation)
 
-    monkeypatch.setattr(snapshot, "leased", late)
+    monkeypatch.setattr(type(corpus.truth), "leased", late)
     assert corpus.snapshot().generation == 4
     assert corpus.snapshot().check() == []

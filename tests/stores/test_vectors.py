@@ -45,7 +45,7 @@ def hashes(count: int, start: int = 0) -> list[bytes]:
 def taking(corpus: Corpus) -> Iterator[Embedded]:
     with corpus.writer() as writer:
         writer._connection.execute(sql.BEGIN)
-        yield Embedded(writer.store, writer._connection)
+        yield Embedded(writer.store.folder, writer._connection)
         writer._connection.execute(sql.ROLLBACK)
 
 
@@ -189,13 +189,13 @@ def put_lines(writer: Writer, number: int) -> None:
 
 def built(corpus: Corpus, **changes: bool) -> list[str]:
     store = Path(corpus.path)
-    rows = {row[1]: row[3] for row in opened(corpus.path).rows(sql.SEGMENTS)}
+    rows = {row[1]: row[3] for row in opened(corpus.truth).rows(sql.SEGMENTS)}
     return build_graphs(store, EMBEDDER, rows, "cosine", SETTINGS, **changes)
 
 
 def searched(corpus: Corpus, index: HNSW | Exact) -> tuple[GraphSearch | ExactSearch, Allowed]:
     snapshot = corpus.snapshot()
-    search = vector_search(opened(corpus.path), snapshot.generation, "line", EMBEDDER, "cosine", index)
+    search = vector_search(opened(corpus.truth), snapshot.generation, "line", EMBEDDER, "cosine", index)
     assert isinstance(search, GraphSearch | ExactSearch)
     return search, Allowed(search.placed.keys)
 
@@ -221,7 +221,7 @@ def test_a_damaged_graph_is_done_without_and_said(large: Corpus, monkeypatch: py
     noted: list[str] = []
     monkeypatch.setattr(located, "note", noted.append)
     built(large)
-    number = opened(large.path).rows(sql.SEGMENTS)[0][1]
+    number = opened(large.truth).rows(sql.SEGMENTS)[0][1]
     path = graph_path(graph_folder(Path(large.path), EMBEDDER), number, "cosine", SETTINGS)
     content = path.read_bytes()
     path.write_bytes(content[:500] + b"\xff" * 64 + content[564:])
@@ -257,4 +257,4 @@ def test_a_small_group_is_compared(large: Corpus) -> None:
 
 def test_nodes_without_vectors_are_an_error(large: Corpus) -> None:
     with pytest.raises(StoreError, match=r"5000 nodes of group 'line' in .* have no vector from 'another'"):
-        vector_search(opened(large.path), large.snapshot().generation, "line", "another", "cosine", Exact())
+        vector_search(opened(large.truth), large.snapshot().generation, "line", "another", "cosine", Exact())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -11,9 +10,10 @@ from spolia.stores import sql
 from spolia.stores.failpoints import fail_point
 from spolia.stores.layout import segment_path
 from spolia.stores.segments import content_of, dimension_of, open_any
+from spolia.stores.truth import Connection
 
 
-def adopt(connection: sqlite3.Connection, unknown: Iterable[Path]) -> list[str]:
+def adopt(connection: Connection, unknown: Iterable[Path]) -> list[str]:
     """Take over what a killed writer had made durable, and remove what is of no use; what was damaged, in words."""
     damaged = []
     connection.execute(sql.BEGIN)
@@ -31,7 +31,7 @@ def adopt(connection: sqlite3.Connection, unknown: Iterable[Path]) -> list[str]:
     return damaged
 
 
-def _register(connection: sqlite3.Connection, path: Path) -> bool:
+def _register(connection: Connection, path: Path) -> bool:
     """Whether the segment holds a vector that the truth lacks; it is registered then."""
     segment, number = open_any(path, checked=True), int(path.stem)
     count, dimension = len(segment.hashes), dimension_of(content_of(segment))
@@ -44,7 +44,7 @@ def _register(connection: sqlite3.Connection, path: Path) -> bool:
     return False
 
 
-def forget(store: Path, connection: sqlite3.Connection, damaged: Mapping[Path, str]) -> list[str]:
+def forget(store: Path, connection: Connection, damaged: Mapping[Path, str]) -> list[str]:
     """Drop the vectors of damaged segments from the truth, so that their texts count as not embedded; in words."""
     said = []
     connection.execute(sql.BEGIN)

@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Protocol
 
 from spolia.stores import sql
+from spolia.stores.truth import Connection
 
 EVERYBODY = 0
 """The audience of what has no readers."""
-
-
-class _Connection(Protocol):
-    def execute(self, statement: str, values: Any = ..., /) -> Any: ...
 
 
 class Audiences:
@@ -23,7 +19,7 @@ class Audiences:
     A number holds for one change only: when that is taken back, another list may get it.
     """
 
-    def __init__(self, connection: _Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.begin()
 
@@ -45,7 +41,7 @@ class Audiences:
 class ReaderLists:
     """The reader lists of a store, as its readers see them: they are never changed, only more are added."""
 
-    def __init__(self, connection: _Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         rows = connection.execute(sql.AUDIENCES).fetchall()
         self.lists: Mapping[int, tuple[str, ...]] = {EVERYBODY: ()} | {
             number: tuple(json.loads(readers)) for number, readers in rows

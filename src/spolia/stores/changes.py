@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from spolia.stores.audiences import Audiences
 from spolia.stores.failpoints import fail_point
 from spolia.stores.manifest import Manifest
 from spolia.stores.rows import Row, SourceRow, document_row, node_row, source_of, source_values
+from spolia.stores.truth import Connection
 from spolia.types import Document, Node
 
 
@@ -25,7 +25,7 @@ class Changes:
         manifests: the groups that nodes may be of.
     """
 
-    def __init__(self, connection: sqlite3.Connection, next: int, manifests: dict[str, Manifest]) -> None:
+    def __init__(self, connection: Connection, next: int, manifests: dict[str, Manifest]) -> None:
         self.connection, self.next, self.manifests = connection, next, manifests
         self.audiences = Audiences(connection)
         self.schema = Schema()

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from spolia.errors import NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreTooNew
@@ -28,7 +29,7 @@ _UNWRITTEN = (
 )
 
 
-def connect(store: Path, *, writing: bool) -> sqlite3.Connection:
+def connect(store: Path, *, writing: bool) -> Session:
     """A connection to the truth of a store, refused when the path holds something else.
 
     Raises:
@@ -47,15 +48,15 @@ def connect(store: Path, *, writing: bool) -> sqlite3.Connection:
             return _connected(store, writing, "mode=ro&immutable=1")
 
 
-def _connected(store: Path, writing: bool, options: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
+def _connected(store: Path, writing: bool, options: str) -> Session:
+    connection: Session = sqlite3.connect(
         f"file:{quote(str(store / DATABASE))}?{options}",
         uri=True,
         timeout=WAIT_S,
         isolation_level=None,
         check_same_thread=False,
         cached_statements=256,
-        factory=Immutable if "immutable" in options else sqlite3.Connection,
+        factory=Immutable if "immutable" in options else Session,
     )
     try:
         _refuse_other_databases(connection, store)
@@ -67,7 +68,15 @@ def _connected(store: Path, writing: bool, options: str) -> sqlite3.Connection:
     return connection
 
 
-class Immutable(sqlite3.Connection):
+class Session(sqlite3.Connection):
+    """A connection of SQLite's as `Connection` wants it."""
+
+    def each(self, statement: str, values: Any = (), /) -> Iterator[Any]:
+        """SQLite gives rows one after the other anyway."""
+        return self.execute(statement, values)
+
+
+class Immutable(Session):
     """A connection that sees no changes: whoever has one looks whether the file has changed, and opens it again."""
 
 
@@ -129,8 +138,11 @@ def translated(store: Path, doing: str) -> Iterator[None]:
     """
     try:
         yield
-    except (sqlite3.Error, OSError, UnicodeEncodeError) as error:
+    except ERRORS as error:
         raise problem_with(store, doing, error) from error
+
+
+ERRORS = (sqlite3.Error, OSError, UnicodeEncodeError)
 
 
 def problem_with(store: Path, doing: str, error: Exception) -> StoreError:

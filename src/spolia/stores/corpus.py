@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spolia.stores.definition import Definition
-from spolia.stores.layout import DATABASE
+from spolia.stores.truth import Truth, truth_of
 from spolia.surrounding import note, pin
 from spolia.types import Value
 
@@ -33,6 +31,11 @@ class Corpus(Value):
     path: str
 
     @property
+    def truth(self) -> Truth:
+        """Where its documents, nodes and vectors are."""
+        return truth_of(self.path)
+
+    @property
     def scoped(self) -> bool:
         """What it returns depends on who asks."""
         return True
@@ -53,7 +56,7 @@ class Corpus(Value):
 
     def exists(self) -> bool:
         """Whether something that calls itself a store is there; opening it tells whether it is one."""
-        return os.path.isfile(os.path.join(self.path, DATABASE))
+        return self.truth.exists()
 
     def create(self) -> Corpus:
         """Make an empty store, unless there is one; returns itself.
@@ -61,9 +64,7 @@ class Corpus(Value):
         Raises:
             NotAStore: something else is there.
         """
-        from spolia.stores.creating import create
-
-        create(Path(self.path))
+        self.truth.create()
         return self
 
     def snapshot(self) -> Snapshot:
@@ -77,14 +78,14 @@ class Corpus(Value):
     @property
     def pinned_under(self) -> tuple[str, str]:
         """The key under which a run pins its snapshot."""
-        return "snapshot", os.path.abspath(self.path)
+        return "snapshot", self.truth.place
 
     def latest(self) -> Snapshot:
         """The published generation, whatever the current run has pinned."""
         from spolia.stores.opened import opened
         from spolia.stores.snapshot import latest
 
-        return latest(opened(self.path))
+        return latest(opened(self.truth))
 
     @contextmanager
     def writer(self, timeout_s: float = 10.0) -> Iterator[Writer]:
@@ -101,7 +102,7 @@ class Corpus(Value):
         """
         from spolia.stores.writer import Writer
 
-        writer = Writer(Path(os.path.abspath(self.path)), timeout_s)
+        writer = Writer(self.truth, timeout_s)
         try:
             yield writer
             writer.publish()

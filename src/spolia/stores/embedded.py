@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from spolia.stores.indexes import DEFAULT_INDEX
 from spolia.stores.layout import segment_path
 from spolia.stores.merging import joined
 from spolia.stores.segments import SPARSE, AnyRows, content_of, dimension_of, open_any, write_any
+from spolia.stores.truth import Connection
 from spolia.stores.vectors import Vectors
 
 SEGMENT_ROWS = 4_096
@@ -25,7 +25,7 @@ SMALL_SEGMENTS = 16
 class Embedded:
     """Collects vectors and writes them in segments; what is written stays even if the transaction is taken back."""
 
-    def __init__(self, store: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, store: Path, connection: Connection) -> None:
         self.store, self.connection = store, connection
         self._pending: dict[str, dict[bytes, AnyRows]] = {}
 

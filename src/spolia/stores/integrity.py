@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from spolia.errors import StoreCorrupt
 from spolia.stores import sql
 from spolia.stores.checksums import damaged
-from spolia.stores.layout import lexical_folder, segment_path
+from spolia.stores.layout import segment_path
+from spolia.stores.truth import Connection, translated
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot import Snapshot
@@ -21,14 +22,13 @@ _SHOWN = 3
 
 def problems(snapshot: Snapshot) -> list[str]:
     """What is wrong, in words; nothing if all is well."""
-    return [
-        *truth_problems(snapshot.opened.connection),
-        *(problem for group in snapshot.groups() for problem in _group_problems(snapshot, group)),
-        *damaged_segments(snapshot.opened.store, snapshot.opened.connection).values(),
-    ]
+    opened = snapshot.opened
+    with translated(opened.store, "read"):
+        found = list(opened.store.problems(opened.connection))
+    return found + [problem for group in snapshot.groups() for problem in _group_problems(snapshot, group)]
 
 
-def truth_problems(connection: sqlite3.Connection) -> Iterator[str]:
+def truth_problems(connection: Connection) -> Iterator[str]:
     """What is wrong within `corpus.db`."""
     try:
         for (said,) in connection.execute(sql.INTEGRITY):
@@ -48,7 +48,7 @@ def truth_problems(connection: sqlite3.Connection) -> Iterator[str]:
 
 def _group_problems(snapshot: Snapshot, group: str) -> Iterator[str]:
     values = {"grp": group, "at": snapshot.generation}
-    folder = lexical_folder(snapshot.opened.store, group, snapshot.indexes[group][0])
+    folder = snapshot.opened.store.lexical(snapshot, group)
     if said := damaged(folder):
         yield said
         return
@@ -70,7 +70,7 @@ def _group_problems(snapshot: Snapshot, group: str) -> Iterator[str]:
             yield f"group {group!r}: {lacking} nodes have no vector by {embedder!r}"
 
 
-def damaged_segments(store: Path, connection: sqlite3.Connection) -> dict[Path, str]:
+def damaged_segments(store: Path, connection: Connection) -> dict[Path, str]:
     """What is wrong with the vector segments, by path. All of them are read."""
     found: dict[Path, str] = {}
     for embedder, number, _, _, _ in connection.execute(sql.SEGMENTS).fetchall():
@@ -80,7 +80,7 @@ def damaged_segments(store: Path, connection: sqlite3.Connection) -> dict[Path, 
     return found
 
 
-def _segment_problem(connection: sqlite3.Connection, path: Path, embedder: str, number: int) -> str:
+def _segment_problem(connection: Connection, path: Path, embedder: str, number: int) -> str:
     from spolia.stores.vectors import open_segment
 
     try:

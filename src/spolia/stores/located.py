@@ -40,7 +40,7 @@ class Graphs:
         if (found := self._open.get(segment)) is not None:
             return found
         if (wrong := self._wrong.get(segment)) is None:
-            path = graph_path(graph_folder(self.opened.store, self.embedder), segment, self.metric, self.settings)
+            path = graph_path(graph_folder(self.opened.folder, self.embedder), segment, self.metric, self.settings)
             wrong = self._opened(segment, path)
         if wrong:
             note(wrong)
@@ -48,7 +48,7 @@ class Graphs:
 
     def _opened(self, segment: int, path: Path) -> str:
         """Open a graph; what is wrong with it, in words. One that is not built yet is looked for again."""
-        below = segment_path(self.opened.store, self.embedder, segment)
+        below = segment_path(self.opened.folder, self.embedder, segment)
         try:
             self._open[segment] = self.opened.shared(path, lambda: Graph(path, below))
         except FileNotFoundError:
@@ -119,5 +119,5 @@ def _known(rows: Iterable[tuple[int, int | None, int | None]]) -> Iterator[tuple
 
 
 def _segment(opened: Opened, embedder: str, number: int) -> Segment:
-    path = segment_path(opened.store, embedder, number)
+    path = segment_path(opened.folder, embedder, number)
     return opened.shared(path, lambda: open_segment(path))

@@ -57,33 +57,36 @@ class WriterLock:
         os.close(self._descriptor)
 
 
-class Lease:
-    """Keeps a published generation from being swept as long as it lives."""
+class FileLease:
+    """Keeps a published generation from being swept as long as it lives; see `Lease`."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+
+    def is_held(self) -> bool:
+        return True
 
     def __del__(self) -> None:
         os.close(self._descriptor)
 
 
-def leased(store: Path, generation: int) -> Lease | None:
+def leased(store: Path, generation: int) -> FileLease | None:
     """A lease on a generation; None when it is being swept or has been."""
     try:
         descriptor = os.open(pin_path(store, generation), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     if _locked(descriptor, fcntl.LOCK_SH):
-        return Lease(descriptor)
+        return FileLease(descriptor)
     os.close(descriptor)
     return None
 
 
-def unleased(store: Path, generation: int) -> Lease | None:
+def unleased(store: Path, generation: int) -> FileLease | None:
     """The exclusive lease on a generation that nobody reads, so that nobody begins to; None when somebody does."""
     descriptor = os.open(pin_path(store, generation), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     if _locked(descriptor, fcntl.LOCK_EX):
-        return Lease(descriptor)
+        return FileLease(descriptor)
     os.close(descriptor)
     return None
 

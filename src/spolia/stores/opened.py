@@ -3,41 +3,61 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
-from spolia.errors import NotAStore
+from spolia.errors import NotAStore, StoreUnavailable
 from spolia.stores import sql
-from spolia.stores.connection import Immutable, connect, is_written, translated
-from spolia.stores.layout import DATABASE
+from spolia.stores.truth import Connection, Lease, Truth, translated
 
 T = TypeVar("T")
-Identity = tuple[int, int, int, int]
-_NOTHING: Identity = (0, 0, 0, 0)
 
 
 class Opened:
-    """A store that this process has open; `opened` gives the one of a path."""
+    """A store that this process has open; `opened` gives the one of a place."""
 
-    def __init__(self, store: Path, identity: Identity) -> None:
-        self.store, self.identity = store, identity
+    def __init__(self, store: Truth) -> None:
+        self.store, self.identity = store, store.identity()
         self._threads = threading.local()
         self._lock = threading.RLock()
+        self._leases: WeakSet[Lease] = WeakSet()
         self._shared: WeakValueDictionary[object, Any] = WeakValueDictionary()
         self.latest: Any = None
         self.uuid: str = self.row(sql.UUID)[0]
 
     @property
-    def connection(self) -> sqlite3.Connection:
-        """This thread's connection."""
-        found: sqlite3.Connection | None = getattr(self._threads, "connection", None)
+    def folder(self) -> Path:
+        """Where what is derived is."""
+        return self.store.folder
+
+    @property
+    def connection(self) -> Connection:
+        """This thread's connection.
+
+        Raises:
+            StoreUnavailable: a lease has ended, so that what snapshots hold on to may have been swept.
+        """
+        with self._lock:
+            if not all(lease.is_held() for lease in self._leases):
+                raise StoreUnavailable(
+                    f"The connection to {self.store} was lost, and with it the hold on what was read from it. Repeat: "
+                    "a new snapshot is taken of it then."
+                )
+        found: Connection | None = getattr(self._threads, "connection", None)
         if found is None:
-            found = self._threads.connection = connect(self.store, writing=False)
+            found = self._threads.connection = self.store.reading()
         return found
+
+    def leased(self, generation: int) -> Lease | None:
+        """A lease on a generation; None when it is being swept or has been."""
+        lease = self.store.leased(generation)
+        if lease is not None:
+            with self._lock:
+                self._leases.add(lease)
+        return lease
 
     def rows(self, statement: str, values: Any = ()) -> list[Any]:
         """All rows of a query."""
@@ -47,7 +67,7 @@ class Opened:
     def each(self, statement: str, values: Any = ()) -> Iterator[Any]:
         """The rows of a query one after the other, where all of them would need much memory."""
         with translated(self.store, "read"):
-            yield from self.connection.execute(statement, values)
+            yield from self.connection.each(statement, values)
 
     def row(self, statement: str, values: Any = ()) -> Any:
         """The first row of a query, or None."""
@@ -62,49 +82,30 @@ class Opened:
                 found = self._shared[key] = open()
             return found
 
-    def is_current(self, identity: Identity) -> bool:
-        """Whether this is still what the path holds, and what is read from it is up to date."""
-        if self.identity[:2] != identity[:2]:
-            return False
-        if not isinstance(self.connection, Immutable):
-            return True
-        return self.identity == identity and not is_written(self.store)
-
 
 _open: dict[str, Opened] = {}
 _left_behind: list[object] = []
 _guard = threading.Lock()
 
 
-def opened(path: str) -> Opened:
-    """The open store at a path; another one as soon as the path holds another store.
+def opened(store: Truth) -> Opened:
+    """The open store at a place; another one as soon as the place holds another store.
 
     Raises:
         NotAStore: nothing is there any more, or something else.
     """
-    place = os.path.abspath(path)
-    found = _open.get(place)
-    identity = _identity(place)
-    if found is not None and found.is_current(identity):
+    found = _open.get(store.place)
+    if found is not None and store.is_current(found):
         return found
     with _guard:
-        _open.pop(place, None)
-        if found is not None and identity == _NOTHING:
+        _open.pop(store.place, None)
+        if found is not None and not store.exists():
             raise NotAStore(
-                f"{place} was deleted while it was open. Write: spolia index FOLDER --store {place}, "
+                f"{store} was deleted while it was open. Write: spolia index FOLDER --store {store}, "
                 "or put it back from a backup."
             )
-        _open[place] = Opened(Path(place), identity)
-        return _open[place]
-
-
-def _identity(place: str) -> Identity:
-    """Which file the database is, and whether it has changed."""
-    try:
-        there = os.stat(f"{place}/{DATABASE}")
-    except OSError:
-        return _NOTHING
-    return (there.st_dev, there.st_ino, there.st_size, there.st_mtime_ns)
+        _open[store.place] = Opened(store)
+        return _open[store.place]
 
 
 def _forget_after_fork() -> None:

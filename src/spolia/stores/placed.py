@@ -90,6 +90,10 @@ class Placed:
             found[inside] = self.segments[segment][rows[inside] - self.starts[segment]]
         return found
 
+    def at(self, positions: Rows) -> Vectors:
+        """The vectors of the nodes at these positions, float32[n, d]."""
+        return self.vectors(self.places[positions])
+
     def best(self, metric: Metric, query: Vectors, positions: Rows, wanted: int) -> list[tuple[int, float]]:
         """Keys and exact scores of the best of these nodes, ties by key."""
         rows, which = _distinct(self.places[positions])

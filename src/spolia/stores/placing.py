@@ -57,5 +57,5 @@ def _placed_of(opened: Opened, generation: int, group: str, embedder: str) -> Pl
 
 
 def _segment(opened: Opened, embedder: str, number: int) -> Segment:
-    path = segment_path(opened.store, embedder, number)
+    path = segment_path(opened.folder, embedder, number)
     return opened.shared(path, lambda: open_segment(path))

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import sqlite3
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from spolia.errors import StoreCorrupt, StoreError
 from spolia.stores import sql
 from spolia.stores.failpoints import fail_point
-from spolia.stores.files import fsync_folder
-from spolia.stores.layout import PINS, lexical_folder, pin_path
-from spolia.stores.lock import Lease, unleased
 from spolia.stores.manifest import Manifest
 from spolia.stores.rows import indexed_text
+from spolia.stores.truth import Connection, Truth
 
 KEPT = 2
 
@@ -26,9 +21,7 @@ Indexes = dict[str, tuple[int, int]]
 class Publication:
     """The next generation of a store on its way, inside the writer's transaction."""
 
-    def __init__(
-        self, store: Path, connection: sqlite3.Connection, generation: int, manifests: dict[str, Manifest]
-    ) -> None:
+    def __init__(self, store: Truth, connection: Connection, generation: int, manifests: dict[str, Manifest]) -> None:
         self.store, self.connection, self.generation, self.manifests = store, connection, generation, manifests
         self.mended: list[str] = []
 
@@ -41,11 +34,7 @@ class Publication:
         """
         self._refuse_lacking_vectors(embedded_to)
         fresh = {group: self._indexed(group, indexes.get(group)) for group in sorted(self.manifests)}
-        fail_point("publish.pin")
-        pin = os.open(pin_path(self.store, self.generation), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        os.close(pin)
-        fail_point("publish.fsync_pins")
-        fsync_folder(self.store / PINS)
+        self.store.pin(self.generation)
         taken = self._forget_old_generations()
         fail_point("publish.row")
         self.connection.execute(sql.PUBLISH, (self.generation, json.dumps(fresh)))
@@ -88,33 +77,31 @@ class Publication:
         return self.generation, last_key
 
     def _freeze(self, group: str, base: tuple[int, int] | None, last_key: int) -> None:
-        from spolia.stores.freezing import freeze
-
         at, known = base or (0, 0)
-        dead = (key for (key,) in self.connection.execute(sql.DEAD_KEYS, (group, at, known)))
-        freeze(
-            lexical_folder(self.store, group, self.generation),
-            lexical_folder(self.store, group, at) if base else None,
+        dead = (key for (key,) in self.connection.each(sql.DEAD_KEYS, (group, at, known)))
+        self.store.freeze(
+            self.manifests[group],
+            at if base else None,
+            self.generation,
             dead if base else (),
             self._added(group, known),
-            self.manifests[group].analyzer,
         )
 
     def _added(self, group: str, known: int) -> Iterator[tuple[int, str, int]]:
-        for key, context, text, search_text, audience in self.connection.execute(sql.NEW_NODES, (group, known)):
+        for key, context, text, search_text, audience in self.connection.each(sql.NEW_NODES, (group, known)):
             yield key, indexed_text(context, text, search_text), audience
 
     # What nobody needs any more.
 
-    def _forget_old_generations(self) -> list[Lease]:
+    def _forget_old_generations(self) -> list[object]:
         """Forget generations but the last ones and those that somebody reads, and the rows that only they see.
 
         The exclusive leases on them are held until that is committed.
         """
         kept = [row[0] for row in self.connection.execute(sql.GENERATIONS)]
-        taken = []
+        taken: list[object] = []
         for generation in kept[: 1 - KEPT]:
-            if (lease := unleased(self.store, generation)) is not None:
+            if (lease := self.store.unleased(self.connection, generation)) is not None:
                 taken.append(lease)
                 self.connection.execute(sql.FORGET, (generation,))
         fail_point("publish.purge")

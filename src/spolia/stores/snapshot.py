@@ -12,8 +12,6 @@ from spolia.errors import StoreError
 from spolia.stores import sql
 from spolia.stores.audiences import ReaderLists
 from spolia.stores.definition import DOCUMENT, whole
-from spolia.stores.layout import lexical_folder
-from spolia.stores.lock import Lease, leased
 from spolia.stores.manifest import Manifest, of
 from spolia.stores.opened import Opened
 from spolia.stores.rows import SourceRow, document_of, node_of, source_of
@@ -26,9 +24,9 @@ if TYPE_CHECKING:
 
     from spolia.stores.allowed import Allowed
     from spolia.stores.lexical import Lexical
-    from spolia.stores.nearest import Nearest
-    from spolia.stores.placed import Placed
     from spolia.stores.records import Records
+    from spolia.stores.searching import VectorSearch
+    from spolia.stores.truth import Lease, Stored
 
 NODES_KEPT = 8_192
 _ATTEMPTS = 50
@@ -115,8 +113,7 @@ class Snapshot:
 
     def vectors(self, group: str, embedder: str, allowed: Allowed) -> npt.NDArray[np.float32]:
         """The vectors float32[n, d] of the allowed nodes of a group, in the order of their keys, as they are kept."""
-        placed = self._placed(group, embedder)
-        return placed.vectors(placed.places[allowed.positions()])
+        return self._stored(group, embedder).at(allowed.positions())
 
     def _audiences(self, access: frozenset[str]) -> frozenset[int] | None:
         """The audiences that these principals belong to; None where everything is everybody's."""
@@ -225,13 +222,13 @@ class Snapshot:
 
     def documents(self, access: frozenset[str] = frozenset()) -> Iterator[Document]:
         """All readable documents, by id."""
-        for row in self.opened.connection.execute(sql.DOCUMENTS, {"at": self.generation}):
+        for row in self.opened.each(sql.DOCUMENTS, {"at": self.generation}):
             if _readable(document := document_of(row, self.readers.lists), access):
                 yield document
 
     def all_nodes(self, group: str, access: frozenset[str] = frozenset()) -> Iterator[Node]:
         """All readable nodes of a group, by id."""
-        for row in self.opened.connection.execute(sql.NODES, {"grp": group, "at": self.generation}):
+        for row in self.opened.each(sql.NODES, {"grp": group, "at": self.generation}):
             if _readable(node := node_of(row, self.readers.lists), access):
                 yield node
 
@@ -255,8 +252,6 @@ class Snapshot:
 
     def stats(self) -> Stats:
         """How much there is."""
-        from spolia.stores.files import size_of
-
         at = {"at": self.generation}
         return Stats(
             self.generation,
@@ -264,7 +259,7 @@ class Snapshot:
             tuple(self.opened.rows(sql.COUNT_SOURCES, at)),
             tuple(self.opened.rows(sql.COUNT_NODES, at)),
             tuple(self.opened.rows(sql.COUNT_VECTORS)),
-            size_of(self.opened.store),
+            self.opened.store.bytes(self.opened.connection),
         )
 
     def check(self) -> list[str]:
@@ -300,7 +295,7 @@ class Snapshot:
             from spolia.stores.lexical import Lexical
 
             manifest = self.manifest(group)
-            folder = lexical_folder(self.opened.store, group, self.indexes[group][0])
+            folder = self.opened.store.lexical(self, group)
             found = self.opened.shared(folder, lambda: Lexical(folder, manifest.analyzer))
             self._indexes[group] = found
         return found
@@ -316,24 +311,20 @@ class Snapshot:
             found = self._indexes[key] = Records(self.opened.rows, group, self.generation, schema)
         return found
 
-    def _placed(self, group: str, embedder: str) -> Placed:
-        key = (group, embedder, "placed")
-        found: Placed | None = self._indexes.get(key)
+    def _stored(self, group: str, embedder: str) -> Stored:
+        key = (group, embedder, "stored")
+        found: Stored | None = self._indexes.get(key)
         if found is None:
-            from spolia.stores.placing import placed_of
-
             self.manifest(group)
-            found = self._indexes[key] = placed_of(self.opened, self.generation, group, embedder)
+            found = self._indexes[key] = self.opened.store.stored(self, group, embedder)
         return found
 
-    def _vectors(self, group: str, embedder: str) -> Nearest:
+    def _vectors(self, group: str, embedder: str) -> VectorSearch:
         key = (group, embedder)
-        found: Nearest | None = self._indexes.get(key)
+        found: VectorSearch | None = self._indexes.get(key)
         if found is None:
-            from spolia.stores.placing import nearest_of
-
             self.manifest(group)
-            found = self._indexes[key] = nearest_of(self.opened, self.generation, group, embedder)
+            found = self._indexes[key] = self.opened.store.vector_search(self, group, embedder)
         return found
 
 
@@ -348,7 +339,7 @@ def latest(opened: Opened) -> Snapshot:
         if found is not None and found.generation == opened.row(sql.PUBLISHED)[0]:
             return found
         generation, indexes, manifests = opened.row(sql.PUBLISHED_WHOLE)
-        lease = leased(opened.store, generation)
+        lease = opened.leased(generation)
         if opened.row(sql.IS_KEPT, (generation,)):  # else it was swept before the lease held it
             opened.latest = found = Snapshot(opened, generation, indexes, manifests, lease)
             return found

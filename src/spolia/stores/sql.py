@@ -192,9 +192,10 @@ WHOLE_KEYS_OF_IDS = """SELECT d.id, d.key FROM json_each(:ids) wanted CROSS JOIN
 SOURCE_RECORDS = """SELECT document, uri, size, created_ns, mtime_ns, accessed_ns FROM sources
     WHERE document IS NOT NULL AND birth <= :at AND death > :at ORDER BY uri"""
 LIVE_KEYS = "SELECT key FROM nodes WHERE grp = :grp AND birth <= :at AND death > :at ORDER BY key"
-COUNT_NODES = "SELECT grp, count(*) FROM nodes WHERE birth <= :at AND death > :at GROUP BY grp"
+COUNT_NODES = "SELECT grp, count(*) FROM nodes WHERE birth <= :at AND death > :at GROUP BY grp ORDER BY grp"
 COUNT_DOCUMENTS = "SELECT count(*) FROM documents WHERE birth <= :at AND death > :at"
-COUNT_SOURCES = "SELECT status, count(*) FROM sources WHERE birth <= :at AND death > :at GROUP BY status"
+COUNT_SOURCES = """SELECT status, count(*) FROM sources WHERE birth <= :at AND death > :at
+    GROUP BY status ORDER BY status"""
 
 # Vectors.
 UNEMBEDDED = f"""SELECT n.key, n.hash, n.context, n.text, n.search_text FROM nodes n
@@ -215,7 +216,7 @@ HAS_VECTOR = "SELECT 1 FROM vectors WHERE embedder = ? AND hash = ?"
 MOVE_VECTOR = "UPDATE vectors SET segment = ?, row = ? WHERE embedder = ? AND hash = ?"
 DROP_VECTORS = "DELETE FROM vectors WHERE embedder = ? AND segment = ?"
 DROP_SEGMENT = "DELETE FROM segments WHERE embedder = ? AND segment = ?"
-COUNT_VECTORS = "SELECT embedder, count(*) FROM vectors GROUP BY embedder"
+COUNT_VECTORS = "SELECT embedder, count(*) FROM vectors GROUP BY embedder ORDER BY embedder"
 VECTOR_ROWS = "SELECT hash, row FROM vectors WHERE embedder = ? AND segment = ?"
 
 # Integrity.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 from pathlib import Path
 
 from spolia.stores import sql
 from spolia.stores.failpoints import fail_point
 from spolia.stores.layout import LEXICAL, PINS, VECTORS, lexical_folder, segment_path
+from spolia.stores.truth import Connection
 
 
-def sweep(store: Path, connection: sqlite3.Connection) -> list[str]:
+def sweep(store: Path, connection: Connection) -> list[str]:
     """Remove unneeded files and take over vectors that a killed writer had made durable; what was damaged, in words."""
     generations = connection.execute(sql.GENERATIONS).fetchall()
     _sweep_indexes(store, [json.loads(indexes) for _, indexes in generations])
@@ -35,7 +35,7 @@ def _sweep_pins(store: Path, needed: set[str]) -> None:
             path.unlink()
 
 
-def _sweep_segments(store: Path, connection: sqlite3.Connection) -> list[str]:
+def _sweep_segments(store: Path, connection: Connection) -> list[str]:
     """Segments are opened only when one is there that the truth does not know: numpy is not imported for nothing."""
     there = {path: path.stat().st_size for path in sorted((store / VECTORS).glob("*/*"))}
     known = {segment_path(store, name, number): size for name, number, _, _, size in connection.execute(sql.SEGMENTS)}

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from spolia.errors import StoreError
 from spolia.stores import sql
-from spolia.stores.connection import translated
 from spolia.stores.failpoints import fail_point
+from spolia.stores.truth import Connection, Truth, translated
 
 
 class Transaction:
@@ -21,7 +19,7 @@ class Transaction:
         ended: whether it can be used no more, after an error or when it was closed.
     """
 
-    def __init__(self, store: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, store: Truth, connection: Connection) -> None:
         self.store, self.connection = store, connection
         self.began = self.visible = self.ended = False
 
@@ -73,7 +71,7 @@ class Transaction:
             if connection.in_transaction:
                 connection.execute(sql.UNDO)
                 connection.execute(sql.KEEP)
-            else:  # SQLite has taken everything back, as it does when the disk is full
+            else:  # all was taken back, as SQLite does when the disk is full, and a server whose connection is lost
                 self.ended = True
             raise
         self.visible = self.visible or visible

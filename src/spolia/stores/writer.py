@@ -7,8 +7,7 @@ commit publish them together; whoever is killed before that has changed nothing,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from spolia.errors import GroupError, NotAStore, StoreError
@@ -16,24 +15,20 @@ from spolia.filters import Field, Schema
 from spolia.stores import sql
 from spolia.stores.audiences import ReaderLists
 from spolia.stores.changes import Changes
-from spolia.stores.checksums import shortened
-from spolia.stores.connection import connect, translated
 from spolia.stores.failpoints import fail_point
-from spolia.stores.layout import DATABASE, lexical_folder
-from spolia.stores.lock import WriterLock
 from spolia.stores.manifest import Manifest, read, refuse_other, written
 from spolia.stores.publishing import Publication
 from spolia.stores.rows import SourceRow, document_of, indexed_text, node_of, source_of
 from spolia.stores.schema import read_schema, written_schema
-from spolia.stores.sweeping import sweep
 from spolia.stores.transaction import Transaction
+from spolia.stores.truth import Truth, Writing, translated
 from spolia.types import Document, Node
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from spolia.stores.embedded import Embedded
+    from spolia.stores.truth import Embedding
 
 _PAGE = 1_000
 
@@ -42,7 +37,7 @@ class Writer:
     """The one that may write to a store; made by `Corpus.writer`.
 
     Args:
-        store: the store's folder.
+        store: where it is.
         timeout_s: how long to wait for another writer, seconds.
 
     Attributes:
@@ -50,20 +45,19 @@ class Writer:
         mended: what was found damaged and was built again, in words.
     """
 
-    def __init__(self, store: Path, timeout_s: float) -> None:
+    def __init__(self, store: Truth, timeout_s: float) -> None:
         self.store = store
         self.mended: list[str] = []
-        self._embedded: Embedded | None = None
+        self._embedded: Embedding | None = None
         self._embedded_to: dict[tuple[str, str], int] = {}
-        connect(store, writing=False).close()  # refuses what is not a store before a lock file is put there
-        self._lock = WriterLock(store, timeout_s)
+        self._writing: Writing = store.writing(timeout_s)
         try:
-            self._connection = connect(store, writing=True)
+            self._connection = self._writing.connection
             self._transaction = Transaction(store, self._connection)
             with translated(store, "opened for writing"):
                 self._read_what_is_published()
-                self.mended += sweep(store, self._connection)
-                self._drop_indexes(shortened)
+                self.mended += store.sweep(self._connection)
+                self._drop_indexes(all=False)
         except BaseException:
             self.close()
             raise
@@ -77,10 +71,10 @@ class Writer:
         self._changes = Changes(self._connection, self.generation + 1, self.manifests)
         self._changes.schema = read_schema(self._connection.execute(sql.FIELDS).fetchone()[0])
 
-    def _drop_indexes(self, damage: Callable[[Path], str]) -> None:
-        """Have the damaged lexical indexes built again by the next publication."""
+    def _drop_indexes(self, *, all: bool) -> None:
+        """Have the damaged lexical indexes built again by the next publication; read `all` of them."""
         for group, (at, _) in list(self.indexes.items()):
-            if said := damage(lexical_folder(self.store, group, at)):
+            if said := self.store.index_damage(self.manifests[group], at, all=all):
                 self.mended.append(f"{said}. It is built again from corpus.db.")
                 self.indexes.pop(group)
                 self._transaction.visible = True
@@ -97,7 +91,7 @@ class Writer:
         """All documents, with what this writer has changed, by id."""
         readers = ReaderLists(self._connection)
         with self._transaction.reading():
-            for row in self._connection.execute(sql.DOCUMENTS, {"at": self.generation + 1}):
+            for row in self._connection.each(sql.DOCUMENTS, {"at": self.generation + 1}):
                 yield document_of(row, readers.lists)
 
     def nodes(self, document: str, group: str) -> list[Node]:
@@ -279,9 +273,7 @@ class Writer:
         """
         self._transaction.refuse_if_ended()
         if self._embedded is None:
-            from spolia.stores.embedded import Embedded
-
-            self._embedded = Embedded(self.store, self._connection)
+            self._embedded = self.store.embedding(self._connection)
         self._transaction.begin()
         with self._transaction.or_end("written"):
             self._embedded.add(embedder, hashes, vectors)
@@ -317,11 +309,11 @@ class Writer:
         self.generation += 1
         self._changes.next = self.generation + 1
         with translated(self.store, "swept"):
-            self.mended += sweep(self.store, self._connection)
+            self.mended += self.store.sweep(self._connection)
 
     def _refuse_what_is_gone(self) -> None:
         """Before anything is written to where a store was."""
-        if not (self.store / DATABASE).exists():
+        if not self.store.exists():
             raise NotAStore(
                 f"{self.store} was deleted while it was being written; nothing could be published. "
                 f"Write: spolia index FOLDER --store {self.store}"
@@ -333,20 +325,15 @@ class Writer:
         A damaged lexical index is built again by the next `publish`; vectors of a damaged segment are forgotten, so
         that `unembedded` gives their texts again. Call it before other changes.
         """
-        from spolia.stores.adopting import adopt, forget
-        from spolia.stores.checksums import damaged
-        from spolia.stores.integrity import damaged_segments
-
         self._transaction.refuse_if_ended()
         if self._transaction.began:
             raise StoreError(
                 "repair() came after other changes. Write: with corpus.writer() as writer: writer.repair()"
             )
-        self._drop_indexes(damaged)
+        self._drop_indexes(all=True)
         with self._transaction.or_end("repaired"):
-            if segments := damaged_segments(self.store, self._connection):
-                self.mended += forget(self.store, self._connection, segments)
-                adopt(self._connection, [path for path in segments if path.exists()])
+            if said := self.store.repair(self._connection):
+                self.mended += said
                 self._embedded_to = {}
         return self.mended
 
@@ -355,5 +342,4 @@ class Writer:
         transaction: Transaction | None = getattr(self, "_transaction", None)
         if transaction is not None:
             transaction.ended = True
-            transaction.connection.close()
-        self._lock.close()
+        self._writing.close()

@@ -1,0 +1,232 @@
+"""What is asked of the truth of a store, wherever it is: SQLite in a folder, or a schema of a PostgreSQL database.
+
+Statements are those of `spolia.stores.sql`, in SQLite's dialect; another database translates them. What is derived, the
+indexes, is in a folder on this machine in either case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from spolia.errors import StoreError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from spolia.stores.freezing import Added
+    from spolia.stores.manifest import Manifest
+    from spolia.stores.opened import Opened
+    from spolia.stores.searching import VectorSearch
+    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.vectors import Vectors
+
+
+class Rows(Protocol):
+    """What a statement gave."""
+
+    @property
+    def rowcount(self) -> int: ...
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Connection(Protocol):
+    """A session with a truth, used by one thread at a time; outside of a transaction every statement is one."""
+
+    @property
+    def in_transaction(self) -> bool: ...
+    def execute(self, statement: str, values: Any = ..., /) -> Rows: ...
+    def executemany(self, statement: str, values: Iterable[Any], /) -> Rows: ...
+    def each(self, statement: str, values: Any = ..., /) -> Iterator[Any]:
+        """The rows of a query one after the other, in bounded memory; other statements may come in between."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Lease(Protocol):
+    """Keeps a published generation from being swept as long as it lives."""
+
+    def is_held(self) -> bool:
+        """Whether it still does: one that hangs on a connection ends with it."""
+        ...
+
+
+class Writing(Protocol):
+    """The right to write, and the connection to write with."""
+
+    @property
+    def connection(self) -> Connection: ...
+    def close(self) -> None:
+        """Take back what was not committed, and let the next one write."""
+        ...
+
+
+class Embedding(Protocol):
+    """Takes vectors; what is written stays even if the writer's transaction is taken back."""
+
+    def is_pending(self, embedder: str, hash: bytes) -> bool:
+        """Whether a vector was added and is not written yet."""
+        ...
+
+    def add(self, embedder: str, hashes: Any, vectors: Vectors, *, unit: bool = True) -> None:
+        """Take vectors; those that are there already are left as they are."""
+        ...
+
+    def flush(self) -> None:
+        """Write what was collected."""
+        ...
+
+
+class Stored(Protocol):
+    """Vectors of a group's nodes as they are kept."""
+
+    def at(self, positions: npt.NDArray[np.int64]) -> Vectors:
+        """Those of the nodes at these positions among the live ones of the group, float32[n, d]."""
+        ...
+
+
+class Truth(Protocol):
+    """Where a store is, and everything in which SQLite and PostgreSQL differ. Its text is the address, without secrets.
+
+    Attributes:
+        place: the address, written in one way: two truths of one place are the same store.
+        folder: what is derived is here.
+    """
+
+    @property
+    def place(self) -> str: ...
+    @property
+    def folder(self) -> Path: ...
+
+    # What is there.
+
+    def exists(self) -> bool:
+        """Whether something that calls itself a store is there."""
+        ...
+
+    def create(self) -> None:
+        """Make an empty store, whole or not at all, unless there is one."""
+        ...
+
+    def reading(self) -> Connection:
+        """A connection that can only read; refused when something else is there."""
+        ...
+
+    def writing(self, timeout_s: float) -> Writing:
+        """The right to write, for one at a time; `StoreBusy`, naming the holder, when it was not free in time."""
+        ...
+
+    def identity(self) -> object:
+        """What tells a store from another one that is put in its place."""
+        ...
+
+    def is_current(self, opened: Opened) -> bool:
+        """Whether what is open is still what is there."""
+        ...
+
+    def problem(self, doing: str, error: Exception) -> StoreError | None:
+        """The `StoreError` that an exception of the database or the file system stands for; None for other exceptions.
+
+        Args:
+            doing: what was being done to the store, as a participle: `opened`, `written`, `published`.
+        """
+        ...
+
+    # Generations.
+
+    def leased(self, generation: int) -> Lease | None:
+        """A lease on a generation; None when it is being swept or has been."""
+        ...
+
+    def unleased(self, connection: Connection, generation: int) -> object | None:
+        """What keeps others from reading a generation, as long as it lives or the transaction lasts; None when one is
+        reading it."""
+        ...
+
+    def pin(self, generation: int) -> None:
+        """Make ready what leases on a generation hang on."""
+        ...
+
+    # Lexical indexes.
+
+    def freeze(
+        self, manifest: Manifest, base: int | None, generation: int, dead: Iterable[int], added: Iterable[Added]
+    ) -> None:
+        """Make the lexical index of a group that is published durable, if it is not made by those who read it.
+
+        Args:
+            base: the generation whose index it is made from; None for from nothing.
+        """
+        ...
+
+    def lexical(self, snapshot: Snapshot, group: str) -> Path:
+        """The folder with the lexical index of a group, made if need be."""
+        ...
+
+    def index_damage(self, manifest: Manifest, generation: int, *, all: bool) -> str:
+        """What is wrong with a lexical index that has to be published anew, in words.
+
+        Args:
+            all: read all of it.
+        """
+        ...
+
+    # Vectors.
+
+    def embedding(self, connection: Connection) -> Embedding:
+        """What a writer gives vectors to."""
+        ...
+
+    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch:
+        """What searches a group's vectors at a generation."""
+        ...
+
+    def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
+        """The vectors of a group's nodes at a generation."""
+        ...
+
+    # Order.
+
+    def sweep(self, connection: Connection) -> list[str]:
+        """Remove what no generation needs, and take over what a killed writer has left; what was damaged, in words."""
+        ...
+
+    def repair(self, connection: Connection) -> list[str]:
+        """Forget damaged vectors, so that their texts count as not embedded; in words."""
+        ...
+
+    def problems(self, connection: Connection) -> Iterator[str]:
+        """What is wrong with truth and vectors, in words. All of them are read."""
+        ...
+
+    def bytes(self, connection: Connection) -> int:
+        """Size of the store."""
+        ...
+
+
+def truth_of(address: str) -> Truth:
+    """The truth at an address: the path of a folder.
+
+    >>> str(truth_of("/srv/notes.spolia"))
+    '/srv/notes.spolia'
+    """
+    from spolia.stores.folder import Folder
+
+    return Folder(Path(address).absolute())
+
+
+@contextmanager
+def translated(truth: Truth, doing: str) -> Iterator[None]:
+    """Turn what the database and the file system raise into a `StoreError` that says what to do."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, StoreError) or (problem := truth.problem(doing, error)) is None:
+            raise
+        raise problem from error
