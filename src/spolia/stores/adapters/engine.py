@@ -27,6 +27,8 @@ class Engine(Database):
 
     address: ClassVar[str] = ""
     """The field with the address of a server; empty in one that is always embedded."""
+    beside: ClassVar[tuple[str, ...]] = ()
+    """What else the extra installs and is imported."""
 
     def __post_init__(self) -> None:
         if self.url:
@@ -61,8 +63,9 @@ class Engine(Database):
         except SpoliaError:
             raise
         except Exception as error:
-            if isinstance(error, ModuleNotFoundError) and error.name == self.module:
-                raise MissingExtra(self.extra, self.module, f"Keeping vectors in {type(self).__name__}") from error
+            lacking = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+            if lacking in (self.module, *self.beside):
+                raise MissingExtra(self.extra, lacking, f"Keeping vectors in {type(self).__name__}") from error
             kind = self.kind_of(error)
             advice = " Repeat when it is back." if kind is StoreUnavailable else ""
             raise kind(f"{self.where} could not {what}: {self._quoted(error)}.{advice}") from error

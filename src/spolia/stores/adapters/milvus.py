@@ -31,9 +31,9 @@ class Milvus(Engine):
     """Vectors in a Milvus collection.
 
     Args:
-        uri: of a server, for example `http://127.0.0.1:19530`; empty for Milvus Lite in the folder of the store, which
-            one process at a time may open. It answers on a free port of the loopback interface, without a password.
-        token_env: name of the environment variable with the token, or `user:password`; nothing is sent where not set.
+        uri: of a server, for example `http://127.0.0.1:19530`; empty for Milvus Lite in the store's folder, which one
+            process at a time may open, and which answers on a port of the loopback interface without a password.
+        token_env: name of the environment variable with the token, or `user:password`.
         database: on the server; empty for its default.
         index: `HNSW`, or `FLAT`, which compares with every vector.
         connectivity: neighbours of a node in the graph (M); fixed when a collection is made, as the next one.
@@ -57,6 +57,7 @@ class Milvus(Engine):
     extra: ClassVar[str] = "milvus"
     module: ClassVar[str] = "pymilvus"
     address: ClassVar[str] = "uri"
+    beside: ClassVar[tuple[str, ...]] = ("milvus_lite",)
 
     def open(self, folder: Path, collection: str, dimension: int, metric: str) -> MilvusCollection:
         name, found = stored_name(collection), MilvusCollection(self, dimension, metric)
@@ -80,9 +81,8 @@ class Milvus(Engine):
             return StoreBusy
         code = getattr(error, "code", None)
         status = getattr(code() if callable(code) else code, "name", "")
-        text = str(error).lower()
-        passing = status in _PASSING or getattr(error, "retriable", False) or any(word in text for word in _WORDS)
-        return StoreUnavailable if passing else StoreError
+        said = any(words in str(error).lower() for words in _WORDS) or getattr(error, "retriable", False)
+        return StoreUnavailable if said or status in _PASSING else StoreError
 
     def client(self, url: str) -> Any:
         """A connection of its own; the package shares them otherwise, and one that closes it closes it for all."""
@@ -147,18 +147,13 @@ class MilvusCollection(Collection):
         schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field("id", DataType.INT64, is_primary=True)
         schema.add_field(self.metric, DataType.FLOAT_VECTOR, dim=self.dimension)
-        graph = {"M": self.engine.connectivity, "efConstruction": self.engine.expansion_add}
+        kind, graph = self.engine.index, {"M": self.engine.connectivity, "efConstruction": self.engine.expansion_add}
         index = MilvusClient.prepare_index_params()
-        index.add_index(
-            self.metric,
-            index_type=self.engine.index,
-            metric_type=self._compared,
-            params=graph if self.engine.index == "HNSW" else {},
-        )
+        how = graph if kind == "HNSW" else {}
+        index.add_index(self.metric, index_type=kind, metric_type=self._compared, params=how)
+        made = {"schema": schema, "index_params": index, "timeout": self.engine.timeout_s}
         # Strong: whoever reads, sees what was written before.
-        self.client.create_collection(
-            self.name, schema=schema, index_params=index, consistency_level="Strong", timeout=self.engine.timeout_s
-        )
+        self.client.create_collection(self.name, consistency_level="Strong", **made)
 
     @property
     def _compared(self) -> str:
@@ -173,22 +168,16 @@ class MilvusCollection(Collection):
 
     def _near(self, queries: Vectors, top_k: int) -> list[Near]:
         graph = {"ef": max(top_k, self.engine.expansion_search)} if self.engine.index == "HNSW" else {}
-        found = self._read(
-            self.client.search,
-            data=list(queries),
-            anns_field=self.metric,
-            limit=top_k,
-            search_params={"metric_type": self._compared, "params": graph},
-        )
+        how = {"metric_type": self._compared, "params": graph}
+        asked = {"data": list(queries), "anns_field": self.metric, "limit": top_k, "search_params": how}
+        found = self._read(self.client.search, **asked)
         return [[(hit["id"], hit["distance"]) for hit in near] for near in found]
 
     def _pages(self) -> Iterator[Sequence[int]]:
         pages = self._read(self.client.query_iterator, batch_size=self.most_rows)
-        try:
-            while page := pages.next():
-                yield [row["id"] for row in page]
-        finally:
-            pages.close()
+        while page := pages.next():
+            yield [row["id"] for row in page]
+        pages.close()
 
     def _read(self, ask: Callable[..., Any], **asked: Any) -> Any:
         """Ask; a server that was started again may have to be told to load the collection first."""
