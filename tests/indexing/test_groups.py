@@ -13,12 +13,11 @@ from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.sync import sync
 from spolia.indexing.transforms.function import transform
-from spolia.operator import Operator
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.run import Run
 from spolia.stores.corpus import Corpus, NodeGroup
-from spolia.stores.definition import DOCUMENT, Definition, Embedding, Part, Piece, Pieces
+from spolia.stores.definition import DOCUMENT, Definition, Embedding
 from spolia.stores.materialising import materialise
 from spolia.testing.hashing import HashingEmbedder
 from spolia.types import Query
@@ -153,17 +152,8 @@ def test_a_changed_definition_is_refused_and_built_anew_when_asked(corpus: Corpu
 
 
 def test_refs_are_those_below_the_parent(corpus: Corpus) -> None:
-    seen: list[tuple[str, ...]] = []
-
-    class Seeing(Operator[Part, Pieces]):
-        def apply(self, value: Part, /) -> Pieces:
-            seen.append(tuple(node.text for node in value.refs))
-            return (Piece(value.node.text, 0),)
-
     paragraph, sentence = corpus.group("paragraph", Definition(Paragraphs())), Definition(Sentences(), "paragraph")
     materialise([paragraph, corpus.group("clause", sentence)])
-    with pytest.raises(GroupError, match="cannot be written down"):
-        materialise([corpus.group("seen", Definition(Seeing(), "paragraph", "clause"))])
     refs = corpus.group("refs", Definition(joined, "paragraph", "clause"))
     materialise([refs])
     assert "Spolia are stones.|Builders take them from older buildings." in texts(corpus, "refs")
