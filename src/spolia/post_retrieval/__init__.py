@@ -1,0 +1,1 @@
+"""From a ranking to another ranking of the same query."""

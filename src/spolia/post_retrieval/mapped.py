@@ -1,0 +1,115 @@
+"""Search one group, show another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from spolia.errors import WiringError
+from spolia.filters import narrowed
+from spolia.operator import Operator
+from spolia.post_retrieval.shown import found_in
+from spolia.stores.corpus import NodeGroup
+from spolia.stores.definition import DOCUMENT
+from spolia.surrounding import access, narrowing
+from spolia.types import Hit, Node, Ranking
+
+if TYPE_CHECKING:
+    from spolia.stores.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Mapped(Operator[Ranking, Ranking]):
+    """The nodes of another group that belong to what was found: small nodes are searched, large ones are shown.
+
+    By lineage the way goes up to the nearest group that both were made from, and down from there: from sentences to
+    the chunks that they were cut from, from questions to the text that they were written about, from chunks to all
+    sentences of theirs. By span it goes to what overlaps the hit in the document, however the two were made.
+
+    Each node comes once, with the score of the best hit that leads to it; best first, ties in the order of the hits,
+    then of the text. Where a larger node stands for a smaller one, `Hit.found` holds the smaller one, and citations
+    point to that. A hit that belongs to nothing there is left out.
+
+    What may not be read is neither shown nor passed through. The run's filter holds for all that is shown; the query's
+    for what a hit is not a part of, since the fields of what a larger node is made of are not the larger node's.
+
+    Args:
+        target: the group that is shown; `document` for whole documents.
+        by: `lineage`, or `span` for the place in the document.
+        top_k: hits to return, at most; None for all.
+
+    Raises:
+        StoreError: when the store cannot be read, or has no such group.
+        FilterError: for a filter on a field that the store does not declare.
+
+    Source: small-to-big in Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable
+    Frameworks", 2024.
+
+    >>> from spolia.retrieval.bm25 import BM25
+    >>> from spolia.stores.corpus import Corpus
+    >>> notes = Corpus("notes.spolia")
+    >>> small_to_big = BM25(notes.group("sentence"), top_k=30) >> Mapped(notes.group("coarse"), top_k=5)
+    >>> small_to_big.gives(small_to_big.takes()).__name__
+    'Ranking'
+    """
+
+    target: NodeGroup
+    by: Literal["lineage", "span"] = "lineage"
+    top_k: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.by not in ("lineage", "span"):
+            raise WiringError(f"{self.short}: there is no way by {self.by!r}. Write 'lineage' or 'span'.")
+        if self.top_k is not None and self.top_k < 1:
+            raise WiringError(f"{self.short}: top_k counts from 1.")
+
+    def apply(self, value: Ranking, /) -> Ranking:
+        from spolia.stores.related import by_lineage, by_place
+
+        way = by_lineage if self.by == "lineage" else by_place
+        snapshot, who = self._snapshot(), access()
+        related = way(snapshot, value.nodes, self.target.name, who)
+        found = [(hit, node) for hit, nodes in zip(value.hits, related, strict=True) for node in nodes]
+        shown = self._allowed(snapshot, found, value)
+        hits = _once((hit, node) for hit, node in found if node.id in shown)
+        return value.but(hits=tuple(hits[: self.top_k]))
+
+    def _snapshot(self) -> Snapshot:
+        # Whole documents are there whether or not a group was made of them.
+        return self.target.corpus.snapshot() if self.target.name == DOCUMENT else self.target.snapshot()
+
+    def _allowed(self, snapshot: Snapshot, found: Sequence[tuple[Hit, Node]], value: Ranking) -> set[str]:
+        """Ids of what the filters let be shown."""
+        from spolia.stores.related import passing
+
+        who, groups = access(), {hit.node.group for hit in value.hits}
+        below = {group for group in groups if self.target.name in snapshot.above(group)}
+        around = {node.id: node for hit, node in found if hit.node.group in below}
+        beside = {node.id: node for _, node in found if node.id not in around}
+        shown = passing(snapshot, list(around.values()), who, narrowing())
+        shown += passing(snapshot, list(beside.values()), who, narrowed(value.query.filter, narrowing()))
+        return {node.id for node in shown}
+
+
+def _once(found: Iterable[tuple[Hit, Node]]) -> list[Hit]:
+    """Each node once, with its best score and what was found in it, best first."""
+    by_node: dict[str, list[tuple[Hit, Node]]] = {}
+    for hit, node in found:
+        by_node.setdefault(node.id, []).append((hit, node))
+    hits = (_shown(pairs[0][1], sorted((hit for hit, _ in pairs), key=_best)) for pairs in by_node.values())
+    return sorted(hits, key=_best)
+
+
+def _shown(node: Node, hits: Sequence[Hit]) -> Hit:
+    found = dict.fromkeys(_parts(node, hits))
+    return Hit(node, hits[0].score, hits[0].parts, tuple(found))
+
+
+def _parts(node: Node, hits: Iterable[Hit]) -> Iterator[Node]:
+    for hit in hits:
+        yield from found_in(node, hit)
+
+
+def _best(hit: Hit) -> float:
+    return -hit.score

@@ -1,0 +1,209 @@
+"""What stands around a hit: as hits of its own, or as one stretch of the document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spolia.errors import WiringError
+from spolia.filters import Field, where
+from spolia.generation.reader import Reader
+from spolia.models.scripted import ScriptedModel
+from spolia.operator import Operator
+from spolia.post_retrieval.neighbours import Neighbours
+from spolia.post_retrieval.sentence_window import SentenceWindow
+from spolia.run import Run
+from spolia.stores.corpus import Corpus
+from spolia.stores.definition import Definition
+from spolia.types import Hit, Node, Query, Ranking
+from tests.structured import Cut, Source, stored
+
+GROUPS = {"sentence": Definition(Cut(";"))}
+TEXTS = {"a": ";".join(f"a{n}" for n in range(1, 13)), "b": "b1;b2;b3"}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return stored(tmp_path_factory.mktemp("around") / "s.spolia", TEXTS, GROUPS)
+
+
+def ranking(corpus: Corpus, *found: tuple[str, float]) -> Ranking:
+    nodes = {node.text: node for node in corpus.snapshot().all_nodes("sentence", frozenset({"ann"}))}
+    return Ranking(Query("which"), tuple(Hit(nodes[text], score) for text, score in found), "test")
+
+
+def texts(ranking: Ranking) -> list[str]:
+    return [node.text for node in ranking.nodes]
+
+
+# -------------------------------------------------------------------------------------------------------- neighbours
+
+
+def test_neighbours_come_with_less_than_the_hit_s_score(corpus: Corpus) -> None:
+    found = Neighbours(corpus, before=1, after=2, decay=0.5)(ranking(corpus, ("a5", 8.0)))
+    assert [(hit.node.text, hit.score) for hit in found.hits] == [("a5", 8.0), ("a4", 4.0), ("a6", 4.0), ("a7", 2.0)]
+    below = Neighbours(corpus, before=1, after=0, decay=0.5)(ranking(corpus, ("a5", -8.0)))
+    assert [(hit.node.text, hit.score) for hit in below.hits] == [("a5", -8.0), ("a4", -12.0)]
+
+
+def test_the_first_and_the_last_of_a_document_have_none_beyond(corpus: Corpus) -> None:
+    assert set(texts(Neighbours(corpus)(ranking(corpus, ("a12", 2.0), ("b1", 1.0))))) == {"a11", "a12", "b1", "b2"}
+
+
+def test_one_direction_and_a_limit(corpus: Corpus) -> None:
+    assert texts(Neighbours(corpus, before=2, after=0)(ranking(corpus, ("a5", 1.0)))) == ["a5", "a4", "a3"]
+    assert texts(Neighbours(corpus, before=2, after=2, top_k=2)(ranking(corpus, ("a5", 1.0)))) == ["a5", "a4"]
+
+
+def test_what_is_reached_twice_or_found_comes_once_with_its_best_score(corpus: Corpus) -> None:
+    found = Neighbours(corpus, decay=0.5)(ranking(corpus, ("a5", 8.0), ("a6", 6.0), ("a8", 1.0)))
+    assert [(hit.node.text, hit.score) for hit in found.hits] == [
+        ("a5", 8.0), ("a6", 6.0), ("a4", 4.0), ("a7", 3.0), ("a8", 1.0), ("a9", 0.5),
+    ]  # fmt: skip
+
+
+def test_a_node_without_a_number_stays_alone(corpus: Corpus) -> None:
+    hit = Hit(Node("x", "x", "a", "sentence"), 1.0)
+    assert Neighbours(corpus)(Ranking(Query("x"), (hit,))).hits == (hit,)
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), before=st.integers(0, 3), after=st.integers(1, 3), decay=st.floats(0, 1))
+def test_hits_stay_and_no_more_is_added_than_stands_beside_them(
+    corpus: Corpus, data: st.DataObject, before: int, after: int, decay: float
+) -> None:
+    names = data.draw(st.lists(st.sampled_from(";".join(TEXTS.values()).split(";")), unique=True, max_size=10))
+    hits = ranking(corpus, *((name, data.draw(st.floats(-3, 3))) for name in names))
+    found = Neighbours(corpus, before, after, decay)(hits)
+    assert len(found) <= len(names) * (1 + before + after)
+    assert len(set(texts(found))) == len(found)
+    scores = {hit.node.text: hit.score for hit in found.hits}
+    for hit in hits.hits:
+        assert scores[hit.node.text] >= hit.score
+    assert list(scores.values()) == sorted(scores.values(), reverse=True)
+    assert max(scores.values(), default=0) == max((hit.score for hit in hits.hits), default=0)
+
+
+# ------------------------------------------------------------------------------------------------------------ window
+
+
+def test_a_window_is_the_text_around_a_hit_and_is_cited_by_it(corpus: Corpus) -> None:
+    (hit,) = SentenceWindow(corpus, before=1, after=2)(ranking(corpus, ("a5", 8.0))).hits
+    assert (hit.node.text, hit.score) == ("a4;a5;a6;a7", 8.0)
+    assert hit.node.span is not None
+    assert TEXTS["a"][hit.node.span.start : hit.node.span.end] == hit.node.text
+    assert [node.text for node in hit.found] == ["a5"]
+    answer = Reader(ScriptedModel(("It is [1].",)))(Ranking(Query("which"), (hit,)))
+    assert [(citation.quote, citation.node) for citation in answer.citations] == [("a5", hit.found[0].id)]
+    assert corpus.snapshot().node(hit.node.id, frozenset()).text == "a5"
+
+
+def test_windows_that_overlap_or_touch_become_one(corpus: Corpus) -> None:
+    found = SentenceWindow(corpus, before=1, after=1)(ranking(corpus, ("a2", 2.0), ("a10", 3.0), ("a5", 4.0)))
+    assert [(hit.node.text, hit.score) for hit in found.hits] == [("a1;a2;a3;a4;a5;a6", 4.0), ("a9;a10;a11", 3.0)]
+    assert [[node.text for node in hit.found] for hit in found.hits] == [["a5", "a2"], ["a10"]]
+
+
+def test_windows_do_not_cross_documents(corpus: Corpus) -> None:
+    found = SentenceWindow(corpus)(ranking(corpus, ("a12", 2.0), ("b1", 1.0)))
+    assert texts(found) == ["a9;a10;a11;a12", "b1;b2;b3"]
+
+
+def test_a_window_tells_pages_and_lines_from_its_first_to_its_last(tmp_path: Path) -> None:
+    corpus = stored(tmp_path / "s.spolia", {"a": "one\n;two\n;three\n;four"}, GROUPS)
+    (hit,) = SentenceWindow(corpus, before=1, after=1)(ranking(corpus, ("two\n", 1.0))).hits
+    assert hit.node.span is not None
+    assert hit.node.span.lines == (1, 3)
+
+
+def test_hits_that_were_written_stay_as_they_are(corpus: Corpus) -> None:
+    written = Hit(Node("x", "a summary", "a", "sentence", number=2), 9.0)
+    cut = ranking(corpus, ("a5", 8.0)).hits
+    found = SentenceWindow(corpus, before=0, after=1)(Ranking(Query("x"), (*cut, written)))
+    assert found.hits[0] == written
+    assert texts(found) == ["a summary", "a5;a6"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), before=st.integers(0, 3), after=st.integers(1, 3))
+def test_windows_are_exact_disjoint_and_hold_every_hit_once(
+    corpus: Corpus, data: st.DataObject, before: int, after: int
+) -> None:
+    names = data.draw(st.lists(st.sampled_from(";".join(TEXTS.values()).split(";")), unique=True, max_size=8))
+    hits = ranking(corpus, *((name, data.draw(st.floats(-3, 3))) for name in names))
+    found = SentenceWindow(corpus, before, after)(hits)
+    covered: list[str] = []
+    for hit in found.hits:
+        span = hit.node.span
+        assert span is not None
+        assert TEXTS[hit.node.document][span.start : span.end] == hit.node.text
+        inside = hit.node.text.split(";")
+        covered += inside
+        assert hit.score == max(h.score for h in hits.hits if h.node.text in inside)
+    assert set(names) <= set(covered)
+    assert len(covered) == len(set(covered))
+    expected = {text for name in names for text in _around(name, before, after)}
+    assert set(covered) == expected
+
+
+def _around(name: str, before: int, after: int) -> list[str]:
+    all_ = TEXTS[name[0]].split(";")
+    at = all_.index(name)
+    return all_[max(0, at - before) : at + after + 1]
+
+
+# ------------------------------------------------------------------------------------------------- access and filters
+
+
+def operators(corpus: Corpus) -> list[Operator[Ranking, Ranking]]:
+    return [Neighbours(corpus, 3, 3), SentenceWindow(corpus, 3, 3)]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_way_ends_at_what_may_not_be_read(tmp_path: Path, number: int) -> None:
+    corpus = stored(tmp_path / "s.spolia", TEXTS, GROUPS, secret={"a:sentence:6": ("ann",)})
+    around = operators(corpus)[number]
+    found = ranking(corpus, ("a5", 8.0))
+    assert set(";".join(texts(around(found))).split(";")) == {"a2", "a3", "a4", "a5"}
+    with Run(principal="ann"):
+        assert set(";".join(texts(around(found))).split(";")) == {f"a{n}" for n in range(2, 9)}
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_way_ends_at_what_the_filters_do_not_let_be_found(tmp_path: Path, number: int) -> None:
+    text = "one kind=x;two kind=x;three kind=y;four kind=x"
+    corpus = stored(tmp_path / "s.spolia", {"a": text}, GROUPS, fields=(Field("kind"),))
+    around = operators(corpus)[number]
+    found = ranking(corpus, ("one kind=x", 8.0))
+    assert "four" in "".join(texts(around(found)))
+    asked = found.but(query=found.query.but(filter=where(kind="x")))
+    assert set(";".join(texts(around(asked))).split(";")) == {"one kind=x", "two kind=x"}
+    with Run(filter=where(kind="x")):
+        assert set(";".join(texts(around(found))).split(";")) == {"one kind=x", "two kind=x"}
+
+
+def test_a_document_that_may_not_be_read_gives_no_stretch(tmp_path: Path) -> None:
+    everybody = {f"a:sentence:{n}": ("guest",) for n in (1, 2)}
+    corpus = stored(tmp_path / "s.spolia", {"a": Source("a1;a2;a3", ("ann",))}, GROUPS, secret=everybody)
+    with Run(principal="guest"):
+        node = corpus.snapshot().node("a:sentence:1", frozenset({"guest"}))
+        found = Ranking(Query("which"), (Hit(node, 1.0),))
+        assert texts(SentenceWindow(corpus)(found)) == ["a1"]
+        assert texts(Neighbours(corpus)(found)) == ["a1", "a2"]
+
+
+def test_bad_numbers_are_refused(corpus: Corpus) -> None:
+    for bad in (
+        lambda: Neighbours(corpus, before=-1),
+        lambda: Neighbours(corpus, before=0, after=0),
+        lambda: Neighbours(corpus, decay=1.5),
+        lambda: Neighbours(corpus, top_k=0),
+        lambda: SentenceWindow(corpus, after=-1),
+        lambda: SentenceWindow(corpus, before=0, after=0),
+        lambda: SentenceWindow(corpus, top_k=0),
+    ):
+        with pytest.raises(WiringError):
+            bad()

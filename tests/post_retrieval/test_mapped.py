@@ -1,0 +1,276 @@
+"""Small nodes are found, large ones shown: once each, best first, cited where they were found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spolia.errors import StoreError, WiringError
+from spolia.filters import Field, where
+from spolia.generation.extract import Extract
+from spolia.generation.reader import Reader
+from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.transforms.questions import HypotheticalQuestions
+from spolia.models.scripted import ScriptedModel
+from spolia.orchestration.fusion import ReciprocalRankFusion
+from spolia.post_retrieval.mapped import Mapped
+from spolia.retrieval.bm25 import BM25
+from spolia.run import Run
+from spolia.stores.corpus import Corpus
+from spolia.stores.definition import Definition, Piece
+from spolia.types import Hit, Node, Query, Ranking, Span
+from tests.structured import GROUPS, Cut, Source, stored
+
+TEXTS = {
+    "a": "One is here;Two is here;|Three is here;Four is here;\nFive is here;|Six is here;",
+    "b": "Seven is here;|Eight is here;Nine is here;",
+}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return stored(tmp_path_factory.mktemp("mapped") / "s.spolia", TEXTS)
+
+
+def ranking(corpus: Corpus, *found: tuple[str, float], query: str = "here") -> Ranking:
+    snapshot = corpus.snapshot()
+    return Ranking(Query(query), tuple(Hit(snapshot.node(id, frozenset()), score) for id, score in found), "test")
+
+
+def shown(ranking: Ranking) -> list[tuple[str, float]]:
+    return [(hit.node.id, hit.score) for hit in ranking.hits]
+
+
+def test_two_children_of_one_parent_give_it_once_with_the_better_score(corpus: Corpus) -> None:
+    found = ranking(corpus, ("b:sentence:3", 3.0), ("a:sentence:4", 2.0), ("b:sentence:2", 1.0), ("a:sentence:3", 0.5))
+    assert shown(Mapped(corpus.group("chunk"))(found)) == [("b:chunk:2", 3.0), ("a:chunk:2", 2.0)]
+    assert shown(Mapped(corpus.group("chunk"), top_k=1)(found)) == [("b:chunk:2", 3.0)]
+
+
+def test_several_levels_up_to_the_whole_document(corpus: Corpus) -> None:
+    found = ranking(corpus, ("a:sentence:6", 2.0), ("b:chunk:1", 1.0))
+    assert shown(Mapped(corpus.group("section"))(found)) == [("a:section:2", 2.0), ("b:section:1", 1.0)]
+    documents = Mapped(corpus.group("document"))(found)
+    assert shown(documents) == [("a", 2.0), ("b", 1.0)]
+    assert documents.nodes[0].text == TEXTS["a"]
+
+
+def test_down_to_what_was_made_of_it_in_the_order_of_the_text(corpus: Corpus) -> None:
+    found = ranking(corpus, ("b:chunk:2", 2.0), ("a:section:2", 1.0))
+    assert shown(Mapped(corpus.group("sentence"))(found)) == [
+        ("b:sentence:2", 2.0), ("b:sentence:3", 2.0), ("a:sentence:5", 1.0), ("a:sentence:6", 1.0),
+    ]  # fmt: skip
+
+
+def test_a_group_mapped_to_itself_is_as_it_was(corpus: Corpus) -> None:
+    found = ranking(corpus, ("b:chunk:2", 2.0), ("a:chunk:1", 1.0))
+    assert Mapped(corpus.group("chunk"))(found) == found
+
+
+def test_up_to_the_common_ancestor_and_down_again(tmp_path: Path) -> None:
+    groups = GROUPS | {"word": Definition(Cut(" "), parent="chunk")}
+    corpus = stored(tmp_path / "s.spolia", {"a": "red cat;blue cat|green dog"}, groups)
+    found = Mapped(corpus.group("word"))(ranking(corpus, ("a:sentence:2", 1.0)))
+    assert [node.text for node in found.nodes] == ["red", "cat;blue", "cat"]
+
+
+def test_by_span_what_overlaps_is_shown_however_it_was_made(tmp_path: Path) -> None:
+    groups = {"line": Definition(Cut("\n")), "half": Definition(Cut("|"))}
+    corpus = stored(tmp_path / "s.spolia", {"a": "one\ntwo|three\nfour", "b": "one\ntwo"}, groups)
+    found = ranking(corpus, ("a:line:2", 2.0), ("a:line:3", 1.0))
+    by_span = Mapped(corpus.group("half"), by="span")(found)
+    assert shown(by_span) == [("a:half:1", 2.0), ("a:half:2", 2.0)]
+    assert [[node.id for node in hit.found] for hit in by_span.hits] == [[], ["a:line:3"]]
+    assert [node.id for node in Mapped(corpus.group("document"), by="span")(found).nodes] == ["a"]
+
+
+def test_citations_point_to_what_was_found_not_to_what_was_shown(corpus: Corpus) -> None:
+    found = BM25(corpus.group("sentence"), top_k=2)(Query("four eight"))
+    parents = Mapped(corpus.group("section"))(found)
+    answer = Reader(ScriptedModel(("It is [1], or else [2].",)))(parents)
+    assert [citation.quote for citation in answer.citations] == [node.text for node in found.nodes]
+    for citation in answer.citations:
+        assert citation.span is not None
+        assert TEXTS[citation.document][citation.span.start : citation.span.end] == citation.quote
+
+
+def test_a_passage_in_which_two_were_found_has_two_citations(corpus: Corpus) -> None:
+    found = ranking(corpus, ("a:sentence:3", 2.0), ("a:sentence:1", 1.0))
+    answer = Reader(ScriptedModel(("So it is [1].",)))(Mapped(corpus.group("section"))(found))
+    assert [(c.marker, c.node) for c in answer.citations] == [("1", "a:sentence:3"), ("1", "a:sentence:1")]
+
+
+def test_the_reader_is_shown_the_large_node(corpus: Corpus) -> None:
+    reader = Reader(ScriptedModel(("",)))
+    prompt = reader.prompted(Mapped(corpus.group("section"))(ranking(corpus, ("a:sentence:3", 2.0))))
+    assert TEXTS["a"].partition("\n")[0] in prompt.text
+
+
+def test_an_extract_of_the_large_node_quotes_within_the_small_one(tmp_path: Path) -> None:
+    text = "Ships wait in the harbour. The tide is caused by the pull of the moon. Taxes are due in May."
+    corpus = stored(tmp_path / "s.spolia", {"a": text}, {"sentence": Definition(Sentences())})
+    found = BM25(corpus.group("sentence"), top_k=1)(Query("What causes the tide?"))
+    (citation, *_) = Extract(words=10)(Mapped(corpus.group("document"))(found)).citations
+    child = found.nodes[0].span
+    assert citation.span is not None
+    assert child is not None
+    assert child.start <= citation.span.start
+    assert citation.span.end <= child.end
+
+
+def test_what_was_found_outlives_a_second_mapping_and_a_fusion(corpus: Corpus) -> None:
+    found = ranking(corpus, ("a:sentence:3", 2.0))
+    twice = (Mapped(corpus.group("chunk")) >> Mapped(corpus.group("section")))(found)
+    fused = ReciprocalRankFusion()((twice, ranking(corpus, ("b:section:1", 1.0))))
+    assert {hit.node.id: [node.id for node in hit.found] for hit in fused.hits} == {
+        "a:section:1": ["a:sentence:3"], "b:section:1": [],
+    }  # fmt: skip
+
+
+def test_a_cached_answer_cites_what_this_question_found(corpus: Corpus) -> None:
+    from spolia.journal import Cache
+
+    flow = Mapped(corpus.group("section")) >> Reader(ScriptedModel(("It is [1].",)))
+    cache = Cache()
+    for id in ("a:sentence:3", "a:sentence:1", "a:sentence:3"):
+        with Run(cache=cache):
+            assert [citation.node for citation in flow(ranking(corpus, (id, 2.0))).citations] == [id]
+
+
+# ------------------------------------------------------------------------------------------------- access and filters
+
+
+def test_what_may_not_be_read_is_neither_shown_nor_passed_through(tmp_path: Path) -> None:
+    secret = {"a:chunk:1": ("ann",)}
+    corpus = stored(tmp_path / "s.spolia", TEXTS, secret=secret)
+    with Run(principal="ann"):
+        found = ranking(corpus, ("b:sentence:1", 1.0))
+        found = found.but(hits=(Hit(corpus.snapshot().node("a:sentence:1", frozenset({"ann"})), 2.0), *found.hits))
+        assert [node.id for node in Mapped(corpus.group("chunk"))(found).nodes] == ["a:chunk:1", "b:chunk:1"]
+        assert [node.id for node in Mapped(corpus.group("section"))(found).nodes] == ["a:section:1", "b:section:1"]
+    assert [node.id for node in Mapped(corpus.group("chunk"))(found).nodes] == ["b:chunk:1"]
+    assert [node.id for node in Mapped(corpus.group("section"))(found).nodes] == ["b:section:1"]
+    down = Mapped(corpus.group("sentence"))(ranking(corpus, ("a:section:1", 1.0)))
+    assert [node.id for node in down.nodes] == ["a:sentence:3", "a:sentence:4"]
+
+
+@pytest.fixture
+def marked(tmp_path: Path) -> Corpus:
+    texts = {"a": Source("red kind=x;blue kind=y", meta=(("lang", "en"),)), "b": Source("red", meta=(("lang", "de"),))}
+    return stored(tmp_path / "s.spolia", texts, fields=(Field("kind"), Field("lang")))
+
+
+def test_the_run_s_filter_holds_for_all_that_is_shown(marked: Corpus) -> None:
+    found = ranking(marked, ("a:sentence:1", 2.0), ("b:sentence:1", 1.0))
+    for group in ("chunk", "document"):
+        assert len(Mapped(marked.group(group))(found)) == 2
+        with Run(filter=where(lang="en")):
+            assert [node.document for node in Mapped(marked.group(group))(found).nodes] == ["a"]
+
+
+def test_the_query_s_filter_holds_for_what_was_found_and_what_is_added_to_it(marked: Corpus) -> None:
+    found = ranking(marked, ("a:sentence:1", 2.0))
+    asked = found.but(query=found.query.but(filter=where(kind="x")))
+    assert len(Mapped(marked.group("document"))(asked)) == 1  # it holds what was found, and has no kind of its own
+    whole = ranking(marked, ("a:chunk:1", 2.0))
+    down = Mapped(marked.group("sentence"))(whole.but(query=asked.query))
+    assert [node.id for node in down.nodes] == ["a:sentence:1"]
+    overlapping = Mapped(marked.group("sentence"), by="span")(whole.but(query=asked.query))
+    assert [node.id for node in overlapping.nodes] == ["a:sentence:1"]
+
+
+# ------------------------------------------------------------------------------------------------------ reverse HyDE
+
+
+def test_a_planted_question_finds_its_text_first_and_once(tmp_path: Path) -> None:
+    model = ScriptedModel(
+        (
+            ("pull of the moon", "What makes the sea rise?\nWhat makes the sea rise and fall twice a day?"),
+            ("taxes", "When must I pay?"),
+            ("harbour", "Where do ships wait for the sea?"),
+        )
+    )
+    texts = {"a": "Ships lie in the harbour.|The tide is the pull of the moon.|In May taxes are due."}
+    groups = {"chunk": Definition(Cut("|")), "question": Definition(HypotheticalQuestions(model), parent="chunk")}
+    corpus = stored(tmp_path / "s.spolia", texts, groups)
+    found = BM25(corpus.group("question"))(Query("What makes the sea rise?"))
+    assert [node.parent for node in found.nodes].count("a:chunk:2") == 2
+    shown = Mapped(corpus.group("chunk"))(found)
+    assert [hit.node.text for hit in shown.hits[:1]] == ["The tide is the pull of the moon."]
+    assert [node.id for node in shown.nodes].count("a:chunk:2") == 1
+    assert shown.hits[0].score == found.hits[0].score
+    answer = Reader(ScriptedModel(("By the moon [1].",)))(shown)
+    assert [(c.node, c.quote) for c in answer.citations] == [("a:chunk:2", "The tide is the pull of the moon.")]
+
+
+def test_a_node_found_by_another_text_is_shown_as_it_is() -> None:
+    node = Node("q", "The tide.", "d", span=Span(0, 9), search_text="What rises?")
+    assert "The tide." in Reader(ScriptedModel(("",))).prompted(Ranking(Query("?"), (Hit(node, 1.0),))).text
+
+
+# -------------------------------------------------------------------------------------------------------- properties
+
+BY: tuple[Literal["lineage", "span"], ...] = ("lineage", "span")
+
+
+@pytest.fixture(scope="module")
+def all_nodes(corpus: Corpus) -> list[Node]:
+    return [node for group in corpus.snapshot().groups() for node in corpus.snapshot().all_nodes(group)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_every_mapping_shows_each_node_once_with_the_best_score_of_its_hits(
+    corpus: Corpus, all_nodes: list[Node], data: st.DataObject
+) -> None:
+    hits = data.draw(st.lists(st.builds(Hit, st.sampled_from(all_nodes), st.floats(-2, 2)), max_size=8))
+    target = data.draw(st.sampled_from(["document", "section", "chunk", "sentence"]))
+    by_lineage, by_span = (Mapped(corpus.group(target), by=by)(Ranking(Query("here"), tuple(hits))) for by in BY)
+    assert {shown.node.id: shown.score for shown in by_lineage.hits} == dict(_expected(hits, by_lineage.nodes))
+    # The groups of this store are cut one out of the other, so that both ways lead to the same.
+    assert {hit.node.id: hit.score for hit in by_span.hits} == {hit.node.id: hit.score for hit in by_lineage.hits}
+    scores = [hit.score for hit in by_lineage.hits]
+    assert scores == sorted(scores, reverse=True)
+    assert {node.document for node in by_lineage.nodes} == {hit.node.document for hit in hits}
+
+
+def _expected(hits: list[Hit], nodes: tuple[Node, ...]) -> Iterator[tuple[str, float]]:
+    """By the places of the texts alone."""
+    for node in nodes:
+        yield node.id, max(hit.score for hit in hits if _overlap(hit.node, node))
+
+
+def _overlap(one: Node, other: Node) -> bool:
+    assert one.span is not None
+    assert other.span is not None
+    same = one.document == other.document
+    return same and one.span.start < other.span.end and other.span.start < one.span.end
+
+
+def test_bad_wiring_and_foreign_nodes_are_refused(corpus: Corpus) -> None:
+    with pytest.raises(WiringError, match="no way by 'page'"):
+        Mapped(corpus.group("chunk"), by="page")  # type: ignore[arg-type]
+    with pytest.raises(WiringError, match="top_k counts from 1"):
+        Mapped(corpus.group("chunk"), top_k=0)
+    with pytest.raises(StoreError, match="no node group 'web'"):
+        Mapped(corpus.group("chunk"))(Ranking(Query("?"), (Hit(Node("n", "x", group="web"), 1.0),)))
+
+
+def test_pieces_that_were_written_are_not_cited_in_place_of_the_text(tmp_path: Path) -> None:
+    from spolia.function import step
+    from spolia.stores.definition import Part, Pieces
+
+    @step
+    def loud(part: Part) -> Pieces:
+        return (Piece(part.node.text.upper()[:5]),)
+
+    groups = {"chunk": Definition(Cut("|")), "loud": Definition(loud, parent="chunk")}
+    corpus = stored(tmp_path / "s.spolia", {"a": "quiet please|hush"}, groups)
+    (hit,) = Mapped(corpus.group("chunk"))(BM25(corpus.group("loud"))(Query("QUIET"))).hits
+    assert hit.node.text == "quiet please"
+    assert hit.found == ()

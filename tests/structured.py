@@ -1,0 +1,95 @@
+"""Stores with groups of groups, made of small texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spolia.filters import Field
+from spolia.models.protocols import Embedder
+from spolia.stores.analysis import Analyzer
+from spolia.stores.corpus import Corpus
+from spolia.stores.definition import DOCUMENT, Definition, Part, Piece, Splitter, whole
+from spolia.stores.making import Making
+from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.rows import SourceRow
+from spolia.stores.writer import Writer
+from spolia.types import Document, Meta, Node
+
+
+@dataclass(frozen=True)
+class Cut(Splitter):
+    """The stretches between marks; `name=value` words of a stretch are metadata of its node."""
+
+    mark: str
+
+    def pieces(self, part: Part, /) -> Iterator[Piece]:
+        start = 0
+        for text in part.node.text.split(self.mark):
+            pairs = (word.partition("=") for word in text.split() if "=" in word)
+            if text:
+                yield Piece(text, start, meta=tuple((name, value) for name, _, value in pairs))
+            start += len(text) + len(self.mark)
+
+
+GROUPS = {
+    "section": Definition(Cut("\n")),
+    "chunk": Definition(Cut("|"), parent="section"),
+    "sentence": Definition(Cut(";"), parent="chunk"),
+}
+"""Lines are sections, `|` ends a chunk, `;` a sentence."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A document to be: its text, who may read it, its metadata."""
+
+    text: str
+    readers: tuple[str, ...] = ()
+    meta: Meta = ()
+
+
+def stored(
+    path: Path,
+    texts: Mapping[str, str | Source],
+    groups: Mapping[str, Definition] = GROUPS,
+    embedder: Embedder | None = None,
+    secret: Mapping[str, tuple[str, ...]] | None = None,
+    fields: Sequence[Field] = (),
+) -> Corpus:
+    """A store of texts by document id.
+
+    Args:
+        secret: who may read a node, by its id, where that is not who may read the document.
+    """
+    corpus = Corpus(str(path)).create()
+    embeddings = (Embedded(embedder.name, embedder.dimension),) if embedder else ()
+    with corpus.writer() as writer:
+        writer.declare(fields)
+        for name, definition in groups.items():
+            manifest = Manifest(name, "test", "test", Analyzer(), embeddings, definition.parent)
+            writer.define(name, manifest)
+        for id, text in texts.items():
+            _put(writer, id, text if isinstance(text, Source) else Source(text), groups, secret or {})
+        for name in groups if embedder else ():
+            if embedder is not None and (lacking := list(writer.unembedded(name, embedder.name))):
+                vectors = embedder.embed([text for _, text in lacking], kind="passage")
+                writer.add_vectors(embedder.name, [found for found, _ in lacking], vectors)
+    return corpus
+
+
+def _put(
+    writer: Writer, id: str, source: Source, groups: Mapping[str, Definition], secret: Mapping[str, tuple[str, ...]]
+) -> None:
+    document = Document(id, source.text, uri=f"{id}.txt", readers=source.readers, meta=source.meta)
+    made: dict[str, list[Node]] = {DOCUMENT: [whole(document)]}
+    for name, definition in groups.items():
+        making = Making(document, name, definition.transform)
+        made[name] = [
+            node.but(readers=secret.get(node.id, node.readers))
+            for parent in made[definition.parent]
+            for node in making.nodes(Part(parent, document), definition.transform(Part(parent, document)))
+        ]
+    nodes = [node for name in groups for node in made[name]]
+    writer.put(document, nodes, SourceRow(document.uri, content_hash=id))
