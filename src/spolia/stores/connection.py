@@ -149,10 +149,7 @@ def problem_with(store: Path, doing: str, error: Exception) -> StoreError:
     """The `StoreError` that an exception stands for."""
     what, text = f"{store} could not be {doing}", str(error)
     if isinstance(error, UnicodeEncodeError):
-        return StoreError(
-            f"{what}: a text holds {error.object[error.start : error.end]!r}, which no encoding of Unicode has. "
-            "Write text.encode('utf-8', 'replace').decode() before."
-        )
+        return no_text(what, error)
     code = getattr(error, "sqlite_errorcode", None) or 0
     number = getattr(error, "errno", None)
     if code & 0xFF == sqlite3.SQLITE_FULL or code in _UNWRITTEN or number in _FULL or _says(text, *_FULL):
@@ -179,6 +176,14 @@ def problem_with(store: Path, doing: str, error: Exception) -> StoreError:
             "from a backup."
         )
     return StoreError(f"{what}: {text}. What was published before is whole.")
+
+
+def no_text(what: str, error: UnicodeEncodeError) -> StoreError:
+    """What is said of half a surrogate pair."""
+    return StoreError(
+        f"{what}: a text holds {error.object[error.start : error.end]!r}, which no encoding of Unicode has. "
+        "Write text.encode('utf-8', 'replace').decode() before."
+    )
 
 
 def _denied(store: Path, what: str, doing: str, text: str) -> StoreError:

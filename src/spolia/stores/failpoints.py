@@ -53,6 +53,8 @@ FAIL_POINTS: tuple[str, ...] = (
     "lexical.fsync",
     "lexical.rename",
     "lexical.fsync_folder",
+    "databases.follow",
+    "databases.followed",
     "publish.pin",
     "publish.fsync_pins",
     "publish.purge",
@@ -60,6 +62,19 @@ FAIL_POINTS: tuple[str, ...] = (
     "publish.commit",
     "publish.committed",
 )
+
+POSTGRES_FAIL_POINTS: tuple[str, ...] = (
+    "postgres.create",
+    "postgres.create_commit",
+    "postgres.vectors",
+    "postgres.vectors_written",
+    "postgres.index",
+    "postgres.indexed",
+    "postgres.forget",
+    "follow.build",
+    "follow.sweep",
+)
+"""Those of a store in PostgreSQL, beside those that it shares with a folder."""
 
 _name, _passes = "", 0
 

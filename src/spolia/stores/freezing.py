@@ -32,8 +32,18 @@ Added = tuple[int, str, int]
 """Key, indexed text and audience of a node."""
 
 
-def freeze(target: Path, base: Path | None, dead: Iterable[int], added: Iterable[Added], analyzer: Analyzer) -> None:
+def freeze(
+    target: Path,
+    base: Path | None,
+    dead: Iterable[int],
+    added: Iterable[Added],
+    analyzer: Analyzer,
+    doing: str = "indexed",
+) -> None:
     """Make the index `target` from `base`, or from nothing, without the dead and with the added nodes; durable.
+
+    Args:
+        doing: what is said to have failed, as a participle.
 
     Raises:
         StoreError: tantivy or the disk could not; nothing is left of `target`.
@@ -42,7 +52,7 @@ def freeze(target: Path, base: Path | None, dead: Iterable[int], added: Iterable
     _remove(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with _translated(target):
+        with _translated(target, doing):
             shared = _clone(base, folder)
             _write(folder, base is not None, dead, added, analyzer)
             _seal(folder, shared, base)
@@ -140,7 +150,7 @@ def _remove(folder: Path) -> None:
 
 
 @contextmanager
-def _translated(target: Path) -> Iterator[None]:
+def _translated(target: Path, doing: str) -> Iterator[None]:
     """tantivy raises `ValueError` for everything, and panics past `Exception` when one of its threads has died."""
     store = target.parents[2]
     try:
@@ -148,8 +158,8 @@ def _translated(target: Path) -> Iterator[None]:
     except StoreError:
         raise
     except (ValueError, OSError) as error:
-        raise problem_with(store, "indexed", error) from error
+        raise problem_with(store, doing, error) from error
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise problem_with(store, "indexed", ValueError(str(error))) from error
+        raise problem_with(store, doing, ValueError(str(error))) from error

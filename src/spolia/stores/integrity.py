@@ -36,14 +36,19 @@ def truth_problems(connection: Connection) -> Iterator[str]:
                 yield f"corpus.db: {said}"
         for table, row, other, _ in connection.execute(sql.FOREIGN_KEYS):
             yield f"corpus.db: row {row} of {table} names a row of {other} that is not there"
-        for statement, said in (
-            (sql.ORPHANS, "documents that no source holds"),
-            (sql.UNHOUSED, "live nodes of documents that are gone"),
-        ):
-            if found := [str(row[0]) for row in connection.execute(statement)]:
-                yield f"corpus.db: {len(found)} {said}: {_some(found)}"
+        yield from rows_problems(connection, "corpus.db")
     except sqlite3.DatabaseError as error:
         yield f"corpus.db: {error}"
+
+
+def rows_problems(connection: Connection, name: str) -> Iterator[str]:
+    """Which rows do not go together."""
+    for statement, said in (
+        (sql.ORPHANS, "documents that no source holds"),
+        (sql.UNHOUSED, "live nodes of documents that are gone"),
+    ):
+        if found := [str(row[0]) for row in connection.execute(statement)]:
+            yield f"{name}: {len(found)} {said}: {_some(found)}"
 
 
 def _group_problems(snapshot: Snapshot, group: str) -> Iterator[str]:

@@ -182,8 +182,12 @@ ADD_NODE = f"""INSERT INTO nodes (id, grp, document, number, hash, text, context
 LAST_KEY = "SELECT coalesce(max(key), 0) FROM nodes"
 NEW_NODES = f"""SELECT key, context, text, search_text, audience FROM nodes
     WHERE grp = ? AND key > ? AND death = {ALIVE} ORDER BY key"""
+TEXTS_OF_KEYS = """SELECT n.key, n.context, n.text, n.search_text, n.audience FROM json_each(:keys) wanted
+    CROSS JOIN nodes n ON n.key = wanted.value ORDER BY n.key"""
 DEAD_KEYS = f"SELECT key FROM nodes WHERE grp = ? AND death > ? AND key <= ? AND death < {ALIVE} ORDER BY key"
 RECORDS = """SELECT key, document, audience, meta FROM nodes
+    WHERE grp = :grp AND birth <= :at AND death > :at ORDER BY key"""
+LINEAGE = """SELECT key, id, document, number, parent, meta FROM nodes
     WHERE grp = :grp AND birth <= :at AND death > :at ORDER BY key"""
 DOCUMENT_RECORDS = "SELECT key, meta FROM documents WHERE birth <= :at AND death > :at"
 WHOLE_RECORDS = "SELECT key, key, audience, '' FROM documents WHERE birth <= :at AND death > :at ORDER BY key"
@@ -207,6 +211,11 @@ LACKING = """SELECT count(*) FROM nodes n WHERE n.grp = :grp AND n.key > :key AN
 PLACED = """SELECT n.key, v.segment, v.row FROM nodes n
     LEFT JOIN vectors v ON v.embedder = :embedder AND v.hash = n.hash
     WHERE n.grp = :grp AND n.birth <= :at AND n.death > :at ORDER BY n.key"""
+PLACED_AFTER = f"""SELECT n.key, v.segment, v.row FROM nodes n
+    JOIN vectors v ON v.embedder = :embedder AND v.hash = n.hash
+    WHERE n.grp = :grp AND n.key > :key AND n.death = {ALIVE} ORDER BY n.key"""
+ALIVE_KEYS = f"SELECT key FROM nodes WHERE grp = :grp AND death = {ALIVE}"
+DEAD_BEFORE = f"SELECT key FROM nodes WHERE grp = :grp AND death <= :at AND death < {ALIVE}"
 SEGMENTS = "SELECT embedder, segment, dimension, count, bytes FROM segments ORDER BY embedder, segment"
 SEGMENT_NAMES = "SELECT embedder, segment FROM segments"
 SEGMENTS_OF = "SELECT segment, dimension, count, bytes FROM segments WHERE embedder = ? ORDER BY segment"

@@ -6,10 +6,10 @@ indexes, is in a folder on this machine in either case.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from spolia.errors import StoreError
 
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from spolia.stores.searching import VectorSearch
     from spolia.stores.snapshot import Snapshot
     from spolia.stores.vectors import Vectors
+
+
+POSTGRES = ("postgresql://", "postgres://")
+"""How the addresses of databases begin; everything else is the path of a folder."""
+
+
+Manifests: TypeAlias = "Mapping[str, Manifest]"
+"""What each group is made of, by its name."""
 
 
 class Rows(Protocol):
@@ -183,6 +191,19 @@ class Truth(Protocol):
         """What a writer gives vectors to."""
         ...
 
+    def follow(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
+        """Bring vector databases beside the store to what is published next.
+
+        Args:
+            known: for each group, the last key that they have taken in.
+            published: the generation that readers see now.
+        """
+        ...
+
+    def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
+        """Build what makes searches faster, after a publication; what was out of order, in words."""
+        ...
+
     def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch:
         """What searches a group's vectors at a generation."""
         ...
@@ -211,11 +232,15 @@ class Truth(Protocol):
 
 
 def truth_of(address: str) -> Truth:
-    """The truth at an address: the path of a folder.
+    """The truth at an address: the path of a folder, or `postgresql://user@host/database?schema=name`.
 
     >>> str(truth_of("/srv/notes.spolia"))
     '/srv/notes.spolia'
     """
+    if address.startswith(POSTGRES):
+        from spolia.stores.postgres.server import postgres
+
+        return postgres(address)
     from spolia.stores.folder import Folder
 
     return Folder(Path(address).absolute())

@@ -1,0 +1,1 @@
+"""A store whose truth is a schema of a PostgreSQL database, with pgvector for its vectors."""

@@ -1,0 +1,82 @@
+"""Addresses of stores in PostgreSQL: `postgresql://user@host:5432/database?schema=notes`, never with a password."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from spolia.errors import StoreError
+from spolia.types import Value
+
+SCHEMA = "spolia"
+_OWN = ("schema", "password_env")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+
+@dataclass(frozen=True)
+class Address(Value):
+    """Where a store is.
+
+    Args:
+        server: what libpq connects to, without the parameters that are ours.
+        schema: of the database; it holds this store and nothing else.
+        password_env: name of the environment variable with the password; empty for `PGPASSWORD` and `~/.pgpass`, which
+            libpq reads itself.
+    """
+
+    server: str
+    schema: str = SCHEMA
+    password_env: str = ""
+
+    def __str__(self) -> str:
+        own = [("schema", self.schema), *([("password_env", self.password_env)] if self.password_env else [])]
+        return f"{self.server}{'&' if '?' in self.server else '?'}{urlencode(own)}"
+
+    def secrets(self) -> Mapping[str, str]:
+        """What is added when a connection is made.
+
+        Raises:
+            StoreError: the environment variable is not set.
+        """
+        if not self.password_env:
+            return {}
+        if (password := os.environ.get(self.password_env)) is None:
+            raise StoreError(
+                f"The address {self} names the environment variable {self.password_env!r}, which is not set. "
+                f"Write: export {self.password_env}=…"
+            )
+        return {"password": password}
+
+
+@lru_cache(maxsize=64)
+def address_of(text: str) -> Address:
+    """The address that was written.
+
+    Raises:
+        StoreError: it holds a password, or names no schema that can be.
+
+    >>> address_of("postgresql://ann@db.example/texts?schema=notes&sslmode=require")
+    Address(server='postgresql://ann@db.example/texts?sslmode=require', schema='notes', password_env='')
+    """
+    parts = urlsplit(text)
+    given = parse_qsl(parts.query, keep_blank_values=True)
+    if parts.password or any(name == "password" for name, _ in given):
+        raise StoreError(
+            f"The address of the store on {parts.hostname or 'this machine'} holds a password, and addresses are "
+            "written into flows and traces. Take it out of there, and set PGPASSWORD, write it into ~/.pgpass, or name "
+            "an environment variable: postgresql://user@host/database?password_env=NAME"
+        )
+    own = {name: value for name, value in given if name in _OWN}
+    schema = own.get("schema", SCHEMA)
+    if not _NAME.fullmatch(schema) or schema.startswith("pg_") or schema == "public":
+        raise StoreError(
+            f"{schema!r} cannot be the schema of a store. Write one of letters, digits and _, which is not public: "
+            "postgresql://user@host/database?schema=notes"
+        )
+    others = urlencode([pair for pair in given if pair[0] not in _OWN], quote_via=quote)
+    server = parts._replace(query=others, netloc=parts.netloc.replace(":@", "@"), fragment="").geturl()
+    return Address(server, schema, own.get("password_env", ""))

@@ -1,0 +1,198 @@
+"""A store in PostgreSQL: truth and vectors in a schema, lexical indexes in a folder of each machine that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spolia.errors import NotAStore, StoreError, StoreTooNew
+from spolia.models.pinned import cache_folder
+from spolia.stores import sql
+from spolia.stores.postgres import dialect
+from spolia.stores.postgres.address import Address, address_of
+from spolia.stores.postgres.leases import Lease, Writing, leased, lock_number
+from spolia.stores.postgres.problems import problem
+from spolia.stores.postgres.session import READ_S, WRITE_S, Session, connected
+from spolia.stores.truth import Connection, Embedding, translated
+
+if TYPE_CHECKING:
+    from spolia.stores.freezing import Added
+    from spolia.stores.manifest import Manifest
+    from spolia.stores.opened import Opened
+    from spolia.stores.searching import VectorSearch
+    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.truth import Stored
+
+
+@lru_cache(maxsize=64)
+def postgres(text: str) -> Postgres:
+    """The truth at an address."""
+    return Postgres(address_of(text))
+
+
+class Postgres:
+    """The truth in a schema of a database; see `Truth`."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+
+    def __str__(self) -> str:
+        return str(self.address)
+
+    @property
+    def place(self) -> str:
+        return str(self.address)
+
+    @cached_property
+    def folder(self) -> Path:
+        session, _ = self._opened()
+        try:
+            return cache_folder() / "postgres" / str(session.one(sql.UUID)[0])
+        finally:
+            session.close()
+
+    # What is there.
+
+    def exists(self) -> bool:
+        with translated(self, "opened"):
+            session = Session(connected(self.address, READ_S))
+            try:
+                return session.one(dialect.FIND, {"schema": self.address.schema})[0] is not None
+            finally:
+                session.close()
+
+    def create(self) -> None:
+        from spolia.stores.postgres.creating import create
+
+        with translated(self, "made"):
+            create(self.address)
+        self._opened()[0].close()
+
+    def reading(self) -> Session:
+        return self._opened("default_transaction_read_only=on")[0]
+
+    def writing(self, timeout_s: float) -> Writing:
+        with translated(self, "opened for writing"):
+            return Writing(self.address, lambda: self._opened(timeout_s=WRITE_S), timeout_s)
+
+    def _opened(self, *settings: str, timeout_s: float = READ_S) -> tuple[Session, int]:
+        """A session in the schema, and the object id of the store's table."""
+        with translated(self, "opened"):
+            session = Session(connected(self.address, timeout_s, *settings))
+            try:
+                return session, self._entered(session)
+            except BaseException:
+                session.close()
+                raise
+
+    def _entered(self, session: Session) -> int:
+        """Name the schema for all statements, unless it holds something else."""
+        table, _, others = session.one(dialect.FIND, {"schema": self.address.schema})
+        if table is None:
+            there = f"the schema holds {others}; it was not touched" if others else "there is nothing"
+            raise NotAStore(
+                f"There is no store at {self}: {there}. Make one: spolia index FOLDER --store {self}, or in Python "
+                f"sync(FOLDER, Corpus({str(self)!r}))."
+            )
+        session.ask(dialect.SET_PATH, {"schema": self.address.schema})
+        (version,) = session.one(dialect.VERSION)
+        if version > sql.SCHEMA_VERSION:
+            raise StoreTooNew(
+                f"{self} has schema {version}, written by a newer version of Spolia; this one knows up to "
+                f"{sql.SCHEMA_VERSION}. Write: pip install -U spolia"
+            )
+        if version < sql.SCHEMA_VERSION:
+            raise StoreError(
+                f"{self} has schema {version}, written by an earlier version of Spolia; this one reads and writes "
+                f"{sql.SCHEMA_VERSION}. Make it anew: DROP SCHEMA {self.address.schema} CASCADE, then spolia index "
+                f"FOLDER --store {self}"
+            )
+        return int(table)
+
+    def identity(self) -> None:
+        return None
+
+    def is_current(self, opened: Opened) -> bool:
+        try:
+            return bool(opened.row(sql.UUID)[0] == opened.uuid)
+        except StoreError:  # another connection may do; if not, opening it anew says why
+            return False
+
+    def problem(self, doing: str, error: Exception) -> StoreError | None:
+        return problem(self.address, doing, error)
+
+    # Generations.
+
+    def leased(self, generation: int) -> Lease | None:
+        with translated(self, "read"):
+            return leased(*self._opened(), generation)
+
+    def unleased(self, connection: Connection, generation: int) -> object | None:
+        assert isinstance(connection, Session)
+        (table,) = connection.one(dialect.FIND, {"schema": self.address.schema})[:1]
+        return connection.one(dialect.TRY_LOCK_TO_COMMIT, (lock_number(table), generation))[0] or None
+
+    def pin(self, generation: int) -> None:
+        return None
+
+    # Lexical indexes.
+
+    def freeze(
+        self, manifest: Manifest, base: int | None, generation: int, dead: Iterable[int], added: Iterable[Added]
+    ) -> None:
+        return None
+
+    def lexical(self, snapshot: Snapshot, group: str) -> Path:
+        from spolia.stores.following import followed
+
+        return followed(snapshot, group)
+
+    def index_damage(self, manifest: Manifest, generation: int, *, all: bool) -> str:
+        return ""
+
+    # Vectors.
+
+    def embedding(self, connection: Connection) -> Embedding:
+        from spolia.stores.postgres.embedding import Embedded
+
+        return Embedded(self._opened(timeout_s=WRITE_S)[0])
+
+    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch:
+        from spolia.stores.postgres.nearest import search_of
+
+        return search_of(snapshot, group, embedder)
+
+    def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
+        from spolia.stores.postgres.nearest import search_of
+
+        return search_of(snapshot, group, embedder)
+
+    # Order.
+
+    def sweep(self, connection: Connection) -> list[str]:
+        from spolia.stores.postgres.embedding import index_large
+
+        assert isinstance(connection, Session)
+        return index_large(connection)
+
+    def repair(self, connection: Connection) -> list[str]:
+        from spolia.stores.following import forget_damaged
+
+        return forget_damaged(self.folder)
+
+    def problems(self, connection: Connection) -> Iterator[str]:
+        from spolia.stores.integrity import rows_problems
+
+        assert isinstance(connection, Session)
+        yield from rows_problems(connection, "the database")
+        for embedder, dimensions, _ in connection.ask(dialect.DIMENSIONS):  # all vectors are read, checksums compared
+            if dimensions > 1:
+                yield f"the database: vectors by {embedder!r} have {dimensions} different lengths"
+
+    def bytes(self, connection: Connection) -> int:
+        from spolia.stores.files import size_of
+
+        assert isinstance(connection, Session)
+        return int(connection.one(dialect.BYTES)[0]) + size_of(self.folder)
