@@ -16,13 +16,14 @@ from spolia.stores.vectors import Vectors
 from spolia.testing.indexes import NAME, IndexContract, ServerContract
 from tests.stores.adapters.serving import Server, script
 
+pytestmark = pytest.mark.slow
+
 
 class TestEmbedded(IndexContract):
     def settings(self, place: Path) -> Chroma:
         return Chroma()
 
 
-@pytest.mark.slow
 class TestServer(ServerContract):
     server: ClassVar[Server]
 

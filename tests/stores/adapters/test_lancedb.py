@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from spolia.stores.adapters.lancedb import LanceDB
 from spolia.testing.indexes import DIMENSION, NAME, IndexContract, clustered
+
+pytestmark = pytest.mark.slow
 
 
 class TestFlat(IndexContract):
