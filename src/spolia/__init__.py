@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from spolia.combinators import (
         settle as settle,
     )
+    from spolia.flows.across import across as across
     from spolia.flows.files import dump as dump
     from spolia.flows.files import load as load
     from spolia.function import step as step
@@ -90,12 +91,24 @@ if TYPE_CHECKING:
     from spolia.models.minilm import MiniLM as MiniLM
     from spolia.models.scripted import ScriptedModel as ScriptedModel
     from spolia.operator import Operator as Operator
+    from spolia.orchestration.highest import HighestScore as HighestScore
+    from spolia.post_retrieval.cut import Cut as Cut
+    from spolia.post_retrieval.forms import (
+        AsDicts as AsDicts,
+        AsNodes as AsNodes,
+        AsText as AsText,
+    )
+    from spolia.post_retrieval.keyword import KeywordFilter as KeywordFilter
+    from spolia.post_retrieval.rerank import reranker as reranker
     from spolia.orchestration.fusion import (
         ConvexCombination as ConvexCombination,
     )
     from spolia.orchestration.fusion import (
         ReciprocalRankFusion as ReciprocalRankFusion,
     )
+    from spolia.retrieval.by_similarity import BySimilarity as BySimilarity
+    from spolia.retrieval.phrase import Phrase as Phrase
+    from spolia.retrieval.similarity import similarity as similarity
     from spolia.retrieval.bm25 import BM25 as BM25
     from spolia.retrieval.dense import Dense as Dense
     from spolia.run import Budget as Budget
@@ -161,6 +174,7 @@ WHERE = {
         "Best", "Branch", "Choice", "Each", "Explore", "Guard", "Identity", "Loop", "Route", "Samples", "Stopped",
         "decide", "places", "settle",
     ),
+    "spolia.flows.across": ("across",),
     "spolia.flows.files": ("dump", "load"),
     "spolia.generation.extract": ("Extract",),
     "spolia.generation.reader": ("Reader",),
@@ -192,7 +206,15 @@ WHERE = {
     "spolia.models.scripted": ("ScriptedModel",),
     "spolia.function": ("step",),
     "spolia.operator": ("Operator",),
+    "spolia.orchestration.highest": ("HighestScore",),
+    "spolia.post_retrieval.cut": ("Cut",),
+    "spolia.post_retrieval.forms": ("AsDicts", "AsNodes", "AsText"),
+    "spolia.post_retrieval.keyword": ("KeywordFilter",),
+    "spolia.post_retrieval.rerank": ("reranker",),
     "spolia.orchestration.fusion": ("ConvexCombination", "ReciprocalRankFusion"),
+    "spolia.retrieval.by_similarity": ("BySimilarity",),
+    "spolia.retrieval.phrase": ("Phrase",),
+    "spolia.retrieval.similarity": ("similarity",),
     "spolia.retrieval.bm25": ("BM25",),
     "spolia.retrieval.dense": ("Dense",),
     "spolia.run": ("Budget", "Run"),

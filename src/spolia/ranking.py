@@ -87,6 +87,22 @@ def convex_combination(
     return _sorted(scores, ranked, weighed)
 
 
+def highest_score(lists: Sequence[Scored]) -> list[tuple[str, float]]:
+    """Fuse by the scores as they are: score(d) = max_r s_r(d), for lists whose scores can be compared.
+
+    Equal scores: the better rank first, then the id.
+
+    Source: CombMAX in Fox, Shaw, "Combination of multiple searches", TREC-2, 1994.
+
+    >>> highest_score([[("a", 0.9), ("b", 0.2)], [("b", 0.5), ("c", 0.4)]])
+    [('a', 0.9), ('b', 0.5), ('c', 0.4)]
+    """
+    ranked = [_by_id(list_, competition_ranks([score for _, score in list_])) for list_ in lists]
+    scored = [_by_id(list_, [score for _, score in list_]) for list_ in lists]
+    scores = {name: max(found[name] for found in scored if name in found) for name in _names(ranked)}
+    return _sorted(scores, ranked, [1.0] * len(lists))
+
+
 # ------------------------------------------------------------------------------------------------------- scalings
 
 

@@ -14,7 +14,8 @@ from spolia.combinators import Best, Branch, Choice, Each, Explore, Guard, Ident
 from spolia.errors import SpoliaError
 from spolia.function import step
 from spolia.operator import Operator, Then
-from spolia.types import Query, Scalar, State, Value
+from spolia.retrieval.similarity import similarity
+from spolia.types import Node, Query, Scalar, State, Value
 from spolia.wiring import parameters_of
 from tests.tree import written_in_flows
 
@@ -75,7 +76,17 @@ def merit(walk: Walk) -> float:
     return 1.0
 
 
-OWN = (Tag, Walk, language, worth, first, hopped, grown, merit)
+@similarity
+def shared(query: str, node: Node, *, least: int = 1) -> float:
+    return float(least)
+
+
+@similarity(mode="embedding", batch=True, descending=False)
+def apart(query: Any, vectors: Any) -> Any:
+    return [0.0 for _ in vectors]
+
+
+OWN = (Tag, Walk, language, worth, first, hopped, grown, merit, shared, apart)
 
 texts = st.text(max_size=8) | st.sampled_from(
     [
@@ -170,7 +181,10 @@ walks: st.SearchStrategy[Operator[Any, Any]] = st.recursive(
 )
 
 
-SPECIAL = {"base_url": st.sampled_from(["http://127.0.0.1:8000/v1", "https://example.org"])}
+SPECIAL = {
+    "base_url": st.sampled_from(["http://127.0.0.1:8000/v1", "https://example.org"]),
+    "similarity": st.sampled_from([shared, shared.but(least=2), apart]),
+}
 
 
 def instances(cls: type) -> st.SearchStrategy[Any]:

@@ -41,8 +41,8 @@ def test_every_dumped_operator_follows_the_schema(cls: type[Operator[Any, Any]])
     @given(op=instances(cls))
     @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
     def look(op: Operator[Any, Any]) -> None:
-        assert follows(dump(op))
-        assert follows(dump(op, {f"r{index}": found for index, found in enumerate(op.resources)}))
+        assert follows(dump(op), WITH_OWN)
+        assert follows(dump(op, {f"r{index}": found for index, found in enumerate(op.resources)}), WITH_OWN)
 
     look()
 

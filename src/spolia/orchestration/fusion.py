@@ -19,7 +19,7 @@ from spolia.ranking import (
     three_sigma,
     z_score,
 )
-from spolia.types import Query, Ranking
+from spolia.types import Node, Query, Ranking
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ReciprocalRankFusion(Operator[Sequence[Ranking], Ranking]):
 
     def apply(self, value: Sequence[Ranking], /) -> Ranking:
         weights = [ranking.query.weight for ranking in value]
-        return _fused(value, lambda lists: reciprocal_rank_fusion(lists, k=self.k, weights=weights), self.top_k)
+        return fused(value, lambda lists: reciprocal_rank_fusion(lists, k=self.k, weights=weights), self.top_k)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class ConvexCombination(Operator[Sequence[Ranking], Ranking]):
     def apply(self, value: Sequence[Ranking], /) -> Ranking:
         weights = [self._of(self.weights, "weight", ranking) * ranking.query.weight for ranking in value]
         scalings = [self._scaling(ranking) for ranking in value]
-        return _fused(value, lambda lists: convex_combination(lists, scaling=scalings, weights=weights), self.top_k)
+        return fused(value, lambda lists: convex_combination(lists, scaling=scalings, weights=weights), self.top_k)
 
     def _scaling(self, ranking: Ranking) -> Scaling:
         if self.normalisation == "theoretical-min-max":
@@ -122,19 +122,33 @@ class ConvexCombination(Operator[Sequence[Ranking], Ranking]):
         )
 
 
-def _fused(
+def fused(
     rankings: Sequence[Ranking], fuse: Callable[[Sequence[Scored]], list[tuple[str, float]]], top_k: int
 ) -> Ranking:
+    """The best hits of several rankings by a formula; a node that several have found is one hit."""
     if not rankings:
         raise StepFailed("There is no ranking to fuse: every arm before the fusion failed or was dropped.")
-    first = {hit.node.id: hit for ranking in reversed(rankings) for hit in reversed(ranking.hits)}
+    name_of = _names(rankings)
+    lists = [[(name_of(hit.node), hit) for hit in ranking.hits] for ranking in rankings]
+    first = {name: hit for hits in reversed(lists) for name, hit in reversed(hits)}
     parts: dict[str, tuple[tuple[str, float], ...]] = {}
-    for ranking in rankings:
-        for name, score in {hit.node.id: hit.score for hit in reversed(ranking.hits)}.items():
+    for ranking, hits in zip(rankings, lists, strict=True):
+        for name, score in {name: hit.score for name, hit in reversed(hits)}.items():
             parts[name] = (*parts.get(name, ()), (ranking.source, score))
-    fused = fuse([[(hit.node.id, hit.score) for hit in ranking.hits] for ranking in rankings])
-    hits = tuple(first[name].but(score=score, parts=parts[name]) for name, score in fused[:top_k])
-    return Ranking(asked(rankings[0].query), hits, "fused")
+    best = fuse([[(name, hit.score) for name, hit in hits] for hits in lists])[:top_k]
+    found = tuple(first[name].but(score=score, parts=parts[name]) for name, score in best)
+    return Ranking(asked(rankings[0].query), found, "fused")
+
+
+def _names(rankings: Sequence[Ranking]) -> Callable[[Node], str]:
+    """What tells nodes apart: their ids, unless two stores have given one id to different texts, of different uris."""
+    uris: dict[str, set[str]] = {}
+    texts: dict[str, set[str]] = {}
+    for node in (hit.node for ranking in rankings for hit in ranking.hits):
+        uris.setdefault(node.id, set()).add(node.uri)
+        texts.setdefault(node.id, set()).add(node.text)
+    twice = {id for id in uris if len(uris[id]) > 1 and len(texts[id]) > 1}
+    return lambda node: f"{node.id}\0{node.uri}" if node.id in twice else node.id
 
 
 def asked(query: Query) -> Query:

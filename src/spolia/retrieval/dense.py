@@ -4,27 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import ClassVar
 
-from spolia.errors import ManifestMismatch, QueryError, WiringError
+from spolia.errors import QueryError, WiringError
 from spolia.filters import narrowed
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
-from spolia.retrieval.searched import searched
+from spolia.retrieval.embedded import read, refuse_other, vectors_of
 from spolia.stores.corpus import NodeGroup
-from spolia.surrounding import access, narrowing, note
+from spolia.surrounding import access, narrowing
 from spolia.types import Failure, Filter, Query, Ranking
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from spolia.stores.snapshot import Snapshot
-
-    Vectors: TypeAlias = npt.NDArray[np.float32]
-
-SPECIALS = 8
-"""Tokens around a text, at most: its beginning and end, and a prefix for queries."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +25,7 @@ class Dense(Operator[Query, Ranking]):
 
     Args:
         group: the node group to search.
-        embedder: the one that the group was built with.
+        embedder: one that the group was built with.
         top_k: hits to return, at most.
         source: name of the ranking, for weights when it is fused.
         filter: what may be found at all; the query's filter and the run's narrow it further.
@@ -66,15 +55,14 @@ class Dense(Operator[Query, Ranking]):
             raise WiringError(f"{self.short}: top_k counts from 1.")
 
     def apply(self, value: Query, /) -> Ranking:
-        text = None if value.vector is not None else self._read(value, None)
-        return self._found([value], [text])[0]
+        return self._found([value], [read(value, self.embedder)])[0]
 
     def apply_batch(self, values: Sequence[Query], /) -> list[Ranking | Failure]:
         results: list[Ranking | Failure | None] = []
         texts: list[str | None] = []
         for row, value in enumerate(values):
             try:
-                texts.append(None if value.vector is not None else self._read(value, row))
+                texts.append(read(value, self.embedder, row))
                 results.append(None)
             except QueryError as error:
                 results.append(Failure.of(error, self.short))
@@ -87,9 +75,9 @@ class Dense(Operator[Query, Ranking]):
 
     def _found(self, asked: Sequence[Query], texts: Sequence[str | None]) -> list[Ranking]:
         who = access()
-        snapshot = self.group.corpus.snapshot()
-        self._check(snapshot)
-        vectors = self._vectors(asked, texts)
+        snapshot = self.group.snapshot()
+        refuse_other(self.group, snapshot, self.embedder)
+        vectors = vectors_of(asked, texts, self.embedder)
         results: dict[int, Ranking] = {}
         for wanted, rows in self._by_filter(asked).items():
             found = snapshot.nearest_batch(self.group.name, self.embedder.name, vectors[rows], self.top_k, who, wanted)
@@ -103,42 +91,3 @@ class Dense(Operator[Query, Ranking]):
         for row, query in enumerate(asked):
             rows.setdefault(narrowed(self.filter, query.filter, narrowing()), []).append(row)
         return rows
-
-    def _vectors(self, asked: Sequence[Query], texts: Sequence[str | None]) -> Vectors:
-        import numpy as np
-
-        vectors = np.zeros((len(asked), self.embedder.dimension), dtype=np.float32)
-        for row, query in enumerate(asked):
-            if query.vector is not None:
-                if len(query.vector) != self.embedder.dimension:
-                    raise QueryError(
-                        f"The query's vector has {len(query.vector)} numbers; {self.embedder.name} gives "
-                        f"{self.embedder.dimension}. Write a vector from that embedder, or none."
-                    )
-                vectors[row] = query.vector
-        rows = [row for row, text in enumerate(texts) if text is not None]
-        if rows:
-            vectors[rows] = self.embedder.embed([text for text in texts if text is not None], kind="query")
-        return vectors
-
-    def _read(self, query: Query, row: int | None) -> str:
-        """The text to embed; that the embedder does not read all of it is recorded."""
-        text = searched(query, row=row)
-        most = len(text.encode("utf-8", "replace")) + SPECIALS  # no tokenizer makes more tokens than there are bytes
-        if most > self.embedder.window:
-            tokens = self.embedder.tokens([text])[0]
-            if tokens > self.embedder.window:
-                note(
-                    f"The question has {tokens} tokens; {self.embedder.name} reads the first {self.embedder.window}.",
-                    row=row,
-                )
-        return text
-
-    def _check(self, snapshot: Snapshot) -> None:
-        built = snapshot.manifest(self.group.name).embedder
-        if built != self.embedder.name:
-            raise ManifestMismatch(
-                f"Group {self.group.name!r} of {self.group.corpus.path} was built with "
-                f"{f'the embedder {built!r}' if built else 'no embedder'}, and is searched with "
-                f"{self.embedder.name!r}. Search with BM25, with that embedder, or index again with this one."
-            )

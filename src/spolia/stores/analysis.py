@@ -47,6 +47,10 @@ _THAI_LIKE = re.compile(f"[{_SYLLABIC}]")
 _INVISIBLE = "\u00ad\u061c\u180e\u200c-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
 _ACCENTS = "\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0640\u064b-\u065f\u0670"
 _DROPPED = {False: re.compile(f"[{_INVISIBLE}]"), True: re.compile(f"[{_INVISIBLE}{_ACCENTS}]")}
+UNSPACED = f"{_IDEOGRAPHIC}{_SYLLABIC}"
+"""Characters of scripts that put no spaces between words, as a class of regular expressions."""
+UNSEEN = _DROPPED[True]
+"""What makes no difference to a word: what is not seen, and accents that stand for themselves."""
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 

@@ -41,15 +41,22 @@ class Lexical:
             self._schema, self._searcher = _searchable(folder)
 
     def search(
-        self, text: str, top_k: int, audiences: Collection[int] | None = None, allowed: Allowed | None = None
+        self,
+        text: str,
+        top_k: int,
+        audiences: Collection[int] | None = None,
+        allowed: Allowed | None = None,
+        *,
+        every: bool = False,
     ) -> list[tuple[int, float]]:
         """Keys and scores of the best nodes that share a term with the text; equal scores by key.
 
         Args:
             audiences: only nodes of these; None for all.
             allowed: only these nodes; None for all.
+            every: only nodes that hold every term, not just one of them.
         """
-        query = self._query(self.analyzer.terms(text), audiences)
+        query = self._query(self.analyzer.terms(text), audiences, every)
         if query is None or top_k <= 0:
             return []
         with _legible(self.folder):
@@ -71,12 +78,12 @@ class Lexical:
                 return sorted(found, key=_best_first)[:top_k]
             limit *= 4
 
-    def _query(self, terms: Sequence[str], audiences: Collection[int] | None) -> Any:
+    def _query(self, terms: Sequence[str], audiences: Collection[int] | None, every: bool) -> Any:
         query, occur = tantivy.Query, tantivy.Occur
-        clauses = []
+        wanted, clauses = occur.Must if every else occur.Should, []
         for term, count in Counter(terms).items():
             clause = query.term_query(self._schema, BODY, term, "freq")
-            clauses.append((occur.Should, clause if count == 1 else query.boost_query(clause, float(count))))
+            clauses.append((wanted, clause if count == 1 else query.boost_query(clause, float(count))))
         if not clauses:
             return None
         matching = query.boolean_query(clauses)

@@ -69,19 +69,27 @@ class Snapshot:
     # Searching.
 
     def search(
-        self, group: str, text: str, top_k: int, access: frozenset[str], filter: Filter | None = None
+        self,
+        group: str,
+        text: str,
+        top_k: int,
+        access: frozenset[str],
+        filter: Filter | None = None,
+        *,
+        every: bool = False,
     ) -> list[tuple[int, float]]:
         """Keys and BM25 scores of the best nodes that share a term with `text`, best first, ties by key.
 
         Args:
             access: principals who ask; what none of them may read is not found.
             filter: what it accepts is found; None for all.
+            every: only nodes that hold every term, not just one of them.
 
         Raises:
             FilterError: for a field that is not declared, or values of another type.
         """
         allowed = None if filter is None else self.allowed(group, access, filter)
-        return self.lexical(group).search(text, top_k, self._audiences(access), allowed)
+        return self.lexical(group).search(text, top_k, self._audiences(access), allowed, every=every)
 
     def nearest(
         self,

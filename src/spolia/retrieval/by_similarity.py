@@ -1,0 +1,104 @@
+"""Search by a measure of likeness of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spolia.errors import WiringError
+from spolia.filters import narrowed
+from spolia.models.protocols import Embedder
+from spolia.operator import Operator
+from spolia.retrieval.embedded import read, refuse_other, vectors_of
+from spolia.retrieval.searched import searched
+from spolia.retrieval.similarity import Compared, Scores, Similarity
+from spolia.stores.allowed import Allowed
+from spolia.stores.corpus import NodeGroup
+from spolia.stores.snapshot import Snapshot
+from spolia.surrounding import access, narrowing
+from spolia.types import Filter, Query, Ranking
+
+AT_ONCE = 2_048
+"""Nodes that are in memory at the same time, unless the similarity wants them all."""
+
+
+@dataclass(frozen=True)
+class BySimilarity(Operator[Query, Ranking]):
+    """The nodes that are most alike the query by a plain function: every node that may be found is compared.
+
+    The function never sees a node that the asker may not read or that the filters leave out. Equal scores are in the
+    order in which the nodes were stored. For a distance the score is its negative.
+
+    Args:
+        group: the node group to search.
+        similarity: a function under `@similarity`.
+        top_k: hits to return, at most.
+        embedder: whose vectors are compared, for a similarity of embeddings; one that the group was built with.
+        source: name of the ranking, for weights when it is fused.
+        filter: what may be found at all; the query's filter and the run's narrow it further.
+
+    Raises:
+        QueryError: for an empty query.
+        FilterError: for a filter on a field that the store does not declare.
+        ManifestMismatch: when the group was built with another embedder, or none.
+        StoreError: when the store cannot be read, or has no such group.
+        WiringError: a similarity of embeddings without an embedder, or one of texts with one; when it runs, for a
+            function that returns what is no score.
+
+    >>> from spolia.retrieval.similarity import similarity
+    >>> from spolia.stores.corpus import Corpus
+    >>> @similarity
+    ... def shared_words(query, node):
+    ...     return len(set(query.split()) & set(node.text.split()))
+    >>> BySimilarity(Corpus("notes.spolia").group(), shared_words, top_k=5).short
+    "BySimilarity(top_k=5, source='similarity')"
+    """
+
+    group: NodeGroup
+    similarity: Similarity
+    top_k: int = 10
+    embedder: Embedder | None = None
+    source: str = "similarity"
+    filter: Filter | None = None
+
+    def __post_init__(self) -> None:
+        if self.top_k < 1:
+            raise WiringError(f"{self.short}: top_k counts from 1.")
+        if not isinstance(self.similarity, Similarity):
+            raise WiringError(
+                f"{self.similarity!r:.80} is no similarity. Write @similarity above a function of query and node."
+            )
+        if (self.embedder is None) is (self.similarity.mode == "embedding"):
+            wanted = "Write embedder=." if self.embedder is None else "Leave the embedder out."
+            raise WiringError(f"{self.similarity.name} compares {self.similarity.mode}s. {wanted}")
+
+    def apply(self, value: Query, /) -> Ranking:
+        import numpy as np
+
+        who = access()
+        snapshot = self.group.snapshot()
+        wanted = narrowed(self.filter, value.filter, narrowing())
+        allowed = snapshot.allowed(self.group.name, who, wanted)
+        if self.embedder is not None:
+            parts = self._of_vectors(self.embedder, value, snapshot, allowed)
+        else:
+            parts = self._of_nodes(value, snapshot, allowed, who)
+        scores = np.array([score for part in parts for score in part], dtype=np.float64)
+        keys = allowed.keys[allowed.positions()]
+        best = np.lexsort((keys, -scores))[: self.top_k]
+        found = [(int(keys[at]), float(scores[at])) for at in best]
+        return Ranking(value, snapshot.hits(found, who), self.source)
+
+    def reads(self, value: Query, /) -> object:
+        return (value.text if value.vector is None or self.embedder is None else value.vector), value.filter
+
+    def _of_vectors(self, embedder: Embedder, query: Query, snapshot: Snapshot, allowed: Allowed) -> Iterator[Scores]:
+        refuse_other(self.group, snapshot, embedder)
+        asked = vectors_of([query], [read(query, embedder)], embedder)[0]
+        yield self.similarity(Compared(asked, snapshot.vectors(self.group.name, embedder.name, allowed)))
+
+    def _of_nodes(self, query: Query, snapshot: Snapshot, allowed: Allowed, who: frozenset[str]) -> Iterator[Scores]:
+        text, keys = searched(query), [int(key) for key in allowed.keys[allowed.positions()]]
+        size = len(keys) if self.similarity.at_once else AT_ONCE
+        for start in range(0, len(keys), max(1, size)):
+            yield self.similarity(Compared(text, snapshot.nodes(keys[start : start + size], who)))
