@@ -10,7 +10,7 @@ from spolia.catalogue import Catalogue
 from spolia.codec import decode, encode
 from spolia.errors import CodecError, GroupError, SpoliaError
 from spolia.function import refuse_unstorable
-from spolia.models.protocols import Embedder
+from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.operator import Operator
 from spolia.stores.analysis import Analyzer
 from spolia.stores.definition import DOCUMENT, Definition, Embedding, Transform
@@ -104,7 +104,9 @@ def transform_of(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type]
         raise GroupError(f"Group {manifest.group!r} is made by what is not known here: {error} {advice}") from error
 
 
-def embedder_of(how: Embedded, group: str, passed: Iterable[Embedder] = ()) -> Embedder:
+def embedder_of(
+    how: Embedded, group: str, passed: Iterable[Embedder | SparseEmbedder] = ()
+) -> Embedder | SparseEmbedder:
     """The embedder by which a group goes on being embedded.
 
     Raises:
@@ -190,7 +192,7 @@ def _plain(name: str, transform: Transform) -> str:
         ) from error
 
 
-def _plain_embedder(embedder: Embedder) -> str:
+def _plain_embedder(embedder: Embedder | SparseEmbedder) -> str:
     """As plain data; empty for an embedder of the caller's own that has none, and has to be passed each time."""
     try:
         return json.dumps(encode(embedder), ensure_ascii=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from spolia.errors import GroupError
-from spolia.models.protocols import Embedder
+from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.operator import Operator
 from spolia.stores.analysis import Analyzer
 from spolia.stores.indexes import DEFAULT_INDEX, IndexSettings
@@ -138,7 +138,7 @@ class Embedding(Value):
         metric: `cosine`, `dot` (of vectors as the embedder gives them) or `euclidean` (distance, negated).
     """
 
-    embedder: Embedder
+    embedder: Embedder | SparseEmbedder
     index: IndexSettings = DEFAULT_INDEX
     metric: Metric = "cosine"
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spolia.errors import StoreError
+from spolia.stores import sql
 from spolia.stores.connection import ERRORS, Immutable, connect, is_written, problem_with
 from spolia.stores.failpoints import fail_point
 from spolia.stores.files import fsync_folder, size_of
-from spolia.stores.layout import DATABASE, PINS, lexical_folder, pin_path
+from spolia.stores.layout import DATABASE, PINS, UNSURE, lexical_folder, pin_path
 from spolia.stores.lock import FileLease, WriterLock, leased, unleased
-from spolia.stores.truth import Connection, Embedding
+from spolia.stores.truth import Connection, Embedding, Manifests
 
 if TYPE_CHECKING:
     from spolia.stores.freezing import Added
@@ -120,9 +121,25 @@ class Folder:
         return Embedded(self.folder, connection)
 
     def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch:
-        from spolia.stores.placing import nearest_of
+        from spolia.stores.beside import chosen_search
 
-        return nearest_of(snapshot.opened, snapshot.generation, group, embedder)
+        return chosen_search(snapshot, group, embedder)
+
+    def follow(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
+        if any(how.is_beside for manifest in manifests.values() for how in manifest.embeddings):
+            from spolia.stores.beside import follow_databases
+
+            uuid = connection.execute(sql.UUID).fetchone()[0]
+            follow_databases(self.folder, connection, uuid, manifests, known, published)
+            fail_point("databases.followed")
+
+    def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
+        (self.folder / UNSURE).unlink(missing_ok=True)
+        if not any(manifest.embeddings for manifest in manifests.values()):
+            return []
+        from spolia.stores.beside import build_all_graphs
+
+        return build_all_graphs(self.folder, connection, manifests)
 
     def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
         from spolia.stores.placing import placed_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TypeVar
 
-from spolia.models.protocols import Embedder
+from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.definition import DOCUMENT, Part, Pieces, Splitter, Transform, whole
 from spolia.stores.making import Making
 from spolia.stores.writer import Writer
@@ -37,7 +37,7 @@ class Growth:
     transform: Transform
     parent: str = DOCUMENT
     ref: str = ""
-    embedders: tuple[Embedder, ...] = ()
+    embedders: tuple[Embedder | SparseEmbedder, ...] = ()
 
 
 class Grown:
@@ -164,8 +164,11 @@ def embed(writer: Writer, growths: Iterable[Growth], tell: Callable[[int], None]
         for embedder in growth.embedders:
             for lacking in in_batches(writer.unembedded(growth.group, embedder.name), EMBEDDED_AT_ONCE):
                 check_cancelled()
-                vectors = embedder.embed([text for _, text in lacking], kind="passage")
-                writer.add_vectors(embedder.name, [hash for hash, _ in lacking], vectors)
+                hashes, texts = [hash for hash, _ in lacking], [text for _, text in lacking]
+                if isinstance(embedder, SparseEmbedder):
+                    writer.add_sparse(embedder.name, hashes, embedder.embed_sparse(texts, kind="passage"))
+                else:
+                    writer.add_vectors(embedder.name, hashes, embedder.embed(texts, kind="passage"))
                 tell(len(lacking))
 
 

@@ -12,6 +12,9 @@ PINS = "pins"
 LEXICAL = "lexical"
 VECTORS = "vectors"
 GRAPHS = "graphs"
+DATABASES = "databases"
+UNSURE = "databases.unsure"
+LINKS = "links"
 
 
 def pin_path(store: Path, generation: int) -> Path:
@@ -37,6 +40,11 @@ def segment_path(store: Path, embedder: str, number: int) -> Path:
 def graph_folder(store: Path, embedder: str) -> Path:
     """The graphs over the segments of an embedder; all of it can be built again."""
     return store / GRAPHS / _named(embedder)
+
+
+def links_folder(store: Path, group: str) -> Path:
+    """The links between the nodes of a group; all of it can be built again."""
+    return store / LINKS / _named(group)
 
 
 def _named(name: str) -> str:

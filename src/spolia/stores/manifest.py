@@ -11,6 +11,9 @@ from spolia.stores.analysis import Analyzer
 from spolia.stores.definition import DOCUMENT, Metric
 from spolia.types import Value
 
+WITHIN = ("Exact", "HNSW")
+"""Indexes that are part of the store."""
+
 
 @dataclass(frozen=True)
 class Embedded(Value):
@@ -29,6 +32,12 @@ class Embedded(Value):
     metric: Metric = "cosine"
     index: str = '"HNSW"'
     plain: str = ""
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether the vectors are in a database beside the store too."""
+        said = json.loads(self.index)
+        return (said if isinstance(said, str) else next(iter(said))) not in WITHIN
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spolia.errors import GroupError, ManifestMismatch
-from spolia.models.protocols import Embedder
+from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.operator import Operator
 from spolia.stores.analysis import Analyzer
 from spolia.stores.defined import BUILT_IN, built_in, embedder_of, in_order, manifest_of, signature, transform_of
@@ -183,7 +183,9 @@ class _Building:
 
     def _growth(self, manifest: Manifest) -> Growth:
         definition = self.definitions.get(manifest.group)
-        passed: list[Embedder] = [embedding.embedder for embedding in definition.embeddings] if definition else []
+        passed: list[Embedder | SparseEmbedder] = (
+            [embedding.embedder for embedding in definition.embeddings] if definition else []
+        )
         return Growth(
             manifest.group,
             definition.transform if definition else transform_of(manifest, self.known),

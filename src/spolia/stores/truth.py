@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from spolia.models.sparse import SparseRows
     from spolia.stores.freezing import Added
     from spolia.stores.manifest import Manifest
     from spolia.stores.opened import Opened
@@ -84,6 +85,10 @@ class Embedding(Protocol):
 
     def add(self, embedder: str, hashes: Any, vectors: Vectors, *, unit: bool = True) -> None:
         """Take vectors; those that are there already are left as they are."""
+        ...
+
+    def add_sparse(self, embedder: str, hashes: Any, rows: SparseRows) -> None:
+        """Take sparse vectors; those that are there already are left as they are."""
         ...
 
     def flush(self) -> None:

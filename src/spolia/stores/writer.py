@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spolia.errors import GroupError, NotAStore, StoreError
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from spolia.models.sparse import SparseRows
     from spolia.stores.truth import Embedding
+
 
 _PAGE = 1_000
 
@@ -267,16 +270,29 @@ class Writer:
             key = rows[-1][0]
 
     def add_vectors(self, embedder: str, hashes: Sequence[bytes], vectors: npt.NDArray[np.float32]) -> None:
-        """Keep vectors float32[n, d] of length 1 for the texts with these hashes; one that is there is not changed.
+        """Keep vectors float32[n, d] for the texts with these hashes; one that is there is not changed.
 
-        They are written in segments of some thousand, and stay even when the writer is killed before it publishes.
+        They have length 1 wherever they are compared by cosine. They are written in segments of some thousand, and stay
+        even when the writer is killed before it publishes.
         """
+        used = [how for manifest in self.manifests.values() if (how := manifest.embedded(embedder))]
+        unit = all(how.metric == "cosine" for how in used)
+        with self._embedding() as embedding:
+            embedding.add(embedder, hashes, vectors, unit=unit)
+
+    def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:
+        """`add_vectors` for sparse ones."""
+        with self._embedding() as embedding:
+            embedding.add_sparse(embedder, hashes, rows)
+
+    @contextmanager
+    def _embedding(self) -> Iterator[Embedding]:
         self._transaction.refuse_if_ended()
         if self._embedded is None:
             self._embedded = self.store.embedding(self._connection)
         self._transaction.begin()
         with self._transaction.or_end("written"):
-            self._embedded.add(embedder, hashes, vectors)
+            yield self._embedded
         self._transaction.visible = True
 
     # Publishing.
@@ -296,6 +312,8 @@ class Writer:
             self._refuse_what_is_gone()
             if self._embedded is not None:
                 self._embedded.flush()
+            known = {group: key for group, (_, key) in self.indexes.items()}
+            self.store.follow(self._connection, self.manifests, known, self.generation)
             publication = Publication(self.store, self._connection, self.generation + 1, self.manifests)
             self.indexes = publication.publish(self.indexes, self._embedded_to)
             self.mended += publication.mended
@@ -310,6 +328,7 @@ class Writer:
         self._changes.next = self.generation + 1
         with translated(self.store, "swept"):
             self.mended += self.store.sweep(self._connection)
+            self.mended += self.store.derive(self._connection, self.manifests)
 
     def _refuse_what_is_gone(self) -> None:
         """Before anything is written to where a store was."""
