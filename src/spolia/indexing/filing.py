@@ -11,7 +11,7 @@ from spolia.indexing.loading import Loaded, load
 from spolia.indexing.readers.reading import Reading, Source
 from spolia.indexing.report import DocumentReport
 from spolia.indexing.walking import File
-from spolia.models.protocols import Embedder
+from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.growing import Grown, Growth, grow
 from spolia.stores.rows import SourceRow
 from spolia.stores.writer import Writer
@@ -196,9 +196,9 @@ class Filing:
         return report
 
     @property
-    def _embedder(self) -> Embedder | None:
-        found = [growth for growth in self.growths if growth.group == self.main]
-        return found[0].embedders[0] if found and found[0].embedders else None
+    def _embedder(self) -> Embedder | SparseEmbedder | None:
+        embedders = (embedder for growth in self.growths if growth.group == self.main for embedder in growth.embedders)
+        return next(embedders, None)
 
     def _report(self, reading: Reading, tally: _Tally) -> DocumentReport:
         document = reading.document
@@ -229,7 +229,7 @@ class Filing:
 class _Tally:
     """Counts the nodes of one group and their tokens as they pass."""
 
-    def __init__(self, group: str, embedder: Embedder | None) -> None:
+    def __init__(self, group: str, embedder: Embedder | SparseEmbedder | None) -> None:
         self.group, self.embedder = group, embedder
         self.nodes = self.tokens = self.beyond_window = 0
 

@@ -142,9 +142,9 @@ class Folder:
         return build_all_graphs(self.folder, connection, manifests)
 
     def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
-        from spolia.stores.placing import placed_of
+        from spolia.stores.located import located
 
-        return placed_of(snapshot.opened, snapshot.generation, group, embedder)
+        return located(snapshot.opened, snapshot.generation, group, embedder)[0]
 
     # Order.
 
