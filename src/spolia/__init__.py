@@ -91,26 +91,30 @@ if TYPE_CHECKING:
     from spolia.models.minilm import MiniLM as MiniLM
     from spolia.models.scripted import ScriptedModel as ScriptedModel
     from spolia.operator import Operator as Operator
-    from spolia.orchestration.highest import HighestScore as HighestScore
-    from spolia.post_retrieval.cut import Cut as Cut
-    from spolia.post_retrieval.forms import (
-        AsDicts as AsDicts,
-        AsNodes as AsNodes,
-        AsText as AsText,
-    )
-    from spolia.post_retrieval.keyword import KeywordFilter as KeywordFilter
-    from spolia.post_retrieval.rerank import reranker as reranker
     from spolia.orchestration.fusion import (
         ConvexCombination as ConvexCombination,
     )
     from spolia.orchestration.fusion import (
         ReciprocalRankFusion as ReciprocalRankFusion,
     )
+    from spolia.orchestration.highest import HighestScore as HighestScore
+    from spolia.post_retrieval.cut import Cut as Cut
+    from spolia.post_retrieval.forms import (
+        AsDicts as AsDicts,
+    )
+    from spolia.post_retrieval.forms import (
+        AsNodes as AsNodes,
+    )
+    from spolia.post_retrieval.forms import (
+        AsText as AsText,
+    )
+    from spolia.post_retrieval.keyword import KeywordFilter as KeywordFilter
+    from spolia.post_retrieval.rerank import reranker as reranker
+    from spolia.retrieval.bm25 import BM25 as BM25
     from spolia.retrieval.by_similarity import BySimilarity as BySimilarity
+    from spolia.retrieval.dense import Dense as Dense
     from spolia.retrieval.phrase import Phrase as Phrase
     from spolia.retrieval.similarity import similarity as similarity
-    from spolia.retrieval.bm25 import BM25 as BM25
-    from spolia.retrieval.dense import Dense as Dense
     from spolia.run import Budget as Budget
     from spolia.run import Run as Run
     from spolia.show import mermaid as mermaid
