@@ -14,6 +14,7 @@ from spolia.stores.failpoints import fail_point
 from spolia.stores.files import fsync_folder, size_of
 from spolia.stores.layout import DATABASE, PINS, UNSURE, lexical_folder, pin_path
 from spolia.stores.lock import FileLease, WriterLock, leased, unleased
+from spolia.stores.manifest import read
 from spolia.stores.truth import Connection, Embedding, Manifests
 
 if TYPE_CHECKING:
@@ -169,6 +170,18 @@ class Folder:
 
         yield from truth_problems(connection)
         yield from damaged_segments(self.folder, connection).values()
+        yield from self._problems_beside(connection)
+
+    def _problems_beside(self, connection: Connection) -> Iterator[str]:
+        manifests = {found.group: found for found in map(read, (row[0] for row in connection.execute(sql.MANIFESTS)))}
+        if not any(manifest.embeddings for manifest in manifests.values()):
+            return
+        from spolia.stores.beside import database_problems
+        from spolia.stores.building import damaged_graphs
+
+        yield from damaged_graphs(self.folder)
+        uuid = connection.execute(sql.UUID).fetchone()[0]
+        yield from database_problems(self.folder, connection, uuid, manifests)
 
     def bytes(self, connection: Connection) -> int:
         return size_of(self.folder)

@@ -1,0 +1,118 @@
+"""Vector databases beside a store follow what is published, and graphs are built over large segments."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.sync import sync
+from spolia.retrieval.dense import Dense
+from spolia.stores import adapted
+from spolia.stores.adapters.chroma import Chroma
+from spolia.stores.adapters.lancedb import LanceDB
+from spolia.stores.adapters.qdrant import Qdrant
+from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.definition import Definition, Embedding
+from spolia.stores.indexes import HNSW, Database, Exact, IndexSettings
+from spolia.stores.materialising import materialise
+from spolia.testing.hashing import HashingEmbedder
+from spolia.types import Query
+
+EMBEDDER = HashingEmbedder(32)
+DATABASES: list[Database] = [LanceDB(), Chroma(), Qdrant()]
+WORDS = ["stone", "road", "arch", "bridge", "wall", "tower", "gate", "column", "temple", "forum", "bath", "market"]
+
+
+def fill(folder: Path, count: int) -> None:
+    folder.mkdir(exist_ok=True)
+    for number in range(count):
+        pairs = ((WORDS[number % 12], WORDS[(number + step) % 12]) for step in range(1, 6))
+        (folder / f"{number}.txt").write_text(" ".join(f"The {one} {number} and the {two}." for one, two in pairs))
+
+
+@pytest.fixture(params=DATABASES, ids=lambda settings: type(settings).__name__)
+def settings(request: pytest.FixtureRequest) -> Database:
+    found: Database = request.param
+    pytest.importorskip(found.module)
+    return found
+
+
+def group_of(corpus: Corpus, index: IndexSettings, name: str = "sentence") -> NodeGroup:
+    return corpus.group(name, Definition(Sentences(), embeddings=(Embedding(EMBEDDER, index),)))
+
+
+def found(group: NodeGroup, text: str) -> list[tuple[str, float]]:
+    return [(hit.node.text, round(hit.score, 9)) for hit in Dense(group, EMBEDDER, top_k=5)(Query(text))]
+
+
+@pytest.mark.slow
+def test_a_database_answers_as_exact_search_does_and_follows(
+    tmp_path: Path, settings: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapted, "_COMPARED", 0)
+    corpus, folder = Corpus(str(tmp_path / "notes.spolia")), tmp_path / "docs"
+    fill(folder, 20)
+    groups = [group_of(corpus, settings), group_of(corpus, Exact(), "exact")]
+    sync(folder, corpus, groups=groups)
+    for text in ("the arch and the bridge", "a tower"):
+        assert [score for _, score in found(groups[0], text)] == [score for _, score in found(groups[1], text)]
+    (folder / "3.txt").write_text("Something else about aqueducts.")
+    (folder / "4.txt").unlink()
+    sync(folder, corpus, groups=groups)
+    assert found(groups[0], "Something else about aqueducts.")[0][0] == "Something else about aqueducts."
+    assert found(groups[0], "the wall 4") == found(groups[1], "the wall 4")
+    assert corpus.snapshot().check() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["databases.follow", "databases.followed", "publish.commit"])
+def test_a_killed_writer_leaves_a_database_that_the_next_one_mends(
+    tmp_path: Path, settings: Database, point: str
+) -> None:
+    corpus, folder = Corpus(str(tmp_path / "notes.spolia")), tmp_path / "docs"
+    fill(folder, 5)
+    sync(folder, corpus)
+    code = (
+        "import sys; from tests.stores.test_beside import *; "
+        f"materialise([group_of(Corpus({corpus.path!r}), DATABASES[{DATABASES.index(settings)}])])"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "SPOLIA_FAIL_POINT": point}, capture_output=True, check=False
+    )
+    assert killed.returncode == -9, killed.stderr.decode()
+    assert corpus.snapshot().check() == []
+    fill(folder, 3)
+    (folder / "4.txt").unlink()
+    sync(folder, corpus)
+    materialise([group_of(corpus, settings)])
+    assert corpus.snapshot().check() == []
+
+
+def test_a_group_has_a_graph_where_it_is_large(tmp_path: Path) -> None:
+    pytest.importorskip("usearch")
+    corpus, folder = Corpus(str(tmp_path / "notes.spolia")), tmp_path / "docs"
+    fill(folder, 30)
+    groups = [group_of(corpus, HNSW(above=50)), group_of(corpus, Exact(), "exact")]
+    sync(folder, corpus, groups=groups)
+    assert list(Path(corpus.path).glob("graphs/*/*"))
+    assert found(groups[0], "the arch 7 and the temple") == found(groups[1], "the arch 7 and the temple")
+    assert corpus.snapshot().check() == []
+
+
+def test_metrics_are_those_of_the_embedding(tmp_path: Path) -> None:
+    corpus, folder = Corpus(str(tmp_path / "notes.spolia")), tmp_path / "docs"
+    fill(folder, 4)
+    sync(folder, corpus)
+    scores: dict[str, Any] = {}
+    for metric in ("cosine", "dot", "euclidean"):
+        embedding = Embedding(EMBEDDER, Exact(), metric)  # type: ignore[arg-type]
+        scores[metric] = found(corpus.group(metric, Definition(Sentences(), embeddings=(embedding,))), "the road 1")
+    assert [text for text, _ in scores["dot"]] == [text for text, _ in scores["euclidean"]]
+    assert scores["cosine"] == scores["dot"]  # of vectors of length 1
+    assert all(score <= 0 for _, score in scores["euclidean"])
