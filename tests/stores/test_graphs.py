@@ -249,6 +249,32 @@ def test_a_killed_building_goes_on(tmp_path: Path, point: str, left: int) -> Non
     assert all(path.stat().st_ino == inode for path, inode in there.items())  # what was done is not done again
 
 
+BESIDE = """
+import sys
+from pathlib import Path
+import numpy as np
+from spolia.stores.graphs import Graph
+
+def search():
+    graph = Graph(Path(sys.argv[1]), Path(sys.argv[2]))
+    assert len(graph.nearest(np.ones(12, np.float32), 5, 64)) == 5
+
+def embed():
+    import onnxruntime
+    assert onnxruntime.get_available_providers()
+
+for step in sys.argv[3:]:
+    {"search": search, "embed": embed}[step]()
+"""
+
+
+@pytest.mark.parametrize("order", [("search", "embed", "search"), ("embed", "search", "embed")])
+def test_graphs_and_the_embedder_live_in_one_process(segment: Path, graph: Path, order: tuple[str, ...]) -> None:
+    """They load C++ libraries that clash: whichever came second crashed the process, or not."""
+    command = [sys.executable, "-c", BESIDE, str(graph), str(segment), *order]
+    assert subprocess.run(command, check=False).returncode == 0
+
+
 def test_a_killed_sweep_goes_on(tmp_path: Path, graph: Path) -> None:
     code = "import sys; from pathlib import Path; from spolia.stores.building import sweep_graphs; "
     command = [sys.executable, "-c", code + "sweep_graphs(Path(sys.argv[1]), [])", str(tmp_path)]

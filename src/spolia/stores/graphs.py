@@ -11,9 +11,12 @@ World graphs", 2018.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import sys
 import threading
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -185,6 +188,11 @@ def _footer(path: Path, data: npt.NDArray[np.uint8]) -> tuple[dict[str, Any], in
 
 
 def _usearch() -> Any:
+    if sys.platform == "linux":
+        # usearch holds the C++ library and shows its symbols to what is loaded later: onnxruntime took some of them and
+        # crashed (usearch 2.26.6, onnxruntime 1.31.1). They come from the system's library if that is there first.
+        with suppress(OSError):
+            ctypes.CDLL("libstdc++.so.6", mode=ctypes.RTLD_GLOBAL)
     try:
         import usearch.index
     except ImportError as error:
