@@ -63,6 +63,7 @@ class Snapshot:
         self.fingerprint = f"{opened.uuid}@{generation}"
         self.readers = ReaderLists(opened.connection)
         self._indexes: dict[object, Any] = {}
+        self.derived: dict[object, Any] = {}  # what others computed of this generation, as long as it is looked at
         self._nodes: dict[int, Node] = {}
         self._lock = threading.Lock()
 

@@ -1,0 +1,100 @@
+"""What links the nodes of a graph. All links go both ways, and have a weight above 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spolia.errors import WiringError
+from spolia.types import Value
+
+
+class Edges(Value):
+    """Base of all kinds of links. Fields: `weight`, which the links of this kind are multiplied with."""
+
+    weight: float
+
+
+@dataclass(frozen=True)
+class Similar(Edges):
+    """Links each node to those whose vectors are nearest to its own; the weight is their cosine.
+
+    Args:
+        neighbours: links from a node; others may link to it.
+        at_least: cosines below are no links.
+        embedder: name of the embedder whose vectors are compared; empty for the group's first.
+        weight: the links are multiplied with it.
+    """
+
+    neighbours: int = 5
+    at_least: float = 0.0
+    embedder: str = ""
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        _refuse(self, self.neighbours)
+
+
+@dataclass(frozen=True)
+class SharedEntities(Edges):
+    """Links nodes that speak of the same; the weight is the cosine of their sets of entities, weighed by rarity.
+
+    w(p, q) = Σ_{e in p and q} idf(e)² / (|p| · |q|), |p|² = Σ_{e in p} idf(e)²,
+    idf(e) = ln(1 + (N - n + ½) / (n + ½)), n of N nodes speaking of e.
+
+    Args:
+        group: of the entities; made from the graph's nodes, one node for each entity of a text (`RuleEntities`).
+        field: the metadata field in which it is named.
+        neighbours: links from a node, the heaviest; others may link to it.
+        most: an entity that more nodes speak of links none of them.
+        weight: the links are multiplied with it.
+    """
+
+    group: str = "entity"
+    field: str = "entity"
+    neighbours: int = 10
+    most: int = 100
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        _refuse(self, self.neighbours, self.most)
+
+
+@dataclass(frozen=True)
+class Belonging(Edges):
+    """Links nodes that were cut from the same larger node, with weight 1.
+
+    Args:
+        to: the group of the larger nodes, above the graph's.
+        neighbours: links from a node, those of the first nodes of the text; others may link to it.
+        most: a larger node that more nodes were cut from links none of them.
+        weight: the links are multiplied with it.
+    """
+
+    to: str = "section"
+    neighbours: int = 10
+    most: int = 100
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        _refuse(self, self.neighbours, self.most)
+
+
+@dataclass(frozen=True)
+class InOrder(Edges):
+    """Links each node to the next one of its document, with weight 1.
+
+    Args:
+        weight: the links are multiplied with it.
+    """
+
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        _refuse(self)
+
+
+def _refuse(edges: Edges, *counts: int) -> None:
+    if not 0 < edges.weight < float("inf"):
+        raise WiringError(f"{edges!r} has weight {edges.weight}. Write a number above 0.")
+    if min(counts, default=1) < 1:
+        raise WiringError(f"{edges!r} would link nothing. Write neighbours and most of at least 1.")

@@ -1,0 +1,82 @@
+"""The nearest neighbours of all vectors of a group, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from spolia.retrieval.graph.links import Pairs, Positions
+from spolia.stores.metrics import unit
+from spolia.stores.placed import Placed
+from spolia.stores.vectors import Vectors
+from spolia.surrounding import check_cancelled
+
+ROWS, COLUMNS = 2_048, 4_096
+"""Vectors of a block: 32 MB of products at a time, whatever the number of nodes."""
+_NOTHING = 1e-6
+"""A cosine of vectors at right angles, as far as their float32 numbers tell."""
+
+
+def similar(placed: Placed, neighbours: int, at_least: float) -> Pairs:
+    """Each node with those of the highest cosine, found by comparing all with all.
+
+    Args:
+        neighbours: of a node.
+        at_least: lower cosines are left out, and those that are not above 0.
+    """
+    return Pairs.joined(_nearest(placed, start, neighbours, at_least) for start in range(0, len(placed.keys), ROWS))
+
+
+def _nearest(placed: Placed, start: int, neighbours: int, at_least: float) -> Pairs:
+    """The neighbours of one block of nodes."""
+    rows = _vectors(placed, start, ROWS)
+    own = np.arange(start, start + len(rows))
+    best = np.zeros((len(rows), 0), np.float32)
+    where = np.zeros((len(rows), 0), np.int64)
+    for first, columns in _blocks(placed):
+        check_cancelled()
+        scores = rows @ columns.T
+        inside = (own >= first) & (own < first + len(columns))
+        scores[inside, own[inside] - first] = -np.inf
+        near = _highest(scores, neighbours)
+        best = np.concatenate([best, np.take_along_axis(scores, near, axis=1)], axis=1)
+        where = np.concatenate([where, near + first], axis=1)
+        kept = _highest(best, neighbours)
+        best, where = np.take_along_axis(best, kept, axis=1), np.take_along_axis(where, kept, axis=1)
+    one, other = np.repeat(own, best.shape[1]), where.ravel()
+    real = one != other
+    return _weighed(placed, one[real], other[real], at_least)
+
+
+def _highest(scores: Vectors, count: int) -> Positions:
+    """In each row the columns of the highest scores, in any order."""
+    if scores.shape[1] <= count:
+        return np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
+    return np.argpartition(scores, -count, axis=1)[:, -count:]
+
+
+def _weighed(placed: Placed, one: Positions, other: Positions, at_least: float) -> Pairs:
+    """Pairs with their cosines in double precision: the same from both sides, however the blocks were cut."""
+    cosines = np.concatenate(
+        [
+            (_at(placed, one[start : start + COLUMNS]) * _at(placed, other[start : start + COLUMNS])).sum(axis=1)
+            for start in range(0, max(1, len(one)), COLUMNS)
+        ]
+    )
+    near = (cosines >= at_least) & (cosines > _NOTHING)
+    return Pairs(one[near], other[near], cosines[near].astype(np.float32))
+
+
+def _at(placed: Placed, positions: Positions) -> npt.NDArray[np.float64]:
+    return unit(placed.vectors(placed.places[positions])).astype(np.float64)
+
+
+def _blocks(placed: Placed) -> Iterator[tuple[int, Vectors]]:
+    for first in range(0, len(placed.keys), COLUMNS):
+        yield first, _vectors(placed, first, COLUMNS)
+
+
+def _vectors(placed: Placed, start: int, count: int) -> Vectors:
+    return unit(placed.vectors(placed.places[start : start + count]))

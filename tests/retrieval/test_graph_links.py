@@ -1,0 +1,327 @@
+"""What links the nodes of a graph: the same links always, both ways, as the formulas say."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from spolia.errors import GroupError, WiringError
+from spolia.filters import Field
+from spolia.function import step
+from spolia.retrieval.graph import similarity
+from spolia.retrieval.graph.address import NodeGraph
+from spolia.retrieval.graph.edges import Belonging, Edges, InOrder, SharedEntities, Similar
+from spolia.retrieval.graph.links import Links, Pairs
+from spolia.retrieval.graph.sharing import Having, sharing
+from spolia.retrieval.graph.similarity import similar
+from spolia.run import Run
+from spolia.stores.corpus import Corpus
+from spolia.stores.definition import Definition, Part, Piece, Pieces
+from spolia.stores.layout import LINKS
+from spolia.stores.placed import Placed
+from spolia.testing import HashingEmbedder
+from tests.structured import Cut, stored
+
+EMBEDDER = HashingEmbedder(32)
+Found = dict[tuple[str, str], float]
+
+
+@step
+def words(part: Part) -> Pieces:
+    """Words in capitals, as entities."""
+    names = dict.fromkeys(word.strip(".") for word in part.node.text.split() if word.isupper())
+    return tuple(Piece(name, meta=(("entity", name.lower()),)) for name in names)
+
+
+GROUPS = {
+    "section": Definition(Cut("\n")),
+    "chunk": Definition(Cut("|"), parent="section"),
+    "entity": Definition(words, parent="chunk"),
+}
+TEXTS = {"a": "ROME built|PARIS and ROME\nlast line", "b": "PARIS sleeps|OSLO wakes|all wake"}
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Iterator[Corpus]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield stored(Path(folder) / "s.spolia", TEXTS, GROUPS, EMBEDDER)
+
+
+def found(corpus: Corpus, *edges: Edges) -> Found:
+    """The links by the texts of the nodes, each way."""
+    snapshot = corpus.snapshot()
+    links = NodeGraph(corpus.group("chunk"), edges).links(snapshot)
+    texts = [node.text for node in snapshot.nodes(links.keys.tolist(), frozenset())]
+    return {
+        (texts[source], texts[target]): weight
+        for source, target, weight in zip(links.sources, links.targets.tolist(), links.weights.tolist(), strict=True)
+    }
+
+
+def test_nodes_follow_each_other_within_a_document(corpus: Corpus) -> None:
+    pairs = [
+        ("ROME built", "PARIS and ROME"), ("PARIS and ROME", "last line"),
+        ("PARIS sleeps", "OSLO wakes"), ("OSLO wakes", "all wake"),
+    ]  # fmt: skip
+    assert found(corpus, InOrder()) == dict.fromkeys([*pairs, *((b, a) for a, b in pairs)], 1.0)
+
+
+def test_nodes_of_one_section_belong_together(corpus: Corpus) -> None:
+    pairs = [("ROME built", "PARIS and ROME"), *combinations(TEXTS["b"].split("|"), 2)]
+    assert found(corpus, Belonging("section")) == dict.fromkeys([*pairs, *((b, a) for a, b in pairs)], 1.0)
+    few = found(corpus, Belonging("section", most=2))
+    assert set(few) == {("ROME built", "PARIS and ROME"), ("PARIS and ROME", "ROME built")}
+    assert len(found(corpus, Belonging("document"))) == 6 + 6
+
+
+def test_nodes_that_share_an_entity_are_linked_by_how_rare_it_is(corpus: Corpus) -> None:
+    def idf(spread: int) -> float:
+        return math.log(1 + (6 - spread + 0.5) / (spread + 0.5))
+
+    rome, paris = idf(2) ** 2, idf(2) ** 2
+    linked = found(corpus, SharedEntities())
+    assert linked[("ROME built", "PARIS and ROME")] == pytest.approx(rome / (idf(2) * math.sqrt(rome + paris)))
+    assert set(linked) == {
+        ("ROME built", "PARIS and ROME"), ("PARIS and ROME", "ROME built"),
+        ("PARIS and ROME", "PARIS sleeps"), ("PARIS sleeps", "PARIS and ROME"),
+    }  # fmt: skip
+    assert found(corpus, SharedEntities(most=1)) == {}
+    assert found(corpus, SharedEntities(field="person")) == {}
+
+
+def test_similar_nodes_are_linked_by_the_cosine_of_their_vectors(corpus: Corpus) -> None:
+    texts = [text for lines in TEXTS.values() for line in lines.split("\n") for text in line.split("|")]
+    vectors = EMBEDDER.embed(texts, kind="passage").astype(float)
+    cosines = vectors @ vectors.T
+    np.fill_diagonal(cosines, -1)
+    expected = {}
+    for row in range(len(texts)):
+        for other in np.argsort(-cosines[row], kind="stable")[:2].tolist():
+            if cosines[row, other] > 0:
+                expected[texts[row], texts[other]] = expected[texts[other], texts[row]] = cosines[row, other]
+    assert found(corpus, Similar(neighbours=2)) == pytest.approx(expected, abs=1e-6)
+    least = np.mean(sorted(set(expected.values()))[1:3])
+    assert found(corpus, Similar(neighbours=2, at_least=float(least))) == pytest.approx(
+        {pair: cosine for pair, cosine in expected.items() if cosine >= least}, abs=1e-6
+    )
+
+
+def test_links_of_several_kinds_add_up(corpus: Corpus) -> None:
+    several = found(corpus, InOrder(weight=0.25), Belonging("section", weight=2.0))
+    assert several[("ROME built", "PARIS and ROME")] == 2.25
+    assert several[("PARIS and ROME", "last line")] == 0.25
+    assert several[("PARIS sleeps", "all wake")] == 2.0
+
+
+def test_every_link_goes_both_ways_with_one_weight(corpus: Corpus) -> None:
+    for edges in ((Similar(1),), (SharedEntities(neighbours=1),), (Belonging("section", neighbours=1),), (InOrder(),)):
+        links = found(corpus, *edges)
+        assert links
+        assert links == {(other, one): weight for (one, other), weight in links.items()}
+
+
+# --------------------------------------------------------------------------------------------------------- the parts
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    vectors=arrays(np.float32, st.tuples(st.integers(1, 30), st.just(4)), elements=st.integers(-3, 3).map(float)),
+    neighbours=st.integers(1, 6),
+    rows=st.integers(1, 9),
+    columns=st.integers(1, 9),
+)
+def test_the_nearest_neighbours_do_not_depend_on_the_blocks(
+    vectors: np.ndarray[Any, Any], neighbours: int, rows: int, columns: int
+) -> None:
+    placed = Placed(np.arange(len(vectors)) * 3, [vectors[::2], vectors[1::2]], _interleaved(len(vectors)))
+    lengths = np.linalg.norm(vectors.astype(float), axis=1)
+    products = vectors.astype(float) @ vectors.astype(float).T
+    cosines = products / np.where(np.outer(lengths, lengths) > 0, np.outer(lengths, lengths), 1)
+    np.fill_diagonal(cosines, -np.inf)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(similarity, "ROWS", rows)
+        patch.setattr(similarity, "COLUMNS", columns)
+        pairs = similar(placed, neighbours, 0.0)
+    weights = dict(zip(zip(pairs.one.tolist(), pairs.other.tolist(), strict=True), pairs.weight.tolist(), strict=True))
+    assert len(weights) == len(pairs.one)
+    for row in range(len(vectors)):
+        best = sorted(cosines[row][cosines[row] > 1e-9].tolist(), reverse=True)[:neighbours]
+        mine = sorted((w for (one, _), w in weights.items() if one == row), reverse=True)
+        assert mine == pytest.approx(best, abs=1e-6)
+
+
+def _interleaved(count: int) -> np.ndarray[Any, Any]:
+    """Rows of two segments put one below the other, in the order of the vectors."""
+    even = (count + 1) // 2
+    return np.array([at // 2 if at % 2 == 0 else even + at // 2 for at in range(count)], dtype=np.int64)
+
+
+@settings(max_examples=100, deadline=None)
+@given(sets=st.lists(st.frozensets(st.integers(0, 6), max_size=4), min_size=1, max_size=12), most=st.integers(1, 6))
+def test_sharing_is_the_cosine_of_the_sets(sets: list[frozenset[int]], most: int) -> None:
+    nodes = np.array([node for node, labels in enumerate(sets) for _ in labels], dtype=np.int64)
+    labels = np.array([label for found in sets for label in sorted(found)], dtype=np.int64)
+    pairs = sharing(Having(nodes, labels), len(sets), 99, most)
+    got = dict(zip(zip(pairs.one.tolist(), pairs.other.tolist(), strict=True), pairs.weight.tolist(), strict=True))
+    spread = {label: sum(label in found for found in sets) for label in range(7)}
+    kept = [{label for label in found if spread[label] <= most} for found in sets]
+    square = {label: math.log1p((len(sets) - n + 0.5) / (n + 0.5)) ** 2 for label, n in spread.items()}
+    expected = {}
+    for one, other in combinations(range(len(sets)), 2):
+        if both_have := kept[one] & kept[other]:
+            lengths = [math.sqrt(sum(square[label] for label in kept[node])) for node in (one, other)]
+            expected[one, other] = expected[other, one] = sum(map(square.__getitem__, both_have)) / math.prod(lengths)
+    assert got == pytest.approx(expected, abs=1e-6)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    pairs=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.floats(0.125, 2, width=32)), max_size=20),
+    allowed=st.lists(st.booleans(), min_size=6, max_size=6),
+)
+def test_links_are_symmetric_and_those_of_hidden_nodes_are_gone(
+    pairs: list[tuple[int, int, float]], allowed: list[bool]
+) -> None:
+    columns = [list(column) for column in zip(*pairs, strict=True)] or [[], [], []]
+    given_pairs = Pairs(
+        np.array(columns[0], dtype=np.int64), np.array(columns[1], dtype=np.int64), np.array(columns[2], np.float32)
+    )
+    links = Links.of(np.arange(6) * 10, [given_pairs])
+    expected: dict[tuple[int, int], float] = {}
+    for one, other, weight in pairs:
+        if one != other:
+            for pair in ((one, other), (other, one)):
+                expected[pair] = max(weight, expected.get(pair, 0.0))
+    assert _by_pair(links) == expected
+    mask = np.array(allowed)
+    within = links.within(mask)
+    assert _by_pair(within) == {pair: w for pair, w in expected.items() if mask[pair[0]] and mask[pair[1]]}
+    front = np.array([4, 1])
+    which, targets, weights = within.of_nodes(front)
+    assert {(int(front[at]), int(to)): w for at, to, w in zip(which, targets, weights.tolist(), strict=True)} == {
+        pair: w for pair, w in _by_pair(within).items() if pair[0] in (1, 4)
+    }
+
+
+def _by_pair(links: Links) -> dict[tuple[int, int], float]:
+    sources, targets = links.sources.tolist(), links.targets.tolist()
+    return dict(zip(zip(sources, targets, strict=True), links.weights.tolist(), strict=True))
+
+
+# ---------------------------------------------------------------------------------------------------------- the file
+
+
+ALL = (Similar(2), SharedEntities(), Belonging(), InOrder())
+
+
+def files(corpus: Corpus) -> list[Path]:
+    return sorted((Path(corpus.path) / LINKS).glob("*/*"))
+
+
+def content(corpus: Corpus, edges: tuple[Edges, ...] = ALL) -> tuple[bytes, ...]:
+    snapshot = corpus.snapshot()
+    snapshot.derived.clear()
+    links = NodeGraph(corpus.group("chunk"), edges).links(snapshot)
+    return tuple(np.asarray(part).tobytes() for part in (links.keys, links.starts, links.targets, links.weights))
+
+
+def test_the_same_generation_gives_the_same_file(tmp_path: Path) -> None:
+    corpus = stored(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
+    first = content(corpus)
+    (path,) = files(corpus)
+    path.unlink()
+    assert content(corpus) == first
+    assert files(corpus) == [path]
+    content(corpus, (InOrder(),))
+    assert len(files(corpus)) == 2
+
+
+def test_a_graph_is_read_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = stored(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
+    first = content(corpus)
+    monkeypatch.setattr("spolia.retrieval.graph.building.Building.links", lambda *_: pytest.fail("built again"))
+    assert content(corpus) == first
+
+
+@pytest.mark.parametrize("damage", ["cut off", "changed", "empty", "text", "other sizes"])
+def test_a_damaged_file_is_built_again(tmp_path: Path, damage: str) -> None:
+    corpus = stored(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
+    first = content(corpus)
+    (path,) = files(corpus)
+    whole = path.read_bytes()
+    if damage == "other sizes":
+        with np.load(path) as parts:
+            np.savez(path, **{name: parts[name][:-1] for name in parts})
+    else:
+        middle = len(whole) // 2
+        changed = whole[:middle] + bytes([whole[middle] ^ 0xFF]) + whole[middle + 1 :]
+        path.write_bytes({"cut off": whole[:middle], "changed": changed, "empty": b"", "text": b"links"}[damage])
+    assert content(corpus) == first
+    assert path.read_bytes() == whole
+
+
+def test_a_later_generation_has_its_own_graph_and_the_old_file_goes(tmp_path: Path) -> None:
+    corpus = stored(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
+    content(corpus, (InOrder(),))
+    (old,) = files(corpus)
+    for uri in ("a.txt", "b.txt"):
+        with corpus.writer() as writer:
+            writer.remove(uri)
+        corpus.snapshot()  # from now on nobody looks at the one before
+    with corpus.writer() as writer:
+        writer.declare((Field("lang"),))
+    assert found(corpus, InOrder()) == {}
+    assert old not in files(corpus)
+    assert len(files(corpus)) == 1
+
+
+def test_a_store_that_cannot_be_written_is_searched_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = stored(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("spolia.retrieval.graph.kept.fsync_file", full)
+    first = content(corpus)
+    assert files(corpus) == []
+    monkeypatch.undo()
+    assert content(corpus) == first
+
+
+# ------------------------------------------------------------------------------------------------------------ errors
+
+
+def test_what_cannot_be_linked_is_refused(corpus: Corpus, tmp_path: Path) -> None:
+    chunks = corpus.group("chunk")
+    with pytest.raises(GroupError, match="'section' is not made from 'chunk'"):
+        NodeGraph(chunks, (SharedEntities(group="section"),)).links(corpus.snapshot())
+    with pytest.raises(GroupError, match="'chunk' is not made from 'entity'"):
+        NodeGraph(chunks, (Belonging("entity"),)).links(corpus.snapshot())
+    plain = stored(tmp_path / "s.spolia", TEXTS, GROUPS)
+    with pytest.raises(WiringError, match="has no vectors"):
+        NodeGraph(plain.group("chunk"), (Similar(),)).links(plain.snapshot())
+    with pytest.raises(WiringError, match="without edges"):
+        NodeGraph(chunks, ())
+    for bad in (lambda: Similar(neighbours=0), lambda: InOrder(weight=0), lambda: SharedEntities(most=0)):
+        with pytest.raises(WiringError):
+            bad()
+
+
+def test_an_address_names_its_store(corpus: Corpus) -> None:
+    graph = NodeGraph(corpus.group("chunk"), (InOrder(),))
+    assert graph.scoped
+    assert graph.fingerprint() == corpus.fingerprint()
+    with Run():
+        assert graph.links(corpus.snapshot()) is graph.links(corpus.snapshot())
