@@ -24,7 +24,7 @@ from spolia.stores.defined import index_of
 from spolia.stores.failpoints import fail_point
 from spolia.stores.files import fsync_folder
 from spolia.stores.indexes import HNSW, Database, VectorIndex
-from spolia.stores.layout import DATABASES, UNSURE, segment_path
+from spolia.stores.layout import DATABASES, segment_path
 from spolia.stores.located import located, vector_search
 from spolia.stores.manifest import Embedded, Manifest
 from spolia.stores.truth import Connection
@@ -99,19 +99,28 @@ def follow_databases(
     """
     for manifest, how, settings in _kept_in_databases(manifests):
         at = {"grp": manifest.group, "key": known.get(manifest.group, 0), "at": published}
+        unsure = _unsure(folder, uuid, manifest, how)
         with _opened(folder, settings, uuid, manifest, how) as index:
-            if (folder / UNSURE).exists():
+            if unsure.exists():
                 _compare(folder, connection, index, manifest.group, how.embedder)
                 continue
-            _mark(folder)
+            unsure.touch()
+            fsync_folder(unsure.parent)
             fail_point("databases.follow")
             dead = [key for (key,) in connection.execute(sql.DEAD_BEFORE, at)]
             follow(index, _vectors(folder, connection, how.embedder, at), dead)
 
 
-def _mark(folder: Path) -> None:
-    (folder / UNSURE).touch()
-    fsync_folder(folder)
+def databases_are_sure(folder: Path, uuid: str, manifests: Mapping[str, Manifest]) -> None:
+    """What these databases hold is published."""
+    for manifest, how, _ in _kept_in_databases(manifests):
+        _unsure(folder, uuid, manifest, how).unlink(missing_ok=True)
+
+
+def _unsure(folder: Path, uuid: str, manifest: Manifest, how: Embedded) -> Path:
+    """The file that says that a database may hold what is not published."""
+    (folder / DATABASES).mkdir(exist_ok=True)
+    return folder / DATABASES / f"{collection(uuid, manifest, how)}.unsure"
 
 
 def _compare(folder: Path, connection: Connection, index: VectorIndex, group: str, embedder: str) -> None:

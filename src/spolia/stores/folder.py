@@ -12,7 +12,7 @@ from spolia.stores import sql
 from spolia.stores.connection import ERRORS, Immutable, connect, is_written, problem_with
 from spolia.stores.failpoints import fail_point
 from spolia.stores.files import fsync_folder, size_of
-from spolia.stores.layout import DATABASE, PINS, UNSURE, lexical_folder, pin_path
+from spolia.stores.layout import DATABASE, PINS, lexical_folder, pin_path
 from spolia.stores.lock import FileLease, WriterLock, leased, unleased
 from spolia.stores.manifest import read
 from spolia.stores.truth import Connection, Embedding, Manifests
@@ -135,11 +135,11 @@ class Folder:
             fail_point("databases.followed")
 
     def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
-        (self.folder / UNSURE).unlink(missing_ok=True)
         if not any(manifest.embeddings for manifest in manifests.values()):
             return []
-        from spolia.stores.beside import build_all_graphs
+        from spolia.stores.beside import build_all_graphs, databases_are_sure
 
+        databases_are_sure(self.folder, connection.execute(sql.UUID).fetchone()[0], manifests)
         return build_all_graphs(self.folder, connection, manifests)
 
     def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:

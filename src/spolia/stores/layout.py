@@ -13,7 +13,6 @@ LEXICAL = "lexical"
 VECTORS = "vectors"
 GRAPHS = "graphs"
 DATABASES = "databases"
-UNSURE = "databases.unsure"
 LINKS = "links"
 
 
