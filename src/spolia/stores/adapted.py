@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,12 @@ _SHOWN = 3
 T = TypeVar("T")
 
 
+class Searched(Protocol):
+    """As much of a `VectorIndex` as searching needs."""
+
+    def search(self, queries: Vectors, top_k: int) -> list[list[tuple[int, float]]]: ...
+
+
 class AdaptedSearch:
     """Searches a group's vectors in a database, and exactly where that does not do.
 
@@ -44,7 +50,7 @@ class AdaptedSearch:
         metric: `cosine`, `dot` or `euclidean`.
     """
 
-    def __init__(self, index: VectorIndex, placed: Placed, metric: Metric) -> None:
+    def __init__(self, index: Searched, placed: Placed, metric: Metric) -> None:
         self.index, self.placed, self.metric = index, placed, metric
         self._exact = ExactSearch(placed, metric)
 

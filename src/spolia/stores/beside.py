@@ -54,17 +54,17 @@ def chosen_search(snapshot: Snapshot, group: str, embedder: str) -> VectorSearch
     placed, _ = located(opened, snapshot.generation, group, embedder)
     folder, name = opened.folder / DATABASES, collection(opened.uuid, manifest, how)
     index = opened.shared((folder, name), lambda: _Shared(settings.open(folder, name, how.dimension, how.metric)))
-    return AdaptedSearch(index.index, placed, how.metric)
+    return AdaptedSearch(index, placed, how.metric)
 
 
 class _Shared:
-    """An opened database, let go of when the last snapshot that uses it is gone."""
+    """An opened database to search, let go of when the last snapshot that uses it is gone."""
 
     def __init__(self, index: VectorIndex) -> None:
-        self.index = index
+        self._index, self.search = index, index.search
 
     def __del__(self) -> None:
-        self.index.close()
+        self._index.close()
 
 
 def collection(uuid: str, manifest: Manifest, how: Embedded) -> str:
