@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias
 
 from spolia.errors import FilterError
@@ -233,7 +234,7 @@ class Schema(tuple[Field, ...]):
 
     implied: ClassVar[tuple[Field, ...]] = FILE_FIELDS
 
-    @property
+    @cached_property
     def by_name(self) -> Mapping[str, Field]:
         """Each field by its name."""
         return {field.name: field for field in (*self.implied, *self)}
@@ -256,16 +257,14 @@ class Schema(tuple[Field, ...]):
                 field.check(operand, "the filter's value")
 
     def check_values(self, meta: Meta, whose: str) -> None:
-        """Refuse metadata that a declared field cannot hold.
+        """Refuse metadata that a field, declared or of every file, cannot hold.
 
         Args:
             whose: what has the metadata, for the message.
         """
-        if self:
-            known = {field.name: field for field in self}
-            for name, value in meta:
-                if name in known and value is not None:
-                    known[name].check(value, whose)
+        for name, value in meta:
+            if name in self.by_name and value is not None:
+                self.by_name[name].check(value, whose)
 
     def record(self, meta: Meta) -> Record:
         """The values of every field, defaults filled in."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spolia.errors import QueryError, WiringError
+from spolia.errors import FilterError, QueryError, WiringError
 from spolia.filters import narrowed
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
@@ -18,7 +18,7 @@ from spolia.types import Failure, Filter, Query, Ranking
 
 @dataclass(frozen=True)
 class Dense(Operator[Query, Ranking]):
-    """The nodes whose vectors have the largest cosine with the query's, by exact search.
+    """The nodes whose vectors are nearest to the query's, by the group's index for the embedder.
 
     The query is embedded, unless it brings its vector. Many queries are embedded together and searched with one matrix
     product. There is always a nearest node, so that `top_k` are found wherever the group has as many.
@@ -55,16 +55,16 @@ class Dense(Operator[Query, Ranking]):
             raise WiringError(f"{self.short}: top_k counts from 1.")
 
     def apply(self, value: Query, /) -> Ranking:
-        return self._found([value], [read(value, self.embedder)])[0]
+        return self._found([value], [self._read(value)])[0]
 
     def apply_batch(self, values: Sequence[Query], /) -> list[Ranking | Failure]:
         results: list[Ranking | Failure | None] = []
         texts: list[str | None] = []
         for row, value in enumerate(values):
             try:
-                texts.append(read(value, self.embedder, row))
+                texts.append(self._read(value, row))
                 results.append(None)
-            except QueryError as error:
+            except (QueryError, FilterError) as error:
                 results.append(Failure.of(error, self.short))
         asked = [value for value, result in zip(values, results, strict=True) if result is None]
         found = iter(self._found(asked, texts) if asked else ())
@@ -73,21 +73,31 @@ class Dense(Operator[Query, Ranking]):
     def reads(self, value: Query, /) -> object:
         return (value.text if value.vector is None else value.vector), value.filter
 
+    def _read(self, query: Query, row: int | None = None) -> str | None:
+        """The text to embed. What is wrong with a query is found here, so that only its own row of a batch fails."""
+        self.group.snapshot().allowed(self.group.name, access(), self._wanted(query))
+        return read(query, self.embedder, row)
+
+    def _wanted(self, query: Query) -> Filter | None:
+        return narrowed(self.filter, query.filter, narrowing())
+
     def _found(self, asked: Sequence[Query], texts: Sequence[str | None]) -> list[Ranking]:
         who = access()
         snapshot = self.group.snapshot()
         refuse_other(self.group, snapshot, self.embedder)
         vectors = vectors_of(asked, texts, self.embedder)
         results: dict[int, Ranking] = {}
-        for wanted, rows in self._by_filter(asked).items():
+        for rows in self._by_filter(asked).values():
+            wanted = self._wanted(asked[rows[0]])
             found = snapshot.nearest_batch(self.group.name, self.embedder.name, vectors[rows], self.top_k, who, wanted)
             for row, pairs in zip(rows, found, strict=True):
                 results[row] = Ranking(asked[row], snapshot.hits(pairs, who), self.source)
         return [results[row] for row in range(len(asked))]
 
-    def _by_filter(self, asked: Sequence[Query]) -> dict[Filter | None, list[int]]:
+    def _by_filter(self, asked: Sequence[Query]) -> dict[bytes | None, list[int]]:
         """Which rows are searched together: those with the same filter."""
-        rows: dict[Filter | None, list[int]] = {}
+        rows: dict[bytes | None, list[int]] = {}
         for row, query in enumerate(asked):
-            rows.setdefault(narrowed(self.filter, query.filter, narrowing()), []).append(row)
+            wanted = self._wanted(query)
+            rows.setdefault(None if wanted is None else wanted.digest, []).append(row)
         return rows

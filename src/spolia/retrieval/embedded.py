@@ -31,9 +31,14 @@ def read(query: Query, embedder: Embedder, row: int | None = None) -> str | None
         row: which value of a batch the query is.
 
     Raises:
-        QueryError: for an empty query.
+        QueryError: for an empty query, or a vector of another length.
     """
     if query.vector is not None:
+        if len(query.vector) != embedder.dimension:
+            raise QueryError(
+                f"The query's vector has {len(query.vector)} numbers; {embedder.name} gives "
+                f"{embedder.dimension}. Write a vector from that embedder, or none."
+            )
         return None
     text = searched(query, row=row)
     most = len(text.encode("utf-8", "replace")) + SPECIALS  # no tokenizer makes more tokens than there are bytes
@@ -45,19 +50,14 @@ def read(query: Query, embedder: Embedder, row: int | None = None) -> str | None
 def vectors_of(asked: Sequence[Query], texts: Sequence[str | None], embedder: Embedder) -> Vectors:
     """A vector float32[d] for each query: its own, or that of its text, all of them embedded together.
 
-    Raises:
-        QueryError: a query's own vector has another length.
+    Args:
+        texts: what `read` gave for each query.
     """
     import numpy as np
 
     vectors = np.zeros((len(asked), embedder.dimension), dtype=np.float32)
     for row, query in enumerate(asked):
         if query.vector is not None:
-            if len(query.vector) != embedder.dimension:
-                raise QueryError(
-                    f"The query's vector has {len(query.vector)} numbers; {embedder.name} gives "
-                    f"{embedder.dimension}. Write a vector from that embedder, or none."
-                )
             vectors[row] = query.vector
     rows = [row for row, text in enumerate(texts) if text is not None]
     if rows:

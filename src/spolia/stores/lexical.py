@@ -57,7 +57,7 @@ class Lexical:
             every: only nodes that hold every term, not just one of them.
         """
         query = self._query(self.analyzer.terms(text), audiences, every)
-        if query is None or top_k <= 0:
+        if query is None or top_k <= 0 or (allowed is not None and not allowed.count):
             return []
         with _legible(self.folder):
             if allowed is not None and allowed.count <= FEW:

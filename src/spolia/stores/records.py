@@ -26,6 +26,8 @@ from spolia.types import Filter, Meta, Scalar
 Positions = npt.NDArray[np.int64]
 _DTYPES: Mapping[str, Any] = {"str": object, "int": np.int64, "float": np.float64, "bool": np.bool_}
 _MASKS_KEPT = 64
+_EXACT = 2**53
+"""Integers up to which a float has each of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +71,7 @@ class Records:
         """
         if audiences is None and filter is None:
             return Allowed(self.keys)
-        key = (audiences, filter)
+        key = (audiences, None if filter is None else filter.digest)  # 1 and True are equal, and not one condition
         mask = self._masks.get(key)
         if mask is None:
             mask = np.ones(len(self.keys), dtype=np.bool_) if filter is None else self._mask(filter)
@@ -186,19 +188,23 @@ def _typed(values: Iterable[Scalar], field: Field) -> npt.NDArray[Any]:
     listed = list(values)
     for value in listed:
         field.check(value, "a stored value")
-    array = np.empty(len(listed), dtype=_DTYPES[field.kind])
+    array = np.empty(len(listed), dtype=_DTYPES[field.kind] if _are_exact(listed) else object)
     array[:] = listed
     return array
 
 
+def _are_exact(values: Iterable[Scalar]) -> bool:
+    """Whether numpy compares these numbers as Python does, whatever their types."""
+    return all(not isinstance(value, int) or -_EXACT <= value <= _EXACT for value in values)
+
+
 def _holding(leaf: Leaf, values: npt.NDArray[Any]) -> Mask:
-    """Which values fulfil a condition."""
+    """Which values fulfil a condition: what `leaf.holds` says, for all of them at once where numpy can."""
+    if values.dtype == object or not _are_exact(leaf.operands()):
+        holds = set(leaf.values).__contains__ if isinstance(leaf, AnyOf) else leaf.holds
+        return np.fromiter(map(holds, values.tolist()), dtype=np.bool_, count=len(values))
     if isinstance(leaf, AnyOf):
-        wanted = [value for value in leaf.values if value is not None]
-        if values.dtype == object:
-            among = set(wanted)
-            return np.fromiter((value in among for value in values), dtype=np.bool_, count=len(values))
-        return np.isin(values, wanted)
+        return np.isin(values, np.array(leaf.values))
     assert isinstance(leaf, Between)
     mask = np.ones(len(values), dtype=np.bool_)
     for bound, compare in (

@@ -1,0 +1,266 @@
+"""Filters mean the same for every retriever: what `Filter.accepts` says of a node's record, defaults filled in."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spolia.errors import FilterError
+from spolia.filters import FILE_FIELDS, And, AnyOf, Between, Condition, Field, Not, Or, Schema, where
+from spolia.flows.across import across
+from spolia.operator import Operator
+from spolia.retrieval.bm25 import BM25
+from spolia.retrieval.by_similarity import BySimilarity
+from spolia.retrieval.dense import Dense
+from spolia.retrieval.phrase import Phrase
+from spolia.retrieval.similarity import similarity
+from spolia.run import Run
+from spolia.stores.analysis import Analyzer
+from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.records import file_meta
+from spolia.stores.rows import SourceRow
+from spolia.testing import HashingEmbedder
+from spolia.types import Document, Failure, Filter, Meta, Node, Query, Ranking, Span
+
+EMBEDDER = HashingEmbedder()
+FIELDS = (
+    Field("lang"),
+    Field("topic", default=""),
+    Field("year", "int"),
+    Field("stars", "int", default=0),
+    Field("price", "float", default=0.5),
+    Field("draft", "bool", default=False),
+    Field("seen", "bool"),
+)
+QUERY = Query("the tide")
+TEXTS = st.sampled_from(["", "en", "de", "a", "b", "Ünï"])
+BIG = 2**53
+NUMBERS = st.sampled_from([0, 1, -1, 7, BIG, BIG + 1, 2**63, -(2**70)])
+FLOATS = st.sampled_from([0.0, -0.0, 0.5, 1.0, -2.5, float("inf"), float(BIG)]) | NUMBERS
+VALUES: Mapping[str, st.SearchStrategy[Any]] = {"str": TEXTS, "int": NUMBERS, "float": FLOATS, "bool": st.booleans()}
+
+
+@similarity
+def length(query: str, node: Node) -> int:
+    return len(node.text)
+
+
+@similarity(mode="embedding", batch=True)
+def product(query: Any, vectors: Any) -> Any:
+    return vectors @ query
+
+
+def retrievers(group: NodeGroup, filter: Filter | None = None) -> Sequence[Operator[Query, Ranking]]:
+    """Each of them finds every node of the store that it may find."""
+    return (
+        BM25(group, 100, filter=filter),
+        Dense(group, EMBEDDER, 100, filter=filter),
+        Phrase(group, 100, filter=filter),
+        BySimilarity(group, length, 100, filter=filter),
+        BySimilarity(group, product, 100, EMBEDDER, filter=filter),
+        across(group, (EMBEDDER,), 100, filter=filter),
+    )
+
+
+# A store with random metadata.
+
+metas = st.lists(
+    st.sampled_from(FIELDS).flatmap(lambda f: (st.none() | VALUES[f.kind]).map(lambda value: (f.name, value)))
+    | st.tuples(st.just("undeclared"), TEXTS),
+    max_size=6,
+).map(tuple)
+sources = st.builds(
+    SourceRow,
+    uri=st.sampled_from(["a.txt", "b/c.PDF", "noname", ".hidden", "tar.tar.gz"]),
+    size=st.sampled_from([0, 1, 4096]),
+    mtime_ns=st.sampled_from([0, 1_700_000_000_000_000_000]),
+    created_ns=st.sampled_from([0, 1_600_000_000_000_000_000]),
+    accessed_ns=st.sampled_from([0, 1_650_000_000_000_000_000]),
+)
+Described = tuple[Meta, list[Meta], list[SourceRow]]
+documents = st.tuples(metas, st.lists(metas, min_size=1, max_size=3), st.lists(sources, min_size=1, max_size=2))
+
+
+def stored(folder: Path, described: Sequence[Described]) -> tuple[NodeGroup, dict[str, Meta]]:
+    """A store, and the metadata of each node, those of its files among them."""
+    corpus, metadata = Corpus(str(folder / "store.spolia")).create(), dict[str, Meta]()
+    with corpus.writer() as writer:
+        embedded = Embedded(EMBEDDER.name, EMBEDDER.dimension)
+        writer.define("chunk", Manifest("chunk", "whole", "none", Analyzer(), (embedded,)))
+        writer.declare(FIELDS)
+        for number, (meta, own, rows) in enumerate(described):
+            text = "".join(f"The tide {number} {part}. " for part in range(len(own)))
+            files = {f"{number}/{place}/{row.uri}": row for place, row in enumerate(rows)}
+            nodes = [_node(number, part, text, meta + extra) for part, extra in enumerate(own)]
+            for uri, row in files.items():
+                document = Document(f"d{number}", text, uri=uri, meta=meta)
+                writer.put(document, nodes, row.but(uri=uri, content_hash=str(number)))
+            of_files = tuple(
+                pair
+                for uri, row in files.items()
+                for pair in file_meta(uri, row.size, row.created_ns, row.mtime_ns, row.accessed_ns)
+            )
+            metadata |= {node.id: node.meta + of_files for node in nodes}
+        hashes, texts = zip(*writer.unembedded("chunk", EMBEDDER.name), strict=True)
+        writer.add_vectors(EMBEDDER.name, hashes, EMBEDDER.embed(texts, kind="passage"))
+    return corpus.group(), metadata
+
+
+def _node(number: int, part: int, text: str, meta: Meta) -> Node:
+    start = text.index(f"The tide {number} {part}")
+    span = Span(start, text.index(".", start) + 1)
+    return Node(f"n{number}.{part}", text[span.start : span.end], f"d{number}", span=span, meta=meta)
+
+
+# Random filters.
+
+
+def _leaves(field: Field) -> st.SearchStrategy[Condition]:
+    value = VALUES[field.kind]
+    if field.name.startswith("file_"):
+        value = st.sampled_from(["a.txt", "c.PDF", "pdf", "", "2023-11-14T22:13:20Z", "2021"])
+        value = st.sampled_from([0, 1, 4096, 5000]) if field.kind == "int" else value
+    bounds = st.dictionaries(st.sampled_from(["at_least", "at_most", "above", "below"]), value, min_size=1, max_size=2)
+    several = st.lists(value, max_size=3).map(lambda found: AnyOf(field.name, tuple(found)))
+    return several | bounds.map(lambda found: Between(field.name, **found))
+
+
+filters: st.SearchStrategy[Condition] = st.recursive(
+    st.sampled_from([*FIELDS, *FILE_FIELDS]).flatmap(_leaves),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda found: And(tuple(found)))
+        | st.lists(inner, max_size=3).map(lambda found: Or(tuple(found)))
+        | inner.map(Not)
+    ),
+    max_leaves=5,
+)
+
+
+def accepted(metadata: Mapping[str, Meta], filter: Filter) -> set[str]:
+    """By the definition: field by field, node by node."""
+    schema = Schema(FIELDS)
+    return {id for id, meta in metadata.items() if filter.accepts(schema.record(meta))}
+
+
+def found(retriever: Operator[Query, Ranking], query: Query = QUERY) -> set[str]:
+    return {node.id for node in retriever(query).nodes}
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    described=st.lists(documents, min_size=1, max_size=5),
+    wanted=st.lists(filters, min_size=1, max_size=8),
+)
+def test_every_retriever_finds_what_the_filter_accepts(
+    described: Sequence[Described], wanted: Sequence[Condition]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        group, metadata = stored(Path(folder), described)
+        for filter in wanted:
+            expected = accepted(metadata, filter)
+            for retriever in retrievers(group):
+                assert found(retriever, QUERY.but(filter=filter)) == expected, (retriever.short, filter)
+                with Run(filter=filter):
+                    assert found(retriever) == expected, (retriever.short, filter)
+            for retriever in retrievers(group, filter):
+                assert found(retriever) == expected, (retriever.short, filter)
+
+
+# One store for the rest.
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[tuple[NodeGroup, dict[str, Meta]]]:
+    described: list[Described] = [
+        ((("lang", "en"), ("year", 2020), ("stars", 0)), [(), (("lang", "de"),)], [SourceRow("a.txt", 12)]),
+        ((("topic", ""), ("year", 0), ("draft", False)), [()], [SourceRow("b.pdf", 0, 1_700_000_000_000_000_000)]),
+        ((("price", 1), ("seen", True)), [(("year", 2021),), ()], [SourceRow("c.TXT", 7), SourceRow("copy.md", 7)]),
+        ((), [()], [SourceRow("noname")]),
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        yield stored(Path(folder), described)
+
+
+CASES: Mapping[str, tuple[Condition, set[str]]] = {
+    "zero is a value": (where(year=0), {"n1.0"}),
+    "zero as a default": (where(stars=[0]), {"n0.0", "n0.1", "n1.0", "n2.0", "n2.1", "n3.0"}),
+    "the empty text is a value and a default": (where(topic=""), {"n0.0", "n0.1", "n1.0", "n2.0", "n2.1", "n3.0"}),
+    "false is a value and a default": (where(draft=False), {"n0.0", "n0.1", "n1.0", "n2.0", "n2.1", "n3.0"}),
+    "no value, no default: never": (where(seen=False), set()),
+    "its negation: always": (~where(seen=False), {"n0.0", "n0.1", "n1.0", "n2.0", "n2.1", "n3.0"}),
+    "one of several values": (where(lang=("de", "fr")), {"n0.1"}),
+    "its own and what it inherits": (where(lang="en"), {"n0.0", "n0.1"}),
+    "a range": (Between("year", above=0, at_most=2020), {"n0.0", "n0.1"}),
+    "a whole number in a field of fractions": (where(price=1.0), {"n2.0", "n2.1"}),
+    "type of a file": (where(file_type="txt"), {"n0.0", "n0.1", "n2.0", "n2.1"}),
+    "name of a copy": (where(file_name="copy.md"), {"n2.0", "n2.1"}),
+    "an empty file": (where(file_size=0), {"n1.0", "n3.0"}),
+    "time of a file": (Between("file_modified", at_least="2023"), {"n1.0"}),
+    "no value asked for": (AnyOf("lang", ()), set()),
+    "nothing asked for": (And(()), {"n0.0", "n0.1", "n1.0", "n2.0", "n2.1", "n3.0"}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_filter_means(name: str, kept: tuple[NodeGroup, dict[str, Meta]]) -> None:
+    filter, expected = CASES[name]
+    assert accepted(kept[1], filter) == expected
+    for retriever in retrievers(kept[0]):
+        assert found(retriever, QUERY.but(filter=filter)) == expected, retriever.short
+
+
+def test_filters_of_operator_query_and_run_narrow_each_other(kept: tuple[NodeGroup, dict[str, Meta]]) -> None:
+    for retriever in retrievers(kept[0], where(file_type="txt")):
+        with Run(filter=where(lang="en")):
+            assert found(retriever) == {"n0.0", "n0.1"}
+            assert found(retriever, QUERY.but(filter=where(lang="de"))) == {"n0.1"}
+            assert found(retriever, QUERY.but(filter=~where(lang="en"))) == set(), "a query cannot widen"
+
+
+WRONG: Sequence[tuple[Condition, str]] = [
+    (where(colour="red"), "no metadata field 'colour'"),
+    (~where(undeclared=""), "no metadata field 'undeclared'"),
+    (where(lang="en") | where(colour="red"), "no metadata field 'colour'"),
+    (where(year="2020"), "holds int"),
+    (where(year=2020.0), "holds int"),
+    (where(seen=1), "holds bool"),
+    (where(stars=True), "holds int"),
+    (where(lang=None), "holds str"),
+    (Between("year", at_least="2020"), "holds int"),
+    (Between("file_modified", at_least=2020), "holds str"),
+    (where(price=float("nan")), "holds float"),
+]
+
+
+@pytest.mark.parametrize(("filter", "message"), WRONG, ids=lambda found: repr(found)[:60])
+def test_a_wrong_filter_is_an_error_on_every_retriever(
+    filter: Condition, message: str, kept: tuple[NodeGroup, dict[str, Meta]]
+) -> None:
+    for retriever in retrievers(kept[0]):
+        with pytest.raises(FilterError, match=message):
+            retriever(QUERY.but(filter=filter))
+
+
+def test_a_condition_that_is_equal_and_of_another_type_is_still_refused(
+    kept: tuple[NodeGroup, dict[str, Meta]],
+) -> None:
+    assert where(seen=True) == where(seen=1)
+    for retriever in retrievers(kept[0]):
+        assert found(retriever, QUERY.but(filter=where(seen=True))) == {"n2.0", "n2.1"}
+        right, wrong = retriever.batch([QUERY.but(filter=where(seen=True)), QUERY.but(filter=where(seen=1))])
+        assert isinstance(right, Ranking)
+        assert isinstance(wrong, Failure)
+        assert wrong.kind == "FilterError"
+
+
+def test_metadata_that_no_filter_could_compare_is_refused_when_it_is_stored(tmp_path: Path) -> None:
+    corpus, refused = Corpus(str(tmp_path / "s.spolia")).create(), "'file_size' holds int, and document 'd' is '12 KB'"
+    with corpus.writer() as writer, pytest.raises(FilterError, match=refused):
+        writer.put(Document("d", "text", meta=(("file_size", "12 KB"),)), [], SourceRow("d"))
