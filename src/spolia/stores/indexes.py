@@ -39,8 +39,8 @@ class HNSW(IndexSettings):
         connectivity: neighbours of a node in the graph (M).
         expansion_add: candidates while building (ef construction).
         expansion_search: candidates while searching (ef).
-        above: vectors of a group, and of a segment, below which there is no graph: exact search is fast enough there
-            (some 3 ms of one core), always right, and costs no building.
+        above: vectors of a group, and of a segment, below which there is no graph. One is faster from 4,000 on (384
+            numbers each, one core); up to 20,000 exact search takes 2.5 ms, is always right and needs no building.
 
     Source: Malkov, Yashunin, "Efficient and robust approximate nearest neighbor search using Hierarchical Navigable
     Small World graphs", 2018.
