@@ -1,0 +1,379 @@
+"""A store as one file and back: the same in all that can be asked of it; a file that was changed is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spolia.errors import StoreCorrupt, StoreError, StoreTooNew
+from spolia.filters import Field, where
+from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.sync import sync
+from spolia.stores import sql
+from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.definition import Definition, Embedding
+from spolia.stores.exporting import export_store
+from spolia.stores.importing import import_store
+from spolia.stores.materialising import materialise
+from spolia.stores.portable import CONTENTS, checksum
+from spolia.testing.hashing import HashingEmbedder
+
+NOBODY: frozenset[str] = frozenset()
+ALL = frozenset({"ann", "bob"})
+EMBEDDER, SECOND = HashingEmbedder(32), HashingEmbedder(16, salt="b")
+QUESTIONS = ("Who takes stones from older buildings?", "milestones", "salt and whelks", "the number 7")
+
+
+def metadata(uri: str) -> dict[str, Any]:
+    return {"year": 1990 + len(uri), "tag": ["a", "b"], "none": None, "half": 0.5, "is": True}
+
+
+@pytest.fixture
+def folder(fast_folder: Path) -> Path:
+    made = fast_folder / "docs"
+    (made / "sea").mkdir(parents=True)
+    (made / "stones.md").write_text(
+        "# Spolia\n\nSpolia are stones. Builders take them from older buildings.\n\n## Rome\n\nRome has many.\n"
+    )
+    (made / "roads.txt").write_text("Roman roads were straight. Milestones stood beside them. 🐚 Ünïcode.")
+    (made / "sea" / "salt.txt").write_text("Salt is dug in mines. Whelks live under the pier. Salt is dug in mines.")
+    (made / "same.txt").write_text("Roman roads were straight. Milestones stood beside them. 🐚 Ünïcode.")
+    (made / "broken.pdf").write_bytes(b"%PDF-1.7 and then nothing")
+    (made / "empty.txt").write_text("")
+    for number in range(12):
+        (made / f"n{number}.txt").write_text(f"Document {number} is about the number {number}. It has no salt.")
+    return made
+
+
+def groups_of(corpus: Corpus) -> list[NodeGroup]:
+    pair = Definition(Sentences(), embeddings=(Embedding(EMBEDDER), Embedding(SECOND)))
+    return [corpus.group("sentence", pair), corpus.group("sub", Definition(Sentences(), parent="chunk"))]
+
+
+@pytest.fixture
+def corpus(folder: Path, fast_folder: Path) -> Corpus:
+    """A store with a history: several groups and embedders, reader lists, deleted and changed documents."""
+    found = Corpus(str(fast_folder / "notes.spolia"))
+    how: dict[str, Any] = {
+        "embedder": EMBEDDER,
+        "metadata": metadata,
+        "access": lambda uri: ("ann",) if uri == "sea/salt.txt" else (),
+        "fields": [Field("year", "int"), Field("kind", default="note")],
+    }
+    sync(folder, found, **how)
+    groups = groups_of(found)
+    materialise(groups)
+    (folder / "n3.txt").unlink()
+    (folder / "n5.txt").write_text("Document 5 is about whelks by now.")
+    (folder / "n0.txt").write_text("Document 0 was changed too, and is the last one.")
+    sync(folder, found, groups=groups, **how)
+    shutil.rmtree(Path(found.path, "lexical"))  # until they are merged away, BM25 counts deleted documents
+    with found.writer():
+        return found
+
+
+def asked(corpus: Corpus) -> dict[str, Any]:
+    """What a store answers, without keys, which are its own."""
+    snapshot = corpus.latest()
+
+    def hits(group: str, found: list[tuple[int, float]]) -> list[tuple[str, float]]:
+        return [(hit.node.id, hit.score) for hit in snapshot.hits(found, ALL)]
+
+    def nearest(group: str, embedder: HashingEmbedder) -> list[list[tuple[str, float]]]:
+        vectors = embedder.embed(QUESTIONS, kind="query")
+        return [hits(group, row) for row in snapshot.nearest_batch(group, embedder.name, vectors, 9, ALL)]
+
+    dense = [("chunk", EMBEDDER), ("sentence", EMBEDDER), ("sentence", SECOND)]
+    condition = where(year=(1996, 1997), kind="note")
+    return {
+        "sources": snapshot.sources(),
+        "documents": list(snapshot.documents(ALL)),
+        "open": [document.id for document in snapshot.documents()],
+        "manifests": snapshot.manifests,
+        "nodes": {group: list(snapshot.all_nodes(group, ALL)) for group in snapshot.groups()},
+        "words": [
+            (group, hits(group, snapshot.search(group, text, 9, who, condition if who else None)))
+            for group in snapshot.groups()
+            for text in QUESTIONS
+            for who in (NOBODY, ALL)
+        ],
+        "vectors": [(group, e.name, nearest(group, e)) for group, e in dense],
+        "fields": snapshot.opened.row(sql.FIELDS),
+        "stats": snapshot.stats().nodes,
+    }
+
+
+def test_what_is_imported_answers_as_what_was_exported(corpus: Corpus, fast_folder: Path) -> None:
+    there = export_store(corpus, fast_folder / "notes.zip")
+    other = Corpus(str(fast_folder / "other.spolia"))
+    here = import_store(fast_folder / "notes.zip", other)
+    assert here == there
+    assert (there.documents, there.sources, set(there.nodes)) == (16, 17, {"chunk", "sentence", "sub"})
+    assert asked(other) == asked(corpus)
+    assert other.latest().check() == []
+
+
+def test_an_imported_store_is_the_same_file_again(corpus: Corpus, fast_folder: Path) -> None:
+    other = Corpus(str(fast_folder / "other.spolia"))
+    export_store(corpus, fast_folder / "1.zip")
+    import_store(fast_folder / "1.zip", other)
+    export_store(other, fast_folder / "2.zip")
+    export_store(corpus, fast_folder / "3.zip")
+    first = (fast_folder / "1.zip").read_bytes()
+    assert first == (fast_folder / "2.zip").read_bytes()
+    assert first == (fast_folder / "3.zip").read_bytes()
+
+
+def test_an_imported_store_goes_on_with_its_folder(corpus: Corpus, folder: Path, fast_folder: Path) -> None:
+    export_store(corpus, fast_folder / "notes.zip")
+    other = Corpus(str(fast_folder / "other.spolia"))
+    import_store(fast_folder / "notes.zip", other)
+    (folder / "n9.txt").write_text("Document 9 is new.")
+    how: dict[str, Any] = {"metadata": metadata, "access": lambda uri: ("ann",) if "salt" in uri else ()}
+    report = sync(folder, other, embedder=EMBEDDER, groups=groups_of(other), **how)
+    assert (report.added, report.changed, report.removed, report.embedded) == (0, 1, 0, 2)
+
+
+def test_an_empty_store_can_be_carried(fast_folder: Path) -> None:
+    export_store(Corpus(str(fast_folder / "a.spolia")).create(), fast_folder / "a.zip")
+    other = Corpus(str(fast_folder / "b.spolia"))
+    assert import_store(fast_folder / "a.zip", other).documents == 0
+    assert other.latest().groups() == ()
+
+
+def test_only_the_pinned_generation_is_written(corpus: Corpus, fast_folder: Path) -> None:
+    with corpus.writer() as writer:
+        writer.remove("stones.md")
+        export_store(corpus, fast_folder / "notes.zip")
+    other = Corpus(str(fast_folder / "other.spolia"))
+    import_store(fast_folder / "notes.zip", other)
+    assert "stones.md" in other.latest().sources()
+
+
+def test_nothing_is_written_over(corpus: Corpus, fast_folder: Path) -> None:
+    file = fast_folder / "notes.zip"
+    file.write_text("mine")
+    with pytest.raises(StoreError, match="there already"):
+        export_store(corpus, file)
+    assert file.read_text() == "mine"
+    file.unlink()
+    export_store(corpus, file)
+    with pytest.raises(StoreError, match="not an empty one"):
+        import_store(file, corpus)
+    assert sorted(path.name for path in fast_folder.iterdir()) == ["docs", "notes.spolia", "notes.zip"]
+
+
+def test_a_file_in_a_folder_that_is_not_there_is_refused(corpus: Corpus, fast_folder: Path) -> None:
+    with pytest.raises(StoreError, match="Name a file elsewhere"):
+        export_store(corpus, fast_folder / "nowhere" / "notes.zip")
+    with pytest.raises(StoreError, match="There is no file"):
+        import_store(fast_folder / "nowhere.zip", corpus)
+
+
+# What is not as it was written.
+
+
+@pytest.fixture
+def exported(corpus: Corpus, fast_folder: Path) -> Path:
+    export_store(corpus, fast_folder / "notes.zip")
+    return fast_folder / "notes.zip"
+
+
+def refused(path: Path, kind: type[StoreError] = StoreCorrupt) -> str:
+    """Why an import was refused, after which nothing is there."""
+    target = path.with_name("target.spolia")
+    with pytest.raises(kind) as caught:
+        import_store(path, Corpus(str(target)))
+    assert not target.exists()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("left", [0, 1, 21, 22, 300, -1, -70])
+def test_a_truncated_file_is_refused(exported: Path, left: int) -> None:
+    exported.write_bytes(exported.read_bytes()[:left])
+    refused(exported)
+
+
+def test_a_changed_byte_is_noticed_wherever_it_matters(exported: Path, corpus: Corpus) -> None:
+    data, draw, expected = exported.read_bytes(), random.Random(7), asked(corpus)
+    harmless = 0
+    for number in range(150):
+        at = draw.randrange(len(data))
+        exported.write_bytes(data[:at] + bytes([data[at] ^ (1 << draw.randrange(8))]) + data[at + 1 :])
+        target = Corpus(str(exported.with_name(f"{number}.spolia")))
+        try:
+            import_store(exported, target)
+        except StoreError:
+            assert not target.exists()
+            continue
+        harmless += 1  # a time or a permission in the ZIP's directory, which nobody reads
+        assert asked(target) == expected
+    assert harmless < 30
+
+
+def rewritten(path: Path, change: Callable[[dict[str, bytes]], None], *, sealed: bool = True) -> None:
+    """Change what is in the file; `sealed`: with the checksums of what it is then."""
+    with zipfile.ZipFile(path) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+        comment = file.comment
+    change(members)
+    if sealed and CONTENTS in members:
+        said = json.loads(members[CONTENTS])
+        for name, data in members.items():
+            if name in said["members"]:
+                said["members"][name] |= {"bytes": len(data), "blake2b": checksum(data).hexdigest()}
+        members[CONTENTS] = json.dumps(said).encode()
+        comment = checksum(members[CONTENTS]).hexdigest().encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, data in members.items():
+            file.writestr(name, data)
+        file.comment = comment
+
+
+@pytest.mark.parametrize("name", ["../../evil.txt", "/tmp/evil.txt", "nodes/../../x", "C:\\evil", "extra.jsonl"])
+def test_what_does_not_belong_there_is_refused_and_written_nowhere(exported: Path, name: str) -> None:
+    before = set(exported.parent.parent.rglob("*evil*"))
+    rewritten(exported, lambda members: members.update({name: b"evil"}))
+    assert "too much" in refused(exported)
+    assert set(exported.parent.parent.rglob("*evil*")) == before
+
+
+def test_a_member_twice_is_refused(exported: Path) -> None:
+    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(exported, "a") as file:
+        file.writestr("documents.jsonl", b"{}\n")
+    refused(exported)
+
+
+@pytest.mark.parametrize("name", ["documents.jsonl", "vectors/0-0.f32", CONTENTS])
+def test_a_missing_member_is_refused(exported: Path, name: str) -> None:
+    rewritten(exported, lambda members: members.__delitem__(name))
+    refused(exported)
+
+
+def test_a_link_in_the_file_is_no_way_out(exported: Path) -> None:
+    link = zipfile.ZipInfo("documents.jsonl")
+    link.external_attr = 0o120777 << 16
+    with zipfile.ZipFile(exported) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    with zipfile.ZipFile(exported, "w") as file:
+        for name, data in members.items():
+            file.writestr(link if name == link.filename else name, b"/etc/passwd" if name == link.filename else data)
+    refused(exported)
+
+
+def test_a_changed_line_is_refused_by_its_checksum(exported: Path) -> None:
+    def change(members: dict[str, bytes]) -> None:
+        members["nodes/0.jsonl"] = members["nodes/0.jsonl"].replace(b"Milestones", b"Millstones")
+
+    rewritten(exported, change, sealed=False)
+    assert "checksum of nodes/0.jsonl differs" in refused(exported)
+
+
+def test_more_than_fits_on_the_disk_is_refused_before_it_is_unpacked(exported: Path) -> None:
+    bomb = zipfile.ZipFile(exported, "a", zipfile.ZIP_DEFLATED)
+    with bomb, bomb.open("bomb", "w") as member:
+        for _ in range(64):
+            member.write(bytes(1 << 20))
+    assert exported.stat().st_size < 1_000_000
+    refused(exported)
+
+
+def test_a_size_that_is_not_true_is_refused(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lie(members: dict[str, bytes]) -> None:
+        said = json.loads(members[CONTENTS])
+        said["members"]["documents.jsonl"]["bytes"] = 1 << 50
+        members[CONTENTS] = json.dumps(said).encode()
+
+    rewritten(exported, lie, sealed=False)
+    with zipfile.ZipFile(exported, "a") as file:
+        file.comment = checksum(file.read(CONTENTS)).hexdigest().encode()
+    assert "were written" in refused(exported)
+
+
+@pytest.mark.parametrize(
+    ("member", "line"),
+    [
+        ("documents.jsonl", b"[" * 100_000 + b"\n"),
+        ("documents.jsonl", b'{"document": {"id": 7, "text": "x"}, "readers": 0}\n'),
+        ("documents.jsonl", b'{"document": {"id": "x", "text": "x"}, "readers": 99}\n'),
+        ("documents.jsonl", b'{"document": {"use": "x"}, "readers": 0}\n'),
+        ("nodes/0.jsonl", b'{"node": {"id": "x", "text": "x", "document": "nobody"}, "readers": 0}\n'),
+        ("nodes/0.jsonl", b"\xff\xfe\n"),
+        ("sources.jsonl", b'{"uri": "x", "document": "nobody"}\n'),
+        ("sources.jsonl", b"1\n"),
+        ("readers.jsonl", b'{"a": 1}\n'),
+        ("vectors/0-0.f32", b"\0"),
+        ("vectors/0-0.f32", np.full(32, np.nan, "<f4").tobytes()),
+    ],
+)
+def test_what_cannot_be_understood_is_not_published(exported: Path, member: str, line: bytes) -> None:
+    """With checksums that are right, as somebody who means ill writes them."""
+    rewritten(exported, lambda members: members.update({member: members[member] + line}))
+    target = Corpus(str(exported.with_name("target.spolia")))
+    with pytest.raises(StoreError):
+        import_store(exported, target)
+    assert not target.exists() or target.latest().generation == 0
+
+
+@pytest.mark.parametrize(("version", "kind"), [(2, StoreTooNew), ("2", StoreCorrupt), (None, StoreCorrupt)])
+def test_a_newer_format_is_refused(exported: Path, version: object, kind: type[StoreError]) -> None:
+    def newer(members: dict[str, bytes]) -> None:
+        members[CONTENTS] = json.dumps(json.loads(members[CONTENTS]) | {"version": version}).encode()
+
+    rewritten(exported, newer)
+    assert str(version) in refused(exported, kind)
+
+
+# Whoever is killed.
+
+IMPORT = """
+import sys
+from spolia.stores.corpus import Corpus
+from spolia.stores.importing import import_store
+import_store(sys.argv[1], Corpus(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize(
+    "point", ["create.rename", "define.write", "put.document", "add.nodes", "vectors.register", "publish.commit"]
+)
+def test_a_killed_import_leaves_no_half_store(exported: Path, corpus: Corpus, point: str) -> None:
+    target = Corpus(str(exported.with_name("target.spolia")))
+    command = [sys.executable, "-c", IMPORT, str(exported), target.path]
+    killed = subprocess.run(command, env=os.environ | {"SPOLIA_FAIL_POINT": point}, capture_output=True, check=False)
+    assert killed.returncode == -9
+    assert not target.exists() or (target.latest().generation, target.latest().groups()) == (0, ())
+    import_store(exported, target)
+    assert asked(target) == asked(corpus)
+    assert target.latest().check() == []
+
+
+def test_an_import_may_be_killed_at_any_time(exported: Path, corpus: Corpus) -> None:
+    target, draw, expected = Corpus(str(exported.with_name("target.spolia"))), random.Random(3), asked(corpus)
+    command = [sys.executable, "-c", IMPORT, str(exported), target.path]
+    began = time.monotonic()
+    subprocess.run([*command[:-1], str(exported.with_name("timed.spolia"))], check=True)
+    whole = time.monotonic() - began
+    for _ in range(6):
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        time.sleep(draw.uniform(0.5, 1.0) * whole)
+        process.kill()
+        process.wait()
+        if target.exists() and target.latest().generation:
+            break
+    else:
+        import_store(exported, target)
+    assert asked(target) == expected
+    assert target.latest().check() == []
