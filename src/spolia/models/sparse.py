@@ -88,6 +88,11 @@ class SparseRows:
         entries = slice(int(self.offsets[at]), int(self.offsets[at + 1]))
         return self.terms[entries], self.weights[entries]
 
+    def only(self, at: int) -> SparseRows:
+        """One row alone."""
+        terms, weights = self.row(at)
+        return SparseRows(np.array([0, len(terms)]), terms, weights)
+
     def weights_of(self, at: int) -> dict[int, float]:
         """Weights of one row by term."""
         terms, weights = self.row(at)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from spolia.errors import ManifestMismatch, QueryError
-from spolia.models.protocols import Embedder
+from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.retrieval.searched import searched
 from spolia.stores.corpus import NodeGroup
 from spolia.surrounding import note
@@ -65,7 +65,7 @@ def vectors_of(asked: Sequence[Query], texts: Sequence[str | None], embedder: Em
     return vectors
 
 
-def refuse_other(group: NodeGroup, snapshot: Snapshot, embedder: Embedder) -> None:
+def refuse_other(group: NodeGroup, snapshot: Snapshot, embedder: Embedder | SparseEmbedder) -> None:
     """Refuse an embedder that the group was not embedded by.
 
     Raises:

@@ -25,8 +25,9 @@ from spolia.stores.failpoints import fail_point
 from spolia.stores.files import fsync_folder
 from spolia.stores.indexes import HNSW, Database, VectorIndex
 from spolia.stores.layout import DATABASES, segment_path
-from spolia.stores.located import located, vector_search
+from spolia.stores.located import located, sparse_search, vector_search
 from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.sparse import SparseSearch
 from spolia.stores.truth import Connection
 from spolia.stores.vectors import Vectors, open_segment
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from spolia.stores.snapshot import Snapshot
 
 
-def chosen_search(snapshot: Snapshot, group: str, embedder: str) -> VectorSearch:
+def chosen_search(snapshot: Snapshot, group: str, embedder: str) -> VectorSearch | SparseSearch:
     """What searches a group's vectors at a generation, as its manifest says.
 
     Raises:
@@ -49,6 +50,8 @@ def chosen_search(snapshot: Snapshot, group: str, embedder: str) -> VectorSearch
             f"{', '.join(repr(known.embedder) for known in manifest.embeddings) or 'none'}. Search with one of these."
         )
     settings = index_of(how)
+    if how.is_sparse:
+        return sparse_search(opened, snapshot.generation, group, embedder)
     if not isinstance(settings, Database):
         return vector_search(opened, snapshot.generation, group, embedder, how.metric, settings)
     placed, _ = located(opened, snapshot.generation, group, embedder)
@@ -148,7 +151,7 @@ def database_problems(
 def _kept_in_databases(manifests: Mapping[str, Manifest]) -> Iterator[tuple[Manifest, Embedded, Database]]:
     for manifest in manifests.values():
         for how in manifest.embeddings:
-            if isinstance(settings := index_of(how), Database):
+            if how.is_beside and isinstance(settings := index_of(how), Database):
                 yield manifest, how, settings
 
 
@@ -183,7 +186,7 @@ def build_all_graphs(folder: Path, connection: Connection, manifests: Mapping[st
     said: list[str] = []
     for embedder, how in {(how.embedder, how) for manifest in manifests.values() for how in manifest.embeddings}:
         settings = index_of(how)
-        if isinstance(settings, HNSW) and how.dimension:
+        if isinstance(settings, HNSW) and not how.is_sparse:
             said += build_graphs(folder, embedder, segments.get(embedder, {}), how.metric, settings)
     sweep_graphs(folder, [(embedder, number) for embedder, numbers in segments.items() for number in numbers])
     return said

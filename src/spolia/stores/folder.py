@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from spolia.stores.opened import Opened
     from spolia.stores.searching import VectorSearch
     from spolia.stores.snapshot import Snapshot
+    from spolia.stores.sparse import SparseSearch
     from spolia.stores.truth import Stored
 
 Identity = tuple[int, int, int, int]
@@ -121,7 +122,7 @@ class Folder:
 
         return Embedded(self.folder, connection)
 
-    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch:
+    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch | SparseSearch:
         from spolia.stores.beside import chosen_search
 
         return chosen_search(snapshot, group, embedder)

@@ -9,6 +9,7 @@ import numpy as np
 
 from spolia.errors import MissingExtra, StoreCorrupt, StoreError
 from spolia.stores import sql
+from spolia.stores.allowed import Keys
 from spolia.stores.approximate import GraphSearch
 from spolia.stores.building import NOT_AVAILABLE
 from spolia.stores.definition import Metric
@@ -17,9 +18,11 @@ from spolia.stores.graphs import Graph, graph_path
 from spolia.stores.indexes import HNSW, IndexSettings
 from spolia.stores.layout import graph_folder, segment_path
 from spolia.stores.opened import Opened
-from spolia.stores.placed import Placed
+from spolia.stores.placed import Placed, Rows
 from spolia.stores.searching import VectorSearch
-from spolia.stores.vectors import Segment, open_segment
+from spolia.stores.segments import AnySegment, open_any
+from spolia.stores.sparse import SparseSearch, SparseSegment
+from spolia.stores.vectors import Segment
 from spolia.surrounding import note
 
 _ATTEMPTS = 5
@@ -86,9 +89,22 @@ def located(opened: Opened, generation: int, group: str, embedder: str) -> tuple
         StoreError: nodes without a vector.
         StoreCorrupt: a segment is not there.
     """
+    keys, places, segments = _located(opened, generation, group, embedder)
+    vectors = {number: segment.vectors for number, segment in segments.items() if isinstance(segment, Segment)}
+    return Placed(keys, list(vectors.values()), places), list(vectors)
+
+
+def sparse_search(opened: Opened, generation: int, group: str, embedder: str) -> SparseSearch:
+    """What searches a group's sparse vectors at a generation; see `located`."""
+    keys, places, segments = _located(opened, generation, group, embedder)
+    return SparseSearch(keys, [found for found in segments.values() if isinstance(found, SparseSegment)], places)
+
+
+def _located(opened: Opened, generation: int, group: str, embedder: str) -> tuple[Keys, Rows, dict[int, AnySegment]]:
+    """Node keys, the rows of their vectors in all segments put one below the other, the segments by number."""
     for attempt in range(_ATTEMPTS):
         try:
-            return _located(opened, generation, group, embedder)
+            return _found(opened, generation, group, embedder)
         except FileNotFoundError as error:  # joined into another segment since the places were read
             if attempt == _ATTEMPTS - 1:
                 raise StoreCorrupt(
@@ -98,7 +114,7 @@ def located(opened: Opened, generation: int, group: str, embedder: str) -> tuple
     raise AssertionError("unreachable")
 
 
-def _located(opened: Opened, generation: int, group: str, embedder: str) -> tuple[Placed, list[int]]:
+def _found(opened: Opened, generation: int, group: str, embedder: str) -> tuple[Keys, Rows, dict[int, AnySegment]]:
     at = {"embedder": embedder, "grp": group, "at": generation}
     rows = np.fromiter(_known(opened.each(sql.PLACED, at)), dtype=_ROW)
     if lacking := int(np.count_nonzero(rows["segment"] == _LACKING)):
@@ -107,10 +123,9 @@ def _located(opened: Opened, generation: int, group: str, embedder: str) -> tupl
             "embedder of the group's manifest, or index with this one into another store."
         )
     numbers = [int(number) for number in np.unique(rows["segment"])]
-    segments = [_segment(opened, embedder, number).vectors for number in numbers]
-    starts = np.cumsum([0, *(len(segment) for segment in segments)])
-    places = starts[np.searchsorted(numbers, rows["segment"])] + rows["row"]
-    return Placed(rows["key"].copy(), segments, places), numbers
+    segments = {number: _segment(opened, embedder, number) for number in numbers}
+    starts = np.cumsum([0, *(len(segment.hashes) for segment in segments.values())])
+    return rows["key"].copy(), starts[np.searchsorted(numbers, rows["segment"])] + rows["row"], segments
 
 
 def _known(rows: Iterable[tuple[int, int | None, int | None]]) -> Iterator[tuple[int, int, int]]:
@@ -118,6 +133,6 @@ def _known(rows: Iterable[tuple[int, int | None, int | None]]) -> Iterator[tuple
         yield key, _LACKING if segment is None else segment, row or 0
 
 
-def _segment(opened: Opened, embedder: str, number: int) -> Segment:
+def _segment(opened: Opened, embedder: str, number: int) -> AnySegment:
     path = segment_path(opened.folder, embedder, number)
-    return opened.shared(path, lambda: open_segment(path))
+    return opened.shared(path, lambda: open_any(path))

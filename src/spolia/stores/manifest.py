@@ -34,8 +34,15 @@ class Embedded(Value):
     plain: str = ""
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether the vectors are sparse; these are searched exactly, whatever the index."""
+        return not self.dimension
+
+    @property
     def is_beside(self) -> bool:
         """Whether the vectors are in a database beside the store too."""
+        if self.is_sparse:
+            return False
         said = json.loads(self.index)
         return (said if isinstance(said, str) else next(iter(said))) not in WITHIN
 

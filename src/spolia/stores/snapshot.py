@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from spolia.models.sparse import SparseRows
     from spolia.stores.allowed import Allowed
     from spolia.stores.lexical import Lexical
     from spolia.stores.records import Records
     from spolia.stores.searching import VectorSearch
+    from spolia.stores.sparse import SparseSearch
     from spolia.stores.truth import Lease, Stored
 
 NODES_KEPT = 8_192
@@ -114,7 +116,22 @@ class Snapshot:
         filter: Filter | None = None,
     ) -> list[list[tuple[int, float]]]:
         """`nearest` for each row of float32[m, d], with the same results."""
-        return self._vectors(group, embedder).search(vectors, top_k, self.allowed(group, access, filter))
+        found: list[list[tuple[int, float]]]
+        found = self._vectors(group, embedder).search(vectors, top_k, self.allowed(group, access, filter))
+        return found
+
+    def sparse(
+        self,
+        group: str,
+        embedder: str,
+        queries: SparseRows,
+        top_k: int,
+        access: frozenset[str],
+        filter: Filter | None = None,
+    ) -> list[list[tuple[int, float]]]:
+        """For each sparse vector, keys and products of the nodes that share a term with it, best first, ties by key."""
+        found = self._vectors(group, embedder).search(queries, top_k, self.allowed(group, access, filter))
+        return [[(key, score) for key, score in row if score > 0] for row in found]
 
     def allowed(self, group: str, access: frozenset[str], filter: Filter | None = None) -> Allowed:
         """The nodes of a group that may be found: the one place where access and filters are decided."""
@@ -328,9 +345,9 @@ class Snapshot:
             found = self._indexes[key] = self.opened.store.stored(self, group, embedder)
         return found
 
-    def _vectors(self, group: str, embedder: str) -> VectorSearch:
+    def _vectors(self, group: str, embedder: str) -> Any:
         key = (group, embedder)
-        found: VectorSearch | None = self._indexes.get(key)
+        found: VectorSearch | SparseSearch | None = self._indexes.get(key)
         if found is None:
             self.manifest(group)
             found = self._indexes[key] = self.opened.store.vector_search(self, group, embedder)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from spolia.stores.opened import Opened
     from spolia.stores.searching import VectorSearch
     from spolia.stores.snapshot import Snapshot
+    from spolia.stores.sparse import SparseSearch
     from spolia.stores.vectors import Vectors
 
 
@@ -209,7 +210,7 @@ class Truth(Protocol):
         """Build what makes searches faster, after a publication; what was out of order, in words."""
         ...
 
-    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch:
+    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch | SparseSearch:
         """What searches a group's vectors at a generation."""
         ...
 
