@@ -159,7 +159,7 @@ def test_a_vector_of_another_length_is_refused(corpus: Corpus) -> None:
         corpus.snapshot().nearest("chunk", EMBEDDER, np.ones(3, np.float32), 1, NOBODY)
     with pytest.raises(StoreError, match="NaN"):
         corpus.snapshot().nearest("chunk", EMBEDDER, np.full(8, np.nan, np.float32), 1, NOBODY)
-    with pytest.raises(StoreError, match="no vector from 'other'"):
+    with pytest.raises(StoreError, match="no vectors by 'other'"):
         corpus.snapshot().nearest("chunk", "other", np.ones(8, np.float32), 1, NOBODY)
 
 

@@ -86,10 +86,10 @@ def damaged_segments(store: Path, connection: Connection) -> dict[Path, str]:
 
 
 def _segment_problem(connection: Connection, path: Path, embedder: str, number: int) -> str:
-    from spolia.stores.vectors import open_segment
+    from spolia.stores.segments import open_any
 
     try:
-        segment = open_segment(path, checked=True)
+        segment = open_any(path, checked=True)
     except StoreCorrupt as error:
         return str(error)
     except OSError as error:
