@@ -15,15 +15,29 @@ if TYPE_CHECKING:
     from spolia.stores.snapshot import Snapshot
 
 
-def by_meaning(
-    snapshot: Snapshot, group: NodeGroup, embedder: Embedder, query: Query, allowed: Allowed
-) -> dict[int, float]:
-    """The score of each allowed node by its key, in the metric of the group.
+def best(
+    snapshot: Snapshot, group: NodeGroup, query: Query, embedder: Embedder | None, allowed: Allowed, top_k: int
+) -> list[tuple[int, float]]:
+    """Keys and scores of the best allowed nodes, best first, ties by key.
+
+    Args:
+        embedder: one that the group was embedded with; None for BM25, which finds only what shares a term with the
+            query.
 
     Raises:
         QueryError: for an empty query.
         ManifestMismatch: when the group was not embedded with the embedder.
     """
+    if embedder is None:
+        return snapshot.lexical(group.name).search(searched(query), top_k, None, allowed)
+    scores = by_meaning(snapshot, group, query, embedder, allowed)
+    return sorted(scores.items(), key=lambda found: (-found[1], found[0]))[:top_k]
+
+
+def by_meaning(
+    snapshot: Snapshot, group: NodeGroup, query: Query, embedder: Embedder, allowed: Allowed
+) -> dict[int, float]:
+    """The score of each allowed node by its key, in the metric of the group; raises as `best` does."""
     from spolia.stores.metrics import exact, questions
 
     refuse_other(group, snapshot, embedder)
@@ -36,12 +50,3 @@ def by_meaning(
         return {}
     scores = exact(how.metric, asked, snapshot.vectors(group.name, embedder.name, allowed))
     return dict(zip(keys, scores.tolist(), strict=True))
-
-
-def by_words(snapshot: Snapshot, group: NodeGroup, query: Query, allowed: Allowed) -> dict[int, float]:
-    """The BM25 score by its key of each allowed node that shares a term with the query.
-
-    Raises:
-        QueryError: for an empty query.
-    """
-    return dict(snapshot.lexical(group.name).search(searched(query), allowed.count, None, allowed))

@@ -5,30 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
-from spolia.errors import GroupError, WiringError
+from spolia.errors import WiringError
 from spolia.retrieval.graph.edges import Belonging, Edges, InOrder, SharedEntities, Similar
 from spolia.retrieval.graph.links import Links, Pairs, Positions
 from spolia.retrieval.graph.sharing import Having, sharing
 from spolia.retrieval.graph.similarity import similar
-from spolia.stores import sql
+from spolia.stores.lineage import Climbing, Row, rows_of
 from spolia.stores.located import located
 from spolia.stores.rows import unpacked
 from spolia.stores.snapshot import Snapshot
-
-
-class Row(NamedTuple):
-    """What the truth says of a node, as far as links are made of it."""
-
-    key: int
-    id: str
-    document: int
-    number: int
-    parent: str
-    meta: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,22 +61,17 @@ class Building:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """The nodes, in the order of their keys."""
-        return list(self._rows(self.group))
+        """The nodes, by key."""
+        return list(rows_of(self.snapshot, self.group))
 
     @cached_property
     def keys(self) -> Positions:
         return np.array([row.key for row in self.rows], dtype=np.int64)
 
     @cached_property
-    def positions(self) -> dict[str, int]:
+    def positions(self) -> dict[object, int]:
         """By id."""
         return {row.id: at for at, row in enumerate(self.rows)}
-
-    def _rows(self, group: str) -> Iterator[Row]:
-        self.snapshot.manifest(group)
-        values = {"grp": group, "at": self.snapshot.generation}
-        return (Row(*row) for row in self.snapshot.opened.each(sql.LINEAGE, values))
 
     # Kinds of links.
 
@@ -114,17 +97,16 @@ class Building:
 
     def _made_from_nodes(self, group: str) -> Iterator[tuple[Row, int]]:
         """The nodes of a group below, and the position of the node that each was made from."""
-        climbing = self._climbing(group, self.group)
-        for row in self._rows(group):
-            if (at := self.positions.get(self._climbed(row.parent, climbing))) is not None:
+        climbing = Climbing(self.snapshot, group, self.group)
+        for row in rows_of(self.snapshot, group):
+            if (at := self.positions.get(climbing.of(row))) is not None:
                 yield row, at
 
     def _belonging(self, kind: Belonging) -> Having:
-        climbing = self._climbing(self.group, kind.to)
-        numbers: dict[str, int] = {}
-        above = [self._climbed(row.parent, climbing) for row in self.rows]
-        labels = [numbers.setdefault(id, len(numbers)) for id in above]
-        return Having(np.arange(len(above)), np.array(labels, dtype=np.int64))
+        climbing = Climbing(self.snapshot, self.group, kind.to)
+        numbers: dict[object, int] = {}
+        labels = [numbers.setdefault(climbing.of(row), len(numbers)) for row in self.rows]
+        return Having(np.arange(len(labels)), np.array(labels, dtype=np.int64))
 
     def _in_order(self) -> Pairs:
         places = np.array([(row.document, row.number) for row in self.rows], dtype=np.int64).reshape(-1, 2)
@@ -133,18 +115,3 @@ class Building:
         step = places[other] - places[one]
         beside = (step[:, 0] == 0) & (step[:, 1] == 1)
         return Pairs(one[beside], other[beside], np.ones(int(beside.sum()), np.float32))
-
-    def _climbing(self, group: str, to: str) -> list[dict[str, str]]:
-        """For each group between the two the parent of each node, from below."""
-        above = self.snapshot.above(group)
-        if to not in above[1:]:
-            raise GroupError(
-                f"Group {group!r} is not made from {to!r}; above it there are: {', '.join(above[1:])}. "
-                "Write a group that stands above the other."
-            )
-        return [{row.id: row.parent for row in self._rows(name)} for name in above[1 : above.index(to)]]
-
-    def _climbed(self, id: str, climbing: list[dict[str, str]]) -> str:
-        for parents in climbing:
-            id = parents.get(id, "")
-        return id

@@ -72,7 +72,7 @@ class Hops(Operator[Ranking, Ranking]):
         reached, scores, steps = self._reached(found)
         if self.embedder is not None:
             keys = found.links.keys[reached]
-            judged = by_meaning(found.snapshot, self.graph.group, self.embedder, value.query, found.allowed.only(keys))
+            judged = by_meaning(found.snapshot, self.graph.group, value.query, self.embedder, found.allowed.only(keys))
             scores = np.array([judged[key] for key in keys.tolist()])
         best = np.lexsort((reached, steps, -scores))[: self.top_k]
         return value.but(hits=found.hits(reached[best], scores[best]))

@@ -1,0 +1,1 @@
+"""What trees of groups are made of: sections by headings and by meaning, summaries without a model, metadata."""

@@ -1,0 +1,113 @@
+"""Stretches of a text about one thing, found by joining neighbours that mean the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, ClassVar
+
+from spolia.errors import WiringError
+from spolia.models.protocols import Embedder
+from spolia.sentences import sentences
+from spolia.stores.definition import Part, Piece, Splitter
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vectors = npt.NDArray[np.float64]
+
+BATCH = 1_000
+"""Sentences that are embedded at one time."""
+
+
+@dataclass(frozen=True)
+class Topics(Splitter):
+    """Cuts a text into stretches of neighbouring sentences that mean the same: a level of a tree by meaning.
+
+    At first each sentence is a stretch of its own. Again and again the two neighbours are joined that make stretches
+    least different within: a and b with the smallest |a| · |b| / (|a| + |b|) · ‖mean(a) - mean(b)‖² (Ward's method,
+    between neighbours only), until there is one stretch for every `sentences` sentences. Between equals the first are
+    joined, so that the same text gives the same stretches. Together they cover every character but blanks.
+
+    `SemanticBreaks` looks at one place at a time and is bounded in size; this looks at whole stretches, and is for the
+    inner nodes of a tree: a few topics, of these finer ones, of these chunks.
+
+    Args:
+        embedder: gives the vectors; each sentence costs one text.
+        sentences: of a stretch, on average.
+
+    Raises:
+        WiringError: for fewer than one sentence.
+
+    Source: Ward, "Hierarchical grouping to optimize an objective function", 1963; with neighbours only, Choi, "Advances
+    in domain independent linear text segmentation", 2000.
+
+    >>> from spolia.models.minilm import MiniLM
+    >>> Topics(MiniLM(), sentences=12).short
+    'Topics(sentences=12)'
+    """
+
+    embedder: Embedder
+    sentences: int = 20
+
+    cached: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.sentences < 1:
+            raise WiringError(f"Topics got sentences={self.sentences}. Write a number of at least 1.")
+
+    def pieces(self, part: Part, /) -> Iterator[Piece]:
+        text = part.node.text
+        spans = [span for span in sentences(text) if text[slice(*span)].strip()]
+        count = -(-len(spans) // self.sentences)
+        ends = joined(self._vectors([text[start:end] for start, end in spans]), count) if spans else []
+        first = 0
+        for end in ends:
+            start, stop = spans[first][0], spans[end - 1][1]
+            stretch = text[start:stop]
+            begin = start + len(stretch) - len(stretch.lstrip())
+            yield Piece(stretch.strip(), begin)
+            first = end
+
+    def _vectors(self, texts: list[str]) -> Vectors:
+        import numpy as np
+
+        parts = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
+        return np.concatenate([self.embedder.embed(part, kind="passage") for part in parts]).astype(np.float64)
+
+
+def joined(vectors: Vectors, count: int) -> list[int]:
+    """Where the stretches end when neighbouring rows float64[n, d] were joined until there are `count` of them.
+
+    >>> import numpy as np
+    >>> joined(np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]]), 2)
+    [2, 4]
+    """
+    sums, sizes = dict(enumerate(vectors)), dict.fromkeys(range(len(vectors)), 1)
+    after = {at: at + 1 for at in range(len(vectors))}
+    before = {at + 1: at for at in range(len(vectors))}
+
+    def cost(at: int) -> tuple[float, int, int, int]:
+        other = after[at]
+        apart = sums[at] / sizes[at] - sums[other] / sizes[other]
+        weight = sizes[at] * sizes[other] / (sizes[at] + sizes[other])
+        return weight * float(apart @ apart), at, sizes[at], sizes[other]
+
+    open_ = [cost(at) for at in range(len(vectors) - 1)]
+    heapify(open_)
+    while len(sizes) > count:
+        _, at, mine, others = heappop(open_)
+        if sizes.get(at) != mine or sizes.get(after[at]) != others:
+            continue  # one of the two was joined with another meanwhile
+        gone = after[at]
+        sums[at] = sums[at] + sums.pop(gone)
+        sizes[at] += sizes.pop(gone)
+        after[at] = after.pop(gone)
+        before[after[at]] = at
+        if after[at] in sizes:
+            heappush(open_, cost(at))
+        if at in before:
+            heappush(open_, cost(before[at]))
+    return [after[at] for at in sorted(sizes)]

@@ -1,0 +1,138 @@
+"""Search from the top of a tree of groups down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from spolia.errors import WiringError
+from spolia.filters import narrowed
+from spolia.models.protocols import Embedder
+from spolia.operator import Operator
+from spolia.retrieval.among import best
+from spolia.stores.corpus import NodeGroup
+from spolia.surrounding import access, narrowing, note
+from spolia.types import Filter, Query, Ranking, Value
+
+if TYPE_CHECKING:
+    from spolia.retrieval.tree_steps import Steps
+    from spolia.stores.allowed import Allowed
+    from spolia.stores.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Stage(Value):
+    """What was done on one level.
+
+    Args:
+        group: of the level.
+        compared: nodes that the query was compared with.
+        there: nodes that could have been found.
+        found: keys and scores of those that were kept, best first.
+    """
+
+    group: str
+    compared: int
+    there: int
+    found: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class Descend(Operator[Query, Ranking]):
+    """Search a hierarchical index: of each level the best nodes are kept, and only what belongs to them is looked at.
+
+    The levels are groups of one corpus, the coarsest first: sections by their summaries, chunks by their text. A node
+    belongs to one of the level above if both have an ancestor in the nearest group that both were made from, so that a
+    summary leads to the chunks of its section. A level on which nothing is found narrows nothing.
+
+    Without a width all nodes of the last level are compared, as a flat search of it does. `stages` tells, and the trace
+    notes, how many were.
+
+    Filters hold for the nodes of the last level; of the levels above those count that lead to one of them and may be
+    read.
+
+    Args:
+        levels: groups, from the top to the one that is returned; two at least.
+        embedder: one that all of them were embedded with, for likeness in meaning; None for BM25.
+        width: nodes that are kept of a level; None for all.
+        top_k: hits to return, at most.
+        source: name of the ranking, for weights when it is fused.
+        filter: what may be found at all; the query's filter and the run's narrow it further.
+
+    Raises:
+        WiringError: fewer than two levels, or levels of several corpora.
+        QueryError: for an empty query.
+        ManifestMismatch: when a level was not embedded with the embedder.
+        FilterError: for a filter on a field that the store does not declare.
+        StoreError: when the store cannot be read, or has no such group.
+
+    Source: Sarthi et al., "RAPTOR: recursive abstractive processing for tree-organized retrieval", 2024.
+
+    >>> from spolia.stores.corpus import Corpus
+    >>> notes = Corpus("notes.spolia")
+    >>> Descend((notes.group("summary"), notes.group("chunk")), width=2).short
+    "Descend(width=2, top_k=10, source='descend')"
+    """
+
+    levels: tuple[NodeGroup, ...]
+    embedder: Embedder | None = None
+    width: int | None = 3
+    top_k: int = 10
+    source: str = "descend"
+    filter: Filter | None = None
+
+    cached: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if len(self.levels) < 2 or len({group.corpus for group in self.levels}) > 1:
+            raise WiringError(
+                f"Descend has the levels {', '.join(repr(group.name) for group in self.levels) or 'none'}. "
+                "Write two groups of one corpus at least, the coarsest first."
+            )
+        if self.top_k < 1 or (self.width is not None and self.width < 1):
+            raise WiringError(f"{self.short}: width and top_k count from 1.")
+
+    def apply(self, value: Query, /) -> Ranking:
+        snapshot = self._snapshot()
+        last = self._stages(snapshot, value)[-1]
+        note(f"Of {last.there} nodes of group {last.group!r}, {last.compared} were compared with the question.")
+        return Ranking(value, snapshot.hits(last.found, access()), self.source)
+
+    def stages(self, query: Query) -> tuple[Stage, ...]:
+        """What is done on each level; raises as a search does."""
+        return self._stages(self._snapshot(), query)
+
+    def reads(self, value: Query, /) -> Any:
+        return (value.text if self.embedder is None or value.vector is None else value.vector), value.filter
+
+    def _snapshot(self) -> Snapshot:
+        *_, snapshot = [group.snapshot() for group in self.levels]
+        return snapshot
+
+    def _stages(self, snapshot: Snapshot, query: Query) -> tuple[Stage, ...]:
+        steps = self._steps(snapshot)
+        there = steps.leading(self._allowed(snapshot, query))
+        candidates, stages = there[0], []
+        for level, group in enumerate(self.levels[:-1]):
+            found = best(snapshot, group, query, self.embedder, candidates, self.width) if self.width else []
+            stages.append(Stage(group.name, candidates.count if self.width else 0, there[level].count, tuple(found)))
+            kept = [key for key, _ in found] or candidates.keys[candidates.positions()]
+            candidates = there[level + 1].only(steps.below(level, kept))
+        found = best(snapshot, self.levels[-1], query, self.embedder, candidates, self.top_k)
+        return (*stages, Stage(self.levels[-1].name, candidates.count, there[-1].count, tuple(found)))
+
+    def _allowed(self, snapshot: Snapshot, query: Query) -> list[Allowed]:
+        """What may be read on the upper levels, and what may be found on the last one."""
+        who = access()
+        *above, last = [group.name for group in self.levels]
+        wanted = narrowed(self.filter, query.filter, narrowing())
+        return [*(snapshot.allowed(name, who) for name in above), snapshot.allowed(last, who, wanted)]
+
+    def _steps(self, snapshot: Snapshot) -> Steps:
+        from spolia.retrieval.tree_steps import Steps
+
+        names = tuple(group.name for group in self.levels)
+        found: Steps | None = snapshot.derived.get(("steps", names))
+        if found is None:
+            found = snapshot.derived[("steps", names)] = Steps(snapshot, names)
+        return found

@@ -1,0 +1,79 @@
+"""Summaries that no language model writes, and metadata in what is indexed."""
+
+from __future__ import annotations
+
+import pytest
+
+from spolia.errors import WiringError
+from spolia.indexing.readers.markdown import MarkdownReader
+from spolia.indexing.readers.reading import Source
+from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.structure.attach_metadata import AttachMetadata
+from spolia.indexing.structure.extractive import ExtractiveSummary
+from spolia.indexing.transforms.questions import HypotheticalQuestions
+from spolia.models.scripted import ScriptedModel
+from spolia.stores.definition import Part, whole
+from spolia.stores.making import cut
+from spolia.testing import HashingEmbedder
+from spolia.types import Document
+
+SEA = "Taxes are due. The sea rises.\nThe deep sea falls. The blue sea is deep. Goodbye."
+
+
+def summary(text: str, transform: ExtractiveSummary) -> list[str]:
+    document = Document("d", text)
+    return [piece.text for piece in transform(Part(whole(document), document))]
+
+
+def test_the_first_sentences_are_a_summary() -> None:
+    assert summary(SEA, ExtractiveSummary(2)) == ["Taxes are due. The sea rises."]
+    assert summary("One.", ExtractiveSummary(2)) == ["One."]
+    assert summary("... \n", ExtractiveSummary(2)) == []
+
+
+def test_the_sentences_nearest_to_the_mean_of_all_are_a_summary_in_their_order() -> None:
+    found = summary(SEA, ExtractiveSummary(2, HashingEmbedder(256)))
+    assert found == ["The deep sea falls. The blue sea is deep."]
+
+
+def test_metadata_are_indexed_and_shown_above_the_text_but_are_no_part_of_it() -> None:
+    source = Source("a.md", b"# Tides\n\nThe sea rises. It falls.")
+    document = MarkdownReader().read(source).document.but(meta=(("author", "Ann"), ("author", "Bob"), ("year", 1999)))
+    plain = list(cut(document, Sentences()))
+    nodes = list(cut(document, AttachMetadata(Sentences(), ("year", "author", "isbn"))))
+    assert [(node.text, node.span) for node in nodes] == [(node.text, node.span) for node in plain]
+    assert nodes[-1].shown_text == "Tides\nyear: 1999\nauthor: Ann, Bob\nIt falls."
+    assert nodes[-1].indexed_text == nodes[-1].shown_text
+
+
+def test_metadata_that_are_not_shown_are_indexed_with_title_and_headings() -> None:
+    document = MarkdownReader().read(Source("a.md", b"# Tides\n\nThe sea rises.")).document.but(meta=(("year", 1999),))
+    shown, hidden = (list(cut(document, AttachMetadata(Sentences(), ("year",), shown))) for shown in (True, False))
+    assert hidden[-1].shown_text == "Tides\nThe sea rises."
+    assert hidden[-1].indexed_text == "year: 1999\nTides\nThe sea rises."
+    assert shown[-1].indexed_text == "Tides\nyear: 1999\nThe sea rises."
+
+
+def test_metadata_stand_before_a_question_that_is_searched() -> None:
+    model = ScriptedModel(("What rises?",))
+    document = Document("d", "The sea rises.", meta=(("year", 1999),))
+    (node,) = cut(document, AttachMetadata(HypotheticalQuestions(model), ("year",)))
+    assert node.indexed_text == "year: 1999\nWhat rises?"
+    assert node.shown_text == "year: 1999\nThe sea rises."
+
+
+def test_what_has_none_of_the_fields_stays_as_it_was() -> None:
+    document = Document("d", "The sea rises.")
+    assert list(cut(document, AttachMetadata(Sentences(), ("year",)))) == list(cut(document, Sentences()))
+
+
+def test_bad_arguments_are_refused() -> None:
+    for bad in (lambda: ExtractiveSummary(0), lambda: AttachMetadata(Sentences(), ())):
+        with pytest.raises(WiringError):
+            bad()
+
+
+def test_bounds_on_calls_are_those_of_what_is_wrapped() -> None:
+    asking = HypotheticalQuestions(ScriptedModel(("What rises?",)))
+    assert AttachMetadata(asking, ("year",)).calls() == asking.calls()
+    assert AttachMetadata(asking, ("year",)).fanout() == asking.fanout()
