@@ -103,12 +103,15 @@ def sync(
     corpus.create()
     wanted = Wanted(group, main_definition(splitter, embedder, analyzer), groups, known, readers)
     with corpus.writer(timeout_s) as writer:
+        there = writer.sources()
         if not rebuild:
-            _refuse_other(os.fspath(folder), found, writer.sources(), corpus.path)
+            _refuse_other(os.fspath(folder), found, there, corpus.path)
         if fields is not None:
             writer.declare(fields)
         wanted.define(writer, found, rebuild=rebuild)
-        run = _Sync(writer, wanted, Labels(metadata, access), found, progress, batch)
+        run = _Sync(
+            writer, wanted, Labels(metadata, access), found, writer.sources() if rebuild else there, progress, batch
+        )
         run.run()
     if groups:
         materialise(groups, known=known, tell=run.tell_of_groups)
@@ -150,12 +153,13 @@ class _Sync:
         wanted: Wanted,
         labels: Labels,
         found: Found,
+        known: dict[str, SourceRow],
         progress: Callable[[Progress], None] | None,
         batch: int,
     ) -> None:
         self.writer, self.labels, self.found, self.progress, self.batch = writer, labels, found, progress, batch
         self.tally = Tally()
-        self.known = writer.sources()
+        self.known = known
         self.growths = wanted.growths(writer.manifests)
         self.filing = Filing(writer, self.growths, wanted.main, labels)
         self.stored = writer.readers() if labels.access else {}

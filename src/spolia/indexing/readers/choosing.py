@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os.path import splitext
 
 from spolia.indexing.readers.docx import DocxReader
 from spolia.indexing.readers.html import HtmlReader
@@ -30,7 +29,8 @@ def reader_of(name: str, readers: dict[str, Reader]) -> Reader | None:
     >>> reader_of("Thesis.PDF", by_suffix()), reader_of("photo.png", by_suffix())
     (PdfReader(), None)
     """
-    return readers.get(splitext(name)[1].lower())
+    dot = name.rfind(".")
+    return readers.get(name[dot:].lower()) if dot > 0 else None
 
 
 def versions(readers: Sequence[Reader] = READERS) -> str:
