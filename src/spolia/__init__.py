@@ -58,6 +58,12 @@ if TYPE_CHECKING:
     from spolia.function import step as step
     from spolia.generation.extract import Extract as Extract
     from spolia.generation.reader import Reader as Reader
+    from spolia.indexing.sources import (
+        add_texts as add_texts,
+    )
+    from spolia.indexing.sources import (
+        temporary as temporary,
+    )
     from spolia.indexing.splitters.by_pattern import ByPattern as ByPattern
     from spolia.indexing.splitters.code import CodeSplitter as CodeSplitter
     from spolia.indexing.splitters.csv_rows import CSVRows as CSVRows
@@ -182,6 +188,7 @@ WHERE = {
     "spolia.flows.files": ("dump", "load"),
     "spolia.generation.extract": ("Extract",),
     "spolia.generation.reader": ("Reader",),
+    "spolia.indexing.sources": ("add_texts", "temporary"),
     "spolia.indexing.splitters.by_pattern": ("ByPattern",),
     "spolia.indexing.splitters.code": ("CodeSplitter",),
     "spolia.indexing.splitters.csv_rows": ("CSVRows",),

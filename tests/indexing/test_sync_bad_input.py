@@ -175,7 +175,7 @@ def test_a_file_that_cannot_be_opened_keeps_what_was_known(
     def refuse(*_: object, **__: object) -> object:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("spolia.indexing.filing.load", refuse)
+    monkeypatch.setattr("spolia.indexing.walking.load", refuse)
     report = sync(folder, corpus)
     assert report.failed == (("good.txt", "It cannot be read: Permission denied."),)
     assert texts(corpus) == {"good.txt": GOOD}
@@ -196,7 +196,7 @@ def test_a_file_that_vanishes_between_listing_and_reading(
             Path(path).unlink(missing_ok=True)
         return load(path, follow=follow)
 
-    monkeypatch.setattr("spolia.indexing.filing.load", late)
+    monkeypatch.setattr("spolia.indexing.walking.load", late)
     assert sync(folder, corpus).failed == (("gone.txt", "It cannot be read: No such file or directory."),)
     assert sync(folder, corpus).removed == 1
     assert set(corpus.snapshot().sources()) == {"good.txt"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from spolia.errors import FilterError, SpoliaError, StoreError
-from spolia.indexing.loading import Loaded, load
+from spolia.indexing.loading import Loaded
 from spolia.indexing.readers.reading import Reading, Source
 from spolia.indexing.report import DocumentReport
 from spolia.indexing.walking import File
@@ -47,7 +47,7 @@ def fetched(file: File, before: SourceRow | None) -> Bytes:
         Unreadable: they could not be read, are too many, or change all the time.
     """
     try:
-        loaded = load(file.path, follow=file.is_link)
+        loaded = file.load()
     except (OSError, SpoliaError) as error:
         row = before or SourceRow(file.uri)
         reason = f"It cannot be read: {error.strerror}." if isinstance(error, OSError) else str(error)

@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from spolia.errors import FolderError
 from spolia.filters import Field
-from spolia.indexing.filing import Filed, Filing, Labels, Unreadable, fetched, read
+from spolia.indexing.filing import Labels
+from spolia.indexing.keeping import keep
 from spolia.indexing.parts import Wanted, main_definition
 from spolia.indexing.readers.choosing import READERS, by_suffix
 from spolia.indexing.readers.reading import Reader
-from spolia.indexing.report import DocumentReport, Progress, SyncReport
-from spolia.indexing.tally import Tally
-from spolia.indexing.walking import File, Found, walk
+from spolia.indexing.report import Progress, SyncReport
+from spolia.indexing.walking import TEXT, Found, walk
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
 from spolia.stores.analysis import Analyzer
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Transform
-from spolia.stores.growing import embed
-from spolia.stores.materialising import materialise
 from spolia.stores.rows import SourceRow
-from spolia.stores.writer import Writer
-from spolia.surrounding import check_cancelled
 from spolia.types import Scalar
-
-CUT_AT_ONCE, CHARACTERS_AT_ONCE = 64, 5_000_000
-"""Documents whose nodes are made together, so that a transform asks its model for all of them at once."""
-CHUNKS_PER_DOCUMENT = 20
-"""A batch of documents is published early when it has more chunks than so many for each."""
 
 
 def sync(
-    folder: str | Path,
+    folder: str | Path | Sequence[str | Path],
     corpus: Corpus,
     *,
     splitter: Transform | None = None,
@@ -55,15 +44,16 @@ def sync(
     rebuild: bool = False,
     timeout_s: float = 10.0,
 ) -> SyncReport:
-    """Make a store hold the documents of a folder, and nothing else, in all its node groups.
+    """Make a store hold the files of a folder, and no others, in all its node groups.
 
     A file whose size and time are the same is not opened, one whose content is the same is not read again; a moved file
     keeps its nodes, and a text that was embedded before is not embedded again. Each batch is published when it is
     complete, so that it can be searched, and a run that is stopped goes on where it was. A file that cannot be read is
-    recorded with the reason, and the others go on; the next run tries it again.
+    recorded with the reason, and the others go on; the next run tries it again. What `add_texts` has added stays.
 
     Args:
-        folder: with documents; a store has one folder.
+        folder: with documents, or a list of folders and files, whose uris are then relative to the folder that all of
+            them are in; a store has one folder.
         corpus: the store; made if it is not there.
         splitter: cuts documents; by default windows of 200 tokens of the embedder, or of 800 characters.
         embedder: gives the vectors for dense search; None for search by words only.
@@ -96,27 +86,28 @@ def sync(
     >>> report.added, report.chunks
     (1, 1)
     """
-    began = time.perf_counter()
     by_name = by_suffix(readers)
-    found = walk(os.fspath(folder), by_name, follow_links=follow_links)
-    _refuse_empty(os.fspath(folder), found, by_name)
-    corpus.create()
-    wanted = Wanted(group, main_definition(splitter, embedder, analyzer), groups, known, readers)
-    with corpus.writer(timeout_s) as writer:
-        there = writer.sources()
+    found = walk(folder, by_name, follow_links=follow_links)
+    named = folder if isinstance(folder, (str, Path)) else ", ".join(map(str, folder))
+    _refuse_empty(str(named), found, by_name)
+
+    def refuse_other(known: Mapping[str, SourceRow]) -> None:
         if not rebuild:
-            _refuse_other(os.fspath(folder), found, there, corpus.path)
-        if fields is not None:
-            writer.declare(fields)
-        wanted.define(writer, found, rebuild=rebuild)
-        run = _Sync(
-            writer, wanted, Labels(metadata, access), found, writer.sources() if rebuild else there, progress, batch
-        )
-        run.run()
-    if groups:
-        materialise(groups, known=known, tell=run.tell_of_groups)
-    generation = corpus.latest().generation
-    return run.tally.report(generation, found, time.perf_counter() - began)
+            files = {uri: row for uri, row in known.items() if not uri.startswith(TEXT)}
+            _refuse_other(str(named), found, files, corpus.path)
+
+    return keep(
+        corpus,
+        found,
+        Wanted(group, main_definition(splitter, embedder, analyzer), groups, known, readers),
+        Labels(metadata, access),
+        refuse=refuse_other,
+        fields=fields,
+        progress=progress,
+        batch=batch,
+        rebuild=rebuild,
+        timeout_s=timeout_s,
+    )
 
 
 def _refuse_empty(folder: str, found: Found, readers: dict[str, Reader]) -> None:
@@ -142,149 +133,3 @@ def _refuse_other(folder: str, found: Found, known: dict[str, SourceRow], store:
             f"{store} holds {len(known)} documents ({next(iter(known))!r} …), and none of them is in {folder}. "
             "A store has one folder: name another --store, or write --rebuild (rebuild=True) to forget what it holds."
         )
-
-
-class _Sync:
-    """One run: what is known beside what is there."""
-
-    def __init__(
-        self,
-        writer: Writer,
-        wanted: Wanted,
-        labels: Labels,
-        found: Found,
-        known: dict[str, SourceRow],
-        progress: Callable[[Progress], None] | None,
-        batch: int,
-    ) -> None:
-        self.writer, self.labels, self.found, self.progress, self.batch = writer, labels, found, progress, batch
-        self.tally = Tally()
-        self.known = known
-        self.growths = wanted.growths(writer.manifests)
-        self.filing = Filing(writer, self.growths, wanted.main, labels)
-        self.stored = writer.readers() if labels.access else {}
-        self.gone = {
-            uri: row for uri, row in self.known.items() if uri not in found.files and not uri.startswith(found.closed)
-        }
-        self.gone_with: dict[str, list[str]] = {}
-        for uri, row in self.gone.items():
-            if row.status == "indexed":
-                self.gone_with.setdefault(row.content_hash, []).append(uri)
-        self._changes = self._chunks = 0
-
-    def run(self) -> None:
-        changed = [file for file in self.found.files.values() if not self._is_unchanged(file)]
-        self.tally.unchanged = len(self.found.files) - len(changed)
-        self.tally.total = len(changed)
-        for file in changed:
-            check_cancelled()
-            self._take(file)
-            if len(self.filing.pending) >= CUT_AT_ONCE or self.filing.characters >= CHARACTERS_AT_ONCE:
-                self._cut()
-        self._cut()
-        for uri in self.gone:
-            self.writer.remove(uri)
-            self.tally.removed += 1
-        self._publish()
-
-    def _is_unchanged(self, file: File) -> bool:
-        row = self.known.get(file.uri)
-        if row is None or row.status != "indexed" or (row.size, row.mtime_ns) != (file.size, file.mtime_ns):
-            return False
-        return self._is_labelled(row)
-
-    def _is_labelled(self, row: SourceRow) -> bool:
-        """Whether a source has the metadata and readers that the caller says."""
-        if self.labels.metadata and DocumentReport.of(row.report).labels != self.labels.mark(row.uri):
-            return False
-        return not self.labels.access or self.stored[row.uri][1] == self.labels.readers(row.uri)
-
-    def _take(self, file: File) -> None:
-        """Bring the store in step with a file, or have it wait to be cut with others."""
-        before = self.known.get(file.uri)
-        try:
-            self._read(file, before)
-        except Unreadable as failure:
-            self._fail(failure, before)
-            self._done(file.uri)
-
-    def _read(self, file: File, before: SourceRow | None) -> None:
-        found = fetched(file, before)
-        row = found.row
-        same = before is not None and before.status == "indexed" and before.content_hash == row.content_hash
-        if before is not None and same and self._is_labelled(before):
-            self.writer.touch(before.but(size=row.size, mtime_ns=row.mtime_ns))
-            self.tally.unchanged += 1
-        elif before is not None and same and self._gives_other_readers(before):
-            self._changes += 1
-            self.tally.changed += 1
-        elif before is None and (old := self._moved_from(row, file)) is not None:
-            self.writer.move(old.uri, old.but(uri=file.uri, size=row.size, mtime_ns=row.mtime_ns))
-            self._changes += 1
-            self.tally.moved += 1
-        else:
-            reading = read(file, found)
-            reading = reading.but(document=self.labels.on(reading.document))
-            self.filing.pending.append(Filed(reading, row, before is None))
-            return
-        self._done(file.uri)
-
-    def _gives_other_readers(self, row: SourceRow) -> bool:
-        """Whether only the reader list was another one, so that nothing has to be cut again."""
-        if self.labels.metadata and DocumentReport.of(row.report).labels != self.labels.mark(row.uri):
-            return False
-        if sum(document == row.document for document, _ in self.stored.values()) > 1:
-            return False  # the other source may have another list: it becomes a document of its own
-        self.writer.set_readers(self.writer.document(row.document), self.labels.readers(row.uri))
-        return True
-
-    def _moved_from(self, row: SourceRow, file: File) -> SourceRow | None:
-        """The source that is gone and held the same, read and labelled in the same way."""
-        for uri in self.gone_with.get(row.content_hash, ()):
-            if uri not in self.gone or not self.gone[uri].document.endswith(f".{file.reader.name}"):
-                continue
-            if (self.labels.meta(uri), self.labels.readers(uri)) == (
-                self.labels.meta(file.uri),
-                self.labels.readers(file.uri),
-            ) and self._is_labelled(self.gone[uri]):
-                return self.gone.pop(uri)
-        return None
-
-    def _cut(self) -> None:
-        for filed, result in self.filing.flush():
-            if isinstance(result, Unreadable):
-                self._fail(result, self.known.get(filed.row.uri))
-            else:
-                self.tally.put(result, is_new=filed.is_new)
-                self._changes += 1
-            self._done(filed.row.uri)
-
-    def _fail(self, failure: Unreadable, before: SourceRow | None) -> None:
-        self.tally.failed.append((failure.row.uri, failure.row.error))
-        if before != failure.row:
-            self.writer.fail(failure.row)
-            self._changes += 1
-
-    def _done(self, uri: str) -> None:
-        self.tally.done += 1
-        self._tell(uri)
-        if self._changes >= self.batch or self.tally.chunks - self._chunks >= self.batch * CHUNKS_PER_DOCUMENT:
-            self._publish()
-
-    def _publish(self) -> None:
-        """Embed what has no vector yet, then make everything since the last time visible."""
-        embed(self.writer, self.growths, self._embedded)
-        self.writer.publish()
-        self._changes, self._chunks = 0, self.tally.chunks
-
-    def _embedded(self, count: int) -> None:
-        self.tally.embedded += count
-        self._tell("")
-
-    def tell_of_groups(self, group: str, documents: int, embedded: int) -> None:
-        """Pass on how far the building of further groups is."""
-        self._embedded(embedded)
-
-    def _tell(self, uri: str) -> None:
-        if self.progress is not None:
-            self.progress(self.tally.progress(uri))

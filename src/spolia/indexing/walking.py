@@ -1,20 +1,24 @@
-"""What is in a folder: files that can be read, and what is left out and why."""
+"""What is in folders: files that can be read, and what is left out and why."""
 
 from __future__ import annotations
 
 import os
 import stat
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os.path import splitext
+from pathlib import Path
 
 from spolia.errors import FolderError
-from spolia.indexing.loading import LATEST_NS
+from spolia.indexing.loading import LATEST_NS, Loaded, load
 from spolia.indexing.readers.choosing import reader_of
 from spolia.indexing.readers.reading import Reader
 from spolia.types import Value
 
 HIDDEN = (".", "~$")
+TEXT = "text:"
+"""How the uris of documents begin that were given as texts: nothing that a walk finds or misses concerns them."""
 STORE_SUFFIX, STORE_FILE = ".spolia", "corpus.db"
 
 
@@ -38,6 +42,10 @@ class File(Value):
     reader: Reader
     is_link: bool = False
 
+    def load(self) -> Loaded:
+        """Its bytes as they are now."""
+        return load(self.path, follow=self.is_link)
+
 
 @dataclass(frozen=True)
 class Skipped(Value):
@@ -49,48 +57,82 @@ class Skipped(Value):
 
 @dataclass
 class Found:
-    """What a walk through a folder found.
+    """What a walk through folders found.
 
     Attributes:
         files: by uri, in the order of their names.
         skipped: links, special files and what may not be read.
         unread: number of files that no reader knows, by suffix.
         closed: folders that could not be listed, as uris with `/` at the end; what is in them is not known.
+        beyond: how the uris begin of which nothing was looked for; what a store has there stays.
     """
 
     files: dict[str, File] = field(default_factory=dict)
     skipped: list[Skipped] = field(default_factory=list)
     unread: Counter[str] = field(default_factory=Counter)
     closed: tuple[str, ...] = ()
+    beyond: str = TEXT
+
+    def misses(self, uri: str) -> bool:
+        """Whether a source that was there is gone."""
+        return uri not in self.files and not uri.startswith((self.beyond, *self.closed))
 
 
-def walk(folder: str, readers: dict[str, Reader], *, follow_links: bool = False) -> Found:
+def walk(folder: str | Path | Sequence[str | Path], readers: dict[str, Reader], *, follow_links: bool = False) -> Found:
     """All files of a folder that can be read. Hidden files, stores and what links lead out to are left out.
 
     Args:
+        folder: or several folders and files; their uris are relative to the folder that all of them are in.
         readers: by suffix.
         follow_links: go where links lead out of the folder too.
 
     Raises:
-        FolderError: there is no such folder, or it may not be listed.
+        FolderError: there is no such folder or file, or it may not be listed.
     """
+    if isinstance(folder, (str, Path)):
+        _refuse_no_folder(os.fspath(folder))
+        return _Walk([os.fspath(folder)], os.fspath(folder), readers, follow_links).found
+    given = [os.path.abspath(path) for path in folder]
+    if missing := [path for path in given if not os.path.exists(path)]:
+        raise FolderError(f"There is no file or folder {missing[0]}. Write paths of files, or of folders with some.")
+    if not given:
+        raise FolderError("No file and no folder is named. Write paths of files, or of folders with some.")
+    base = os.path.commonpath([path if os.path.isdir(path) else os.path.dirname(path) for path in given])
+    return _Walk(given, base, readers, follow_links).found
+
+
+def _refuse_no_folder(folder: str) -> None:
     if not os.path.lexists(folder):
         raise FolderError(f"There is no folder {folder}. Write the path of a folder with documents.")
     if not os.path.isdir(folder):
         inside = os.path.dirname(folder) or "."
-        raise FolderError(f"{folder} is a file, not a folder. Write the folder that it is in: {inside}")
-    return _Walk(folder, readers, follow_links).found
+        raise FolderError(
+            f"{folder} is a file, not a folder. Write the folder that it is in: {inside} "
+            f"(in Python a list, [{folder!r}], for a store that holds this file alone)."
+        )
 
 
 class _Walk:
-    def __init__(self, folder: str, readers: dict[str, Reader], follow_links: bool) -> None:
+    def __init__(self, given: Sequence[str], base: str, readers: dict[str, Reader], follow_links: bool) -> None:
         self.readers, self.follow_links = readers, follow_links
-        self.root = os.path.realpath(folder)
         self.found = Found()
         self._seen: set[tuple[int, int]] = set()
-        self._todo = [(folder, "")]
-        while self._todo:
-            self._list(*self._todo.pop())
+        for path in given:
+            name = os.path.relpath(path, base)
+            if not os.path.isdir(path):
+                self._file(path, name)
+                continue
+            self.root = os.path.realpath(path)
+            self._todo = [(path, "" if name == os.curdir else f"{name}/")]
+            while self._todo:
+                self._list(*self._todo.pop())
+
+    def _file(self, path: str, name: str) -> None:
+        """Note a file that was named itself, hidden or a link or not."""
+        if (reader := reader_of(name, self.readers)) is None:
+            self.found.unread[splitext(name)[1].lower()] += 1
+        elif _uri(name) not in self.found.files:
+            self._add(path, os.stat(path), _uri(name), reader, os.path.islink(path))
 
     def _list(self, path: str, prefix: str) -> None:
         """Note what is in a folder; prefix: its name in uris, with `/` at the end."""
@@ -125,19 +167,20 @@ class _Walk:
             elif (reader := reader_of(entry.name, self.readers)) is None:
                 self.found.unread[splitext(entry.name)[1].lower()] += 1
             else:
-                self._add(entry, _uri(name), reader, is_link)
+                self._add(entry.path, entry.stat(), _uri(name), reader, is_link)
         except OSError as error:
             self._skip(name, f"It cannot be looked at: {error.strerror}.")
 
-    def _add(self, entry: os.DirEntry[str], uri: str, reader: Reader, is_link: bool) -> None:
-        there = entry.stat()
+    def _add(self, path: str, there: os.stat_result, uri: str, reader: Reader, is_link: bool) -> None:
         if not stat.S_ISREG(there.st_mode):
             self._skip(uri, "It is no file but a device, a pipe or a socket.")
-        elif uri in self.found.files:
-            self._skip(uri, "Another file has this name once both are written in UTF-8. Rename it.")
-        else:
+        elif uri.startswith(TEXT):
+            self._skip(uri, f"Its name begins with {TEXT!r}, as those of texts do that were given. Rename it.")
+        elif uri not in self.found.files:
             time_ns = min(there.st_mtime_ns, LATEST_NS)
-            self.found.files[uri] = File(uri, entry.path, there.st_size, time_ns, reader, is_link)
+            self.found.files[uri] = File(uri, path, there.st_size, time_ns, reader, is_link)
+        elif self.found.files[uri].path != path:
+            self._skip(uri, "Another file has this name once both are written in UTF-8. Rename it.")
 
     def _skip(self, name: str, reason: str) -> None:
         self.found.skipped.append(Skipped(_uri(name), reason))

@@ -108,6 +108,12 @@ def opened(store: Truth) -> Opened:
         return _open[store.place]
 
 
+def forget(store: Truth) -> None:
+    """Let go of a store that is about to be deleted; snapshots of it that are still held keep what they need open."""
+    with _guard:
+        _open.pop(store.place, None)
+
+
 def _forget_after_fork() -> None:
     """A child process may neither use nor close the connections of its parent: SQLite's locks belong to a process."""
     global _open, _guard

@@ -1,0 +1,217 @@
+"""One run over the sources of a store: what is known beside what is there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from spolia.filters import Field
+from spolia.indexing.filing import Filed, Filing, Labels, Unreadable, fetched, read
+from spolia.indexing.parts import Wanted
+from spolia.indexing.readers.reading import Reading
+from spolia.indexing.report import DocumentReport, Progress, SyncReport
+from spolia.indexing.tally import Tally
+from spolia.indexing.walking import TEXT, File, Found
+from spolia.stores.corpus import Corpus
+from spolia.stores.growing import embed, in_batches
+from spolia.stores.materialising import materialise
+from spolia.stores.rows import SourceRow
+from spolia.stores.writer import Writer
+from spolia.surrounding import check_cancelled
+from spolia.types import Document
+
+CUT_AT_ONCE, CHARACTERS_AT_ONCE = 64, 5_000_000
+"""Documents whose nodes are made together, so that a transform asks its model for all of them at once."""
+CHUNKS_PER_DOCUMENT = 20
+"""A batch of documents is published early when it has more chunks than so many for each."""
+
+
+def keep(
+    corpus: Corpus,
+    found: Found,
+    wanted: Wanted,
+    labels: Labels,
+    *,
+    refuse: Callable[[Mapping[str, SourceRow]], None] = lambda known: None,
+    fields: Sequence[Field] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    batch: int = 1000,
+    rebuild: bool = False,
+    timeout_s: float = 10.0,
+) -> SyncReport:
+    """Bring a store, made if it is not there, in step with what was found; see `sync`.
+
+    Args:
+        refuse: raises if this is not to be done to a store with these sources.
+    """
+    began = time.perf_counter()
+    corpus.create()
+    with corpus.writer(timeout_s) as writer:
+        refuse(known := writer.sources())
+        if fields is not None:
+            writer.declare(fields)
+        texts = _texts(writer, known.values()) if rebuild else []
+        wanted.define(writer, found, rebuild=rebuild)
+        if rebuild:
+            known = writer.sources()
+        run = _Keeping(writer, wanted, labels, found, known, progress, batch)
+        run.put_back(texts)
+        run.run()
+    if wanted.groups:
+        materialise(wanted.groups, known=wanted.known, tell=run.tell_of_groups)
+    return run.tally.report(corpus.latest().generation, found, time.perf_counter() - began)
+
+
+def _texts(writer: Writer, known: Iterable[SourceRow]) -> list[tuple[SourceRow, Document]]:
+    """The documents that were given as texts: the store alone has them."""
+    rows = (row for row in known if row.uri.startswith(TEXT) and row.status == "indexed")
+    return [(row, writer.document(row.document)) for row in rows]
+
+
+class _Keeping:
+    def __init__(
+        self,
+        writer: Writer,
+        wanted: Wanted,
+        labels: Labels,
+        found: Found,
+        known: Mapping[str, SourceRow],
+        progress: Callable[[Progress], None] | None,
+        batch: int,
+    ) -> None:
+        self.writer, self.labels, self.found, self.progress, self.batch = writer, labels, found, progress, batch
+        self.tally = Tally()
+        self.known = known
+        self.growths = wanted.growths(writer.manifests)
+        self.filing = Filing(writer, self.growths, wanted.main, labels)
+        self.stored = writer.readers() if labels.access else {}
+        self.gone = {uri: row for uri, row in self.known.items() if found.misses(uri)}
+        self.gone_with: dict[str, list[str]] = {}
+        for uri, row in self.gone.items():
+            if row.status == "indexed":
+                self.gone_with.setdefault(row.content_hash, []).append(uri)
+        self._changes = self._chunks = 0
+
+    def put_back(self, texts: Iterable[tuple[SourceRow, Document]]) -> None:
+        """Cut texts again that went when a group was built with other parts."""
+        filing = Filing(self.writer, self.growths, self.filing.main, Labels())
+        gone = (Filed(Reading(document), row, False) for row, document in texts if row.uri not in self.known)
+        for filing.pending in in_batches(gone, CUT_AT_ONCE):
+            self._cut(filing)
+
+    def run(self) -> None:
+        changed = [file for file in self.found.files.values() if not self._is_unchanged(file)]
+        self.tally.unchanged = len(self.found.files) - len(changed)
+        self.tally.total = len(changed)
+        for file in changed:
+            check_cancelled()
+            self._take(file)
+            if len(self.filing.pending) >= CUT_AT_ONCE or self.filing.characters >= CHARACTERS_AT_ONCE:
+                self._cut(self.filing)
+        self._cut(self.filing)
+        for uri in self.gone:
+            self.writer.remove(uri)
+            self.tally.removed += 1
+        self._publish()
+
+    def _is_unchanged(self, file: File) -> bool:
+        row = self.known.get(file.uri)
+        if row is None or row.status != "indexed" or (row.size, row.mtime_ns) != (file.size, file.mtime_ns):
+            return False
+        return self._is_labelled(row)
+
+    def _is_labelled(self, row: SourceRow) -> bool:
+        """Whether a source has the metadata and readers that the caller says."""
+        if self.labels.metadata and DocumentReport.of(row.report).labels != self.labels.mark(row.uri):
+            return False
+        return not self.labels.access or self.stored[row.uri][1] == self.labels.readers(row.uri)
+
+    def _take(self, file: File) -> None:
+        """Bring the store in step with a file, or have it wait to be cut with others."""
+        before = self.known.get(file.uri)
+        try:
+            self._read(file, before)
+        except Unreadable as failure:
+            self._fail(failure, before)
+            self._done(file.uri)
+
+    def _read(self, file: File, before: SourceRow | None) -> None:
+        found = fetched(file, before)
+        row = found.row
+        same = before is not None and before.status == "indexed" and before.content_hash == row.content_hash
+        if before is not None and same and self._is_labelled(before):
+            self.writer.touch(before.but(size=row.size, mtime_ns=row.mtime_ns))
+            self.tally.unchanged += 1
+        elif before is not None and same and self._gives_other_readers(before):
+            self._changes += 1
+            self.tally.changed += 1
+        elif before is None and (old := self._moved_from(row, file)) is not None:
+            self.writer.move(old.uri, old.but(uri=file.uri, size=row.size, mtime_ns=row.mtime_ns))
+            self._changes += 1
+            self.tally.moved += 1
+        else:
+            reading = read(file, found)
+            reading = reading.but(document=self.labels.on(reading.document))
+            self.filing.pending.append(Filed(reading, row, before is None))
+            return
+        self._done(file.uri)
+
+    def _gives_other_readers(self, row: SourceRow) -> bool:
+        """Whether only the reader list was another one, so that nothing has to be cut again."""
+        if self.labels.metadata and DocumentReport.of(row.report).labels != self.labels.mark(row.uri):
+            return False
+        if sum(document == row.document for document, _ in self.stored.values()) > 1:
+            return False  # the other source may have another list: it becomes a document of its own
+        self.writer.set_readers(self.writer.document(row.document), self.labels.readers(row.uri))
+        return True
+
+    def _moved_from(self, row: SourceRow, file: File) -> SourceRow | None:
+        """The source that is gone and held the same, read and labelled in the same way."""
+        for uri in self.gone_with.get(row.content_hash, ()):
+            if uri not in self.gone or not self.gone[uri].document.endswith(f".{file.reader.name}"):
+                continue
+            if (self.labels.meta(uri), self.labels.readers(uri)) == (
+                self.labels.meta(file.uri),
+                self.labels.readers(file.uri),
+            ) and self._is_labelled(self.gone[uri]):
+                return self.gone.pop(uri)
+        return None
+
+    def _cut(self, filing: Filing) -> None:
+        for filed, result in filing.flush():
+            if isinstance(result, Unreadable):
+                self._fail(result, self.known.get(filed.row.uri))
+            else:
+                self.tally.put(result, is_new=filed.is_new)
+                self._changes += 1
+            self._done(filed.row.uri)
+
+    def _fail(self, failure: Unreadable, before: SourceRow | None) -> None:
+        self.tally.failed.append((failure.row.uri, failure.row.error))
+        if before != failure.row:
+            self.writer.fail(failure.row)
+            self._changes += 1
+
+    def _done(self, uri: str) -> None:
+        self.tally.done += 1
+        self._tell(uri)
+        if self._changes >= self.batch or self.tally.chunks - self._chunks >= self.batch * CHUNKS_PER_DOCUMENT:
+            self._publish()
+
+    def _publish(self) -> None:
+        """Embed what has no vector yet, then make everything since the last time visible."""
+        embed(self.writer, self.growths, self._embedded)
+        self.writer.publish()
+        self._changes, self._chunks = 0, self.tally.chunks
+
+    def _embedded(self, count: int) -> None:
+        self.tally.embedded += count
+        self._tell("")
+
+    def tell_of_groups(self, group: str, documents: int, embedded: int) -> None:
+        """Pass on how far the building of further groups is."""
+        self._embedded(embedded)
+
+    def _tell(self, uri: str) -> None:
+        if self.progress is not None:
+            self.progress(self.tally.progress(uri))

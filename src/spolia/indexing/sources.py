@@ -1,0 +1,140 @@
+"""Documents that are in no folder: texts under names of the caller's, and stores for one use."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypedDict, Unpack
+
+from spolia.errors import DocumentError
+from spolia.filters import Field
+from spolia.indexing.filing import Labels
+from spolia.indexing.keeping import keep
+from spolia.indexing.loading import Loaded
+from spolia.indexing.parts import Wanted, main_definition
+from spolia.indexing.readers.choosing import READERS, by_suffix, reader_of
+from spolia.indexing.readers.reading import Reader
+from spolia.indexing.readers.text import TextReader
+from spolia.indexing.report import SyncReport
+from spolia.indexing.sync import sync
+from spolia.indexing.walking import TEXT, File, Found
+from spolia.models.protocols import Embedder
+from spolia.operator import Operator
+from spolia.stores.analysis import Analyzer
+from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.definition import Transform
+from spolia.stores.opened import forget
+from spolia.types import Scalar
+
+
+class How(TypedDict, total=False):
+    """What `sync` can be told about the groups of a store and the labels of its documents, by the same names."""
+
+    splitter: Transform | None
+    embedder: Embedder | None
+    analyzer: Analyzer | None
+    readers: Sequence[Reader]
+    group: str
+    groups: Sequence[NodeGroup]
+    fields: Sequence[Field] | None
+    metadata: Callable[[str], Mapping[str, Scalar | Sequence[Scalar]]] | None
+    access: Callable[[str], Iterable[str]] | None
+    known: Sequence[Operator[Any, Any] | type]
+    timeout_s: float
+
+
+@dataclass(frozen=True)
+class Given(File):
+    """A text in the place of a file."""
+
+    data: bytes = field(default=b"", repr=False)
+
+    def load(self) -> Loaded:
+        return Loaded(self.data, self.size, self.mtime_ns, self.mtime_ns, self.mtime_ns)
+
+
+def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> SyncReport:
+    """Put texts into a store, each in the place of what had its name; the store's other documents stay.
+
+    A text is a document like any other, whose uri is `text:NAME`. It stays when a folder is indexed into the same
+    store, also with `rebuild=True`. One that is the same as before is not cut again. To take some away:
+    `with corpus.writer() as writer: writer.remove("text:NAME")`.
+
+    Args:
+        corpus: the store; made if it is not there.
+        texts: by name. The end of a name says the format, as `.md` or `.html`; else it is plain text.
+        how: what the groups are made of and what is said of the documents, as for `sync`: the same as the store was
+            built with.
+
+    Raises:
+        DocumentError: a text without a name, or that is no text.
+        ManifestMismatch, GroupError, StoreError: as for `sync`.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     corpus = Corpus(f"{folder}/notes.spolia")
+    ...     report = add_texts(corpus, {"faq/tides.md": "# Tides\\n\\nThe moon causes them."})
+    ...     [document.uri for document in corpus.snapshot().documents()]
+    ['text:faq/tides.md']
+    """
+    readers = how.get("readers", READERS)
+    by_name, now = by_suffix(readers), time.time_ns()
+    files = (_given(name, text, by_name, now) for name, text in texts.items())
+    main = main_definition(how.get("splitter"), how.get("embedder"), how.get("analyzer"))
+    return keep(
+        corpus,
+        Found({file.uri: file for file in files}, beyond=""),
+        Wanted(how.get("group", "chunk"), main, how.get("groups", ()), how.get("known", ()), readers),
+        Labels(how.get("metadata"), how.get("access")),
+        fields=how.get("fields"),
+        timeout_s=how.get("timeout_s", 10.0),
+    )
+
+
+def _given(name: str, text: str, readers: dict[str, Reader], now: int) -> Given:
+    if not name.strip() or not isinstance(text, str):
+        raise DocumentError(
+            f"The document {name!r} is {type(text).__name__}. Write a name and a text: "
+            "add_texts(corpus, {name: text})."
+        )
+    data = text.encode("utf-8", "replace")
+    return Given(TEXT + name, "", len(data), now, reader_of(name, readers) or TextReader(), data=data)
+
+
+@contextmanager
+def temporary(
+    documents: Sequence[str | Path] | Mapping[str, str] | str | Path,
+    *,
+    within: str | Path | None = None,
+    **how: Unpack[How],
+) -> Iterator[Corpus]:
+    """A store for one use: of a folder, a list of files, or texts by name. At the end nothing is left of it.
+
+    Args:
+        documents: as for `sync`, or for `add_texts`.
+        within: the folder to make it in: `/dev/shm` keeps it in memory; by default where temporary files are.
+        how: what the groups are made of and what is said of the documents, as for `sync`.
+
+    Raises:
+        FolderError, DocumentError, GroupError, StoreError: as for `sync` and `add_texts`.
+
+    >>> from spolia.retrieval.bm25 import BM25
+    >>> from spolia.types import Query
+    >>> with temporary({"a": "The moon causes the tides.", "b": "Salt is dug in mines."}) as corpus:
+    ...     [node.text for node in BM25(corpus.group("sentence"))(Query("Who digs salt?")).nodes]
+    ['Salt is dug in mines.']
+    """
+    with TemporaryDirectory(prefix="spolia-", dir=within, ignore_cleanup_errors=True) as folder:
+        corpus = Corpus(f"{folder}/temporary.spolia")
+        if isinstance(documents, Mapping):
+            add_texts(corpus, documents, **how)
+        else:
+            sync(documents, corpus, **how)
+        try:
+            yield corpus
+        finally:
+            forget(corpus.truth)
