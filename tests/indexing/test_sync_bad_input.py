@@ -56,6 +56,24 @@ def test_a_file_for_a_folder(folder: Path, corpus: Corpus) -> None:
         sync(folder / "good.txt", corpus)
 
 
+def test_a_broken_file_is_not_read_for_ever(folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
+    first = sync(folder, corpus, retry=False)
+    read: list[str] = []
+
+    def noted(path: str, *, follow: bool = False) -> loading.Loaded:
+        read.append(Path(path).name)
+        return loading.load(path, follow=follow)
+
+    monkeypatch.setattr("spolia.indexing.walking.load", noted)
+    again = sync(folder, corpus, retry=False)
+    assert (again.failed, again.unchanged, again.generation, read) == (first.failed, 1, first.generation, [])
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nothing more")
+    assert [uri for uri, _ in sync(folder, corpus, retry=False).failed] == ["broken.pdf"]
+    sync(folder, corpus)
+    assert read == ["broken.pdf", "broken.pdf"]
+
+
 def test_an_empty_folder_changes_nothing(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
     (folder / "good.txt").unlink()

@@ -37,6 +37,7 @@ def keep(
     progress: Callable[[Progress], None] | None = None,
     batch: int = 1000,
     rebuild: bool = False,
+    retry: bool = True,
     timeout_s: float = 10.0,
 ) -> SyncReport:
     """Bring a store, made if it is not there, in step with what was found; see `sync`.
@@ -54,7 +55,7 @@ def keep(
         wanted.define(writer, found, rebuild=rebuild)
         if rebuild:
             known = writer.sources()
-        run = _Keeping(writer, wanted, labels, found, known, progress, batch)
+        run = _Keeping(writer, wanted, labels, found, known, progress, batch, retry)
         run.put_back(texts)
         run.run()
     if wanted.groups:
@@ -78,10 +79,11 @@ class _Keeping:
         known: Mapping[str, SourceRow],
         progress: Callable[[Progress], None] | None,
         batch: int,
+        retry: bool,
     ) -> None:
         self.writer, self.labels, self.found, self.progress, self.batch = writer, labels, found, progress, batch
         self.tally = Tally()
-        self.known = known
+        self.known, self.retry = known, retry
         self.growths = wanted.growths(writer.manifests)
         self.filing = Filing(writer, self.growths, wanted.main, labels)
         self.stored = writer.readers() if labels.access else {}
@@ -100,8 +102,13 @@ class _Keeping:
             self._cut(filing)
 
     def run(self) -> None:
-        changed = [file for file in self.found.files.values() if not self._is_unchanged(file)]
-        self.tally.unchanged = len(self.found.files) - len(changed)
+        self.tally.failed += [(uri, self.known[uri].error) for uri in self.found.files if self._is_given_up(uri)]
+        changed = [
+            file
+            for uri, file in self.found.files.items()
+            if not self._is_unchanged(file) and not self._is_given_up(uri)
+        ]
+        self.tally.unchanged = len(self.found.files) - len(changed) - len(self.tally.failed)
         self.tally.total = len(changed)
         for file in changed:
             check_cancelled()
@@ -119,6 +126,13 @@ class _Keeping:
         if row is None or row.status != "indexed" or (row.size, row.mtime_ns) != (file.size, file.mtime_ns):
             return False
         return self._is_labelled(row)
+
+    def _is_given_up(self, uri: str) -> bool:
+        """Whether a file could not be read the last time, has not changed since, and is not to be tried again."""
+        row, file = self.known.get(uri), self.found.files[uri]
+        if self.retry or row is None or row.status != "failed":
+            return False
+        return (row.size, row.mtime_ns) == (file.size, file.mtime_ns)
 
     def _is_labelled(self, row: SourceRow) -> bool:
         """Whether a source has the metadata and readers that the caller says."""

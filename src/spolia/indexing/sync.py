@@ -42,6 +42,7 @@ def sync(
     batch: int = 1000,
     follow_links: bool = False,
     rebuild: bool = False,
+    retry: bool = True,
     timeout_s: float = 10.0,
 ) -> SyncReport:
     """Make a store hold the files of a folder, and no others, in all its node groups.
@@ -70,6 +71,8 @@ def sync(
         batch: documents that are published together.
         follow_links: go where links lead out of the folder too.
         rebuild: if the group was built with other parts, or of another folder, forget that and index this.
+        retry: try a file again that could not be read the last time and has not changed since. Who looks at a folder
+            all the time writes False, so that one broken file is not read for ever; it is reported all the same.
         timeout_s: how long to wait for another writer, seconds.
 
     Raises:
@@ -106,6 +109,7 @@ def sync(
         progress=progress,
         batch=batch,
         rebuild=rebuild,
+        retry=retry,
         timeout_s=timeout_s,
     )
 
