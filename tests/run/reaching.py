@@ -1,0 +1,323 @@
+"""Everything through which nodes of a store can be reached, found by walking the package, so that none is forgotten.
+
+What is added later is found too. Where it needs something that is not known here, the test fails and says what to add.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import json
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import pytest
+
+from spolia.codec import encode
+from spolia.errors import WiringError
+from spolia.models.protocols import Embedder, SparseEmbedder
+from spolia.operator import Operator
+from spolia.retrieval.graph.address import NodeGraph
+from spolia.retrieval.graph.edges import Belonging, InOrder, SharedEntities, Similar
+from spolia.retrieval.similarity import Similarity, similarity
+from spolia.stores import sql
+from spolia.stores.allowed import Allowed
+from spolia.stores.analysis import Analyzer
+from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.indexes import IndexSettings
+from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.rows import SourceRow
+from spolia.stores.snapshot import Snapshot
+from spolia.stores.truth import Truth
+from spolia.testing import HashingEmbedder
+from spolia.types import Document, Node, Query, Ranking, Span
+from tests.retrieval.test_learned_sparse import Counting
+from tests.tree import classes, modules, operators
+
+EMBEDDER, SPARSE = HashingEmbedder(dimension=16), Counting()
+PRINCIPALS = ("ann", "bob", "staff", "eve")
+QUERY = Query("The tide rises. It falls")
+GROUPS: Mapping[str, str] = {"chunk": "document", "sentence": "chunk", "entity": "sentence"}
+SECRET = re.compile(r"secret-[\w.-]+")
+Lists = Mapping[str, tuple[str, ...]]
+
+
+# A store in which every node and every document holds a secret of its own.
+
+
+def random_lists(draw: Random) -> Lists:
+    """Reader lists of documents, and of some nodes by their ids; an empty one means everybody."""
+
+    def some() -> tuple[str, ...]:
+        return tuple(draw.sample(PRINCIPALS[:3], draw.choice((0, 1, 1, 2))))
+
+    documents = {f"d{number}": some() for number in range(4)}
+    ids = [f"{document}.{part}" for document in documents for part in ("0", "0.0", "0.1", "1", "1.0", "1.0.e")]
+    return documents | {id: some() for id in ids if draw.random() < 0.3}
+
+
+def filled(corpus: Corpus, lists: Lists, index: IndexSettings, *, sparse: bool = True) -> Corpus:
+    """A new store with documents of two chunks, of two sentences each, of one entity each."""
+    settings = json.dumps(encode(index, IndexSettings))
+    embedded = (Embedded(EMBEDDER.name, EMBEDDER.dimension, index=settings), Embedded(SPARSE.name, 0))[: 1 + sparse]
+    corpus.create()
+    with corpus.writer() as writer:
+        for group, parent in GROUPS.items():
+            writer.define(group, Manifest(group, "by hand", "none", Analyzer(), embedded, parent))
+        for id in (name for name in lists if "." not in name):
+            document, nodes = _document(id, lists)
+            writer.put(document, nodes, SourceRow(document.uri, len(document.text), content_hash=id))
+        for group in GROUPS:
+            if lacking := list(writer.unembedded(group, EMBEDDER.name)):
+                keys, texts = zip(*lacking, strict=True)
+                writer.add_vectors(EMBEDDER.name, keys, EMBEDDER.embed(texts, kind="passage"))
+            if sparse and (lacking := list(writer.unembedded(group, SPARSE.name))):
+                keys, texts = zip(*lacking, strict=True)
+                writer.add_sparse(SPARSE.name, keys, SPARSE.embed_sparse(texts, kind="passage"))
+    return corpus
+
+
+def _document(id: str, lists: Lists) -> tuple[Document, list[Node]]:
+    head = f"secret-whole-{id} "
+    chunks = [f"The tide rises. It falls at {id}:{part}. " for part in range(2)]
+    text = head + "".join(chunks)
+    nodes: list[Node] = []
+
+    def add(node: str, group: str, parent: str, start: int, end: int) -> None:
+        own = {"readers": lists[node]} if lists.get(node) else {}
+        number = 1 + sum(other.group == group for other in nodes)
+        meta = (("entity", "Moon"), ("secret", f"secret-{node}"))
+        found = Node(node, text[start:end], id, group, Span(start, end), f"secret-{node}", f"{id}.txt", parent, meta)
+        nodes.append(found.but(number=number, **own))
+
+    for part, chunk in enumerate(chunks):
+        start = text.index(chunk)
+        middle, end = text.index("It", start), start + len(chunk)
+        add(f"{id}.{part}", "chunk", id, start, end)
+        for which, (first, last) in enumerate([(start, middle), (middle, end)]):
+            add(f"{id}.{part}.{which}", "sentence", f"{id}.{part}", first, last)
+            add(f"{id}.{part}.{which}.e", "entity", f"{id}.{part}.{which}", first, first + 8)
+    return Document(id, text, uri=f"{id}.txt", title=f"secret-title-{id}", readers=lists[id]), nodes
+
+
+def readable(lists: Lists, principals: frozenset[str]) -> set[str]:
+    """The secrets that these principals may see, by the definition: a node's own list, else its document's."""
+    found = set[str]()
+    for document in (name for name in lists if "." not in name):
+        if not lists[document] or principals & set(lists[document]):
+            found |= {f"secret-whole-{document}", f"secret-title-{document}"}
+        for node in _document(document, lists)[1]:
+            who = lists.get(node.id) or lists[document]
+            found |= {f"secret-{node.id}"} if not who or principals & set(who) else set()
+    return found
+
+
+# Stores and indexes.
+
+
+def truths() -> list[type]:
+    """Classes of stores that hold the truth."""
+    wanted = [name for name in vars(Truth) if not name.startswith("_") and callable(getattr(Truth, name))]
+    found = {cls for name in modules() for cls in vars(sys.modules[name]).values() if inspect.isclass(cls)}
+    own = [cls for cls in found if cls is not Truth and cls.__module__.startswith("spolia.")]
+    return sorted((cls for cls in own if all(hasattr(cls, name) for name in wanted)), key=lambda cls: cls.__name__)
+
+
+def indexes() -> list[type[IndexSettings]]:
+    """Classes of settings of vector indexes."""
+    found: list[type[IndexSettings]] = classes(IndexSettings)
+    return [cls for cls in found if is_dataclass(cls)]
+
+
+# Operators.
+
+
+@similarity
+def length(query: str, node: Node) -> int:
+    return len(node.text)
+
+
+@similarity(mode="embedding", batch=True)
+def product(query: Any, vectors: Any) -> Any:
+    return vectors @ query
+
+
+def that_reach() -> list[type[Operator[Any, Any]]]:
+    """Operators with a field that names a store, or something in one."""
+    return [cls for cls in operators() if any(_reaches(hint) for hint in get_type_hints(cls).values())]
+
+
+def _reaches(hint: Any) -> bool:
+    if isinstance(hint, type) and is_dataclass(hint) and hasattr(hint, "scoped") and hasattr(hint, "fingerprint"):
+        return not hasattr(hint, "generate") and not hasattr(hint, "embed")
+    return any(_reaches(arg) for arg in get_args(hint))
+
+
+def built(cls: type[Operator[Any, Any]], corpus: Corpus) -> list[Operator[Any, Any]]:
+    """Operators of a class with every combination of what can stand in its fields."""
+    hints = get_type_hints(cls)
+    choices = {f.name: _choices(cls, f.name, hints[f.name], corpus, f) for f in fields(cls) if f.init}  # type: ignore[arg-type]
+    found = []
+    for values in itertools.product(*choices.values()):
+        try:
+            found.append(cls.made(dict(zip(choices, values, strict=True))))
+        except WiringError:
+            continue
+    if not found:
+        pytest.fail(
+            f"No {cls.__name__} can be made of what tests/run/reaching.py knows. Add values for its fields there."
+        )
+    return found
+
+
+def _choices(cls: type, name: str, hint: Any, corpus: Corpus, field: Any) -> Sequence[Any]:
+    if name == "top_k":
+        return (100,)
+    groups = [corpus.group(group) for group in GROUPS]
+    graph = NodeGraph(corpus.group("sentence"), (Similar(), InOrder(), Belonging(to="chunk"), SharedEntities()))
+    known: Mapping[Any, Sequence[Any]] = {
+        NodeGroup: groups,
+        Corpus: [corpus],
+        NodeGraph: [graph],
+        Embedder: [EMBEDDER],
+        SparseEmbedder: [SPARSE],
+        Similarity: [length, product],
+        tuple[NodeGroup, ...]: [tuple(groups[:2]), tuple(groups[:1])],
+    }
+    options = list(get_args(hint)) if get_origin(hint) in (Union, types.UnionType) else [hint]
+    values = [value for option in options for value in known.get(option, ())]
+    if values or get_origin(hint) is Literal:
+        return [*values, *([None] if type(None) in options else [])] or get_args(hint)
+    if _reaches(hint) or (field.default is MISSING and field.default_factory is MISSING):
+        pytest.fail(
+            f"What can {cls.__name__}.{name} be, of type {hint}? Add values of that type to tests/run/reaching.py."
+        )
+    return (field.default if field.default is not MISSING else field.default_factory(),)
+
+
+def given_to(op: Operator[Any, Any], found: Sequence[Ranking]) -> list[Any]:
+    """Values of the type that an operator takes, made of the query and of what the asker has found."""
+    values: Mapping[Any, list[Any]] = {Query: [QUERY], Ranking: list(found), Sequence[Ranking]: [tuple(found)]}
+    if op.takes() not in values:
+        pytest.fail(
+            f"What does {op.short} take? Add a value of type {op.takes()} to given_to in tests/run/reaching.py."
+        )
+    return values[op.takes()]
+
+
+# Functions that are told who asks.
+
+
+OPEN = {
+    "above", "check", "groups", "lexical", "manifest", "sources", "stats", "vectors",
+}  # fmt: skip
+"""Methods of a snapshot that are not told who asks: they give no nodes, are for its owner, or take `Allowed`."""
+
+
+def told_who_asks() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Public functions of the stores with a parameter `access`."""
+    for name, method in inspect.getmembers(Snapshot, inspect.isfunction):
+        if name.startswith("_"):
+            continue
+        if "access" in inspect.signature(method).parameters:
+            yield f"Snapshot.{name}", method
+        elif name not in OPEN:
+            pytest.fail(
+                f"Snapshot.{name} takes no `access`. If it gives no nodes, add it to OPEN in tests/run/reaching.py."
+            )
+    for module in modules():
+        if module.startswith("spolia.stores."):
+            for name, function in inspect.getmembers(sys.modules[module], inspect.isfunction):
+                parameters = inspect.signature(function).parameters
+                if (
+                    function.__module__ == module
+                    and not name.startswith("_")
+                    and {"snapshot", "access"} <= set(parameters)
+                ):
+                    yield f"{module}.{name}", function
+
+
+def calls(function: Callable[..., Any], snapshot: Snapshot, access: frozenset[str]) -> Iterator[Callable[[], Any]]:
+    """The function with every combination of arguments that are known by the names of its parameters.
+
+    Nodes are those that the asker may read; ids and keys are all there are.
+    """
+    everyone = frozenset(PRINCIPALS)
+    nodes = {group: list(snapshot.all_nodes(group, everyone)) for group in GROUPS}
+    mine = [list(snapshot.all_nodes(group, access)) for group in GROUPS]
+    keys = [
+        row[0]
+        for group in GROUPS
+        for row in snapshot.opened.rows(sql.RECORDS, {"grp": group, "at": snapshot.generation})
+    ]
+    ids = [node.id for found in nodes.values() for node in found]
+    documents = sorted({node.document for found in nodes.values() for node in found})
+    vectors = EMBEDDER.embed([QUERY.text], kind="query")
+    known: Mapping[str, Sequence[Any]] = {
+        "self": [snapshot],
+        "snapshot": [snapshot],
+        "access": [access],
+        "group": list(GROUPS),
+        "text": [QUERY.text],
+        "top_k": [100],
+        "embedder": [EMBEDDER.name, SPARSE.name],
+        "queries": [SPARSE.embed_sparse([QUERY.text], kind="query")],
+        "vector": [vectors[0]],
+        "vectors": [vectors],
+        "filter": [None],
+        "every": [False],
+        "keys": [keys],
+        "found": [[(key, 1.0) for key in keys]],
+        "nodes": mine,
+        "ids": [[*ids, *documents]],
+        "id": [*ids, *documents],
+        "document": documents,
+        "first": [0],
+        "last": [100],
+        "rows": [snapshot.opened.rows(sql.NODES, {"grp": group, "at": snapshot.generation}) for group in GROUPS],
+    }
+    parameters = list(inspect.signature(function).parameters)
+    for name in parameters:
+        if name not in known:
+            pytest.fail(
+                f"What is {name!r} of {function.__qualname__}? Add values for it to calls in tests/run/reaching.py."
+            )
+    for values in itertools.product(*(known[name] for name in parameters)):
+        positional = list(inspect.signature(function).parameters.values())
+        named = {p.name: v for p, v in zip(positional, values, strict=True) if p.kind is p.KEYWORD_ONLY}
+        plain = [v for p, v in zip(positional, values, strict=True) if p.kind is not p.KEYWORD_ONLY]
+        yield partial(function, *plain, **named)
+
+
+def secrets(value: Any, snapshot: Snapshot | None = None) -> set[str]:
+    """The secrets in a value, and those of the nodes whose keys it holds."""
+    if isinstance(value, Iterator):
+        value = list(value)
+    if isinstance(value, Allowed):
+        value = [(int(key), 1.0) for key in value.keys[value.positions()]]
+    if snapshot is not None and isinstance(value, list):
+        pairs = [pair for part in value for pair in (part if isinstance(part, list) else [part])]
+        keys = [pair[0] for pair in pairs if isinstance(pair, tuple) and isinstance(pair[0], int)]
+        if keys:
+            return {f"secret-{node.id}" for node in snapshot.nodes(keys, frozenset(PRINCIPALS))}
+    return set(SECRET.findall(repr(value)))
+
+
+def outcome(call: Callable[[], Any], snapshot: Snapshot) -> tuple[set[str], bool]:
+    """The secrets in what a call gives, or in the error that it raises, and whether it gave something."""
+    try:
+        return secrets(call(), snapshot), True
+    except Exception as error:  # some combinations of arguments make no sense
+        return set(SECRET.findall(str(error))), False
+
+
+def in_folder(path: Path) -> Corpus:
+    """A store that is not there yet."""
+    return Corpus(str(path / "store.spolia"))

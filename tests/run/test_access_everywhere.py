@@ -1,0 +1,205 @@
+"""Nothing that the asker may not read is in any result, trace or cache entry of theirs, whatever is asked of a store.
+
+Operators, stores and indexes are found by walking the package (`tests/run/reaching.py`).
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spolia.errors import SpoliaError
+from spolia.journal import Runs
+from spolia.operator import Operator
+from spolia.retrieval.bm25 import BM25
+from spolia.retrieval.dense import Dense
+from spolia.run import Run
+from spolia.stores import adapted
+from spolia.stores.corpus import Corpus
+from spolia.stores.indexes import Exact, IndexSettings
+from spolia.stores.postgres.server import Postgres
+from spolia.types import Failure, Node, Ranking
+from tests.run.reaching import (
+    EMBEDDER,
+    GROUPS,
+    PRINCIPALS,
+    QUERY,
+    SECRET,
+    Lists,
+    built,
+    calls,
+    filled,
+    given_to,
+    in_folder,
+    indexes,
+    outcome,
+    random_lists,
+    readable,
+    secrets,
+    that_reach,
+    told_who_asks,
+    truths,
+)
+from tests.stores.adapters.doubles import OpenSearchDouble, QdrantDouble
+from tests.stores.servers import Server
+
+EVERYBODY = frozenset(PRINCIPALS)
+ASKERS = [frozenset(found) for found in ((), ("eve",), ("ann",), ("bob", "staff"), PRINCIPALS)]
+
+
+def asked(corpus: Corpus, lists: Lists, runs: Runs, access: frozenset[str]) -> None:
+    """Ask everything there is as somebody, and look at what comes back and at what is written down."""
+    allowed = readable(lists, access)
+    with Run(groups=tuple(access), journal=runs.journal, cache=runs.cache) as run:
+        rankings = [BM25(corpus.group(group), 100)(QUERY) for group in GROUPS]
+        for group, ranking in zip(GROUPS, rankings, strict=True):
+            nodes = [f"secret-{node.id}" for node in corpus.snapshot().all_nodes(group, EVERYBODY)]
+            assert {f"secret-{node.id}" for node in ranking.nodes} == allowed & set(nodes)
+        for cls in that_reach():
+            told = [_judged(op, value, allowed) for op in built(cls, corpus) for value in given_to(op, rankings)]
+            assert any(told) or access != EVERYBODY, f"{cls.__name__} finds nothing"
+    runs.journal.flush()
+    for span in runs.journal.spans(run.id):
+        assert _named(repr((span.result, span.notes, span.error))) <= allowed, span.step
+    snapshot = corpus.snapshot()
+    for name, function in told_who_asks():
+        outcomes = [outcome(call, snapshot) for call in calls(function, snapshot, access)]
+        assert set().union(*(seen for seen, _ in outcomes)) <= allowed, name
+        assert any(gave for _, gave in outcomes) or access != EVERYBODY, f"{name} only failed"
+
+
+def _judged(op: Operator[Any, Any], value: Any, allowed: set[str]) -> bool:
+    """Whether it gave something; what it gives and what it says is wrong hold nothing but what is allowed."""
+    said = ""
+    try:
+        results = [op(value), *op.batch([value, value])]
+    except SpoliaError as error:
+        results, said = [], str(error)
+    assert _named(said) <= allowed, said
+    for result in results:
+        assert not isinstance(result, Failure), result
+        assert secrets(result) <= allowed, (op, value)
+        nodes = [node for hit in result.hits for node in (hit.node, *hit.found)] if isinstance(result, Ranking) else []
+        assert all(_readable(node, allowed) for node in nodes), (op, value)
+    return any(results)
+
+
+def _readable(node: Node, allowed: set[str]) -> bool:
+    return (f"secret-whole-{node.id}" if node.group == "document" else f"secret-{node.id}") in allowed
+
+
+def _named(text: str) -> set[str]:
+    """Secrets in what is written down of a run, where nodes stand by their ids."""
+    ids = re.findall(r"\bd\d(?:\.\d+)+(?:\.e)?\b", text)
+    return {f"secret-{id}" for id in ids} | set(SECRET.findall(text))
+
+
+def test_nobody_sees_what_is_not_theirs(tmp_path: Path) -> None:
+    lists = random_lists(Random(3))
+    corpus = filled(in_folder(tmp_path), lists, Exact())
+    with Runs(tmp_path / "runs.db") as runs:
+        for access in (EVERYBODY, frozenset[str]()):
+            asked(corpus, lists, runs, access)
+
+
+def test_a_leak_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lists = random_lists(Random(3))
+    corpus = filled(in_folder(tmp_path), lists, Exact())
+    monkeypatch.setattr("spolia.stores.snapshot._readable", lambda *_: True)
+    with Runs(tmp_path / "runs.db") as runs, pytest.raises(AssertionError):
+        asked(corpus, lists, runs, frozenset({"ann"}))
+
+
+def test_what_an_index_lets_through_is_stopped_when_texts_are_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists = random_lists(Random(3))
+    corpus = filled(in_folder(tmp_path), lists, Exact())
+    monkeypatch.setattr("spolia.stores.snapshot.Snapshot._audiences", lambda *_: None)
+    for retriever in (BM25(corpus.group(), 100), Dense(corpus.group(), EMBEDDER, 100)):
+        assert secrets(retriever(QUERY)) <= readable(lists, frozenset())
+
+
+@pytest.mark.slow
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(draw=st.randoms(use_true_random=False), askers=st.lists(st.sampled_from(ASKERS), max_size=3))
+def test_nobody_sees_what_is_not_theirs_whoever_asked_before(draw: Random, askers: Sequence[frozenset[str]]) -> None:
+    with tempfile.TemporaryDirectory() as folder, Runs(Path(folder) / "runs.db") as runs:
+        lists = random_lists(draw)
+        corpus = filled(in_folder(Path(folder)), lists, Exact())
+        for access in (*askers, EVERYBODY, frozenset[str]()):
+            asked(corpus, lists, runs, access)
+
+
+# Indexes.
+
+
+def _here(cls: type[IndexSettings]) -> Callable[[ExitStack], IndexSettings]:
+    """How the settings of an index are made; what needs a server gets a double of it."""
+    doubles: Mapping[str, Any] = {"OpenSearch": OpenSearchDouble, "Qdrant": QdrantDouble}
+    own: Mapping[str, Mapping[str, Any]] = {"HNSW": {"above": 1}, "LanceDB": {"above": 1}}
+
+    def made(stack: ExitStack) -> IndexSettings:
+        if cls.__name__ in doubles:
+            return cls(url=stack.enter_context(doubles[cls.__name__]()).url)  # type: ignore[call-arg]
+        try:
+            return cls(**own.get(cls.__name__, {}))
+        except TypeError as error:
+            pytest.fail(f"{error}. Say in this test how {cls.__name__} is made.")
+
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cls", indexes(), ids=lambda cls: cls.__name__)
+def test_nobody_sees_what_is_not_theirs_through_any_index(
+    cls: type[IndexSettings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapted, "_COMPARED", 0)  # so that a database is asked however few there are
+    with ExitStack() as stack, Runs(tmp_path / "runs.db") as runs:
+        lists = random_lists(Random(cls.__name__))
+        corpus = filled(in_folder(tmp_path), lists, _here(cls)(stack))
+        for access in ASKERS:
+            asked(corpus, lists, runs, access)
+
+
+# Stores.
+
+
+@pytest.fixture
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    cls: type = request.param
+    if cls.__name__ == "Folder":
+        yield str(tmp_path / "store.spolia")
+    elif cls is Postgres:
+        server = Server(tmp_path / "server")
+        yield server.address()
+        server.stop("immediate")
+    else:
+        pytest.fail(f"{cls.__name__} holds the truth of stores. Say in this test where one is made.")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("address", truths(), indirect=True, ids=lambda cls: cls.__name__)
+def test_nobody_sees_what_is_not_theirs_in_any_store(address: str, tmp_path: Path) -> None:
+    with Runs(tmp_path / "runs.db") as runs:
+        lists = random_lists(Random(7))
+        corpus = filled(Corpus(address), lists, Exact(), sparse="://" not in address)
+        for access in ASKERS:
+            asked(corpus, lists, runs, access)
+
+
+def test_the_walk_finds_what_is_known_to_be_there() -> None:
+    assert {"BM25", "Dense", "BySimilarity", "Phrase", "Neighbours"} <= {cls.__name__ for cls in that_reach()}
+    assert {"Folder", "Postgres"} <= {cls.__name__ for cls in truths()}
+    assert {"Exact", "HNSW", "LanceDB", "Chroma", "Milvus", "Qdrant", "OpenSearch"} <= {c.__name__ for c in indexes()}
+    assert {"Snapshot.search", "Snapshot.children", "spolia.stores.related.by_lineage"} <= dict(told_who_asks()).keys()
