@@ -34,13 +34,20 @@ def made(name: str) -> str:
 
 
 def commands() -> list[str]:
-    """The commands that help lists."""
-    return [name for name, found in COMMANDS.commands.items() if not found.hidden]
+    """The commands that help lists, and those that are under one name."""
+    return [
+        " ".join(filter(None, (name, inner)))
+        for name in COMMANDS.list_commands(None)
+        if not COMMANDS.commands[name].hidden
+        for inner in getattr(COMMANDS.commands[name], "commands", [""])
+    ]
 
 
 def command(name: str) -> Iterator[str]:
     """What a command is for, its arguments and options."""
-    found = COMMANDS.commands[name]
+    found = COMMANDS
+    for word in name.split():
+        found = found.commands[word]
     words = " ".join((found.help or "").split())
     yield f"{words}\n\n| | | |\n|---|---|---|"
     for one in sorted(found.params, key=lambda one: one.param_type_name != "argument"):

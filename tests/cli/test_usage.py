@@ -20,7 +20,11 @@ from spolia.errors import ModelRejected, QueryError, SpoliaError, StoreBusy
 
 from .conftest import Spolia
 
-COMMANDS = ("index", "search", "ask", "eval", "check", "show", "trace", "doctor")
+COMMANDS = (
+    "index", "docs", "groups", "export", "import", "search", "ask", "eval", "check", "show", "trace", "doctor",
+)  # fmt: skip
+INNER = [("docs", name) for name in ("list", "show", "chunks", "report", "remove")]
+INNER += [("groups", name) for name in ("list", "show", "build", "add", "drop")]
 
 
 def test_help_names_every_command_and_every_exit_code(spolia: Spolia) -> None:
@@ -31,9 +35,11 @@ def test_help_names_every_command_and_every_exit_code(spolia: Spolia) -> None:
     assert all(str(int(code)) in ran.out for code in Exit)
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "fail-points"])
-def test_every_command_has_help_and_json(spolia: Spolia, name: str) -> None:
-    ran = spolia(name, "--help")
+@pytest.mark.parametrize(
+    "words", [*((name,) for name in (*COMMANDS, "fail-points") if name not in ("docs", "groups")), *INNER]
+)
+def test_every_command_has_help_and_json(spolia: Spolia, words: tuple[str, ...]) -> None:
+    ran = spolia(*words, "--help")
     assert ran.code == 0
     assert "--json" in ran.out
 

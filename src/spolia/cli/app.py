@@ -10,10 +10,13 @@ from typer.core import TyperGroup
 
 from spolia.cli.ask import ask
 from spolia.cli.check import check
+from spolia.cli.docs import docs
 from spolia.cli.doctor import doctor
 from spolia.cli.eval import evaluate
 from spolia.cli.exits import MEANING, Exit
+from spolia.cli.export import export, import_
 from spolia.cli.fail_points import fail_points
+from spolia.cli.groups import groups
 from spolia.cli.guard import guarded
 from spolia.cli.index import index
 from spolia.cli.screen import Screen
@@ -36,8 +39,18 @@ WRONG_USAGE: type[Exception] = typer.BadParameter.__mro__[1]
 """The usage error of the click that typer brings, which it does not export."""
 
 
+ORDER = (
+    "index", "plan", "docs", "groups", "export", "import", "search", "ask", "eval", "check", "show", "trace", "doctor",
+)  # fmt: skip
+"""As help lists the commands: how a store is made, then how it is used."""
+
+
 class Commands(TyperGroup):
     """Wrong usage too is one JSON object where `--json` is written."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of the commands."""
+        return sorted(self.commands, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the arguments name."""
@@ -73,6 +86,10 @@ def _common(
 
 
 app.command("index")(guarded(index))
+app.add_typer(docs, name="docs")
+app.add_typer(groups, name="groups")
+app.command("export")(guarded(export))
+app.command("import")(guarded(import_))
 app.command("search")(guarded(search))
 app.command("ask")(guarded(ask))
 app.command("eval")(guarded(evaluate))

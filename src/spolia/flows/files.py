@@ -34,13 +34,28 @@ def load(
     >>> load("[Identity, {Samples: {n: 3}}]")
     Identity() >> Samples(n=3)
     """
+    return decoded(source, Operator, given, operators, "an operator, for example Identity, or a list of operators")  # type: ignore[no-any-return]
+
+
+def decoded(
+    source: str | Path,
+    declared: Any,
+    given: Mapping[str, Any] | None,
+    operators: Iterable[Operator[Any, Any] | type],
+    expected: str,
+) -> Any:
+    """What a file describes, which is of a declared type; see `load`.
+
+    Args:
+        expected: what an empty file should hold.
+    """
     name, text = _text(source)
     reader = Reader(name)
     plain = reader.read(text)
     if plain is None:
-        raise FlowFileError(f"{name} is empty. Write an operator, for example Identity, or a list of operators.")
+        raise FlowFileError(f"{name} is empty. Write {expected}.")
     try:
-        return decode(plain, Operator, known=Catalogue(operators), given=given)  # type: ignore[no-any-return]
+        return decode(plain, declared, known=Catalogue(operators), given=given)
     except CodecError as error:
         place = error.place
         while place not in reader.lines:

@@ -31,7 +31,7 @@ SCHEMA = (
     """CREATE INDEX sources_document ON sources (document, uri)""",
     f"""CREATE INDEX sources_dead ON sources (death) WHERE death < {ALIVE}""",
     """CREATE TABLE nodes (
-        key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, grp TEXT NOT NULL REFERENCES manifests (grp),
+        key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, grp TEXT NOT NULL,
         document INTEGER NOT NULL REFERENCES documents (key) DEFERRABLE INITIALLY DEFERRED, number INTEGER NOT NULL,
         hash BLOB NOT NULL, text TEXT NOT NULL, context TEXT NOT NULL, search_text TEXT NOT NULL, start INTEGER,
         stop INTEGER, first_page INTEGER, last_page INTEGER, first_line INTEGER, last_line INTEGER,

@@ -1,0 +1,242 @@
+"""`spolia docs`: the documents of a store, one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spolia.cli.exits import Exit
+from spolia.cli.guard import guarded
+from spolia.cli.options import AsJson, StorePath
+from spolia.cli.plain import one_line
+from spolia.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from spolia.cli.held import Held
+    from spolia.stores.snapshot import Snapshot
+    from spolia.types import Node
+
+Name = Annotated[
+    str,
+    typer.Argument(metavar="URI", help="Path of the file in its folder, or id of the document.", show_default=False),
+]
+Where = Annotated[
+    list[str] | None,
+    typer.Option("--where", metavar="CONDITION", help="Only these: year=2020, 'tag in a,b', year>=2020, kind!=draft."),
+]
+SHOWN = ("uri", "id", "title", "media_type", "characters", "bytes", "changed", "status")
+READERS_SHOWN, TEXT_SHOWN = 3, 300
+
+docs = typer.Typer(
+    help="The documents of a store: list, show, chunks, report, remove.", no_args_is_help=True, add_completion=False
+)
+
+
+def list_(store: StorePath, where: Where = None, json: AsJson = False) -> Exit:
+    """List the documents of a store, whoever may read them: characters, passages, state, readers, time of the file."""
+    from spolia.cli.conditions import condition_of
+    from spolia.cli.held import held
+    from spolia.stores import sql
+    from spolia.stores.schema import read_schema
+
+    screen, snapshot = Screen(json=json), _snapshot(store)
+    schema = read_schema(snapshot.opened.row(sql.FIELDS)[0])
+    condition = condition_of(where or (), schema)
+    found = [one for one in held(snapshot) if condition is None or condition.accepts(schema.record(_meta(one)))]
+    screen.give(documents=[document_data(one) for one in found])
+    if not found:
+        screen.say("No document is like this." if where else "The store holds no document.")
+        return Exit.NOTHING
+    screen.show(_table(found))
+    return Exit.DONE
+
+
+def show(name: Name, store: StorePath, json: AsJson = False) -> Exit:
+    """Show what is known of a document: title, metadata, readers, report, nodes by group."""
+    from spolia.cli.held import one_held
+
+    screen, snapshot = Screen(json=json), _snapshot(store)
+    found = one_held(snapshot, name)
+    counts = {group: len(_nodes(snapshot, found, group)) for group in snapshot.groups()}
+    screen.give(**document_data(found), nodes=counts)
+    screen.show(_description(found, counts))
+    return Exit.DONE
+
+
+def chunks(
+    name: Name,
+    store: StorePath,
+    group: Annotated[str, typer.Option("--group", metavar="NAME", help="The node group.")] = "chunk",
+    json: AsJson = False,
+) -> Exit:
+    """Show the nodes that a document was cut into: number, place, what is put before them when indexed, text."""
+    from spolia.cli.held import one_held
+
+    screen, snapshot = Screen(json=json), _snapshot(store)
+    snapshot.manifest(group)
+    nodes = _nodes(snapshot, one_held(snapshot, name), group)
+    screen.give(group=group, nodes=[node_data(node) for node in nodes])
+    if not nodes:
+        screen.say(f"It has no node in group {group!r}.")
+        return Exit.NOTHING
+    for node in nodes:
+        screen.show(*_node(node))
+    return Exit.DONE
+
+
+def report(store: StorePath, json: AsJson = False) -> Exit:
+    """Say what was noticed of each document when it was read: failures and warnings. With failures the code is 5."""
+    from spolia.cli.held import held
+
+    screen = Screen(json=json)
+    found = list(held(_snapshot(store)))
+    noticed = [one for one in found if one.noticed]
+    screen.give(
+        documents=len(found),
+        noticed=[{"uri": one.source.uri, "status": one.source.status, "said": list(one.noticed)} for one in noticed],
+    )
+    screen.show(f"{len(found)} documents, {len(noticed)} with something to say of them", *map(_noticed, noticed))
+    return Exit.PARTLY if any(one.source.status == "failed" for one in found) else Exit.DONE
+
+
+def remove(name: Name, store: StorePath, json: AsJson = False) -> Exit:
+    """Remove a document from a store. If its file is still in the folder, the next `spolia index` adds it again."""
+    from spolia.cli.held import one_held
+    from spolia.stores.corpus import Corpus
+
+    screen, corpus = Screen(json=json), Corpus(str(store))
+    with corpus.writer() as writer:
+        found = one_held(corpus.latest(), name)
+        writer.remove(found.source.uri)
+    shared = found.source.document in {row.document for row in corpus.latest().sources().values()} - {""}
+    screen.give(removed=found.source.uri, document=found.source.document, shared=shared)
+    kept = " Its text stays, since another file has the same." if shared else ""
+    screen.show(f"removed {one_line(found.source.uri)}.{kept}")
+    screen.say(
+        "If the file is still in the folder, the next `spolia index` adds it again: move the file away too. "
+        "Vectors are kept for when the text returns."
+    )
+    return Exit.DONE
+
+
+for _name, _command in (("list", list_), ("show", show), ("chunks", chunks), ("report", report), ("remove", remove)):
+    docs.command(_name)(guarded(_command))
+
+
+def document_data(one: Held) -> dict[str, Any]:
+    """A document as plain data."""
+    from dataclasses import asdict
+
+    source, document = one.source, one.document
+    return {
+        "uri": source.uri,
+        "id": source.document,
+        "title": document.title if document else "",
+        "media_type": document.media_type if document else "",
+        "characters": one.characters,
+        "chunks": one.report.chunks if one.report else None,
+        "status": source.status,
+        "error": source.error,
+        "bytes": source.size,
+        "changed": one.changed,
+        "readers": list(document.readers) if document else [],
+        "meta": [list(pair) for pair in document.meta] if document else [],
+        "report": asdict(one.report) if one.report else None,
+    }
+
+
+def node_data(node: Node) -> dict[str, Any]:
+    """A node as plain data."""
+    from spolia.codec import encode
+
+    return {"number": node.number, "id": node.id, "text": node.text, "context": node.context, "span": encode(node.span)}
+
+
+def _snapshot(store: Path) -> Snapshot:
+    from spolia.stores.corpus import Corpus
+
+    return Corpus(str(store)).latest()
+
+
+def _meta(one: Held) -> tuple[tuple[str, Any], ...]:
+    from spolia.stores.records import file_meta
+
+    row = one.source
+    files = file_meta(row.uri, row.size, row.created_ns, row.mtime_ns, row.accessed_ns)
+    return (one.document.meta if one.document else ()) + files
+
+
+def _nodes(snapshot: Snapshot, one: Held, group: str) -> list[Node]:
+    from spolia.cli.held import LAST, keeper
+
+    return snapshot.numbered(one.source.document, group, 0, LAST, keeper(snapshot)) if one.document else []
+
+
+def _table(found: list[Held]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("document", "title", box=None, pad_edge=False, header_style="dim")
+    for name in ("characters", "passages"):
+        table.add_column(name, justify="right")
+    for name in ("state", "readers", "changed (UTC)"):
+        table.add_column(name)
+    for one in found:
+        data = document_data(one)
+        state = Text(one.source.status, "red" if one.source.status == "failed" else "")
+        counts = (str(data["characters"]), "" if data["chunks"] is None else str(data["chunks"]))
+        named = (Text(one_line(one.source.uri, 80), "bold"), one_line(data["title"], 40))
+        table.add_row(*named, *counts, state, _readers(data["readers"]), one.changed)
+    return table
+
+
+def _readers(readers: list[str]) -> str:
+    if not readers:
+        return "everybody"
+    more = f" and {len(readers) - READERS_SHOWN} more" if len(readers) > READERS_SHOWN else ""
+    return ", ".join(one_line(name, 30) for name in readers[:READERS_SHOWN]) + more
+
+
+def _description(one: Held, counts: dict[str, int]) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    data = document_data(one)
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column()
+    table.add_column(overflow="fold")
+    rows = [(name, data[name]) for name in SHOWN]
+    rows += [("readers", _readers(data["readers"]))] + [(f"meta {name}", value) for name, value in data["meta"]]
+    rows += [(f"nodes of {group}", count) for group, count in counts.items()]
+    rows += [("noticed", said) for said in one.noticed]
+    for name, value in rows:
+        table.add_row(Text(one_line(name), "bold"), one_line(str(value), 1_000))
+    return table
+
+
+def _node(node: Node) -> list[RenderableType]:
+    from rich.text import Text
+
+    from spolia.cli.cited import indented
+
+    place = ""
+    if node.span:
+        kind, at = ("page", node.span.pages) if node.span.pages else ("line", node.span.lines)
+        place = "" if at is None else f"{kind} {at[0]}" if at[0] == at[1] else f"{kind}s {at[0]}-{at[1]}"
+    head: list[RenderableType] = [Text.assemble((f"{node.number:>3}  ", "bold cyan"), (place, "bold"))]
+    if node.context:
+        head.append(indented(one_line(node.context, 150), 5, "dim"))
+    return [*head, indented(one_line(node.text, TEXT_SHOWN), 5)]
+
+
+def _noticed(one: Held) -> RenderableType:
+    from rich.text import Text
+
+    style = "bold red" if one.source.status == "failed" else "yellow"
+    return Text.assemble((f"{one_line(one.source.uri)}  ", style), one_line(" ".join(one.noticed), 300))

@@ -1,0 +1,221 @@
+"""`spolia groups`: the node groups of a store, as a tree, and how they are built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spolia.cli.exits import Exit
+from spolia.cli.guard import guarded
+from spolia.cli.options import AsJson, ModelName, ModelUrl, StorePath, Weights
+from spolia.cli.screen import Screen
+from spolia.errors import ManifestMismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from rich.tree import Tree
+
+    from spolia.stores.corpus import Corpus, NodeGroup
+    from spolia.stores.definition import Definition
+    from spolia.stores.manifest import Manifest
+
+Group = Annotated[str, typer.Argument(metavar="NAME", help="Name of the group.", show_default=False)]
+Groups = Annotated[list[str], typer.Argument(metavar="NAME…", help="Names of groups.", show_default=False)]
+Rebuild = Annotated[
+    bool, typer.Option("--rebuild", help="If it is made of something else by now, build it anew, with those below it.")
+]
+DOCUMENT = "document"
+
+groups = typer.Typer(
+    help="The node groups of a store: list, show, build, add, drop.", no_args_is_help=True, add_completion=False
+)
+
+
+def list_(store: StorePath, json: AsJson = False) -> Exit:
+    """Draw the groups of a store as a tree, each below the one that it is made from, and those that could be built."""
+    from spolia.stores.corpus import Corpus
+    from spolia.stores.defined import BUILT_IN
+
+    screen = Screen(json=json)
+    snapshot = Corpus(str(store)).latest()
+    counts = dict(snapshot.stats().nodes)
+    unbuilt = [name for name in BUILT_IN if name not in snapshot.manifests]
+    built = {name: group_data(manifest, counts.get(name, 0)) for name, manifest in sorted(snapshot.manifests.items())}
+    screen.give(groups=built, unbuilt=unbuilt)
+    screen.show(_tree(snapshot.manifests, counts))
+    screen.say(f"Built at their first use, or by `spolia groups build`: {', '.join(unbuilt) or 'none'}.")
+    return Exit.DONE
+
+
+def show(name: Group, store: StorePath, json: AsJson = False) -> Exit:
+    """Show what a group is made of, as a file that `spolia groups add` reads."""
+    from spolia.flows.text import written
+    from spolia.stores.corpus import Corpus
+
+    screen = Screen(json=json)
+    snapshot = Corpus(str(store)).latest()
+    manifest = snapshot.manifest(name)
+    data = group_data(manifest, dict(snapshot.stats().nodes).get(name, 0))
+    screen.give(**data)
+    screen.write(written(_file(data)))
+    return Exit.DONE
+
+
+def build(names: Groups, store: StorePath, rebuild: Rebuild = False, json: AsJson = False) -> Exit:
+    """Build groups with those that they are made from; until they are published whole, readers see what there was.
+
+    With --rebuild a group that the store has is cut and embedded again if its code, models or prompts have changed.
+    """
+    from spolia.stores.corpus import Corpus
+
+    corpus = Corpus(str(store))
+    return _built(
+        Screen(json=json), [_again(corpus, name) if rebuild else corpus.group(name) for name in names], rebuild
+    )
+
+
+def add(
+    name: Group,
+    store: StorePath,
+    file: Annotated[
+        Path, typer.Option("--from", metavar="FILE", help="YAML or JSON file with its definition.", show_default=False)
+    ],
+    rebuild: Rebuild = False,
+    weights: Weights = "",
+    llm: ModelUrl = "",
+    model: ModelName = "",
+    json: AsJson = False,
+) -> Exit:
+    """Add a group that a file defines, and build it. The file may name {use: embedder} and, with --llm, {use: llm}."""
+    from spolia.cli.parts import model_at, parts_of
+    from spolia.flows.definitions import load_definition
+
+    screen, parts = Screen(json=json), parts_of(store, weights, model_at(llm, model))
+    definition = load_definition(file, parts.given())
+    _tell_of_models(screen, definition)
+    return _built(screen, [parts.chunks.corpus.group(name, definition)], rebuild)
+
+
+def drop(name: Group, store: StorePath, json: AsJson = False) -> Exit:
+    """Drop a group with its nodes; vectors are kept for when the same texts return."""
+    from spolia.stores.corpus import Corpus
+
+    screen = Screen(json=json)
+    with Corpus(str(store)).writer() as writer:
+        writer.drop(name)
+    screen.give(dropped=name)
+    screen.show(f"dropped {name}")
+    if name == "chunk":
+        screen.say("It is the group that `spolia index` makes: the next one makes it again.")
+    return Exit.DONE
+
+
+for _name, _command in (("list", list_), ("show", show), ("build", build), ("add", add), ("drop", drop)):
+    groups.command(_name)(guarded(_command))
+
+
+def group_data(manifest: Manifest, nodes: int) -> dict[str, Any]:
+    """A group as plain data."""
+    from json import loads
+
+    return {
+        "group": manifest.group,
+        "transform": loads(manifest.definition) if manifest.definition else manifest.transform,
+        "parent": manifest.parent,
+        "ref": manifest.ref,
+        "embeddings": [
+            {
+                "embedder": how.embedder,
+                "plain": loads(how.plain) if how.plain else None,
+                "metric": how.metric,
+                "index": loads(how.index),
+            }
+            for how in manifest.embeddings
+        ],
+        "nodes": nodes,
+    }
+
+
+def _file(data: dict[str, Any]) -> dict[str, Any]:
+    """A group as the definition in a file; what has its default is left out."""
+    embeddings = [
+        {"embedder": how["plain"] or how["embedder"]}
+        | ({"metric": how["metric"]} if how["metric"] != "cosine" else {})
+        | ({"index": how["index"]} if how["index"] != "HNSW" else {})
+        for how in data["embeddings"]
+    ]
+    found = {"transform": data["transform"], "parent": data["parent"], "ref": data["ref"], "embeddings": embeddings}
+    return {name: value for name, value in found.items() if value and (name, value) != ("parent", DOCUMENT)}
+
+
+def _again(corpus: Corpus, name: str) -> NodeGroup:
+    """A group with the definition that the store has, as the code and the models are by now."""
+    from spolia.stores.defined import embedder_of, index_of, transform_of
+    from spolia.stores.definition import Definition, Embedding
+
+    manifest = corpus.latest().manifests.get(name)
+    if manifest is None:
+        return corpus.group(name)
+    embeddings = tuple(Embedding(embedder_of(how, name), index_of(how), how.metric) for how in manifest.embeddings)
+    made = Definition(transform_of(manifest), manifest.parent, manifest.ref, embeddings, manifest.analyzer)
+    return corpus.group(name, made)
+
+
+def _built(screen: Screen, wanted: list[NodeGroup], rebuild: bool) -> Exit:
+    from spolia.stores.materialising import materialise
+
+    corpus = wanted[0].corpus
+    before = corpus.latest()
+    total = before.stats().documents
+    with screen.progress("building") as told:
+
+        def tell(group: str, documents: int, embedded: int) -> None:
+            told(documents, total, f"{group}, {embedded} embedded" if embedded else group)
+
+        try:
+            materialise(wanted, rebuild=rebuild, tell=tell)
+        except ManifestMismatch as error:
+            raise ManifestMismatch(f"{error} On the command line: the same command with --rebuild.") from error
+    snapshot = corpus.latest()
+    counts = dict(snapshot.stats().nodes)
+    changed = {name for name, at in snapshot.indexes.items() if before.indexes.get(name) != at}
+    names = {group.name for group in wanted} | changed
+    screen.give(built=sorted(changed), nodes={name: counts.get(name, 0) for name in sorted(names)})
+    for name in sorted(names):
+        screen.show(f"{name}  {counts.get(name, 0)} nodes, {'built' if name in changed else 'as it was'}")
+    return Exit.DONE
+
+
+def _tell_of_models(screen: Screen, definition: Definition) -> None:
+    from spolia.cli.sending import destination
+    from spolia.models.chat import ChatModel
+
+    for model in definition.transform.resources:
+        if isinstance(model, ChatModel):
+            screen.say(destination(model))
+
+
+def _tree(manifests: Mapping[str, Manifest], counts: Mapping[str, int]) -> Tree:
+    from rich.text import Text
+    from rich.tree import Tree
+
+    def label(name: str) -> Text:
+        if name not in manifests:
+            return Text(f"{name}", "bold").append("  the whole documents", "not bold dim")
+        manifest = manifests[name]
+        text = Text(name, "bold").append(f"  {counts.get(name, 0)} nodes", "not bold cyan")
+        text.append(f"  {manifest.transform}", "not bold")
+        for how in manifest.embeddings:
+            text.append(f"  {how.embedder}, {how.metric}", "not bold dim")
+        return text.append(f"  sees {manifest.ref}", "not bold dim") if manifest.ref else text
+
+    def below(tree: Tree, names: Iterable[str]) -> Tree:
+        for name in sorted(names):
+            below(tree.add(label(name)), (m.group for m in manifests.values() if m.parent == name and m.group != name))
+        return tree
+
+    roots = (m.group for m in manifests.values() if m.parent == DOCUMENT and m.group != DOCUMENT)
+    return below(Tree(label(DOCUMENT), guide_style="dim"), roots)

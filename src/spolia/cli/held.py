@@ -1,0 +1,87 @@
+"""What a store holds, as whoever keeps it sees it: reader lists keep nobody out who can read the store's files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from spolia.errors import QueryError
+
+if TYPE_CHECKING:
+    from spolia.indexing.report import DocumentReport
+    from spolia.stores.rows import SourceRow
+    from spolia.stores.snapshot import Snapshot
+    from spolia.types import Document
+
+LAST = 2**62
+"""No node has a higher number."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A source of a store, the document that it holds, and what was noticed of it.
+
+    Args:
+        document: without its text; None where it could not be read.
+        characters: of the text.
+        report: None where nothing was noted, as for documents that a program has put there.
+    """
+
+    source: SourceRow
+    document: Document | None
+    characters: int
+    report: DocumentReport | None
+
+    @property
+    def changed(self) -> str:
+        """When the file was last changed, in UTC; empty where that is not known."""
+        if not self.source.mtime_ns:
+            return ""
+        return datetime.fromtimestamp(self.source.mtime_ns // 1_000_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+    @property
+    def noticed(self) -> tuple[str, ...]:
+        """Why it could not be read, or what it was read with."""
+        said = (self.source.error,) if self.source.error else ()
+        return said + (self.report.warnings if self.report else ())
+
+
+def keeper(snapshot: Snapshot) -> frozenset[str]:
+    """All principals that a store knows."""
+    return frozenset(chain.from_iterable(snapshot.readers.lists.values()))
+
+
+def held(snapshot: Snapshot) -> Iterator[Held]:
+    """All sources, by uri."""
+    documents = {one.id: (one.but(text=""), len(one.text)) for one in snapshot.documents(keeper(snapshot))}
+    for source in snapshot.sources().values():
+        yield _held(source, *documents.get(source.document, (None, 0)))
+
+
+def one_held(snapshot: Snapshot, name: str) -> Held:
+    """The source of this uri, or of the document of this id.
+
+    Raises:
+        QueryError: there is none; names those that are written nearly so.
+    """
+    sources = snapshot.sources()
+    source = sources.get(name) or next((row for row in sources.values() if row.document == name), None)
+    if source is None:
+        raise QueryError(f"There is no document {name!r} in {snapshot.opened.store}. {_near(name, list(sources))}")
+    document = snapshot.document(source.document, keeper(snapshot)) if source.document else None
+    return _held(source, document, len(document.text)) if document else _held(source, None, 0)
+
+
+def _held(source: SourceRow, document: Document | None, characters: int) -> Held:
+    from spolia.indexing.report import DocumentReport
+
+    return Held(source, document, characters, DocumentReport.of(source.report) if source.report else None)
+
+
+def _near(name: str, there: Sequence[str]) -> str:
+    near = get_close_matches(name, there, 3) or [uri for uri in there if name in uri][:3]
+    return f"Write one of: {', '.join(near)}." if near else "`spolia docs list` has all."

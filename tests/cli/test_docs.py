@@ -1,0 +1,148 @@
+"""`spolia docs` on real files: list, show, chunks, report, remove."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spolia.filters import Field
+from spolia.indexing.sync import sync
+from spolia.stores.corpus import Corpus
+
+from .conftest import Spolia
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "notes"
+    (made / "sea").mkdir(parents=True)
+    (made / "sea" / "tides.md").write_text("# Tides\n\nThe moon pulls.\n\n## Ships\n\nShips wait for it.\n")
+    (made / "salt.txt").write_text("Salt is dug in mines.")
+    (made / "copy.txt").write_text("Salt is dug in mines.")
+    (made / "blank.txt").write_text(" ")
+    (made / "broken.pdf").write_bytes(b"%PDF-1.7 and then nothing")
+    return made
+
+
+@pytest.fixture
+def store(folder: Path, tmp_path: Path) -> Path:
+    sync(
+        folder,
+        Corpus(str(tmp_path / "n.spolia")),
+        fields=[Field("year", "int"), Field("draft", "bool", default=False)],
+        metadata=lambda uri: {"year": 2020 + len(uri), "tag": ["a", "b"], "draft": uri.startswith("blank")},
+        access=lambda uri: ("ann", "bob") if uri.startswith("sea") else (),
+    )
+    return tmp_path / "n.spolia"
+
+
+def listed(spolia: Spolia, store: Path, *where: str) -> list[str]:
+    conditions = [part for condition in where for part in ("--where", condition)]
+    ran = spolia("docs", "list", "--store", store, "--json", *conditions)
+    assert ran.code == (0 if ran.json["documents"] else 6)
+    return [one["uri"] for one in ran.json["documents"]]
+
+
+def test_all_documents_are_listed_whoever_may_read_them(spolia: Spolia, store: Path) -> None:
+    found = {one["uri"]: one for one in spolia("docs", "list", "--store", store, "--json").json["documents"]}
+    assert list(found) == ["blank.txt", "broken.pdf", "copy.txt", "salt.txt", "sea/tides.md"]
+    tides = found["sea/tides.md"]
+    assert (tides["title"], tides["readers"], tides["chunks"]) == ("Tides", ["ann", "bob"], 1)
+    assert found["salt.txt"]["characters"] == 21
+    assert (found["broken.pdf"]["status"], found["broken.pdf"]["chunks"]) == ("failed", None)
+    people = spolia("docs", "list", "--store", store).out
+    assert "ann, bob" in people
+    assert people.count("\n") == 6
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ("file_type=txt", ["blank.txt", "copy.txt", "salt.txt"]),
+        ("file_name in salt.txt, tides.md", ["salt.txt", "sea/tides.md"]),
+        ("year>=2030", ["sea/tides.md"]),
+        ("year<=2028", ["copy.txt", "salt.txt"]),
+        ("draft=yes", ["blank.txt"]),
+        ("year!=2028", ["blank.txt", "broken.pdf", "sea/tides.md"]),
+        ("year=1", []),
+    ],
+)
+def test_conditions_on_metadata(spolia: Spolia, store: Path, condition: str, found: list[str]) -> None:
+    assert listed(spolia, store, condition) == found
+
+
+def test_conditions_hold_together(spolia: Spolia, store: Path) -> None:
+    assert listed(spolia, store, "file_type=txt", "year>=2029") == ["blank.txt"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("year", "no condition"),
+        ("tag=a", "no metadata field 'tag'"),
+        ("year=soon", "holds int"),
+        ("draft=x", "bool"),
+    ],
+)
+def test_what_is_no_condition_is_refused(spolia: Spolia, store: Path, condition: str, said: str) -> None:
+    ran = spolia("docs", "list", "--store", store, "--where", condition, "--json")
+    assert ran.code == 2
+    assert said in ran.json["error"]["message"]
+
+
+def test_a_document_is_shown_with_metadata_report_and_nodes(spolia: Spolia, store: Path) -> None:
+    spolia("groups", "build", "sentence", "--store", store)
+    found = spolia("docs", "show", "sea/tides.md", "--store", store, "--json").json
+    assert found["nodes"] == {"chunk": 1, "sentence": 4}
+    assert ["tag", "b"] in found["meta"]
+    assert found["report"]["reader"] == "markdown"
+    by_id = spolia("docs", "show", found["id"], "--store", store)
+    assert "meta tag" in by_id.out
+    assert "ann, bob" in by_id.out
+
+
+def test_an_unknown_document_names_what_is_near(spolia: Spolia, store: Path) -> None:
+    ran = spolia("docs", "show", "slat.txt", "--store", store)
+    assert ran.code == 2
+    assert "Write one of: salt.txt" in ran.err
+
+
+def test_chunks_are_shown_with_their_places(spolia: Spolia, store: Path) -> None:
+    spolia("groups", "build", "sentence", "--store", store)
+    asked = ("docs", "chunks", "sea/tides.md", "--store", store, "--group", "sentence")
+    nodes = spolia(*asked, "--json").json["nodes"]
+    assert [node["number"] for node in nodes] == [1, 2, 3, 4]
+    assert nodes[-1]["text"] == "Ships wait for it."
+    people = spolia(*asked).out
+    assert "  4  line 7\n" in people
+    assert "Ships" in people
+
+
+def test_chunks_of_a_group_that_is_not_there_or_of_a_failed_file(spolia: Spolia, store: Path) -> None:
+    ran = spolia("docs", "chunks", "salt.txt", "--store", store, "--group", "nope")
+    assert ran.code == 3
+    assert "It has: chunk" in ran.err
+    assert spolia("docs", "chunks", "broken.pdf", "--store", store).code == 6
+
+
+def test_what_was_noticed_is_reported(spolia: Spolia, store: Path) -> None:
+    ran = spolia("docs", "report", "--store", store, "--json")
+    assert ran.code == 5
+    noticed = {one["uri"]: one["status"] for one in ran.json["noticed"]}
+    assert noticed == {"blank.txt": "indexed", "broken.pdf": "failed"}
+    assert "blank.txt  It has no text." in spolia("docs", "report", "--store", store).out
+
+
+def test_a_removed_document_comes_back_with_its_file(spolia: Spolia, folder: Path, tmp_path: Path) -> None:
+    store = tmp_path / "plain.spolia"
+    spolia("index", folder, "--store", store, "--no-vectors")
+    ran = spolia("docs", "remove", "copy.txt", "--store", store)
+    assert ran.code == 0
+    assert "another file has the same" in ran.out
+    assert "the next `spolia index` adds it again" in ran.err
+    assert "copy.txt" not in listed(spolia, store)
+    assert [node["text"] for node in spolia("docs", "chunks", "salt.txt", "--store", store, "--json").json["nodes"]]
+    assert spolia("docs", "remove", "salt.txt", "--store", store, "--json").json["shared"] is False
+    assert spolia("index", folder, "--store", store, "--no-vectors", "--json").json["added"] == 2
+    assert "copy.txt" in listed(spolia, store)

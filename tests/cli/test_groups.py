@@ -1,0 +1,123 @@
+"""`spolia groups`: the tree, building, adding by a file, dropping."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spolia.stores.corpus import Corpus
+from spolia.testing.server import OpenAIServer, Served
+
+from .conftest import Spolia
+
+
+@pytest.fixture
+def store(spolia: Spolia, tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "tides.md").write_text("# Tides\n\nThe moon pulls.\n\nShips wait for it.\n")
+    (folder / "salt.txt").write_text("Salt is dug in mines. It is sold.")
+    path = tmp_path / "n.spolia"
+    assert spolia("index", folder, "--store", path, "--no-vectors").code == 0
+    return path
+
+
+def built(store: Path) -> set[str]:
+    return set(Corpus(str(store)).latest().groups())
+
+
+def test_groups_are_drawn_as_a_tree(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "g.yaml").write_text("transform: Sentences\nparent: chunk\n")
+    assert spolia("groups", "add", "small", "--from", tmp_path / "g.yaml", "--store", store).code == 0
+    ran = spolia("groups", "list", "--store", store)
+    assert "document  the whole documents\n└── chunk  2 nodes" in ran.out
+    assert "    └── small  5 nodes  Sentences(" in ran.out
+    assert "fine" in ran.err
+    found = spolia("groups", "list", "--store", store, "--json").json
+    assert found["groups"]["small"]["parent"] == "chunk"
+    assert "sentence" in found["unbuilt"]
+    assert "small" not in found["unbuilt"]
+
+
+def test_built_in_groups_are_built_once(spolia: Spolia, store: Path) -> None:
+    first, second = (spolia("groups", "build", "sentence", "page", "--store", store, "--json").json for _ in range(2))
+    assert (first["built"], second["built"]) == (["page", "sentence"], [])
+    assert first["nodes"] == second["nodes"] == {"page": 2, "sentence": 5}
+
+
+def test_an_unknown_group_is_refused(spolia: Spolia, store: Path) -> None:
+    ran = spolia("groups", "build", "nope", "--store", store)
+    assert ran.code == 3
+    assert "none is built in by this name" in ran.err
+
+
+def test_a_group_is_dropped_after_those_below_it(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "g.yaml").write_text("{transform: Sentences, parent: page}")
+    spolia("groups", "add", "small", "--from", tmp_path / "g.yaml", "--store", store)
+    assert built(store) == {"chunk", "page", "small"}
+    ran = spolia("groups", "drop", "page", "--store", store)
+    assert ran.code == 3
+    assert "Drop these first" in ran.err
+    assert spolia("groups", "drop", "small", "--store", store).code == 0
+    assert spolia("groups", "drop", "page", "--store", store).code == 0
+    assert built(store) == {"chunk"}
+    assert Corpus(str(store)).latest().check() == []
+    assert spolia("groups", "build", "page", "--store", store).code == 0
+
+
+def test_what_is_shown_can_be_added_again(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "g.yaml").write_text("transform:\n  SlidingWindow: {size: 8, overlap: 2}\nparent: page\n")
+    spolia("groups", "add", "small", "--from", tmp_path / "g.yaml", "--store", store)
+    shown = spolia("groups", "show", "small", "--store", store).out
+    (tmp_path / "h.yaml").write_text(shown)
+    again = spolia("groups", "add", "small", "--from", tmp_path / "h.yaml", "--store", store, "--json")
+    assert (again.code, again.json["built"]) == (0, [])
+
+
+def test_another_definition_needs_to_be_meant(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "g.yaml").write_text("{transform: Sentences, parent: page}")
+    (tmp_path / "h.yaml").write_text("{transform: {SlidingWindow: {size: 8, overlap: 0}}, parent: page}")
+    spolia("groups", "add", "small", "--from", tmp_path / "g.yaml", "--store", store)
+    asked = ("groups", "add", "small", "--from", tmp_path / "h.yaml", "--store", store, "--json")
+    refused = spolia(*asked)
+    assert (refused.code, refused.json["error"]["kind"]) == (3, "ManifestMismatch")
+    assert refused.json["error"]["message"].endswith("the same command with --rebuild.")
+    assert spolia(*asked, "--rebuild").json["built"] == ["small"]
+
+
+def test_a_rebuild_of_all_drops_further_groups(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    spolia("groups", "build", "sentence", "--store", store)
+    assert spolia("index", tmp_path / "notes", "--store", store, "--rebuild", "--no-vectors").code == 0
+    assert built(store) == {"chunk"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty"),
+        ("{transform: Sentence}", "Sentence"),
+        ("{parent: chunk}", "transform"),
+        ("{transform: Sentences, parent: nope}", "no node group 'nope'"),
+        ("{transform: Sentences, embeddings: [{embedder: {use: nope}}]}", "nope"),
+    ],
+)
+def test_a_file_that_defines_no_group_is_refused(
+    spolia: Spolia, store: Path, tmp_path: Path, text: str, said: str
+) -> None:
+    (tmp_path / "g.yaml").write_text(text)
+    ran = spolia("groups", "add", "small", "--from", tmp_path / "g.yaml", "--store", store)
+    assert ran.code in (2, 3)
+    assert said in ran.err
+    assert built(store) == {"chunk"}
+
+
+def test_a_group_made_by_a_model_says_where_texts_go(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "g.yaml").write_text("transform:\n  Summary: {llm: {use: llm}}\n")
+    with OpenAIServer(Served("It is about the sea.")) as server:
+        options = ("--llm", server.url, "--model", "m")
+        ran = spolia("groups", "add", "short", "--from", tmp_path / "g.yaml", "--store", store, *options)
+    assert ran.code == 0, ran.err
+    assert f"go to {server.url} (m)" in ran.err
+    nodes = spolia("docs", "chunks", "salt.txt", "--group", "short", "--store", store, "--json").json["nodes"]
+    assert [node["text"] for node in nodes] == ["It is about the sea."]
