@@ -80,11 +80,10 @@ def synced(corpus: Corpus, state: Mapping[str, bytes], hour: int, said: Path | N
     return report.embedded
 
 
-def all_states(path: Path, said: Path | None = None) -> None:
+def all_states(corpus: Corpus, said: Path | None = None) -> None:
     embedded.SMALL_SEGMENTS = 4
-    corpus = Corpus(str(path))
     synced(corpus, FIRST, 1, said)
-    leave_vectors_behind(path, ["Nobody knows where."])
+    leave_vectors_behind(corpus, ["Nobody knows where."])
     for hour, state in enumerate((SECOND, SECOND, THIRD, FOURTH), 2):  # one state twice, with other times
         synced(corpus, state, hour, said)
 

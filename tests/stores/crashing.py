@@ -1,5 +1,7 @@
 """Kills ingestions: `python -m tests.stores.crashing FOLDER [fail points …]` or `… FOLDER --random COUNT SEED`.
 
+With the address of a PostgreSQL database in `SPOLIA_TEST_DATABASE`, the stores are schemas in it.
+
 Every ingestion runs in a fork of this process, which has imported everything and opened nothing, so that a kill costs
 some milliseconds. Prints one JSON object for each.
 """
@@ -19,8 +21,9 @@ from pathlib import Path
 
 import tantivy  # noqa: F401  imported once for all children
 
-from spolia.stores import adopting, failpoints, integrity, lexical, placing, writer  # noqa: F401
+from spolia.stores import adopting, failpoints, integrity, lexical, located, writer  # noqa: F401
 from spolia.stores.corpus import Corpus
+from spolia.stores.truth import POSTGRES
 from tests.stores.scenario import FIFTH, STATES, cut_a_segment, ingest, problems, source_of, sync, tables
 
 
@@ -29,12 +32,12 @@ class Ingestion:
     """What is killed.
 
     Args:
-        all: makes a store at a path and brings it from state to state, noting each published generation in a file.
+        all: makes a store and brings it from state to state, noting each published generation in a file.
         last: brings a store to the last state; returns how many texts were embedded.
         wrong: sources of a store that are not as they were in the state that is published.
     """
 
-    all: Callable[[Path, Path | None], None]
+    all: Callable[[Corpus, Path | None], None]
     last: Callable[[Corpus], int]
     wrong: Callable[[Corpus], list[str]]
 
@@ -72,16 +75,15 @@ def told(work: Callable[[], object], place: Path) -> object:
 
 def after(folder: Path, ingestion: Ingestion, expected: dict[str, object]) -> dict[str, object]:
     """What is wrong with a store whose writer was killed, at once and after the ingestion was repeated."""
-    path, said = folder / "killed.spolia", folder / "said"
-    corpus = Corpus(str(path))
-    found: dict[str, object] = {"at once": problems(path)}
+    corpus, said = store(folder, "killed"), folder / "said"
+    found: dict[str, object] = {"at once": problems(corpus)}
     published = corpus.snapshot().generation if corpus.exists() else 0
     found["lost generations"] = max(0, int(said.read_text() or 0) - published) if said.exists() else 0
     if published:
         found["not as published"] = ingestion.wrong(corpus)
-    ingestion.all(path, None)
-    found["repeated"] = problems(path)
-    got = json.loads(json.dumps(tables(path), default=repr))
+    ingestion.all(corpus, None)
+    found["repeated"] = problems(corpus)
+    got = json.loads(json.dumps(tables(corpus), default=repr))
     found["different"] = [name for name in sorted(expected) if got.get(name) != expected[name]]
     generation = corpus.snapshot().generation
     found["embedded again"] = ingestion.last(corpus)
@@ -90,36 +92,55 @@ def after(folder: Path, ingestion: Ingestion, expected: dict[str, object]) -> di
 
 
 def at_point(folder: Path, point: str, ingestion: Ingestion, expected: dict[str, object]) -> dict[str, object]:
-    path, said = _fresh(folder)
+    corpus, said = _fresh(folder)
     if damaged := point.startswith("forget"):
-        ended(forked(lambda: ingestion.all(path, None)))
-        cut_a_segment(path)
+        ended(forked(lambda: ingestion.all(corpus, None)))
+        cut_a_segment(corpus)
 
     def run() -> None:
         failpoints.arm(point)
         if damaged:
-            ingestion.last(Corpus(str(path)))
+            ingestion.last(corpus)
         else:
-            ingestion.all(path, said)
+            ingestion.all(corpus, said)
 
     killed = ended(forked(run)) == -signal.SIGKILL
     return {"at": point, "killed": killed, "wrong": told(lambda: after(folder, ingestion, expected), folder / "told")}
 
 
 def at_random(folder: Path, seconds: float, ingestion: Ingestion, expected: dict[str, object]) -> dict[str, object]:
-    path, said = _fresh(folder)
-    pid = forked(lambda: ingestion.all(path, said))
+    corpus, said = _fresh(folder)
+    pid = forked(lambda: ingestion.all(corpus, said))
     time.sleep(seconds)
     os.kill(pid, signal.SIGKILL)
     killed = ended(pid) == -signal.SIGKILL
     return {"at": seconds, "killed": killed, "wrong": told(lambda: after(folder, ingestion, expected), folder / "told")}
 
 
-def _fresh(folder: Path) -> tuple[Path, Path]:
-    path, said = folder / "killed.spolia", folder / "said"
-    shutil.rmtree(path, ignore_errors=True)
+def store(folder: Path, name: str) -> Corpus:
+    """Where a store is made."""
+    database = os.environ.get("SPOLIA_TEST_DATABASE")
+    return Corpus(f"{database}&schema={name}" if database else str(folder / f"{name}.spolia"))
+
+
+def _fresh(folder: Path) -> tuple[Corpus, Path]:
+    corpus, said = store(folder, "killed"), folder / "said"
+    ended(forked(lambda: _remove(corpus)))
     said.unlink(missing_ok=True)
-    return path, said
+    return corpus, said
+
+
+def _remove(corpus: Corpus) -> None:
+    if not corpus.path.startswith(POSTGRES):
+        shutil.rmtree(corpus.path, ignore_errors=True)
+    elif corpus.exists():
+        import psycopg
+
+        from spolia.stores.postgres.address import address_of
+
+        shutil.rmtree(corpus.truth.folder, ignore_errors=True)
+        with psycopg.connect(os.environ["SPOLIA_TEST_DATABASE"]) as connection:
+            connection.execute(f"DROP SCHEMA {address_of(corpus.path).schema} CASCADE")
 
 
 def _not_as_put(corpus: Corpus) -> list[str]:
@@ -129,14 +150,25 @@ def _not_as_put(corpus: Corpus) -> list[str]:
     return sorted(uri for uri in there | meant if there.get(uri) != meant.get(uri))
 
 
+if os.environ.get("SPOLIA_TEST_DATABASE"):
+    from spolia.stores import following  # noqa: F401
+    from spolia.stores.manifest import Embedded
+    from spolia.stores.postgres import embedding, nearest, server  # noqa: F401
+    from tests.stores import scenario
+
+    soon = Embedded(scenario.EMBEDDER, scenario.DIMENSION, index='{"HNSW": {"above": 5}}')
+    scenario.MANIFEST = scenario.MANIFEST.but(embeddings=(soon,))
+
 PUTTING = Ingestion(ingest, lambda corpus: sync(corpus, FIFTH), _not_as_put)
 
 
 def main(folder: Path, arguments: list[str], ingestion: Ingestion = PUTTING) -> None:
-    whole = folder / "whole.spolia"
+    whole, timed = store(folder, "whole"), store(folder, "timed")
+    ended(forked(lambda: _remove(whole)))
+    ended(forked(lambda: _remove(timed)))
     ended(forked(lambda: ingestion.all(whole, None)))
     began = time.monotonic()
-    ended(forked(lambda: ingestion.all(folder / "timed.spolia", None)))
+    ended(forked(lambda: ingestion.all(timed, None)))
     seconds = time.monotonic() - began
     expected = told(lambda: tables(whole), folder / "told")
     assert isinstance(expected, dict), expected

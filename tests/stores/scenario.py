@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,9 @@ from spolia.stores import embedded
 from spolia.stores.corpus import Corpus
 from spolia.stores.layout import segment_path
 from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.publishing import KEPT
 from spolia.stores.rows import SourceRow, hash_of
+from spolia.stores.truth import POSTGRES
 from spolia.stores.vectors import write_segment
 from spolia.stores.writer import Writer
 from spolia.types import Document, Node, Span
@@ -118,21 +119,27 @@ def _sync_one(writer: Writer, known: Mapping[str, SourceRow], gone: dict[str, st
         put(writer, uri, text, ("ann",) if uri.startswith("secret/") else ())
 
 
-def ingest(path: Path, said: Path | None = None) -> None:
+def ingest(corpus: Corpus, said: Path | None = None) -> None:
     """All of it: make a store and bring it from state to state, past what a crash leaves behind."""
     embedded.SMALL_SEGMENTS = 4
-    corpus = Corpus(str(path)).create()
-    sync(corpus, FIRST, said)
-    leave_vectors_behind(path, ["Carsten \nHe retired in 1931.\n"])
-    sync(corpus, SECOND, said)
+    corpus.create()
+    _synced(corpus, FIRST, said)
+    leave_vectors_behind(corpus, ["Carsten \nHe retired in 1931.\n"])
+    _synced(corpus, SECOND, said)
     with corpus.writer() as writer:
         source = writer.sources()["a.txt"]
         writer.touch(source.but(mtime_ns=2_000))
-    sync(corpus, THIRD, said)
-    sync(corpus, FOURTH, said)
-    sync(corpus, FOURTH, said)
+    _synced(corpus, THIRD, said)
+    _synced(corpus, FOURTH, said)
+    _synced(corpus, FOURTH, said)
     regroup(corpus, said)
-    sync(corpus, FIFTH, said)
+    _synced(corpus, FIFTH, said)
+
+
+def _synced(corpus: Corpus, state: State, said: Path | None) -> None:
+    """And read: indexes that follow are made then."""
+    sync(corpus, state, said)
+    corpus.snapshot().lexical("chunk")
 
 
 def regroup(corpus: Corpus, said: Path | None = None) -> None:
@@ -152,15 +159,20 @@ def regroup(corpus: Corpus, said: Path | None = None) -> None:
             said.write_text(str(generation))
 
 
-def cut_a_segment(path: Path) -> None:
+def cut_a_segment(corpus: Corpus) -> None:
     """What a bad disk leaves."""
-    segment = max((path / "vectors").glob("*/*.seg"))
+    segment = max((Path(corpus.path) / "vectors").glob("*/*.seg"))
     segment.write_bytes(segment.read_bytes()[:-1])
 
 
-def leave_vectors_behind(path: Path, texts: Sequence[str]) -> None:
+def leave_vectors_behind(corpus: Corpus, texts: Sequence[str]) -> None:
     """What a writer leaves that is killed after it has made vectors durable."""
-    segment = segment_path(path, EMBEDDER, ORPHAN)
+    if corpus.path.startswith(POSTGRES):
+        embedding = corpus.truth.embedding(corpus.truth.reading())
+        embedding.add(EMBEDDER, [hash_of(text) for text in texts], embed(texts))
+        embedding.flush()
+        return
+    segment = segment_path(Path(corpus.path), EMBEDDER, ORPHAN)
     if not segment.exists():
         write_segment(segment, EMBEDDER, [hash_of(text) for text in texts], embed(texts))
     segment.with_name("000007.tmp").write_bytes(b"half")
@@ -183,12 +195,12 @@ TABLES = {
 }
 
 
-def tables(path: Path) -> dict[str, list[Any]]:
-    """Every table, as each of the kept generations shows it."""
-    connection = sqlite3.connect(path / "corpus.db")
+def tables(corpus: Corpus) -> dict[str, list[Any]]:
+    """Every table, as each of the generations shows it that are kept even if nobody reads them."""
+    connection = corpus.truth.reading()
     generations = [row[0] for row in connection.execute("SELECT generation FROM generations ORDER BY generation")]
     found = {}
-    for back, at in enumerate(reversed(generations)):
+    for back, at in enumerate(generations[: -KEPT - 1 : -1]):
         for name, query in TABLES.items():
             values = {"at": at} if ":at" in query else {}
             found[f"{name}, {back} generations ago"] = connection.execute(query, values).fetchall()
@@ -196,9 +208,8 @@ def tables(path: Path) -> dict[str, list[Any]]:
     return found
 
 
-def problems(path: Path) -> list[str]:
+def problems(corpus: Corpus) -> list[str]:
     """Problems of a store; none where there is none yet."""
-    corpus = Corpus(str(path))
     return corpus.snapshot().check() if corpus.exists() else []
 
 

@@ -113,7 +113,7 @@ AS_SOMEBODY_ELSE = """
 import json, mmap, os, resource, sys, tempfile
 import numpy
 from spolia.errors import SpoliaError
-from spolia.stores import creating, embedded, files, folder, integrity, lexical, placing, sweeping, writer
+from spolia.stores import beside, creating, embedded, files, folder, integrity, lexical, located, sweeping, writer
 from spolia.stores.corpus import Corpus
 from tests.stores.scenario import EMBEDDER, FIRST, embed, put, sync
 corpus, nobody, said = Corpus(sys.argv[1]), frozenset(), {}

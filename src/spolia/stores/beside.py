@@ -43,12 +43,7 @@ def chosen_search(snapshot: Snapshot, group: str, embedder: str) -> VectorSearch
         StoreError: the group was not embedded with this embedder.
     """
     opened, manifest = snapshot.opened, snapshot.manifest(group)
-    how = manifest.embedded(embedder)
-    if how is None:
-        raise StoreError(
-            f"Group {group!r} of {opened.store} has no vectors by {embedder!r}. It has: "
-            f"{', '.join(repr(known.embedder) for known in manifest.embeddings) or 'none'}. Search with one of these."
-        )
+    how = how_embedded(snapshot, group, embedder)
     settings = index_of(how)
     if how.is_sparse:
         return sparse_search(opened, snapshot.generation, group, embedder)
@@ -58,6 +53,22 @@ def chosen_search(snapshot: Snapshot, group: str, embedder: str) -> VectorSearch
     folder, name = opened.folder / DATABASES, collection(opened.uuid, manifest, how)
     index = opened.shared((folder, name), lambda: _Shared(settings.open(folder, name, how.dimension, how.metric)))
     return AdaptedSearch(index, placed, how.metric)
+
+
+def how_embedded(snapshot: Snapshot, group: str, embedder: str) -> Embedded:
+    """How a group was embedded with an embedder.
+
+    Raises:
+        StoreError: it was not.
+    """
+    manifest = snapshot.manifest(group)
+    how = manifest.embedded(embedder)
+    if how is None:
+        raise StoreError(
+            f"Group {group!r} of {snapshot.opened.store} has no vectors by {embedder!r}. It has: "
+            f"{', '.join(repr(known.embedder) for known in manifest.embeddings) or 'none'}. Search with one of these."
+        )
+    return how
 
 
 class _Shared:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from spolia.errors import StoreError
 from spolia.models.sparse import SparseRows
 from spolia.stores import sql
-from spolia.stores.accepted import accepted
+from spolia.stores.accepted import accepted, refuse_other_count, refuse_other_kind
 from spolia.stores.failpoints import fail_point
 from spolia.stores.indexes import DEFAULT_INDEX
 from spolia.stores.layout import segment_path
 from spolia.stores.merging import joined
-from spolia.stores.segments import SPARSE, AnyRows, content_of, dimension_of, open_any, write_any
+from spolia.stores.segments import AnyRows, content_of, dimension_of, open_any, write_any
 from spolia.stores.truth import Connection
 from spolia.stores.vectors import Vectors
 
@@ -43,7 +42,7 @@ class Embedded:
             StoreError: another number of rows than of hashes, another dimension than the vectors before, NaN, infinity,
                 or another length than 1; naming the row. None of them is kept then.
         """
-        self._refuse_other_kind(embedder, sparse=False)
+        refuse_other_kind(embedder, self._dimension(embedder), sparse=False)
         rows = accepted(embedder, len(hashes), vectors, self._dimension(embedder), unit)
         self._collect(embedder, hashes, [row[None] for row in rows])
 
@@ -53,19 +52,9 @@ class Embedded:
         Raises:
             StoreError: another number of rows than of hashes, or the embedder gave dense vectors before.
         """
-        self._refuse_other_kind(embedder, sparse=True)
-        if len(rows) != len(hashes):
-            raise StoreError(f"{len(hashes)} hashes came with {len(rows)} sparse vectors. Write one row for each hash.")
+        refuse_other_kind(embedder, self._dimension(embedder), sparse=True)
+        refuse_other_count(hashes, rows)
         self._collect(embedder, hashes, [SparseRows.of([rows.weights_of(at)]) for at in range(len(rows))])
-
-    def _refuse_other_kind(self, embedder: str, sparse: bool) -> None:
-        known = self._dimension(embedder)
-        if known is not None and (known == SPARSE) is not sparse:
-            there, came = ("dense", "sparse") if sparse else ("sparse", "dense")
-            raise StoreError(
-                f"{embedder!r} gave {came} vectors, where it has {there} ones in the store. Give embedders of "
-                "different vectors different names."
-            )
 
     def _collect(self, embedder: str, hashes: Sequence[bytes], rows: Sequence[AnyRows]) -> None:
         pending = self._pending.setdefault(embedder, {})

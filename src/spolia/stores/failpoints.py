@@ -70,7 +70,6 @@ POSTGRES_FAIL_POINTS: tuple[str, ...] = (
     "postgres.vectors_written",
     "postgres.index",
     "postgres.indexed",
-    "postgres.forget",
     "follow.build",
     "follow.sweep",
 )

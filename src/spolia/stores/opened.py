@@ -27,11 +27,7 @@ class Opened:
         self._shared: WeakValueDictionary[object, Any] = WeakValueDictionary()
         self.latest: Any = None
         self.uuid: str = self.row(sql.UUID)[0]
-
-    @property
-    def folder(self) -> Path:
-        """Where what is derived is."""
-        return self.store.folder
+        self.folder: Path = store.folder
 
     @property
     def connection(self) -> Connection:

@@ -69,16 +69,22 @@ def write_sparse(path: Path, embedder: str, hashes: Sequence[bytes], rows: Spars
     return write_checked(path, _content(embedder, hashes, rows))
 
 
-def _content(embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> Iterator[bytes]:
+def lists_of(rows: SparseRows) -> Lists:
+    """The entries of rows by term."""
     order = np.argsort(rows.terms, kind="stable")
     terms, begins = np.unique(rows.terms[order], return_index=True)
+    numbers = np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(rows.offsets))
+    return Lists(terms, np.append(begins, len(order)), numbers[order], rows.weights[order])
+
+
+def _content(embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> Iterator[bytes]:
+    lists = lists_of(rows)
+    terms = lists.terms
     header = {"embedder": embedder, "count": len(rows), "entries": len(rows.terms), "terms": len(terms)}
     yield head(MAGIC, header, hashes)
     yield _bytes(rows.offsets, "<i8") + _bytes(rows.terms, "<i4") + _bytes(rows.weights, "<f4")
     yield _bytes(terms, "<i4").ljust(_padded(len(terms)), b"\0")
-    yield _bytes(np.append(begins, len(order)), "<i8")
-    yield _bytes(np.repeat(np.arange(len(rows)), np.diff(rows.offsets))[order], "<i4")
-    yield _bytes(rows.weights[order], "<f4")
+    yield _bytes(lists.offsets, "<i8") + _bytes(lists.rows, "<i4") + _bytes(lists.weights, "<f4")
 
 
 def _bytes(values: npt.NDArray[Any], dtype: str) -> bytes:

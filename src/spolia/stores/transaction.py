@@ -62,7 +62,8 @@ class Transaction:
         """One change, whole or not at all; an error takes back this change only."""
         self.begin()
         connection = self.connection
-        connection.execute(sql.MARK)
+        with self.or_end("written"):
+            connection.execute(sql.MARK)
         try:
             with translated(self.store, "written"):
                 yield

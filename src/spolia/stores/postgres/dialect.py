@@ -53,8 +53,8 @@ TABLES = (
         for statement in SCHEMA
         if not re.match(rf"(CREATE (TABLE|INDEX) )?({'|'.join(_IN_FILES)})\b", statement)
     ),
-    'CREATE TABLE vectors (embedder TEXT COLLATE "C" NOT NULL, hash BYTEA NOT NULL, embedding VECTOR NOT NULL, '
-    "PRIMARY KEY (embedder, hash))",
+    'CREATE TABLE vectors (embedder TEXT COLLATE "C" NOT NULL, hash BYTEA NOT NULL, embedding VECTOR, entries BYTEA, '
+    "PRIMARY KEY (embedder, hash), CHECK (num_nonnulls(embedding, entries) = 1))",
     "CREATE INDEX nodes_hash ON nodes (hash)",
     f"CREATE TABLE {MARK} (version INTEGER NOT NULL)",
     f"INSERT INTO {MARK} VALUES ({SCHEMA_VERSION})",
@@ -72,7 +72,7 @@ VERSION = f"SELECT version FROM {MARK}"
 SET_PATH = """SELECT set_config('search_path', concat_ws(', ', format('%%I', %(schema)s::text),
     (SELECT format('%%I', n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
     WHERE e.extname = 'vector')), false)"""
-SET = "SELECT set_config(%s, %s, %s)"
+NO_TIMEOUT = "SET LOCAL statement_timeout = 0"
 
 # Locks, which end with their session: on the store's table and a number, -1 for writing, else a generation.
 
@@ -87,9 +87,10 @@ HOLDER = """SELECT a.application_name, host(a.client_addr) FROM pg_locks l JOIN 
 
 # Vectors.
 
-DIMENSION = "SELECT vector_dims(embedding) FROM vectors WHERE embedder = %s LIMIT 1"
+DIMENSION = "SELECT coalesce(vector_dims(embedding), 0) FROM vectors WHERE embedder = %s LIMIT 1"
 KNOWN = "SELECT hash FROM vectors WHERE embedder = %s AND hash = ANY(%s)"
-ADD_VECTOR = "INSERT INTO vectors VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
+ADD_VECTOR = "INSERT INTO vectors (embedder, hash, embedding) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
+ADD_SPARSE = "INSERT INTO vectors (embedder, hash, entries) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
 LARGE = "SELECT count(*) >= %s FROM (SELECT 1 FROM vectors WHERE embedder = %s LIMIT %s) counted"
 INDEX = """CREATE INDEX IF NOT EXISTS {name} ON vectors USING hnsw ((embedding::halfvec({dimension})) {operators})
     WITH (m = {connectivity}, ef_construction = {expansion_add}) WHERE embedder = {embedder}"""
@@ -98,6 +99,7 @@ HAS_INDEX = """SELECT i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.
 LONGEST = "SELECT coalesce(max(vector_norm(embedding)), 0) FROM vectors WHERE embedder = %s"
 MORE_MEMORY = """SELECT set_config('maintenance_work_mem', '512MB', true)
     WHERE pg_size_bytes(current_setting('maintenance_work_mem')) < pg_size_bytes('512MB')"""
+COUNT_AGAIN = "ANALYZE vectors, nodes"  # else the server may not know that its index pays
 SEARCH_SETTINGS = """SELECT set_config('hnsw.ef_search', %s, false),
     set_config('hnsw.iterative_scan', 'strict_order', false)"""
 ONLY = " AND n.key = ANY(%(keys)s::bigint[])"
@@ -115,6 +117,9 @@ ALONG_GRAPH = """SELECT n.key, v.embedding, v.place FROM (
             SELECT hash, embedding FROM vectors WHERE embedder = {embedder}
             ORDER BY embedding::halfvec({dimension}) {distance} %(query)s::halfvec({dimension}) LIMIT %(fetch)s) near) v
     JOIN nodes n ON n.hash = v.hash WHERE n.grp = %(grp)s AND n.birth <= %(at)s AND n.death > %(at)s"""
+SPARSE_OF_GROUP = """SELECT n.key, v.hash, v.entries FROM nodes n
+    LEFT JOIN vectors v ON v.embedder = :embedder AND v.hash = n.hash
+    WHERE n.grp = :grp AND n.birth <= :at AND n.death > :at ORDER BY n.key"""
 VECTORS_OF_KEYS = """SELECT v.embedding FROM unnest(%(keys)s::bigint[]) WITH ORDINALITY AS wanted (value, key)
     JOIN nodes n ON n.key = wanted.value JOIN vectors v ON v.embedder = %(embedder)s AND v.hash = n.hash
     ORDER BY wanted.key"""

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 
 import psycopg
 from psycopg.sql import SQL, Identifier, Literal
 
-from spolia.stores import manifest, sql
-from spolia.stores.accepted import accepted
+from spolia.models.sparse import SparseRows
+from spolia.stores.accepted import accepted, refuse_other_count, refuse_other_kind
 from spolia.stores.defined import index_of
 from spolia.stores.definition import Metric
 from spolia.stores.failpoints import fail_point
 from spolia.stores.indexes import HNSW
+from spolia.stores.manifest import Embedded as Embedding
+from spolia.stores.manifest import Manifest
 from spolia.stores.postgres import dialect
 from spolia.stores.postgres.session import Session
+from spolia.stores.postgres.sparse import packed
 from spolia.stores.postgres.vectors import INDEXED_DIMENSIONS, OPERATORS, with_vectors
+from spolia.stores.segments import AnyRows, dimension_of
 from spolia.stores.vectors import Vectors
 
 WRITTEN_AT_ONCE = 512
@@ -30,7 +34,7 @@ class Embedded:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._pending: dict[str, dict[bytes, Vectors]] = {}
+        self._pending: dict[str, dict[bytes, AnyRows]] = {}
         with_vectors(session.raw)
 
     def is_pending(self, embedder: str, hash: bytes) -> bool:
@@ -38,12 +42,22 @@ class Embedded:
 
     def add(self, embedder: str, hashes: Sequence[bytes], vectors: Vectors, *, unit: bool = True) -> None:
         """Take vectors; see `spolia.stores.embedded.Embedded.add`."""
+        refuse_other_kind(embedder, self._dimension(embedder), sparse=False)
         rows = accepted(embedder, len(hashes), vectors, self._dimension(embedder), unit)
+        self._collect(embedder, hashes, [row[None] for row in rows])
+
+    def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:
+        """Take sparse vectors; see `spolia.stores.embedded.Embedded.add_sparse`."""
+        refuse_other_kind(embedder, self._dimension(embedder), sparse=True)
+        refuse_other_count(hashes, rows)
+        self._collect(embedder, hashes, [rows.only(at) for at in range(len(rows))])
+
+    def _collect(self, embedder: str, hashes: Sequence[bytes], rows: Sequence[AnyRows]) -> None:
         pending = self._pending.setdefault(embedder, {})
         known = {bytes(hash) for (hash,) in self.session.ask(dialect.KNOWN, (embedder, list(hashes)))}
         for hash, row in zip(hashes, rows, strict=True):
             if hash not in pending and hash not in known:
-                pending[hash] = row.copy()
+                pending[hash] = row if isinstance(row, SparseRows) else row.copy()
         if len(pending) >= WRITTEN_AT_ONCE:
             self._write(embedder)
 
@@ -55,25 +69,27 @@ class Embedded:
     def _dimension(self, embedder: str) -> int | None:
         known = self.session.one(dialect.DIMENSION, (embedder,))
         pending = next(iter(self._pending.get(embedder, {}).values()), None)
-        return known[0] if known else None if pending is None else len(pending)
+        return known[0] if known else None if pending is None else dimension_of(pending)
 
     def _write(self, embedder: str) -> None:
         pending = self._pending[embedder]
         if pending:
             fail_point("postgres.vectors")
             with self.session.raw.transaction(), self.session.raw.cursor() as cursor:
-                cursor.executemany(dialect.ADD_VECTOR, [(embedder, *pair) for pair in pending.items()])
+                dense = [(embedder, hash, row[0]) for hash, row in pending.items() if not isinstance(row, SparseRows)]
+                sparse = [(embedder, hash, packed(row)) for hash, row in pending.items() if isinstance(row, SparseRows)]
+                cursor.executemany(dialect.ADD_SPARSE if sparse else dialect.ADD_VECTOR, sparse or dense)
             fail_point("postgres.vectors_written")
             pending.clear()
 
 
-def index_large(session: Session) -> list[str]:
+def index_large(session: Session, manifests: Mapping[str, Manifest]) -> list[str]:
     """Index the vectors of embedders that have many and no index yet; what could not be, in words.
 
     Searches go on meanwhile. Later vectors are put into the index by the server.
     """
     said = []
-    for how, settings in _indexed(session):
+    for how, settings in _indexed(manifests):
         found = session.one(dialect.DIMENSION, (how.embedder,))
         if found is None or found[0] > INDEXED_DIMENSIONS or has_index(session, how.embedder, how.metric, settings):
             continue
@@ -89,10 +105,10 @@ def index_large(session: Session) -> list[str]:
     return said
 
 
-def _indexed(session: Session) -> Iterator[tuple[manifest.Embedded, HNSW]]:
-    for (text,) in session.execute(sql.MANIFESTS).fetchall():
-        for how in manifest.read(text).embeddings:
-            if isinstance(settings := index_of(how), HNSW):
+def _indexed(manifests: Mapping[str, Manifest]) -> Iterator[tuple[Embedding, HNSW]]:
+    for manifest in manifests.values():
+        for how in manifest.embeddings:
+            if not how.is_sparse and isinstance(settings := index_of(how), HNSW):
                 yield how, settings
 
 
@@ -118,8 +134,9 @@ def _index(session: Session, embedder: str, metric: Metric, dimension: int, sett
         embedder=Literal(embedder),
     )
     with session.raw.transaction():
-        session.ask(dialect.SET, ("statement_timeout", "0", True))
+        session.ask(dialect.NO_TIMEOUT)
         session.ask(dialect.MORE_MEMORY)
         fail_point("postgres.index")
         session.raw.execute(statement)
+        session.ask(dialect.COUNT_AGAIN)
         fail_point("postgres.indexed")

@@ -18,6 +18,7 @@ from psycopg.sql import SQL, Composed, Literal
 from spolia.errors import StoreError
 from spolia.stores import sql
 from spolia.stores.allowed import Allowed, Keys
+from spolia.stores.beside import how_embedded
 from spolia.stores.defined import index_of
 from spolia.stores.definition import Metric
 from spolia.stores.indexes import HNSW, IndexSettings
@@ -50,17 +51,16 @@ def search_of(snapshot: Snapshot, group: str, embedder: str) -> DatabaseSearch:
     """What searches a group's vectors at a generation.
 
     Raises:
-        StoreError: nodes without a vector.
+        StoreError: the group was not embedded with this embedder, or nodes have no vector.
     """
-    opened = snapshot.opened
+    opened, how = snapshot.opened, how_embedded(snapshot, group, embedder)
     values = {"embedder": embedder, "grp": group, "at": snapshot.generation}
     if lacking := opened.row(sql.LACKING, {**values, "key": 0})[0]:
         raise StoreError(
             f"{lacking} nodes of group {group!r} in {opened.store} have no vector from {embedder!r}. Search with the "
             "embedder of the group's manifest, or index with this one into another store."
         )
-    how = snapshot.manifest(group).embedded(embedder)
-    return DatabaseSearch(opened, values, how.metric if how else "cosine", index_of(how) if how else HNSW())
+    return DatabaseSearch(opened, values, how.metric, index_of(how))
 
 
 class DatabaseSearch:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import cached_property, lru_cache
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from spolia.stores.opened import Opened
     from spolia.stores.searching import VectorSearch
     from spolia.stores.snapshot import Snapshot
-    from spolia.stores.truth import Stored
+    from spolia.stores.sparse import SparseSearch
+    from spolia.stores.truth import Manifests, Stored
 
 
 @lru_cache(maxsize=64)
@@ -45,7 +46,7 @@ class Postgres:
     def place(self) -> str:
         return str(self.address)
 
-    @cached_property
+    @property
     def folder(self) -> Path:
         session, _ = self._opened()
         try:
@@ -159,7 +160,28 @@ class Postgres:
 
         return Embedded(self._opened(timeout_s=WRITE_S)[0])
 
-    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch:
+    def follow(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
+        for group, manifest in manifests.items():
+            if beside := [how for how in manifest.embeddings if how.is_beside]:
+                raise StoreError(
+                    f"Group {group!r} has the index {beside[0].index}, and {self} keeps and searches its vectors "
+                    "itself. Write index=HNSW() or index=Exact()."
+                )
+
+    def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
+        if not any(manifest.embeddings for manifest in manifests.values()):
+            return []
+        from spolia.stores.postgres.embedding import index_large
+
+        assert isinstance(connection, Session)
+        return index_large(connection, manifests)
+
+    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch | SparseSearch:
+        how = snapshot.manifest(group).embedded(embedder)
+        if how is not None and how.is_sparse:
+            from spolia.stores.postgres.sparse import sparse_search_of
+
+            return sparse_search_of(snapshot, group, embedder)
         from spolia.stores.postgres.nearest import search_of
 
         return search_of(snapshot, group, embedder)
@@ -172,10 +194,7 @@ class Postgres:
     # Order.
 
     def sweep(self, connection: Connection) -> list[str]:
-        from spolia.stores.postgres.embedding import index_large
-
-        assert isinstance(connection, Session)
-        return index_large(connection)
+        return []
 
     def repair(self, connection: Connection) -> list[str]:
         from spolia.stores.following import forget_damaged
