@@ -19,6 +19,8 @@ from spolia.stores.corpus import Corpus
 from spolia.types import Value
 from tests.indexing.making import pdf_of
 
+TRUTHS = ("folder", "postgres")
+
 embedded: list[str] = []
 
 
@@ -57,8 +59,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Corpus:
-    return Corpus(str(tmp_path / "notes.spolia"))
+def corpus(address: str) -> Corpus:
+    return Corpus(address)
 
 
 def texts(corpus: Corpus) -> dict[str, list[str]]:

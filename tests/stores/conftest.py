@@ -1,65 +1,11 @@
-"""Folders, a database server and stores for the tests of stores."""
+"""Stores for the tests of stores."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from spolia.stores import opened
 from spolia.stores.corpus import Corpus
-from spolia.stores.truth import truth_of
 from tests.stores.scenario import FIRST, sync
-from tests.stores.servers import Server
-
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests of a module with `TRUTHS` run for stores of each of these kinds, unless they name one themselves."""
-    truths = getattr(metafunc.module, "TRUTHS", ())
-    named = any("address" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
-    if truths and "address" in metafunc.fixturenames and not named:
-        metafunc.parametrize("address", truths, indirect=True)
-
-
-@pytest.fixture
-def fast_folder() -> Iterator[Path]:
-    """A folder in memory where there is one: a killed process does not tell it from a disk, and fsync costs nothing."""
-    folder = Path(tempfile.mkdtemp(prefix="spolia-", dir=MEMORY))
-    folder.chmod(0o755)  # for tests that read as somebody else
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    """A PostgreSQL server of our own."""
-    folder = Path(tempfile.mkdtemp(prefix="spolia-", dir=MEMORY))
-    try:
-        found = Server(folder)
-    except Exception as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        pytest.skip(f"no PostgreSQL server could be started here: {error!r}")
-    yield found
-    found.stop("immediate")
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture
-def address(request: pytest.FixtureRequest, fast_folder: Path) -> Iterator[str]:
-    """Where a store can be made: in a folder, or in a schema of the server."""
-    if getattr(request, "param", "folder") == "folder":
-        yield str(fast_folder / "notes.spolia")
-        return
-    server: Server = request.getfixturevalue("server")
-    found = server.address()
-    yield found
-    opened._open.pop(truth_of(found).place, None)  # its connections, of which the server gives a hundred
 
 
 @pytest.fixture
