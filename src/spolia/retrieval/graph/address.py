@@ -24,7 +24,7 @@ class NodeGraph(Value):
 
     It is built at its first use for the generation that is searched, and kept in a file beside the store's indexes,
     named by the generation and the edges; a damaged file is built again. The same generation gives the same graph.
-    Comparing 100,000 vectors of 384 numbers takes minutes, and some 100 MB of memory.
+    Comparing 100,000 vectors of 384 numbers takes five minutes of a processor, and some 200 MB of memory.
 
     Which links there are depends on all nodes, as the idf of BM25 does; a search follows only those between nodes that
     may be found.
