@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from psycopg.sql import SQL, Literal
 
-from spolia.errors import NotAStore, StoreBusy, StoreError, StoreTooNew, StoreUnavailable
+from spolia.errors import MissingExtra, NotAStore, StoreBusy, StoreError, StoreTooNew, StoreUnavailable
 from spolia.filters import Field, where
 from spolia.models.sparse import SparseRows
 from spolia.stores.corpus import Corpus
@@ -53,7 +53,7 @@ def found(corpus: Corpus, text: str) -> list[str]:
 def test_an_address_holds_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     for address in ("postgresql://ann:hunter2@db/texts", "postgres://db/texts?password=hunter2&schema=notes"):
         with pytest.raises(StoreError, match=r"a password.* set PGPASSWORD, .*~/\.pgpass.*password_env") as refused:
-            Corpus(address).exists()
+            Corpus(address)
         assert "hunter2" not in str(refused.value)
     named = address_of("postgresql://ann@db/texts?password_env=NOTES_PASSWORD")
     with pytest.raises(StoreError, match="'NOTES_PASSWORD', which is not set"):
@@ -66,7 +66,7 @@ def test_an_address_holds_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("schema", ["public", "pg_notes", "no'tes", "1st", "", "n" * 64])
 def test_a_schema_that_cannot_be_is_refused(schema: str) -> None:
     with pytest.raises(StoreError, match="cannot be the schema of a store"):
-        Corpus(f"postgresql:///texts?schema={schema}").exists()
+        Corpus(f"postgresql:///texts?schema={schema}")
 
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:
@@ -82,6 +82,12 @@ def test_a_database_or_user_that_is_not_there(server: Server) -> None:
         with pytest.raises(StoreError, match=r"server refused the connection.*Check user, database") as said:
             Corpus(wrong).snapshot()
         assert not said.value.transient
+
+
+def test_without_psycopg_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingExtra, match=r"PostgreSQL needs psycopg, .*pip install 'spolia\[postgres\]'"):
+        Corpus("postgresql:///texts").exists()
 
 
 # What is there.

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spolia.stores.definition import Definition
-from spolia.stores.truth import Truth, truth_of
+from spolia.stores.postgres.address import address_of
+from spolia.stores.truth import POSTGRES, Truth, truth_of
 from spolia.surrounding import note, pin
 from spolia.types import Value
 
@@ -22,13 +23,21 @@ class Corpus(Value):
     """A store of documents and their node groups.
 
     Args:
-        path: its folder, by habit `NAME.spolia`.
+        path: its folder, by habit `NAME.spolia`; or a schema of a PostgreSQL database,
+            `postgresql://user@host/database?schema=notes`, whose password is in the environment or in `~/.pgpass`.
+
+    Raises:
+        StoreError: the address holds a password, or a schema that cannot be.
 
     >>> Corpus("notes.spolia").group()
     NodeGroup(corpus=Corpus(path='notes.spolia'), name='chunk', definition=None)
     """
 
     path: str
+
+    def __post_init__(self) -> None:
+        if self.path.startswith(POSTGRES):
+            address_of(self.path)
 
     @property
     def truth(self) -> Truth:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from spolia.errors import StoreError
+from spolia.errors import MissingExtra, StoreError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -244,6 +245,8 @@ def truth_of(address: str) -> Truth:
     '/srv/notes.spolia'
     """
     if address.startswith(POSTGRES):
+        if find_spec("psycopg") is None:
+            raise MissingExtra("postgres", "psycopg", "A store in PostgreSQL")
         from spolia.stores.postgres.server import postgres
 
         return postgres(address)

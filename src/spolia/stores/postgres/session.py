@@ -11,16 +11,12 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from spolia.errors import MissingExtra
+import psycopg
+from psycopg import pq
+from psycopg.types.string import StrDumperUnknown, TextLoader
+
 from spolia.stores.postgres import dialect
 from spolia.stores.postgres.address import Address
-
-try:
-    import psycopg
-    from psycopg import pq
-    from psycopg.types.string import StrDumperUnknown, TextLoader
-except ImportError as error:
-    raise MissingExtra("postgres", "psycopg", "A store in PostgreSQL") from error
 
 CONNECT_S = 10
 READ_S = 60
