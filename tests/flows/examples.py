@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
 from inspect import isabstract
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -12,9 +13,13 @@ from hypothesis import strategies as st
 
 from spolia.combinators import Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples
 from spolia.errors import SpoliaError
+from spolia.filters import And, AnyOf, Between, Condition, Not, Or
 from spolia.function import step
+from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.operator import Operator, Then
 from spolia.retrieval.similarity import similarity
+from spolia.stores.definition import Definition, Whole
 from spolia.types import Node, Query, Scalar, State, Value
 from spolia.wiring import parameters_of
 from tests.tree import written_in_flows
@@ -181,12 +186,28 @@ walks: st.SearchStrategy[Operator[Any, Any]] = st.recursive(
 )
 
 
-SPECIAL = {
+conditions: st.SearchStrategy[Condition] = st.recursive(
+    st.builds(AnyOf, texts, several(st.integers() | texts | st.booleans() | st.none()))
+    | st.builds(Between, texts, st.integers(), above=st.none() | finite),
+    lambda inner: st.builds(And, several(inner)) | st.builds(Or, several(inner)) | st.builds(Not, inner),
+    max_leaves=4,
+)
+definitions = st.builds(
+    Definition,
+    st.sampled_from([Whole(), Sentences(), SlidingWindow(size=50)]),
+    texts.map(lambda name: name or "document"),
+)
+
+SPECIAL: dict[str, st.SearchStrategy[Any]] = {
+    "definition": st.none() | definitions,
+    "filter": conditions,
+    "filters": several(conditions),
     "base_url": st.sampled_from(["http://127.0.0.1:8000/v1", "https://example.org"]),
     "similarity": st.sampled_from([shared, shared.but(least=2), apart]),
 }
 
 
+@cache
 def instances(cls: type) -> st.SearchStrategy[Any]:
     """Instances of a class with random fields; those that the class refuses are left out."""
     hints = get_type_hints(cls)
@@ -229,6 +250,7 @@ def _of(hint: Any) -> st.SearchStrategy[Any]:
     return st.sampled_from(_possible(kind)).flatmap(instances)
 
 
+@cache
 def _possible(kind: type) -> list[type]:
     """Classes whose instances may stand where a class or protocol is declared."""
     named = [cls for cls in written_in_flows() if is_dataclass(cls) and not isabstract(cls)]
