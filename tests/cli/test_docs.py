@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from spolia.filters import Field
+from spolia.indexing.sources import add_texts
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
 
@@ -146,3 +147,15 @@ def test_a_removed_document_comes_back_with_its_file(spolia: Spolia, folder: Pat
     assert spolia("docs", "remove", "salt.txt", "--store", store, "--json").json["shared"] is False
     assert spolia("index", folder, "--store", store, "--no-vectors", "--json").json["added"] == 2
     assert "copy.txt" in listed(spolia, store)
+
+
+def test_a_text_that_was_added_stays_until_it_is_removed(spolia: Spolia, folder: Path, tmp_path: Path) -> None:
+    store = tmp_path / "plain.spolia"
+    spolia("index", folder, "--store", store, "--no-vectors")
+    add_texts(Corpus(str(store)), {"memo": "Whelks live under the pier."})
+    spolia("index", folder, "--store", store, "--no-vectors")
+    (uri,) = [uri for uri in listed(spolia, store) if "memo" in uri]
+    ran = spolia("docs", "remove", uri, "--store", store)
+    assert "nothing brings it back" in ran.err
+    spolia("index", folder, "--store", store, "--no-vectors")
+    assert uri not in listed(spolia, store)

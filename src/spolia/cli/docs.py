@@ -108,6 +108,7 @@ def report(store: StorePath, json: AsJson = False) -> Exit:
 def remove(name: Name, store: StorePath, json: AsJson = False) -> Exit:
     """Remove a document from a store. If its file is still in the folder, the next `spolia index` adds it again."""
     from spolia.cli.held import one_held
+    from spolia.indexing.walking import TEXT
     from spolia.stores.corpus import Corpus
 
     screen, corpus = Screen(json=json), Corpus(str(store))
@@ -119,8 +120,9 @@ def remove(name: Name, store: StorePath, json: AsJson = False) -> Exit:
     kept = " Its text stays, since another file has the same." if shared else ""
     screen.show(f"removed {one_line(found.source.uri)}.{kept}")
     screen.say(
-        "If the file is still in the folder, the next `spolia index` adds it again: move the file away too. "
-        "Vectors are kept for when the text returns."
+        "It was added as a text, so that nothing brings it back."
+        if found.source.uri.startswith(TEXT)
+        else "If the file is still in the folder, the next `spolia index` adds it again: move the file away too."
     )
     return Exit.DONE
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +25,8 @@ Vectors = Annotated[
     typer.Option("--vectors/--no-vectors", help="Embed the passages; by default where that helps.", show_default=False),
 ]
 
+FollowLinks = Annotated[bool, typer.Option("--follow-links", help="Go where links lead out of DIR too.")]
+
 
 def index(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with documents.", show_default=False)],
@@ -37,7 +40,9 @@ def index(
     documents: Annotated[
         bool, typer.Option("--report", help="List every document: pages, characters, passages, what is not embedded.")
     ] = False,
-    follow_links: Annotated[bool, typer.Option("--follow-links", help="Go where links lead out of DIR too.")] = False,
+    follow_links: FollowLinks = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Stay, and follow the folder until you press Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option("--every", min=0.05, help="With --watch: seconds between two looks.")] = 2.0,
     json: AsJson = False,
 ) -> Exit:
     """Bring a store in step with a folder: text, Markdown, HTML, PDF, DOCX; only what has changed is read.
@@ -47,16 +52,9 @@ def index(
     from spolia.cli.indexing import index_folder
 
     screen = Screen(json=json)
-    report, chosen = index_folder(
-        screen,
-        folder,
-        store,
-        vectors=vectors,
-        weights=weights,
-        threads=threads,
-        rebuild=rebuild,
-        follow_links=follow_links,
-    )
+    given = partial(index_folder, screen, folder, store, vectors=vectors, weights=weights)
+    run = partial(given, threads=threads, follow_links=follow_links)
+    report, chosen = run(rebuild=rebuild)
     screen.say(chosen)
     warnings = warnings_of(report, store)
     listed = {"documents": document_data(store)} if documents else {}
@@ -64,6 +62,10 @@ def index(
     screen.show(report_text(report, store, warnings))
     if documents:
         screen.show(document_table(store))
+    if watch:
+        from spolia.cli.watch import Watch
+
+        return Watch(screen, folder, run, every, follow_links=follow_links).go_on(report)
     return Exit.PARTLY if report.failed else Exit.DONE
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -33,6 +33,8 @@ def index_folder(
     threads: int = 1,
     rebuild: bool = False,
     follow_links: bool = False,
+    retry: bool = True,
+    tell: Callable[[Progress], None] = lambda now: None,
 ) -> tuple[SyncReport, str]:
     """Index what has changed in a folder; returns the report, and in one line why there are vectors or none.
 
@@ -42,12 +44,15 @@ def index_folder(
         threads: for the embedder.
         rebuild: forget what was built with other parts.
         follow_links: go where links lead out of the folder too.
+        retry: try files again that could not be read and have not changed.
+        tell: is told of every file.
     """
     corpus, embedder = Corpus(str(store)), MiniLM(weights, threads)
     why = "" if vectors else _why_none(corpus, folder, embedder, vectors, weights, rebuild)
     with screen.progress("reading") as told:
 
         def progress(now: Progress) -> None:
+            tell(now)
             embedding = not why and now.done >= now.total
             told(now.done, now.total, f"embedding, {now.embedded} done" if embedding else "reading")
 
@@ -58,11 +63,15 @@ def index_folder(
                 embedder=None if why else embedder,
                 group=GROUP,
                 progress=progress,
+                retry=retry,
                 rebuild=rebuild,
                 follow_links=follow_links,
             )
         except ManifestMismatch as error:
-            raise ManifestMismatch(f"{error} On the command line: the same command with --rebuild.") from error
+            raise ManifestMismatch(
+                f"{error} On the command line: `spolia plan` with the same arguments shows what it would take; "
+                "to do it, write the same command with --rebuild."
+            ) from error
     return report, f"without vectors: {why}" if why else f"with vectors of {embedder.name}"
 
 

@@ -52,10 +52,10 @@ def keep(
         if fields is not None:
             writer.declare(fields)
         texts = _texts(writer, known.values()) if rebuild else []
-        wanted.define(writer, found, rebuild=rebuild)
+        forgets = wanted.define(writer, found, rebuild=rebuild)
         if rebuild:
             known = writer.sources()
-        run = _Keeping(writer, wanted, labels, found, known, progress, batch, retry)
+        run = Keeping(writer, wanted, labels, found, known, progress, None if forgets else batch, retry)
         run.put_back(texts)
         run.run()
     if wanted.groups:
@@ -69,7 +69,20 @@ def _texts(writer: Writer, known: Iterable[SourceRow]) -> list[tuple[SourceRow, 
     return [(row, writer.document(row.document)) for row in rows]
 
 
-class _Keeping:
+class Keeping:
+    """One run.
+
+    Args:
+        writer: of the store.
+        wanted: the groups.
+        labels: what the caller says of files.
+        found: what there is.
+        known: the sources that the store has.
+        progress: is told how far it is.
+        batch: documents that are published together; None for all.
+        retry: try files again that could not be read.
+    """
+
     def __init__(
         self,
         writer: Writer,
@@ -78,7 +91,7 @@ class _Keeping:
         found: Found,
         known: Mapping[str, SourceRow],
         progress: Callable[[Progress], None] | None,
-        batch: int,
+        batch: int | None,
         retry: bool,
     ) -> None:
         self.writer, self.labels, self.found, self.progress, self.batch = writer, labels, found, progress, batch
@@ -119,6 +132,7 @@ class _Keeping:
         for uri in self.gone:
             self.writer.remove(uri)
             self.tally.removed += 1
+            self._tell(uri, "removed")
         self._publish()
 
     def _is_unchanged(self, file: File) -> bool:
@@ -147,11 +161,11 @@ class _Keeping:
             self._read(file, before)
         except Unreadable as failure:
             self._fail(failure, before)
-            self._done(file.uri)
+            self._done(file.uri, "failed")
 
     def _read(self, file: File, before: SourceRow | None) -> None:
         found = fetched(file, before)
-        row = found.row
+        row, change = found.row, ""
         same = before is not None and before.status == "indexed" and before.content_hash == row.content_hash
         if before is not None and same and self._is_labelled(before):
             self.writer.touch(before.but(size=row.size, mtime_ns=row.mtime_ns))
@@ -159,16 +173,18 @@ class _Keeping:
         elif before is not None and same and self._gives_other_readers(before):
             self._changes += 1
             self.tally.changed += 1
+            change = "changed"
         elif before is None and (old := self._moved_from(row, file)) is not None:
             self.writer.move(old.uri, old.but(uri=file.uri, size=row.size, mtime_ns=row.mtime_ns))
             self._changes += 1
             self.tally.moved += 1
+            change = "moved"
         else:
             reading = read(file, found)
             reading = reading.but(document=self.labels.on(reading.document))
             self.filing.pending.append(Filed(reading, row, before is None))
             return
-        self._done(file.uri)
+        self._done(file.uri, change)
 
     def _gives_other_readers(self, row: SourceRow) -> bool:
         """Whether only the reader list was another one, so that nothing has to be cut again."""
@@ -195,10 +211,11 @@ class _Keeping:
         for filed, result in filing.flush():
             if isinstance(result, Unreadable):
                 self._fail(result, self.known.get(filed.row.uri))
+                self._done(filed.row.uri, "failed")
             else:
                 self.tally.put(result, is_new=filed.is_new)
                 self._changes += 1
-            self._done(filed.row.uri)
+                self._done(filed.row.uri, "added" if filed.is_new else "changed")
 
     def _fail(self, failure: Unreadable, before: SourceRow | None) -> None:
         self.tally.failed.append((failure.row.uri, failure.row.error))
@@ -206,9 +223,11 @@ class _Keeping:
             self.writer.fail(failure.row)
             self._changes += 1
 
-    def _done(self, uri: str) -> None:
+    def _done(self, uri: str, change: str) -> None:
         self.tally.done += 1
-        self._tell(uri)
+        self._tell(uri, change)
+        if self.batch is None:
+            return
         if self._changes >= self.batch or self.tally.chunks - self._chunks >= self.batch * CHUNKS_PER_DOCUMENT:
             self._publish()
 
@@ -226,6 +245,6 @@ class _Keeping:
         """Pass on how far the building of further groups is."""
         self._embedded(embedded)
 
-    def _tell(self, uri: str) -> None:
+    def _tell(self, uri: str, change: str = "") -> None:
         if self.progress is not None:
-            self.progress(self.tally.progress(uri))
+            self.progress(self.tally.progress(uri, change))

@@ -66,8 +66,8 @@ class Wanted:
     known: Sequence[Operator[Any, Any] | type] = ()
     readers: Sequence[Reader] = ()
 
-    def define(self, writer: Writer, found: Found, *, rebuild: bool) -> None:
-        """Write the manifests of what is asked for; what is there must be the same.
+    def define(self, writer: Writer, found: Found, *, rebuild: bool) -> bool:
+        """Write the manifests of what is asked for; what is there must be the same. Whether it forgot what was there.
 
         Raises:
             ManifestMismatch: a group is made of something else.
@@ -81,10 +81,12 @@ class Wanted:
                     writer.drop(manifest.group)
         reader = versions(self.readers)
         main = manifest_of(self.main, self.definition, analyzer, writer.manifests, reader)
+        forgets = there is not None and there != main
         writer.define(self.main, main, rebuild=rebuild)
         for group in self.groups:
             if group.definition is not None and group.name in writer.manifests:
                 refuse_other(group, writer.manifests)
+        return forgets
 
     def growths(self, manifests: dict[str, Manifest]) -> list[Growth]:
         """All groups of the store, each with the objects that make it, in order.

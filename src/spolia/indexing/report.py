@@ -73,6 +73,7 @@ class Progress(Value):
         done: files that have been dealt with.
         total: files that are new or may have changed.
         uri: the last of them.
+        change: what became of it: `added`, `changed`, `moved`, `removed` or `failed`; empty where nothing did.
         failed: files that could not be read.
         chunks: nodes that were made.
         embedded: texts that were embedded.
@@ -84,6 +85,7 @@ class Progress(Value):
     failed: int = 0
     chunks: int = 0
     embedded: int = 0
+    change: str = ""
 
 
 @dataclass(frozen=True)

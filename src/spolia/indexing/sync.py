@@ -70,7 +70,8 @@ def sync(
         progress: is told how far it is, after every file and every few hundred texts that were embedded.
         batch: documents that are published together.
         follow_links: go where links lead out of the folder too.
-        rebuild: if the group was built with other parts, or of another folder, forget that and index this.
+        rebuild: if the group was built with other parts, or of another folder, forget that and index this; what was
+            there is found until all of the new is published.
         retry: try a file again that could not be read the last time and has not changed since. Who looks at a folder
             all the time writes False, so that one broken file is not read for ever; it is reported all the same.
         timeout_s: how long to wait for another writer, seconds.

@@ -33,9 +33,9 @@ class Tally:
         self.warned += bool(report.warnings)
         self.chunks += report.chunks
 
-    def progress(self, uri: str) -> Progress:
+    def progress(self, uri: str, change: str) -> Progress:
         """How far it is."""
-        return Progress(self.done, self.total, uri, len(self.failed), self.chunks, self.embedded)
+        return Progress(self.done, self.total, uri, len(self.failed), self.chunks, self.embedded, change)
 
     def report(self, generation: int, found: Found, seconds: float) -> SyncReport:
         """What was done in the end."""

@@ -1,0 +1,175 @@
+"""`spolia index --watch` beside a real folder: what changes there is in the store soon, and said in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spolia.cli.watch import Patience
+from spolia.stores.corpus import Corpus
+
+WAIT_S = 30.0
+Start = Callable[..., "Watching"]
+
+
+class Watching:
+    """The command in a process of its own."""
+
+    def __init__(self, *arguments: object) -> None:
+        command = [sys.executable, "-u", "-m", "spolia", *map(str, arguments)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.said: list[str] = []
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line.rstrip("\n"))
+        self._lines.put(None)
+
+    def until(self, part: str) -> str:
+        """The next line with this in it."""
+        while (line := self._lines.get(timeout=WAIT_S)) is not None:
+            self.said.append(line)
+            if part in line:
+                return line
+        raise AssertionError(f"it ended without saying {part!r}: {self.said}")
+
+    def end(self, number: int = signal.SIGINT) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(WAIT_S)
+        while (line := self._lines.get(timeout=WAIT_S)) is not None:
+            self.said.append(line)
+        return code
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "notes"
+    made.mkdir()
+    (made / "salt.txt").write_text("Salt is dug in mines.")
+    (made / "tides.txt").write_text("The moon pulls.")
+    return made
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "n.spolia"
+
+
+@pytest.fixture
+def start(folder: Path, store: Path) -> Iterator[Start]:
+    started: list[Watching] = []
+
+    def begin(*options: str) -> Watching:
+        arguments = ("sync", folder, "--store", store, "--no-vectors", "--watch", "--every", "0.05", *options)
+        found = Watching(*arguments)
+        started.append(found)
+        found.until("watching")
+        return found
+
+    yield begin
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.wait()
+
+
+def put(path: Path, text: str) -> None:
+    """A file, there at once as a whole."""
+    path.with_name(".new").write_text(text)
+    os.replace(path.with_name(".new"), path)
+
+
+def test_changes_of_all_kinds_are_followed(start: Start, folder: Path, store: Path) -> None:
+    watching = start()
+    put(folder / "new.txt", "Whelks live under the pier.")
+    watching.until("added    new.txt")
+    put(folder / "salt.txt", "Salt is sold, too.")
+    watching.until("changed  salt.txt")
+    (folder / "tides.txt").rename(folder / "moon.txt")
+    watching.until("moved    moon.txt")
+    (folder / "new.txt").unlink()
+    watching.until("removed  new.txt")
+    assert watching.end() == 0
+    assert set(Corpus(str(store)).latest().sources()) == {"salt.txt", "moon.txt"}
+    assert Corpus(str(store)).latest().check() == []
+
+
+def test_a_broken_file_is_said_once_and_again_when_it_changes(start: Start, folder: Path) -> None:
+    watching = start()
+    put(folder / "broken.pdf", "no PDF")
+    watching.until("failed   broken.pdf: ")
+    put(folder / "new.txt", "Whelks live under the pier.")
+    watching.until("added    new.txt")
+    put(folder / "broken.pdf", "no PDF either")
+    watching.until("failed   broken.pdf: ")
+    (folder / "broken.pdf").unlink()
+    watching.until("removed  broken.pdf")
+    assert watching.end(signal.SIGTERM) == 0
+    assert "error" not in watching.said[-1]
+
+
+def test_a_vanished_folder_and_a_busy_store_are_waited_for(start: Start, folder: Path, store: Path) -> None:
+    watching = start()
+    folder.rename(folder.with_name("away"))
+    watching.until("There is no folder")
+    folder.with_name("away").rename(folder)
+    with Corpus(str(store)).writer():
+        put(folder / "new.txt", "Whelks live under the pier.")
+        watching.until("Watching goes on")
+    watching.until("added    new.txt")
+    assert watching.end() == 0
+
+
+def test_an_emptied_folder_forgets_nothing(start: Start, folder: Path, store: Path) -> None:
+    watching = start()
+    for path in folder.iterdir():
+        path.unlink()
+    watching.until("is empty")
+    assert watching.end() == 0
+    assert set(Corpus(str(store)).latest().sources()) == {"salt.txt", "tides.txt"}
+
+
+def test_programs_read_one_object_a_line(start: Start, folder: Path) -> None:
+    watching = start("--json")
+    put(folder / "new.txt", "Whelks live under the pier.")
+    line = watching.until('"new.txt"')
+    found: dict[str, Any] = json.loads(line)
+    assert found["changes"] == [{"change": "added", "uri": "new.txt", "reason": ""}]
+    assert watching.end() == 0
+
+
+def test_a_wrong_folder_ends_it_at_once(tmp_path: Path, store: Path) -> None:
+    command = [sys.executable, "-m", "spolia", "sync", str(tmp_path / "nope"), "--store", str(store), "--watch"]
+    assert subprocess.run(command, capture_output=True, check=False, timeout=WAIT_S).returncode == 2
+
+
+def test_patience_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, tried = [0.0], []
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    patience = Patience(1.0)
+    patience.failed({"a"}, tried=True)
+    for second in range(40):
+        now[0] = float(second)
+        if patience.is_over:
+            tried.append(second)
+            patience.failed({"a"}, tried=True)
+    assert tried == [1, 3, 7, 15, 31]
+    patience.failed({"a", "b"}, tried=False)
+    now[0] = 41.0
+    assert patience.is_over
+    patience.failed((), tried=True)
+    now[0] = 9999.0
+    assert not patience.is_over
