@@ -55,7 +55,8 @@ def operators() -> list[type[Operator[Any, Any]]]:
     return [cls for cls in classes(Operator) if not issubclass(cls, Function)]
 
 
-def written_in_flows() -> set[type]:
+@cache
+def written_in_flows() -> frozenset[type]:
     """What a flow file may name: operators, addresses, and the values that their fields hold."""
     found: set[type] = set(operators())
     open_ = [*found, *(cls for cls in classes(Value) if _is_address(cls))]
@@ -64,7 +65,7 @@ def written_in_flows() -> set[type]:
         found.add(cls)
         for held in _held(cls):
             open_ += [part for part in (held, *_below(held)) if part in values() and part not in found]
-    return found
+    return frozenset(found)
 
 
 @cache
