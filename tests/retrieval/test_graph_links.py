@@ -151,7 +151,7 @@ def test_the_nearest_neighbours_do_not_depend_on_the_blocks(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(similarity, "ROWS", rows)
         patch.setattr(similarity, "COLUMNS", columns)
-        pairs = similar(placed, neighbours, 0.0)
+        pairs = similar(placed, len(vectors), neighbours, 0.0)
     weights = dict(zip(zip(pairs.one.tolist(), pairs.other.tolist(), strict=True), pairs.weight.tolist(), strict=True))
     assert len(weights) == len(pairs.one)
     for row in range(len(vectors)):

@@ -216,7 +216,7 @@ def given_to(op: Operator[Any, Any], found: Sequence[Ranking]) -> list[Any]:
 
 
 OPEN = {
-    "above", "check", "groups", "lexical", "manifest", "sources", "stats", "vectors",
+    "above", "check", "groups", "lexical", "manifest", "sources", "stats", "stored", "vectors",
 }  # fmt: skip
 """Methods of a snapshot that are not told who asks: they give no nodes, are for its owner, or take `Allowed`."""
 

@@ -75,7 +75,7 @@ def refuse_other(group: NodeGroup, snapshot: Snapshot, embedder: Embedder | Spar
     if manifest.embedded(embedder.name) is None:
         names = ", ".join(repr(embedding.embedder) for embedding in manifest.embeddings)
         raise ManifestMismatch(
-            f"Group {group.name!r} of {group.corpus.path} was built with "
+            f"Group {group.name!r} of {snapshot.opened.store} was built with "
             f"{f'the embedder {names}' if names else 'no embedder'}, and is searched with "
             f"{embedder.name!r}. Search with BM25, with that embedder, or index again with this one."
         )

@@ -139,7 +139,7 @@ class Snapshot:
 
     def vectors(self, group: str, embedder: str, allowed: Allowed) -> npt.NDArray[np.float32]:
         """The vectors float32[n, d] of the allowed nodes of a group, in the order of their keys, as they are kept."""
-        return self._stored(group, embedder).at(allowed.positions())
+        return self.stored(group, embedder).at(allowed.positions())
 
     def _audiences(self, access: frozenset[str]) -> frozenset[int] | None:
         """The audiences that these principals belong to; None where everything is everybody's."""
@@ -337,7 +337,8 @@ class Snapshot:
             found = self._indexes[key] = Records(self.opened.rows, group, self.generation, schema)
         return found
 
-    def _stored(self, group: str, embedder: str) -> Stored:
+    def stored(self, group: str, embedder: str) -> Stored:
+        """The vectors of a group's live nodes, by their positions."""
         key = (group, embedder, "stored")
         found: Stored | None = self._indexes.get(key)
         if found is None:

@@ -14,7 +14,6 @@ from spolia.retrieval.graph.links import Links, Pairs, Positions
 from spolia.retrieval.graph.sharing import Having, sharing
 from spolia.retrieval.graph.similarity import similar
 from spolia.stores.lineage import Climbing, Row, rows_of
-from spolia.stores.located import located
 from spolia.stores.rows import unpacked
 from spolia.stores.snapshot import Snapshot
 
@@ -82,8 +81,8 @@ class Building:
                 f"Group {self.group!r} has no vectors, so that nothing says what is similar. "
                 "Index it with an embedder, or leave Similar out of the graph's edges."
             )
-        placed, _ = located(self.snapshot.opened, self.snapshot.generation, self.group, embedder)
-        return similar(placed, kind.neighbours, kind.at_least)
+        stored = self.snapshot.stored(self.group, embedder)
+        return similar(stored, len(self.keys), kind.neighbours, kind.at_least)
 
     def _speaking(self, kind: SharedEntities) -> Having:
         numbers: dict[object, int] = {}

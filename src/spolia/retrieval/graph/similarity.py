@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from spolia.retrieval.graph.links import Pairs, Positions
 from spolia.stores.metrics import unit
-from spolia.stores.placed import Placed
+from spolia.stores.truth import Stored
 from spolia.stores.vectors import Vectors
 from spolia.surrounding import check_cancelled
 
@@ -19,23 +19,25 @@ _NOTHING = 1e-6
 """A cosine of vectors at right angles, as far as their float32 numbers tell."""
 
 
-def similar(placed: Placed, neighbours: int, at_least: float) -> Pairs:
+def similar(stored: Stored, count: int, neighbours: int, at_least: float) -> Pairs:
     """Each node with those of the highest cosine, found by comparing all with all.
 
     Args:
+        stored: the vectors of the nodes.
+        count: of the nodes.
         neighbours: of a node.
         at_least: lower cosines are left out, and those that are not above 0.
     """
-    return Pairs.joined(_nearest(placed, start, neighbours, at_least) for start in range(0, len(placed.keys), ROWS))
+    return Pairs.joined(_nearest(stored, count, start, neighbours, at_least) for start in range(0, count, ROWS))
 
 
-def _nearest(placed: Placed, start: int, neighbours: int, at_least: float) -> Pairs:
+def _nearest(stored: Stored, count: int, start: int, neighbours: int, at_least: float) -> Pairs:
     """The neighbours of one block of nodes."""
-    rows = _vectors(placed, start, ROWS)
-    own = np.arange(start, start + len(rows))
+    own = np.arange(start, min(start + ROWS, count))
+    rows = unit(stored.at(own))
     best = np.zeros((len(rows), 0), np.float32)
     where = np.zeros((len(rows), 0), np.int64)
-    for first, columns in _blocks(placed):
+    for first, columns in _blocks(stored, count):
         check_cancelled()
         scores = rows @ columns.T
         inside = (own >= first) & (own < first + len(columns))
@@ -47,7 +49,7 @@ def _nearest(placed: Placed, start: int, neighbours: int, at_least: float) -> Pa
         best, where = np.take_along_axis(best, kept, axis=1), np.take_along_axis(where, kept, axis=1)
     one, other = np.repeat(own, best.shape[1]), where.ravel()
     real = one != other
-    return _weighed(placed, one[real], other[real], at_least)
+    return _weighed(stored, one[real], other[real], at_least)
 
 
 def _highest(scores: Vectors, count: int) -> Positions:
@@ -57,11 +59,11 @@ def _highest(scores: Vectors, count: int) -> Positions:
     return np.argpartition(scores, -count, axis=1)[:, -count:]
 
 
-def _weighed(placed: Placed, one: Positions, other: Positions, at_least: float) -> Pairs:
+def _weighed(stored: Stored, one: Positions, other: Positions, at_least: float) -> Pairs:
     """Pairs with their cosines in double precision: the same from both sides, however the blocks were cut."""
     cosines = np.concatenate(
         [
-            (_at(placed, one[start : start + COLUMNS]) * _at(placed, other[start : start + COLUMNS])).sum(axis=1)
+            (_at(stored, one[start : start + COLUMNS]) * _at(stored, other[start : start + COLUMNS])).sum(axis=1)
             for start in range(0, max(1, len(one)), COLUMNS)
         ]
     )
@@ -69,14 +71,10 @@ def _weighed(placed: Placed, one: Positions, other: Positions, at_least: float) 
     return Pairs(one[near], other[near], cosines[near].astype(np.float32))
 
 
-def _at(placed: Placed, positions: Positions) -> npt.NDArray[np.float64]:
-    return unit(placed.vectors(placed.places[positions])).astype(np.float64)
+def _at(stored: Stored, positions: Positions) -> npt.NDArray[np.float64]:
+    return unit(stored.at(positions)).astype(np.float64)
 
 
-def _blocks(placed: Placed) -> Iterator[tuple[int, Vectors]]:
-    for first in range(0, len(placed.keys), COLUMNS):
-        yield first, _vectors(placed, first, COLUMNS)
-
-
-def _vectors(placed: Placed, start: int, count: int) -> Vectors:
-    return unit(placed.vectors(placed.places[start : start + count]))
+def _blocks(stored: Stored, count: int) -> Iterator[tuple[int, Vectors]]:
+    for first in range(0, count, COLUMNS):
+        yield first, unit(stored.at(np.arange(first, min(first + COLUMNS, count))))
