@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spolia.errors import WiringError
 from spolia.operator import Operator
 from spolia.stores.described import described
 from spolia.types import Hit, Ranking
@@ -27,10 +26,6 @@ class ShowMetadata(Operator[Ranking, Ranking]):
     """
 
     fields: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        if not self.fields:
-            raise WiringError("ShowMetadata has no fields. Write the names of some: ShowMetadata(('author',)).")
 
     def apply(self, value: Ranking, /) -> Ranking:
         return value.but(hits=tuple(map(self._shown, value.hits)))

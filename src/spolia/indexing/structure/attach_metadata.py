@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spolia.errors import WiringError
 from spolia.operator import Operator
 from spolia.stores.definition import CONTEXT_CHARACTERS, Part, Piece, Pieces
 from spolia.stores.described import described
@@ -23,9 +22,6 @@ class AttachMetadata(Operator[Part, Pieces]):
         fields: which, in this order; one that a piece does not have is left out.
         shown: also to readers; else it is indexed only.
 
-    Raises:
-        WiringError: without any fields.
-
     >>> from spolia.stores.definition import Whole, whole
     >>> from spolia.types import Document
     >>> document = Document("d", "Stones were reused.", meta=(("year", 1999), ("author", "Ann")))
@@ -36,10 +32,6 @@ class AttachMetadata(Operator[Part, Pieces]):
     transform: Operator[Part, Pieces]
     fields: tuple[str, ...]
     shown: bool = True
-
-    def __post_init__(self) -> None:
-        if not self.fields:
-            raise WiringError("AttachMetadata has no fields. Write the names of some: fields=('author',).")
 
     def apply(self, value: Part, /) -> Pieces:
         return tuple(self._with(piece, value) for piece in self.transform(value))
