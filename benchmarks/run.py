@@ -14,7 +14,19 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-NAMES = ("steps", "imports", "install", "bm25", "ingest", "splitters", "embedding", "retrieval", "extract", "vectors")
+NAMES = (
+    "steps",
+    "imports",
+    "install",
+    "bm25",
+    "ingest",
+    "splitters",
+    "embedding",
+    "retrieval",
+    "extract",
+    "filters",
+    "vectors",
+)
 WITH_PEERS = ("steps", "imports", "bm25")
 
 

@@ -29,7 +29,9 @@ COPIED = ("meta.json", ".managed.json")
 """Files of tantivy that it replaces; all others are never written again once they are there."""
 _SPARE = 8
 FEW = 2_000
-"""Allowed nodes up to which the index is asked for these only; above, what it finds is looked through."""
+"""Allowed nodes up to which the index is asked for these only; above, what it finds is looked through. Of 100,000
+sentences, CPU-ms at the 95 % quantile one way and the other: 2.97 and 33.1 with 116 allowed, 6.6 and 12.9 with 1,005,
+7.8 and 7.5 with 2,027, 10.2 and 6.0 with 4,892 (benchmarks/filters.py)."""
 
 
 class Lexical:

@@ -1,0 +1,50 @@
+"""All required keywords, no excluded one, and no filter knows of another."""
+
+from __future__ import annotations
+
+import pytest
+
+from spolia.errors import WiringError
+from spolia.post_retrieval.keyword import KeywordFilter
+from spolia.types import Hit, Node, Query, Ranking
+
+TEXTS = ("apple pie", "banana split", "apple and banana", "Äpfel, no APPLE-PIE", "pineapple")
+
+
+def kept(filter: KeywordFilter) -> list[str]:
+    hits = tuple(Hit(Node(text, text), 1 / rank) for rank, text in enumerate(TEXTS, 1))
+    found = filter(Ranking(Query("dessert"), hits, "bm25"))
+    assert set(found.hits) <= set(hits)
+    assert found.source == "bm25"
+    return [node.text for node in found.nodes]
+
+
+def test_all_required_are_there() -> None:
+    assert kept(KeywordFilter(("apple", "banana"))) == ["apple and banana"]
+    assert kept(KeywordFilter(("apple",))) == ["apple pie", "apple and banana", "Äpfel, no APPLE-PIE"]
+    assert kept(KeywordFilter(("apple pie",))) == ["apple pie", "Äpfel, no APPLE-PIE"]
+    assert kept(KeywordFilter(("cherry",))) == []
+
+
+def test_no_excluded_one_is_there() -> None:
+    assert kept(KeywordFilter(excluded=("apple", "split"))) == ["pineapple"]
+    assert kept(KeywordFilter(("apple",), ("apfel", "banana"))) == ["apple pie"]
+    assert kept(KeywordFilter()) == list(TEXTS)
+
+
+def test_keywords_of_one_filter_are_unknown_to_another() -> None:
+    assert len(kept(KeywordFilter(("apple",)))) == 3
+    assert kept(KeywordFilter(("split",))) == ["banana split"]
+    assert len(kept(KeywordFilter(("apple",)))) == 3
+
+
+def test_title_and_headings_count() -> None:
+    ranking = Ranking(Query("?"), (Hit(Node("a", "It rises.", context="The tide"), 1.0),))
+    assert len(KeywordFilter(("tide",))(ranking)) == 1
+    assert len(KeywordFilter(excluded=("tide",))(ranking)) == 0
+    assert len(KeywordFilter(("tide",))(Ranking(Query("?"), ()))) == 0
+
+
+def test_a_keyword_that_no_text_can_hold_is_refused() -> None:
+    with pytest.raises(WiringError, match="'!' has neither letters nor digits"):
+        KeywordFilter(("apple", "!"))
