@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import ClassVar, get_args
+from typing import ClassVar, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 from spolia.errors import MissingExtra, SpoliaError, StoreError, StoreUnavailable
@@ -36,6 +36,10 @@ class Engine(Database):
         for name, number in self._settings().items():
             if isinstance(number, (int, float)) and not isinstance(number, bool) and not 0 < number <= 1e9:
                 raise StoreError(f"{type(self).__name__} got {name}={number}. Write 0 < number <= 1000000000.")
+        for name, hint in get_type_hints(type(self)).items():
+            if get_origin(hint) is Literal and (value := getattr(self, name)) not in get_args(hint):
+                known = ", ".join(map(repr, get_args(hint)))
+                raise StoreError(f"{type(self).__name__} got {name}={value!r}. Write one of: {known}.")
 
     @property
     def url(self) -> str:
