@@ -21,6 +21,7 @@ from spolia.indexing.splitters.semantic import SemanticBreaks
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.splitters.tables import TableAware
 from spolia.indexing.splitters.token_window import LONGEST, TokenWindow
+from spolia.indexing.structure.topics import Topics
 from spolia.models.protocols import Kind
 from spolia.stores.definition import Part, Piece, Splitter
 from spolia.types import Document, Heading, Node, Span, Value
@@ -97,6 +98,7 @@ NEEDED: dict[type[Splitter], dict[str, Any]] = {
     ByPattern: {"splitters": BY_KIND.splitters, "otherwise": Sentences(SIZE)},
     SemanticBreaks: {"embedder": Letters(), "percentile": 60},
     TableAware: {"rest": Sentences(SIZE)},
+    Topics: {"embedder": Letters(), "sentences": 3},
 }
 """What a splitter that has no defaults for all its fields is made with here."""
 

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, ClassVar
+from itertools import islice
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from spolia.errors import WiringError
+from spolia.indexing.graphemes import may_cut
 from spolia.models.protocols import Embedder
-from spolia.sentences import sentences
+from spolia.sentences import each_sentence
 from spolia.stores.definition import Part, Piece, Splitter
+
+Span: TypeAlias = tuple[int, int]
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    Vectors = npt.NDArray[np.float64]
+    Vectors: TypeAlias = npt.NDArray[np.float64]
 
-BATCH = 1_000
-"""Sentences that are embedded at one time."""
+BLOCK = 1_000
+"""Sentences that are looked at together; there is always a break after so many."""
+READ = 2_000
+"""Characters of a sentence that are embedded."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +35,8 @@ class Topics(Splitter):
     At first each sentence is a stretch of its own. Again and again the two neighbours are joined that make stretches
     least different within: a and b with the smallest |a| · |b| / (|a| + |b|) · ‖mean(a) - mean(b)‖² (Ward's method,
     between neighbours only), until there is one stretch for every `sentences` sentences. Between equals the first are
-    joined, so that the same text gives the same stretches. Together they cover every character but blanks.
+    joined, so that the same text gives the same stretches. Together they cover every character but blanks. A long text
+    is looked at in blocks of 1,000 sentences.
 
     `SemanticBreaks` looks at one place at a time and is bounded in size; this looks at whole stretches, and is for the
     inner nodes of a tree: a few topics, of these finer ones, of these chunks.
@@ -59,23 +66,33 @@ class Topics(Splitter):
             raise WiringError(f"Topics got sentences={self.sentences}. Write a number of at least 1.")
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
-        text = part.node.text
-        spans = [span for span in sentences(text) if text[slice(*span)].strip()]
-        count = -(-len(spans) // self.sentences)
-        ends = joined(self._vectors([text[start:end] for start, end in spans]), count) if spans else []
-        first = 0
-        for end in ends:
-            start, stop = spans[first][0], spans[end - 1][1]
-            stretch = text[start:stop]
-            begin = start + len(stretch) - len(stretch.lstrip())
-            yield Piece(stretch.strip(), begin)
-            first = end
+        text, spans = part.node.text, _sentences(part.node.text)
+        while some := list(islice(spans, BLOCK)):
+            first = 0
+            for end in joined(self._vectors(text, some), -(-len(some) // self.sentences)):
+                start, stop = some[first][0], some[end - 1][1]
+                yield Piece(text[start:stop], start)
+                first = end
 
-    def _vectors(self, texts: list[str]) -> Vectors:
+    def _vectors(self, text: str, spans: Sequence[Span]) -> Vectors:
         import numpy as np
 
-        parts = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
-        return np.concatenate([self.embedder.embed(part, kind="passage") for part in parts]).astype(np.float64)
+        read = [text[start : min(end, start + READ)] for start, end in spans]
+        return self.embedder.embed(read, kind="passage").astype(np.float64)
+
+
+def _sentences(text: str) -> Iterator[Span]:
+    """Spans of the sentences, of which none begins inside what a reader sees as one character."""
+    held: Span | None = None
+    for start, end in each_sentence(text):
+        if held is not None and held[1] == start and not may_cut(text, start):
+            held = held[0], end
+            continue
+        if held is not None:
+            yield held
+        held = start, end
+    if held is not None:
+        yield held
 
 
 def joined(vectors: Vectors, count: int) -> list[int]:
