@@ -22,7 +22,7 @@ VALUES = sorted((cls for cls in written_in_flows() if not issubclass(cls, Operat
 few = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 NAMES: dict[str, Any] = {
     **{cls.__name__: cls for cls in written_in_flows()},
-    **{own.__name__ if isinstance(own, type) else own.name: own for own in OWN},
+    **{getattr(own, "__name__", getattr(own, "name", "")): own for own in OWN},
 }
 
 
