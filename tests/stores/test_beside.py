@@ -111,7 +111,7 @@ def test_metrics_are_those_of_the_embedding(tmp_path: Path) -> None:
     sync(folder, corpus)
     scores: dict[str, Any] = {}
     for metric in ("cosine", "dot", "euclidean"):
-        embedding = Embedding(EMBEDDER, Exact(), metric)  # type: ignore[arg-type]
+        embedding = Embedding(EMBEDDER, Exact(), metric)
         scores[metric] = found(corpus.group(metric, Definition(Sentences(), embeddings=(embedding,))), "the road 1")
     assert [text for text, _ in scores["dot"]] == [text for text, _ in scores["euclidean"]]
     assert scores["cosine"] == scores["dot"]  # of vectors of length 1
