@@ -19,6 +19,7 @@ from spolia.stores.manifest import Embedded, Manifest
 from spolia.stores.rows import SourceRow
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Node, Query, Ranking, Span
+from tests.retrieval.test_learned_sparse import Counting
 
 SMALL, LARGE = HashingEmbedder(dimension=64), HashingEmbedder(dimension=256)
 TEXTS = [f"red stone {number} in a wall " + "sand " * number for number in range(20)]
@@ -26,11 +27,16 @@ QUERY = Query("red stone in a wall")
 
 
 def stored(
-    path: Path, texts: Iterable[str], embedders: tuple[Embedder, ...] = (SMALL, LARGE), group: str = "chunk"
+    path: Path,
+    texts: Iterable[str],
+    embedders: tuple[Embedder, ...] = (SMALL, LARGE),
+    group: str = "chunk",
+    sparse: Counting | None = None,
 ) -> NodeGroup:
     corpus = Corpus(str(path)).create()
     with corpus.writer() as writer:
-        writer.define(group, Manifest(group, embeddings=tuple(Embedded(e.name, e.dimension) for e in embedders)))
+        embedded = [Embedded(e.name, e.dimension) for e in embedders] + ([Embedded(sparse.name, 0)] if sparse else [])
+        writer.define(group, Manifest(group, embeddings=tuple(embedded)))
         for number, text in enumerate(texts):
             node = Node(f"n{number}", text, f"d{number}", group, Span(0, len(text)))
             source = SourceRow(f"{path.name}/{number}.txt", content_hash=text)
@@ -38,6 +44,9 @@ def stored(
         for embedder in embedders:
             hashes, lacking = zip(*writer.unembedded(group, embedder.name), strict=True)
             writer.add_vectors(embedder.name, hashes, embedder.embed(lacking, kind="passage"))
+        if sparse:
+            hashes, lacking = zip(*writer.unembedded(group, sparse.name), strict=True)
+            writer.add_sparse(sparse.name, hashes, sparse.embed_sparse(lacking, kind="passage"))
     return corpus.group(group)
 
 
@@ -96,6 +105,15 @@ def test_words_are_searched_where_there_is_no_embedder(tmp_path: Path) -> None:
     weights = ConvexCombination((("fine", 0.5), ("coarse", 0.5)), "min-max", 5)
     found = across(groups, fusion=weights)(QUERY)
     assert (len(found), is_in_order(found)) == (5, True)
+
+
+def test_dense_and_sparse_vectors_are_searched_together(tmp_path: Path) -> None:
+    sparse = Counting()
+    group = stored(tmp_path / "a", TEXTS, (SMALL,), sparse=sparse)
+    found = across(group, (SMALL, sparse), top_k=6)(QUERY)
+    assert (len(found), is_in_order(found)) == (6, True)
+    assert {name for hit in found.hits for name, _ in hit.parts} == {SMALL.name, "counting"}
+    assert across(group, sparse, top_k=6, at_least=4.0)(QUERY).hits
 
 
 def test_it_is_a_flow_like_one_that_was_written_out(tmp_path: Path) -> None:

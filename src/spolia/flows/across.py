@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from spolia.combinators.branch import Branch
 from spolia.errors import WiringError
 from spolia.flows.retrievers import CANDIDATES
-from spolia.models.protocols import Embedder
+from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.operator import Operator
 from spolia.orchestration.fusion import ReciprocalRankFusion
 from spolia.post_retrieval.cut import Cut
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
+from spolia.retrieval.learned_sparse import LearnedSparse
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Filter, Query, Ranking
 
-Fusion = Operator[Sequence[Ranking], Ranking]
+Fusion: TypeAlias = Operator[Sequence[Ranking], Ranking]
+Model: TypeAlias = Embedder | SparseEmbedder
+Arm: TypeAlias = BM25 | Dense | LearnedSparse
 
 
 def across(
     groups: NodeGroup | Sequence[NodeGroup],
-    embedders: Embedder | Sequence[Embedder] = (),
+    embedders: Model | Sequence[Model] = (),
     top_k: int = 10,
     *,
     at_least: float | Mapping[str, float] | None = None,
@@ -36,7 +40,7 @@ def across(
 
     Args:
         groups: of one corpus or of several.
-        embedders: whose vectors are searched; none for search by words.
+        embedders: whose vectors are searched, dense or sparse; none for search by words.
         top_k: hits of the result: exactly as many, where the groups have so many that may be found and are not cut off.
         at_least: the least score that counts (s ≥ at_least), for all arms or by the source of each arm.
         filter: what may be found at all.
@@ -52,19 +56,25 @@ def across(
     ['chunk', 'chunk']
     """
     several = (groups,) if isinstance(groups, NodeGroup) else tuple(groups)
-    models = (embedders,) if isinstance(embedders, Embedder) else tuple(embedders)
+    models = (embedders,) if isinstance(embedders, (Embedder, SparseEmbedder)) else tuple(embedders)
     if not several:
         raise WiringError("There is no group to search. Write across((corpus.group(), ...)).")
     depth = max(CANDIDATES, top_k)
-    arms: list[BM25 | Dense] = []
+    arms: list[Arm] = []
     for group in several:
-        arms += [Dense(group, model, depth, model.name, filter) for model in models]
+        arms += [_arm(group, model, depth, filter) for model in models]
         arms += [] if models else [BM25(group, depth, group.name, filter)]
     cut = [_cut(arm, bound) for arm, bound in zip(arms, _bounds(arms, at_least), strict=True)]
     return Branch(*cut) >> (ReciprocalRankFusion(top_k=top_k) if fusion is None else fusion)
 
 
-def _bounds(arms: Sequence[BM25 | Dense], at_least: float | Mapping[str, float] | None) -> list[float | None]:
+def _arm(group: NodeGroup, model: Model, depth: int, filter: Filter | None) -> Arm:
+    if isinstance(model, Embedder):
+        return Dense(group, model, depth, model.name, filter)
+    return LearnedSparse(group, model, depth, model.name, filter)
+
+
+def _bounds(arms: Sequence[Arm], at_least: float | Mapping[str, float] | None) -> list[float | None]:
     if not isinstance(at_least, Mapping):
         return [at_least] * len(arms)
     sources = [arm.source for arm in arms]
