@@ -18,6 +18,8 @@ from spolia.stores.failpoints import FAIL_POINTS, POSTGRES_FAIL_POINTS
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(spolia.__file__).parent
+ELSEWHERE = ("graphs.", "databases.")
+"""What this ingestion is too small for: killed in the tests of graphs and of what is beside a store."""
 
 
 def results(folder: Path, *arguments: str, module: str = "tests.stores.crashing") -> list[dict[str, Any]]:
@@ -47,7 +49,7 @@ def test_what_a_killed_maker_left_beside_the_store_is_swept(fast_folder: Path) -
 
 @pytest.mark.slow
 def test_killed_at_each_fail_point_nothing_is_lost_and_repeating_gives_the_same(fast_folder: Path) -> None:
-    end, *killed = results(fast_folder, *FAIL_POINTS)
+    end, *killed = results(fast_folder, *(point for point in FAIL_POINTS if not point.startswith(ELSEWHERE)))
     assert end["wrong"] == []
     assert [result["at"] for result in killed if not result["killed"]] == []
     for result in killed:

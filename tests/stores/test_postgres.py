@@ -38,7 +38,18 @@ from tests.stores.test_crashes import results
 TRUTHS = ("postgres",)
 NOBODY: frozenset[str] = frozenset()
 KILLS = 10
-NOT_HERE = ("create.", "lock.", "sweep.", "adopt.", "forget.", "vectors.", "graphs.", "databases.", "publish.pin")
+NOT_HERE = (
+    "create.",
+    "lock.",
+    "sweep.",
+    "adopt.",
+    "forget.",
+    "vectors.",
+    "graphs.",
+    "databases.",
+    "publish.pin",
+    "publish.fsync_pins",
+)
 """Fail points of stores in folders."""
 
 
