@@ -50,7 +50,7 @@ $(VENV)/demo.stamp: pyproject.toml requirements.lock
 
 $(VENV)/test.stamp: $(VENV)/demo.stamp
 	@$(PIP) install --upgrade pip  # --group needs 25.1
-	@$(PIP) install --constraint requirements.lock --group dev
+	@$(PIP) install --constraint requirements.lock --editable '.[all]' --group dev
 	@touch $@
 
 clean:
