@@ -23,7 +23,19 @@ RECORD = Path(__file__).parent / "versions.json"
 BESIDE_THE_RESULT = {"version", "takes", "gives", "tail", "calls", "fanout", "short", "__repr__"}
 FOLLOWED = tuple(
     f"spolia.{part}"
-    for part in ("ranking", "sentences", "combinators", "retrieval", "generation", "orchestration", "pre_", "post_")
+    for part in (
+        "ranking",
+        "sentences",
+        "combinators",
+        "indexing.splitters",
+        "indexing.structure",
+        "indexing.transforms",
+        "retrieval",
+        "generation",
+        "orchestration",
+        "pre_",
+        "post_",
+    )
 )
 Recorded = dict[str, tuple[int, str]]
 
