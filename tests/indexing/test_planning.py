@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from spolia.errors import ManifestMismatch
+from spolia.indexing.planning import planned
+from spolia.indexing.readers.text import TextReader
 from spolia.indexing.report import Progress
+from spolia.indexing.sources import add_texts
 from spolia.indexing.splitters.paragraphs import Paragraphs
+from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync import sync
+from spolia.indexing.transforms.summary import Summary
+from spolia.models.scripted import ScriptedModel
+from spolia.stores.analysis import Analyzer
 from spolia.stores.corpus import Corpus
+from spolia.stores.definition import Definition, Embedding
+from spolia.stores.materialising import materialise
+from spolia.testing.hashing import HashingEmbedder
 
 
 @pytest.fixture
@@ -43,3 +56,130 @@ def test_without_a_rebuild_each_batch_is_published(folder: Path, corpus: Corpus)
     seen: set[int] = set()
     sync(folder, corpus, batch=2, progress=lambda now: seen.add(corpus.latest().stats().documents))
     assert {0, 2, 4, 6} <= seen
+
+
+EMBEDDER = HashingEmbedder(16)
+
+
+def files(corpus: Corpus) -> dict[str, bytes]:
+    """Every file of a store but SQLite's shared memory, which readers write too."""
+    return {
+        str(path): path.read_bytes()
+        for path in sorted(Path(corpus.path).rglob("*"))
+        if path.is_file() and not path.name.endswith(("-shm", "-wal"))
+    }
+
+
+def change(folder: Path) -> None:
+    (folder / "new.txt").write_text("A new one about roads.")
+    (folder / "1.txt").write_text("Document 1 is about whelks by now.")
+    (folder / "2.txt").rename(folder / "two.txt")
+    (folder / "3.txt").unlink()
+    (folder / "broken.pdf").write_bytes(b"no PDF")
+    (folder / "4.txt").write_text((folder / "4.txt").read_text())
+
+
+def test_a_plan_says_what_sync_then_does_and_writes_nothing(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus, embedder=EMBEDDER, groups=[corpus.group("sentence")])
+    change(folder)
+    before, generation = files(corpus), corpus.latest().generation
+    plan = planned(folder, corpus, embedder=EMBEDDER)
+    assert (files(corpus), corpus.latest().generation) == (before, generation)
+    assert (plan.new, plan.changed, plan.moved) == (("new.txt",), ("1.txt",), ("two.txt",))
+    assert (plan.gone, plan.failed, plan.unchanged, plan.rebuild) == (("3.txt",), ("broken.pdf",), 5, False)
+    report = sync(folder, corpus, embedder=EMBEDDER)
+    assert (report.added, report.changed, report.moved, report.removed, report.unchanged) == (1, 1, 1, 1, 5)
+    chunk, sentence = plan.groups
+    assert (chunk.change, chunk.nodes, chunk.texts, chunk.known) == ("kept", report.chunks, report.embedded, 0)
+    assert (sentence.change, sentence.nodes, sentence.texts) == ("kept", 2, 0)
+
+
+def test_a_plan_of_a_store_that_is_not_there(folder: Path, corpus: Corpus) -> None:
+    plan = planned(folder, corpus, embedder=EMBEDDER, groups=[corpus.group("sentence")])
+    assert not corpus.exists()
+    assert [(one.group, one.change, one.nodes, one.texts) for one in plan.groups] == [
+        ("chunk", "new", 8, 8),
+        ("sentence", "new", 16, 0),
+    ]
+    assert len(plan.new) == 8
+    report = sync(folder, corpus, embedder=EMBEDDER, groups=[corpus.group("sentence")])
+    assert dict(corpus.latest().stats().nodes) == {"chunk": 8, "sentence": 16}
+    assert report.embedded == 8
+
+
+def test_a_rebuild_says_why_and_which_vectors_are_there(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus, splitter=SlidingWindow(size=200), embedder=EMBEDDER, groups=[corpus.group("sentence")])
+    (folder / "new.txt").write_text("A new one.")
+    how: dict[str, Any] = {"splitter": SlidingWindow(size=100), "embedder": EMBEDDER}
+    with pytest.raises(ManifestMismatch):
+        sync(folder, corpus, **how)
+    plan = planned(folder, corpus, **how)
+    assert (plan.rebuild, plan.again, plan.new) == (True, 8, ("new.txt",))
+    chunk, sentence = plan.groups
+    assert chunk.why == ("transform.SlidingWindow.size: default there, 100 here",)
+    assert (chunk.nodes, chunk.texts, chunk.known) == (9, 1, 8)
+    assert (sentence.group, sentence.change) == ("sentence", "dropped")
+    report = sync(folder, corpus, rebuild=True, **how)
+    assert (report.chunks, report.embedded) == (9, 1)
+    assert corpus.latest().groups() == ("chunk",)
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"embedder": HashingEmbedder(16, salt="x")}, "embeddings: 'hashing-16' (cosine"),
+        ({"embedder": EMBEDDER, "analyzer": Analyzer(stop_words="english")}, "analyzer: "),
+        ({"embedder": EMBEDDER, "readers": (TextReader(),)}, "reader: "),
+    ],
+)
+def test_every_part_of_a_manifest_can_be_the_reason(
+    folder: Path, corpus: Corpus, other: dict[str, Any], why: str
+) -> None:
+    sync(folder, corpus, embedder=EMBEDDER)
+    plan = planned(folder, corpus, **other)
+    assert plan.rebuild
+    assert any(said.startswith(why) for said in plan.groups[0].why), plan.groups[0].why
+
+
+def test_a_group_of_another_definition_is_rebuilt_with_those_below(folder: Path, corpus: Corpus) -> None:
+    below = Definition(Sentences(), parent="part")
+    sync(folder, corpus, groups=[corpus.group("part", Definition(Paragraphs())), corpus.group("below", below)])
+    other = corpus.group("part", Definition(SlidingWindow(size=64)))
+    plan = planned(folder, corpus, groups=[other])
+    found = {one.group: (one.change, one.nodes) for one in plan.groups}
+    assert found == {"chunk": ("kept", 0), "part": ("rebuilt", 8), "below": ("rebuilt", 16)}
+    assert plan.unchanged == 8
+    materialise([other], rebuild=True)
+    assert dict(corpus.latest().stats().nodes) == {"chunk": 8, "part": 8, "below": 16}
+
+
+def test_models_are_not_asked_but_counted(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus)
+    model = ScriptedModel(("Short.",) * 20)
+    group = corpus.group("short", Definition(Summary(model), parent="chunk", embeddings=(Embedding(EMBEDDER),)))
+    below = corpus.group("below", Definition(Sentences(), parent="short"))
+    (folder / "new.txt").write_text("A new one.")
+    plan, calls = planned(folder, corpus, groups=[group, below]), Summary(model).calls()
+    assert calls
+    found = {one.group: (one.change, one.nodes, one.texts, one.calls) for one in plan.groups}
+    assert found == {"chunk": ("kept", 1, 0, 0), "short": ("new", None, None, 9 * calls), "below": ("new", None, 0, 0)}
+
+
+def test_a_fast_plan_reads_no_file(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus, embedder=EMBEDDER)
+    change(folder)
+    plan = planned(folder, corpus, embedder=EMBEDDER, fast=True)
+    assert (plan.new, plan.gone) == (("broken.pdf", "new.txt", "two.txt"), ("2.txt", "3.txt"))
+    assert (plan.changed, plan.unchanged, plan.seconds) == (("1.txt", "4.txt"), 4, None)
+    assert (plan.groups[0].nodes, plan.groups[0].texts) == (None, None)
+
+
+def test_texts_and_reader_lists_are_kept_in_mind(folder: Path, corpus: Corpus) -> None:
+    how: dict[str, Any] = {"access": lambda uri: ("ann",), "metadata": lambda uri: {"year": 1}}
+    sync(folder, corpus, **how)
+    add_texts(corpus, {"memo": "Whelks live under the pier."})
+    assert planned(folder, corpus, **how).unchanged == 8
+    plan = planned(folder, corpus, access=lambda uri: ("bob",), metadata=how["metadata"])
+    assert (len(plan.changed), plan.groups[0].nodes, plan.gone) == (8, 0, ())
+    plan = planned(folder, corpus, splitter=Paragraphs(), **how)
+    assert (plan.groups[0].nodes, plan.gone) == (17, ())

@@ -19,6 +19,7 @@ from spolia.cli.fail_points import fail_points
 from spolia.cli.groups import groups
 from spolia.cli.guard import guarded
 from spolia.cli.index import index
+from spolia.cli.plan import plan
 from spolia.cli.screen import Screen
 from spolia.cli.search import search
 from spolia.cli.show import show
@@ -91,6 +92,7 @@ app.add_typer(groups, name="groups")
 app.command("export")(guarded(export))
 app.command("import")(guarded(import_))
 app.command("sync", hidden=True)(guarded(index))
+app.command("plan")(guarded(plan))
 app.command("search")(guarded(search))
 app.command("ask")(guarded(ask))
 app.command("eval")(guarded(evaluate))

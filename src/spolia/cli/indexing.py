@@ -48,7 +48,7 @@ def index_folder(
         tell: is told of every file.
     """
     corpus, embedder = Corpus(str(store)), MiniLM(weights, threads)
-    why = "" if vectors else _why_none(corpus, folder, embedder, vectors, weights, rebuild)
+    why = "" if vectors else why_none(corpus, folder, embedder, vectors, weights, rebuild)
     with screen.progress("reading") as told:
 
         def progress(now: Progress) -> None:
@@ -75,7 +75,7 @@ def index_folder(
     return report, f"without vectors: {why}" if why else f"with vectors of {embedder.name}"
 
 
-def _why_none(corpus: Corpus, folder: Path, embedder: MiniLM, vectors: bool | None, weights: str, rebuild: bool) -> str:
+def why_none(corpus: Corpus, folder: Path, embedder: MiniLM, vectors: bool | None, weights: str, rebuild: bool) -> str:
     """Why nothing is to be embedded; nothing when it is."""
     if vectors is False:
         return "as asked for"

@@ -51,7 +51,7 @@ def keep(
         refuse(known := writer.sources())
         if fields is not None:
             writer.declare(fields)
-        texts = _texts(writer, known.values()) if rebuild else []
+        texts = texts_of(writer, known.values()) if rebuild else []
         forgets = wanted.define(writer, found, rebuild=rebuild)
         if rebuild:
             known = writer.sources()
@@ -63,8 +63,8 @@ def keep(
     return run.tally.report(corpus.latest().generation, found, time.perf_counter() - began)
 
 
-def _texts(writer: Writer, known: Iterable[SourceRow]) -> list[tuple[SourceRow, Document]]:
-    """The documents that were given as texts: the store alone has them."""
+def texts_of(writer: Writer, known: Iterable[SourceRow]) -> list[tuple[SourceRow, Document]]:
+    """Those of these sources that were given as texts: the store alone has their documents."""
     rows = (row for row in known if row.uri.startswith(TEXT) and row.status == "indexed")
     return [(row, writer.document(row.document)) for row in rows]
 
@@ -91,8 +91,8 @@ class Keeping:
         found: Found,
         known: Mapping[str, SourceRow],
         progress: Callable[[Progress], None] | None,
-        batch: int | None,
-        retry: bool,
+        batch: int | None = None,
+        retry: bool = True,
     ) -> None:
         self.writer, self.labels, self.found, self.progress, self.batch = writer, labels, found, progress, batch
         self.tally = Tally()

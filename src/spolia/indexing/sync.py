@@ -93,7 +93,7 @@ def sync(
     by_name = by_suffix(readers)
     found = walk(folder, by_name, follow_links=follow_links)
     named = folder if isinstance(folder, (str, Path)) else ", ".join(map(str, folder))
-    _refuse_empty(str(named), found, by_name)
+    refuse_empty(str(named), found, by_name)
 
     def refuse_other(known: Mapping[str, SourceRow]) -> None:
         if not rebuild:
@@ -115,7 +115,8 @@ def sync(
     )
 
 
-def _refuse_empty(folder: str, found: Found, readers: dict[str, Reader]) -> None:
+def refuse_empty(folder: str, found: Found, readers: dict[str, Reader]) -> None:
+    """Raise `FolderError` where there is nothing to index."""
     if found.files or found.closed:
         return
     if not found.unread and not found.skipped:

@@ -108,10 +108,22 @@ def materialise(
         snapshot = wanted[0].corpus.latest()
         if rebuild or not all(serves(group, snapshot) for group in wanted):
             with wanted[0].corpus.writer() as writer:
-                _Building(writer, wanted, rebuild, tuple(known), tell).build()
+                building = Building(writer, wanted, rebuild, tuple(known), tell)
+                building.define()
+                building.build()
 
 
-class _Building:
+class Building:
+    """Builds groups of one store.
+
+    Args:
+        writer: of the store.
+        wanted: the groups.
+        rebuild: build those anew that are made of something else by now.
+        known: operators of the caller's own.
+        tell: is told how far it is.
+    """
+
     def __init__(
         self,
         writer: Writer,
@@ -123,12 +135,16 @@ class _Building:
         self.writer, self.wanted, self.rebuild, self.known, self.tell = writer, wanted, rebuild, known, tell
         self.definitions: dict[str, Definition] = {}
 
-    def build(self) -> None:
+    def define(self) -> None:
+        """Write the manifests of those that are to be built, and of what they are made from."""
         for group in self.wanted:
             self._define(group)
+
+    def build(self) -> None:
+        """Cut and embed all documents in them, and in the groups below them."""
         names = self._with_those_below(self.definitions)
         manifests = {name: m for name, m in self.writer.manifests.items() if name in names}
-        growths = [self._growth(manifest) for manifest in in_order(manifests)]
+        growths = [self.growth(manifest) for manifest in in_order(manifests)]
         for growth in growths:
             if growth.group not in self.definitions:
                 self._renew(growth)
@@ -181,7 +197,8 @@ class _Building:
         manifests = self.writer.manifests
         return next((manifests[name].analyzer for name in sorted(manifests, key=lambda n: n != "chunk")), Analyzer())
 
-    def _growth(self, manifest: Manifest) -> Growth:
+    def growth(self, manifest: Manifest) -> Growth:
+        """How a group grows."""
         definition = self.definitions.get(manifest.group)
         passed: list[Embedder | SparseEmbedder] = (
             [embedding.embedder for embedding in definition.embeddings] if definition else []

@@ -1,0 +1,289 @@
+"""What a run of `sync` would do, rehearsed: nothing is written, no model is asked."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from spolia.errors import ManifestMismatch
+from spolia.indexing.filing import Labels
+from spolia.indexing.keeping import Keeping, texts_of
+from spolia.indexing.parts import Wanted, main_definition
+from spolia.indexing.readers.choosing import READERS, by_suffix
+from spolia.indexing.readers.reading import Reader
+from spolia.indexing.rehearsing import Rehearsal, asks, unasked
+from spolia.indexing.report import Progress
+from spolia.indexing.sync import refuse_empty
+from spolia.indexing.walking import Found, walk
+from spolia.models.protocols import Embedder
+from spolia.operator import Operator
+from spolia.stores.analysis import Analyzer
+from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.defined import in_order
+from spolia.stores.definition import Transform
+from spolia.stores.growing import Growth
+from spolia.stores.manifest import Manifest
+from spolia.stores.materialising import Building
+from spolia.stores.rows import SourceRow
+from spolia.types import Scalar, Value
+
+Change = Literal["kept", "new", "rebuilt", "dropped"]
+
+
+@dataclass(frozen=True)
+class GroupPlan(Value):
+    """What would become of a node group.
+
+    Args:
+        group: its name.
+        change: `kept` in step, `new`, `rebuilt` as a whole, or `dropped`.
+        why: for one that is rebuilt, what is made otherwise.
+        nodes: that would be cut; None where only a model can tell, or nothing was cut.
+        texts: that would be embedded; None likewise.
+        known: texts that were embedded before, so that they are not again.
+        calls: to language models at most, when none is answered from a cache; None where no bound is known.
+    """
+
+    group: str
+    change: Change
+    why: tuple[str, ...] = ()
+    nodes: int | None = 0
+    texts: int | None = 0
+    known: int = 0
+    calls: int | None = 0
+
+
+@dataclass(frozen=True)
+class Plan(Value):
+    """What a run would do.
+
+    Args:
+        rebuild: everything is indexed again, for which `sync` has to be told `rebuild=True`.
+        new: files that the store does not have.
+        changed: files with another content.
+        moved: files that are elsewhere now, by their new names.
+        gone: files that are not there any more.
+        failed: files that cannot be read.
+        again: number of files that are as they were, and are read again because of a rebuild.
+        unchanged: number of files that are as they were.
+        groups: each after those that it is made from.
+        seconds: estimated, by a sample of the texts; None where nothing was measured.
+    """
+
+    rebuild: bool = False
+    new: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    again: int = 0
+    unchanged: int = 0
+    groups: tuple[GroupPlan, ...] = ()
+    seconds: float | None = None
+
+
+def planned(
+    folder: str | Path | Sequence[str | Path],
+    corpus: Corpus,
+    *,
+    splitter: Transform | None = None,
+    embedder: Embedder | None = None,
+    analyzer: Analyzer | None = None,
+    readers: Sequence[Reader] = READERS,
+    group: str = "chunk",
+    groups: Sequence[NodeGroup] = (),
+    metadata: Callable[[str], Mapping[str, Scalar | Sequence[Scalar]]] | None = None,
+    access: Callable[[str], Iterable[str]] | None = None,
+    known: Sequence[Operator[Any, Any] | type] = (),
+    progress: Callable[[Progress], None] = lambda now: None,
+    follow_links: bool = False,
+    rebuild: bool = False,
+    fast: bool = False,
+) -> Plan:
+    """What `sync` with these arguments would do. Groups of another definition count as rebuilt.
+
+    Files that seem new or changed are read, and cut in memory, as `sync` does it: the numbers are exact, but for groups
+    that a model makes, and those below them.
+
+    Args:
+        folder: and what follows: see `sync`.
+        fast: read nothing: files are told apart by size and time, nodes and texts are not counted.
+
+    Raises:
+        FolderError: as `sync` does.
+        GroupError: a group of the store is made by what is not known here.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     _ = Path(place, "stones.txt").write_text("Spolia are stones that builders take from older buildings.")
+    ...     plan = planned(place, Corpus(f"{place}/notes.spolia"))
+    >>> plan.new, [(one.group, one.change, one.nodes) for one in plan.groups]
+    (('stones.txt',), [('chunk', 'new', 1)])
+    """
+    began = time.perf_counter()
+    by_name = by_suffix(readers)
+    found = walk(folder, by_name, follow_links=follow_links)
+    refuse_empty(str(folder), found, by_name)
+    writer = Rehearsal(corpus)
+    before, sources = dict(writer.manifests), writer.sources()
+    wanted = _Wanted(group, main_definition(splitter, embedder, analyzer), (), known, readers)
+    texts = texts_of(writer, sources.values())
+    forgets = _defined(wanted, writer, found, rebuild=rebuild)
+    building = _Building(writer, groups, True, tuple(known), lambda group, documents, embedded: None)
+    building.parts = wanted.parts
+    building.define()
+    wanted = replace(wanted, groups=tuple(groups))
+    changes = _Changes(sources, progress)
+    if fast:
+        changes.guess(found, forgets=forgets)
+    else:
+        run = Keeping(writer, wanted, Labels(metadata, access), found, writer.sources(), changes.note)
+        run.put_back(texts if forgets else ())
+        run.run()
+        changes.unchanged = run.tally.unchanged
+        building.build()
+    growths = wanted.exact(writer.manifests)
+    plans = tuple(_plans(writer, before, growths, None if fast else wanted.parts))
+    seconds = None if fast else time.perf_counter() - began + _embedding_s(writer, growths)
+    return Plan(
+        rebuild=forgets,
+        again=changes.again,
+        unchanged=changes.unchanged,
+        groups=plans,
+        seconds=seconds,
+        **{name: tuple(uris) for name, uris in changes.by_kind.items()},
+    )
+
+
+@dataclass(frozen=True)
+class _Wanted(Wanted):
+    """Groups that grow without asking a model.
+
+    Args:
+        parts: that models would have been asked for, by group.
+    """
+
+    parts: Counter[str] = field(default_factory=Counter)
+
+    def growths(self, manifests: dict[str, Manifest]) -> list[Growth]:
+        return [unasked(growth, self.parts) for growth in self.exact(manifests)]
+
+    def exact(self, manifests: dict[str, Manifest]) -> list[Growth]:
+        """How the groups grow really."""
+        return Wanted.growths(self, manifests)
+
+
+class _Building(Building):
+    """Builds groups without asking a model."""
+
+    parts: Counter[str]
+
+    def growth(self, manifest: Manifest) -> Growth:
+        return unasked(super().growth(manifest), self.parts)
+
+
+class _Changes:
+    """Files by what became of them."""
+
+    def __init__(self, before: Mapping[str, SourceRow], progress: Callable[[Progress], None]) -> None:
+        self.before, self.progress = before, progress
+        self.by_kind: dict[str, list[str]] = {name: [] for name in ("new", "changed", "moved", "gone", "failed")}
+        self.again = self.unchanged = 0
+
+    def note(self, now: Progress) -> None:
+        """A file was dealt with."""
+        self.progress(now)
+        if now.change == "added" and now.uri in self.before:
+            self.again += 1
+        elif now.change:
+            names = {"added": "new", "removed": "gone"}
+            self.by_kind[names.get(now.change, now.change)].append(now.uri)
+
+    def guess(self, found: Found, *, forgets: bool) -> None:
+        """Without reading any."""
+        self.by_kind["gone"] += [uri for uri in self.before if found.misses(uri)]
+        for uri, file in found.files.items():
+            row = self.before.get(uri)
+            if row is None:
+                self.by_kind["new"].append(uri)
+            elif (row.size, row.mtime_ns) != (file.size, file.mtime_ns):
+                self.by_kind["changed"].append(uri)
+            elif forgets:
+                self.again += 1
+            else:
+                self.unchanged += 1
+
+
+def _defined(wanted: Wanted, writer: Rehearsal, found: Found, *, rebuild: bool) -> bool:
+    """Whether the main group has to be built anew, so that everything is."""
+    try:
+        return wanted.define(writer, found, rebuild=rebuild)
+    except ManifestMismatch:
+        return wanted.define(writer, found, rebuild=True)
+
+
+def _plans(
+    writer: Rehearsal, before: Mapping[str, Manifest], growths: Sequence[Growth], parts: Counter[str] | None
+) -> Iterator[GroupPlan]:
+    by_name = {growth.group: growth for growth in growths}
+    untold: set[str] = set()
+    for manifest in in_order({**before, **writer.manifests}):
+        name = manifest.group
+        if name not in writer.manifests:
+            yield GroupPlan(name, "dropped")
+            continue
+        growth, counted = by_name[name], writer.of(name)
+        change: Change = "new" if name not in before else "rebuilt" if name in writer.redefined else "kept"
+        why = tuple(reasons(before[name], manifest)) if change == "rebuilt" else ()
+        each, is_above_told = growth.transform.calls(), {growth.parent, growth.ref}.isdisjoint(untold)
+        calls = each if not each else each * parts[name] if parts is not None and is_above_told else None
+        if asks(growth) or not is_above_told:
+            untold.add(name)
+        if parts is None or name in untold:
+            yield GroupPlan(name, change, why, None, None if manifest.embeddings else 0, 0, calls)
+        else:
+            yield GroupPlan(name, change, why, counted.nodes, counted.texts, counted.known, calls)
+
+
+def reasons(there: Manifest, here: Manifest) -> Iterator[str]:
+    """In what two manifests of a group differ: parameters of the transform one by one."""
+    named = ("transform:", "definition:", "signature:")
+    told = [said for said in there.differences(here) if not said.startswith(named)]
+    if there.definition and here.definition:
+        told += _differences(json.loads(there.definition), json.loads(here.definition), "transform")
+    elif there.transform != here.transform:
+        told.append(f"transform: {there.transform} there, {here.transform} here")
+    if not told and there.signature != here.signature:
+        told.append("the code of the transform, a model or prompt behind it, or a group above it")
+    yield from told or ["everything is indexed again"]
+
+
+def _differences(there: Any, here: Any, place: str) -> Iterator[str]:
+    there, here = ({side: {}} if isinstance(side, str) and place == "transform" else side for side in (there, here))
+    if isinstance(there, dict) and isinstance(here, dict):
+        for name in [*there, *(name for name in here if name not in there)]:
+            if there.get(name) != here.get(name):
+                yield from _differences(there.get(name), here.get(name), f"{place}.{name}")
+    elif there != here:
+        said = [json.dumps(side, ensure_ascii=False) if side is not None else "default" for side in (there, here)]
+        yield f"{place}: {said[0]} there, {said[1]} here"
+
+
+def _embedding_s(writer: Rehearsal, growths: Sequence[Growth]) -> float:
+    """Seconds to embed, as long as a sample took for its characters."""
+    total = 0.0
+    for growth in growths:
+        counted = writer.of(growth.group)
+        for embedder in growth.embedders:
+            sample = counted.sample.get(embedder.name, ())
+            if sample and isinstance(embedder, Embedder):
+                began = time.perf_counter()
+                embedder.embed(sample, kind="passage")
+                took = time.perf_counter() - began
+                total += took * counted.characters / sum(map(len, sample)) / len(growth.embedders)
+    return total

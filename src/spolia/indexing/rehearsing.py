@@ -1,0 +1,211 @@
+"""A writer that writes nothing: what a run would put into a store is counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+from spolia.filters import Field
+from spolia.stores import sql
+from spolia.stores.corpus import Corpus
+from spolia.stores.definition import Part, Piece, Splitter
+from spolia.stores.growing import Growth
+from spolia.stores.manifest import Manifest, refuse_other
+from spolia.stores.rows import SourceRow, hash_of
+from spolia.stores.writer import Writer
+from spolia.types import Document, Node
+
+SAMPLED = 16
+_LAST = 2**62
+
+
+@dataclass(frozen=True)
+class Unasked(Splitter):
+    """Stands for a transform that asks models: it makes nothing, and counts what it would have been asked for.
+
+    Args:
+        group: that it makes.
+        parts: by group.
+    """
+
+    group: str
+    parts: Counter[str] = field(default_factory=Counter, compare=False)
+
+    def pieces(self, part: Part, /) -> Iterator[Piece]:
+        self.parts[self.group] += 1
+        return iter(())
+
+
+@dataclass
+class Counted:
+    """What one group would take.
+
+    Attributes:
+        nodes: that are cut.
+        texts: that are embedded, each once.
+        characters: of these.
+        known: texts whose vectors are there already.
+        sample: some of the texts, by embedder.
+    """
+
+    nodes: int = 0
+    texts: int = 0
+    characters: int = 0
+    known: int = 0
+    sample: dict[str, list[str]] = field(default_factory=dict)
+
+
+class Rehearsal(Writer):
+    """Has what the published generation of a store has, and notes what is changed.
+
+    Args:
+        corpus: the store; it need not be there.
+
+    Attributes:
+        counted: by group.
+        redefined: groups that are built anew.
+    """
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.snapshot = corpus.latest() if corpus.exists() else None
+        self.manifests: dict[str, Manifest] = dict(self.snapshot.manifests) if self.snapshot else {}
+        self.counted: dict[str, Counted] = {}
+        self.redefined: set[str] = set()
+        self._sources = self.snapshot.sources() if self.snapshot else {}
+        lists = self.snapshot.readers.lists if self.snapshot else {}
+        self._everybody = frozenset(chain.from_iterable(lists.values()))
+        self._put: dict[str, bytes] = {}
+        self._forgot = False
+        self._seen: set[tuple[str, bytes]] = set()
+
+    def sources(self) -> dict[str, SourceRow]:
+        return dict(self._sources)
+
+    def documents(self) -> Iterator[Document]:
+        """Those that stay as they are."""
+        if self.snapshot is None or self._forgot:
+            return
+        live = {row.document for row in self._sources.values()} - set(self._put)
+        for document in self.snapshot.documents(self._everybody):
+            if document.id in live:
+                yield document
+
+    def nodes(self, document: str, group: str) -> list[Node]:
+        assert self.snapshot is not None
+        return self.snapshot.numbered(document, group, 0, _LAST, self._everybody)
+
+    def readers(self) -> dict[str, tuple[str, tuple[str, ...]]]:
+        if self.snapshot is None or self._forgot:
+            return {}
+        lists = {document.id: document.readers for document in self.snapshot.documents(self._everybody)}
+        return {uri: (row.document, lists[row.document]) for uri, row in self._sources.items() if row.document}
+
+    def document(self, id: str) -> Document:
+        assert self.snapshot is not None
+        return self.snapshot.document(id, self._everybody)
+
+    # What is changed.
+
+    def declare(self, fields: Iterable[Field]) -> None:
+        """Fields cost nothing."""
+
+    def define(self, group: str, manifest: Manifest, *, rebuild: bool = False) -> None:
+        there = self.manifests.get(group)
+        if there == manifest:
+            return
+        if there is not None:
+            if not rebuild:
+                refuse_other(there, manifest)
+            self._sources, self._forgot = {}, True
+            self.redefined.add(group)
+        self.manifests[group] = manifest
+
+    def redefine(self, group: str, manifest: Manifest) -> None:
+        if group in self.manifests:
+            self.redefined.add(group)
+        self.manifests[group] = manifest
+
+    def drop(self, group: str) -> None:
+        self.redefined.add(group)
+        del self.manifests[group]
+
+    def put(self, document: Document, nodes: Iterable[Node], source: SourceRow) -> None:
+        self._sources[source.uri] = source
+        digest = document.but(uri="").digest
+        if self._put.get(document.id) == digest or self._is_there(document.id, digest):
+            return
+        self._put[document.id] = digest
+        self._count(nodes)
+
+    def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
+        self._count(nodes)
+
+    def set_readers(self, document: Document, readers: Sequence[str]) -> None:
+        """Another reader list costs nothing."""
+
+    def touch(self, source: SourceRow) -> None:
+        self._sources[source.uri] = source
+
+    def move(self, old_uri: str, source: SourceRow) -> None:
+        self._sources.pop(old_uri)
+        self._sources[source.uri] = source
+
+    def remove(self, uri: str) -> None:
+        self._sources.pop(uri)
+
+    def fail(self, source: SourceRow) -> None:
+        self._sources[source.uri] = source
+
+    def unembedded(self, group: str, embedder: str) -> Iterator[tuple[bytes, str]]:
+        """Nothing is embedded."""
+        return iter(())
+
+    def publish(self) -> int:
+        return 0
+
+    # Counting.
+
+    def of(self, group: str) -> Counted:
+        """What a group would take."""
+        return self.counted.setdefault(group, Counted())
+
+    def _is_there(self, id: str, digest: bytes) -> bool:
+        if self.snapshot is None or self._forgot:
+            return False
+        row: Any = self.snapshot.opened.row(sql.LIVE_DOCUMENT, (id,))
+        return row is not None and bytes(row[1]) == digest
+
+    def _count(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            counted = self.of(node.group)
+            counted.nodes += 1
+            for how in self.manifests[node.group].embeddings:
+                self._count_text(counted, how.embedder, node.indexed_text)
+
+    def _count_text(self, counted: Counted, embedder: str, text: str) -> None:
+        key = (embedder, hash_of(text))
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        if self.snapshot is not None and self.snapshot.opened.row(sql.HAS_VECTOR, key):
+            counted.known += 1
+            return
+        counted.texts += 1
+        counted.characters += len(text)
+        sample = counted.sample.setdefault(embedder, [])
+        if counted.texts & (counted.texts - 1) == 0 and len(sample) < SAMPLED:  # the 1st, 2nd, 4th, 8th …
+            sample.append(text)
+
+
+def unasked(growth: Growth, parts: Counter[str]) -> Growth:
+    """How a group grows when no model is asked, but counted what for."""
+    return replace(growth, transform=Unasked(growth.group, parts)) if asks(growth) else growth
+
+
+def asks(growth: Growth) -> bool:
+    """Whether a group's transform asks language models, or embeds."""
+    models = (model for model in growth.transform.resources if hasattr(model, "generate") or hasattr(model, "embed"))
+    return growth.transform.calls() != 0 or any(models)
