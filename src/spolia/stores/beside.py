@@ -85,7 +85,7 @@ def collection(uuid: str, manifest: Manifest, how: Embedded) -> str:
     """The name of a group's vectors by an embedder in a database: no other group, embedder or store has it.
 
     >>> collection("ab12", Manifest("Old stones"), Embedded("MiniLM@53aa", 384))
-    'spolia_old_stones_ceb1ffbb0a34ab8e'
+    'spolia_old_stones_0f1334f168accd30'
     """
     said = "\0".join((uuid, manifest.group, how.embedder, how.metric, str(how.dimension)))
     plain = re.sub(r"[^a-z0-9]+", "_", manifest.group.lower()).strip("_")[:30]
