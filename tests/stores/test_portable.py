@@ -377,3 +377,14 @@ def test_an_import_may_be_killed_at_any_time(exported: Path, corpus: Corpus) -> 
         import_store(exported, target)
     assert asked(target) == expected
     assert target.latest().check() == []
+
+
+@pytest.mark.parametrize("address", ["postgres"], indirect=True)
+def test_a_store_goes_to_another_database_and_back(exported: Path, corpus: Corpus, address: str) -> None:
+    between, back = Corpus(address), Corpus(str(exported.with_name("back.spolia")))
+    import_store(exported, between)
+    assert asked(between) == asked(corpus)
+    export_store(between, exported.with_name("between.zip"))
+    assert exported.with_name("between.zip").read_bytes() == exported.read_bytes()
+    import_store(exported.with_name("between.zip"), back)
+    assert asked(back) == asked(corpus)

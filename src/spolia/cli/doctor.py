@@ -21,7 +21,13 @@ BASE = ("numpy", "tantivy", "PyYAML", "selectolax", "typer", "urllib3")
 EXTRAS = {
     "pdf": ("PDF files", ("pypdfium2",)),
     "docx": ("DOCX files", ("python-docx",)),
-    "embeddings": ("dense and hybrid search", ("onnxruntime", "tokenizers")),
+    "embeddings": ("dense and hybrid search", ("onnxruntime", "tokenizers", "usearch")),
+    "postgres": ("stores in PostgreSQL", ("psycopg",)),
+    "lancedb": ("vectors in LanceDB", ("lancedb",)),
+    "chroma": ("vectors in Chroma", ("chromadb",)),
+    "milvus": ("vectors in Milvus", ("pymilvus", "milvus-lite")),
+    "qdrant": ("vectors in Qdrant", ("qdrant-client",)),
+    "opensearch": ("vectors in OpenSearch", ("opensearch-py",)),
 }
 
 

@@ -16,7 +16,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 import numpy as np
 
 from spolia.codec import decode
-from spolia.errors import CodecError, StoreError
+from spolia.errors import CodecError, NotAStore, StoreError
 from spolia.stores.corpus import Corpus
 from spolia.stores.exporting import Tell
 from spolia.stores.manifest import Manifest
@@ -135,7 +135,10 @@ def _verify(path: Path, file: ZipFile, name: str, contents: Contents, tell: Tell
 
 def _refuse_too_large(contents: Contents, corpus: Corpus) -> None:
     """Before anything is unpacked that would fill the disk."""
-    folder = corpus.truth.folder
+    try:
+        folder = corpus.truth.folder
+    except NotAStore:  # a database says where what is derived goes only when it is there, and its disk is not ours
+        return
     while not folder.exists():
         folder = folder.parent
     needed, free = sum(member.bytes for member in contents.members.values()), shutil.disk_usage(folder).free
