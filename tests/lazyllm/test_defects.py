@@ -31,6 +31,7 @@ from spolia import (
 )
 from spolia.errors import DocumentError, FilterError, GroupError, ManifestMismatch
 from spolia.filters import Field, where
+from spolia.indexing.planning import planned
 from spolia.indexing.readers.choosing import READERS
 from spolia.indexing.readers.reading import Reading, Source
 from spolia.indexing.splitters.sentence_pieces import Sentences
@@ -38,6 +39,7 @@ from spolia.operator import Operator
 from spolia.stores.adapters.lancedb import LanceDB
 from spolia.stores.defined import signature
 from spolia.stores.definition import Definition, Embedding
+from spolia.stores.indexes import HNSW, IndexSettings
 from spolia.stores.materialising import materialise
 from spolia.testing.hashing import HashingEmbedder
 from spolia.types import Hit, Node, Ranking
@@ -288,6 +290,29 @@ def test_a_new_group_can_be_searched_when_others_are_embedded(folder: Path, corp
     for flow in (Dense(later, LARGE, 3), Dense(later, SMALL, 3), BM25(later, 3)):
         assert flow(Query("The dome is of stone.")).nodes[0].text == "The dome is of stone."
     assert BM25(corpus.group("sentence"), 3)(Query("dome")).hits
+
+
+@pytest.mark.parametrize("index", [HNSW(), pytest.param(LanceDB(), marks=pytest.mark.slow)], ids=["within", "beside"])
+def test_an_embedding_can_be_added_to_a_group_that_is_there(folder: Path, corpus: Corpus, index: IndexSettings) -> None:
+    sync(folder, corpus)
+    one, other = Embedding(SMALL), Embedding(LARGE, index)
+    materialise([corpus.group("more", Definition(Sentences(), embeddings=(one,)))])
+    before = {node.id for node in corpus.snapshot().all_nodes("more")}
+    there = len({node.indexed_text for node in corpus.snapshot().all_nodes("more")})
+    both = corpus.group("more", Definition(Sentences(), embeddings=(one, other)))
+    plans = {group.group: group for group in planned(folder, corpus, groups=[both]).groups}
+    assert (plans["more"].change, plans["more"].nodes, plans["more"].texts) == ("kept", 0, there)
+    with Run() as run:
+        found = across(both, (SMALL, LARGE), 6)(Query("The dome is of stone."))
+    assert len(found) == 6
+    assert run.usage.embedded == there + 2  # by the new embedder alone, and the question by both
+    assert {node.id for node in corpus.snapshot().all_nodes("more")} == before
+    assert Dense(both, LARGE, 1)(Query("The dome is of stone.")).nodes[0].text == "The dome is of stone."
+    assert len(Dense(corpus.group("more"), LARGE, 20)(Query("stone"))) == 20
+    (folder / "new.txt").write_text("Something new.")
+    sync(folder, corpus, groups=[both])
+    assert Dense(both, LARGE, 1)(Query("Something new.")).nodes[0].uri == "new.txt"
+    assert corpus.snapshot().check() == []
 
 
 def test_the_signature_covers_model_prompt_and_parameters(tmp_path: Path) -> None:

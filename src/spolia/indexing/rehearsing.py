@@ -123,10 +123,13 @@ class Rehearsal(Writer):
             self.redefined.add(group)
         self.manifests[group] = manifest
 
-    def redefine(self, group: str, manifest: Manifest) -> None:
-        if group in self.manifests:
-            self.redefined.add(group)
+    def redefine(self, group: str, manifest: Manifest, *, keep_nodes: bool = False) -> None:
+        there = self.manifests.get(group)
         self.manifests[group] = manifest
+        if there is not None and keep_nodes:
+            self._count_more(group, [how.embedder for how in manifest.embeddings if not there.embedded(how.embedder)])
+        elif there is not None:
+            self.redefined.add(group)
 
     def drop(self, group: str) -> None:
         self.redefined.add(group)
@@ -184,6 +187,13 @@ class Rehearsal(Writer):
             counted.nodes += 1
             for how in self.manifests[node.group].embeddings:
                 self._count_text(counted, how.embedder, node.indexed_text)
+
+    def _count_more(self, group: str, embedders: Iterable[str]) -> None:
+        """The nodes that a group has, embedded in further ways."""
+        assert self.snapshot is not None
+        for node in self.snapshot.all_nodes(group, self._everybody):
+            for embedder in embedders:
+                self._count_text(self.of(group), embedder, node.indexed_text)
 
     def _count_text(self, counted: Counted, embedder: str, text: str) -> None:
         key = (embedder, hash_of(text))

@@ -9,8 +9,17 @@ from spolia.errors import GroupError, ManifestMismatch
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.operator import Operator
 from spolia.stores.analysis import Analyzer
-from spolia.stores.defined import BUILT_IN, built_in, embedder_of, in_order, manifest_of, signature, transform_of
-from spolia.stores.definition import DOCUMENT, Definition
+from spolia.stores.defined import (
+    BUILT_IN,
+    built_in,
+    embedded,
+    embedder_of,
+    in_order,
+    manifest_of,
+    signature,
+    transform_of,
+)
+from spolia.stores.definition import DOCUMENT, Definition, Embedding
 from spolia.stores.growing import Growth, embed, grow, in_batches
 from spolia.stores.manifest import Manifest
 from spolia.stores.writer import Writer
@@ -42,7 +51,7 @@ def definition_of(group: NodeGroup) -> Definition:
 
 
 def serves(group: NodeGroup, snapshot: Snapshot) -> bool:
-    """Whether a group is built in a snapshot.
+    """Whether a group is built in a snapshot, with all the embeddings that are asked for.
 
     Raises:
         ManifestMismatch: it is built there from another definition.
@@ -51,7 +60,13 @@ def serves(group: NodeGroup, snapshot: Snapshot) -> bool:
         return False
     if group.definition is not None:
         refuse_other(group, snapshot.manifests)
+        return not lacking(group.definition, snapshot.manifests[group.name])
     return True
+
+
+def lacking(definition: Definition, there: Manifest) -> list[Embedding]:
+    """The embeddings of a definition that a group was not built with; they can be added at any time."""
+    return [how for how in definition.embeddings if there.embedded(how.embedder.name) is None]
 
 
 def refuse_other(group: NodeGroup, manifests: dict[str, Manifest]) -> None:
@@ -79,7 +94,8 @@ def materialise(
     Until then readers see what there was.
 
     Args:
-        groups: of one corpus or of several; those that are built as they are defined are left as they are.
+        groups: of one corpus or of several; those that are built as they are defined are left as they are. An embedding
+            that a group does not have yet is added, and its nodes stay.
         rebuild: build a group anew that is made of something else by now, and those that are made from it.
         known: operators of the caller's own in definitions that the store holds.
         tell: is told how far it is.
@@ -134,6 +150,7 @@ class Building:
     ) -> None:
         self.writer, self.wanted, self.rebuild, self.known, self.tell = writer, wanted, rebuild, known, tell
         self.definitions: dict[str, Definition] = {}
+        self.extended: list[Growth] = []
 
     def define(self) -> None:
         """Write the manifests of those that are to be built, and of what they are made from."""
@@ -148,20 +165,27 @@ class Building:
         for growth in growths:
             if growth.group not in self.definitions:
                 self._renew(growth)
-        documents = cut = 0
-        for some in in_batches(self.writer.documents(), DOCUMENTS_AT_ONCE):
+        documents = self._grow(growths)
+        growths += self.extended
+        embed(self.writer, growths, lambda count: self.tell(growths[-1].group, documents, count))
+
+    def _grow(self, growths: Sequence[Growth]) -> int:
+        """Make the nodes of all documents; returns how many documents there are."""
+        documents = 0
+        for some in in_batches(self.writer.documents(), DOCUMENTS_AT_ONCE) if growths else ():
             check_cancelled()
             for one in grow(some, growths, lambda document, group: self.writer.nodes(document.id, group)):
                 if one.failure is not None:
                     raise one.failure.raised()
                 self.writer.add_nodes(one.document, one.nodes())
             documents += len(some)
-            self.tell(growths[-1].group if growths else "", documents, cut)
-        embed(self.writer, growths, lambda count: self.tell(growths[-1].group, documents, count))
+            self.tell(growths[-1].group, documents, 0)
+        return documents
 
     def _define(self, group: NodeGroup) -> None:
         """Write a group's manifest, after those that it is made from."""
         if group.name in self.writer.manifests and not self._is_other(group):
+            self._extend(group)
             return
         definition = definition_of(group)
         for name in (definition.parent, definition.ref):
@@ -170,6 +194,16 @@ class Building:
         manifest = manifest_of(group.name, definition, self._analyzer(), self.writer.manifests)
         self.writer.redefine(group.name, manifest)
         self.definitions[group.name] = definition
+
+    def _extend(self, group: NodeGroup) -> None:
+        """Embed the nodes of a group that is there in further ways."""
+        there, definition = self.writer.manifests[group.name], group.definition
+        if definition is None or not (more := lacking(definition, there)):
+            return
+        manifest = there.but(embeddings=(*there.embeddings, *map(embedded, more)))
+        self.writer.redefine(group.name, manifest, keep_nodes=True)
+        embedders = tuple(how.embedder for how in more)
+        self.extended.append(Growth(group.name, definition.transform, definition.parent, definition.ref, embedders))
 
     def _renew(self, growth: Growth) -> None:
         """A group is made of one that is built anew: its nodes end, its signature is another one."""

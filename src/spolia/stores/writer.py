@@ -151,14 +151,18 @@ class Writer:
         self.indexes.pop(group, None)
         self._embedded_to = {key: last for key, last in self._embedded_to.items() if key[0] != group}
 
-    def redefine(self, group: str, manifest: Manifest) -> None:
+    def redefine(self, group: str, manifest: Manifest, *, keep_nodes: bool = False) -> None:
         """Build a group anew: its nodes end, other groups stay. Readers see the old ones until this is published.
 
         Put the new nodes with `add_nodes`, for every document of `documents()`.
+
+        Args:
+            keep_nodes: they are made as before; only how they are embedded has changed.
         """
         with self._transaction.change():
             fail_point("redefine.write")
-            self._changes.clear(group)
+            if not keep_nodes:
+                self._changes.clear(group)
             self._connection.execute(sql.DEFINE, {"grp": group, "manifest": written(manifest)})
             self.manifests[group] = manifest
             self._forget_derived(group)

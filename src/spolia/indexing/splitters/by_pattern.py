@@ -23,7 +23,8 @@ class ByPattern(Splitter):
         otherwise: for documents that match no pattern.
 
     Raises:
-        WiringError: for a pattern that is never reached, since it stands after `*` or a second time.
+        WiringError: for a pattern that is never reached, since it stands after `*` or a second time; for what is no
+            splitter.
 
     >>> from spolia.types import Document, Node
     >>> from spolia.indexing.splitters.sentence_pieces import Sentences
@@ -38,6 +39,11 @@ class ByPattern(Splitter):
     otherwise: Splitter = field(default_factory=SlidingWindow)
 
     def __post_init__(self) -> None:
+        for splitter in (*(splitter for _, splitter in self.splitters), self.otherwise):
+            if not isinstance(splitter, Splitter):
+                raise WiringError(
+                    f"ByPattern chooses between splitters; {splitter!r} is none. Make it a group of its own."
+                )
         before: set[str] = set()
         for pattern, _ in self.splitters:
             if pattern in before or "*" in before:
