@@ -26,6 +26,7 @@ NAMES = (
     "extract",
     "filters",
     "vectors",
+    "kills",
 )
 WITH_PEERS = ("steps", "imports", "bm25")
 
