@@ -17,6 +17,7 @@ from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.run import Run
 from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.defined import built_in
 from spolia.stores.definition import DOCUMENT, Definition, Embedding
 from spolia.stores.materialising import materialise
 from spolia.testing.hashing import HashingEmbedder
@@ -149,6 +150,19 @@ def test_a_changed_definition_is_refused_and_built_anew_when_asked(corpus: Corpu
     assert all(snapshot.parents([node], NOBODY) for node in snapshot.all_nodes("word"))
     assert snapshot.check() == []
     assert BM25(below)(Query("milestones")).hits
+
+
+def test_a_group_whose_code_has_changed_is_not_gone_on_with(
+    corpus: Corpus, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    materialise([corpus.group("sentence")])
+    monkeypatch.setattr(Sentences, "version", 99)
+    (folder / "roads.txt").write_text("Roads.")
+    with pytest.raises(ManifestMismatch, match=r"'sentence' was made by Sentences.*groups build sentence --rebuild"):
+        sync(folder, corpus)
+    materialise([corpus.group("sentence", built_in("sentence"))], rebuild=True)
+    sync(folder, corpus)
+    assert "Roads." in texts(corpus, "sentence")
 
 
 def test_refs_are_those_below_the_parent(corpus: Corpus) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from spolia.errors import ManifestMismatch
 from spolia.indexing.filing import Unreadable, fetched, read
 from spolia.indexing.lengths import TokenCounter
 from spolia.indexing.readers.choosing import versions
@@ -17,7 +18,7 @@ from spolia.models.protocols import Embedder
 from spolia.operator import Operator
 from spolia.stores.analysis import Analyzer, analyzer_for
 from spolia.stores.corpus import NodeGroup
-from spolia.stores.defined import embedder_of, in_order, manifest_of, transform_of
+from spolia.stores.defined import embedder_of, in_order, manifest_of, signature, transform_of
 from spolia.stores.definition import Definition, Embedding, Transform
 from spolia.stores.growing import Growth
 from spolia.stores.manifest import Manifest
@@ -93,6 +94,7 @@ class Wanted:
 
         Raises:
             GroupError: one is made by what is not known here.
+            ManifestMismatch: the code, models or prompts of one have changed since it was built.
         """
         given = {group.name: group.definition for group in self.groups if group.definition is not None}
         given[self.main] = self.definition
@@ -100,13 +102,25 @@ class Wanted:
         return [
             Growth(
                 manifest.group,
-                given[manifest.group].transform if manifest.group in given else transform_of(manifest, self.known),
+                given[manifest.group].transform if manifest.group in given else self._as_built(manifest, manifests),
                 manifest.parent,
                 manifest.ref,
                 tuple(embedder_of(how, manifest.group, passed) for how in manifest.embeddings),
             )
             for manifest in in_order(manifests)
         ]
+
+    def _as_built(self, manifest: Manifest, manifests: dict[str, Manifest]) -> Transform:
+        """The transform that the store names, unless it makes other nodes by now than those that are there."""
+        transform = transform_of(manifest, self.known)
+        now = signature(Definition(transform, manifest.parent, manifest.ref), manifests)
+        if manifest.signature not in ("", now):
+            raise ManifestMismatch(
+                f"Group {manifest.group!r} was made by {manifest.transform}, whose code, models or prompts have "
+                f"changed since. Build it anew: spolia groups build {manifest.group} --rebuild, or in Python "
+                f"materialise([corpus.group({manifest.group!r}, definition)], rebuild=True)."
+            )
+        return transform
 
 
 def _samples(found: Found) -> Iterable[str]:
