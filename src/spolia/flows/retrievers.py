@@ -23,8 +23,8 @@ def bm25(
 ) -> Operator[Query, Ranking]:
     """Search by words.
 
-    >>> bm25(Corpus("notes.spolia"))
-    BM25(group=NodeGroup(corpus=Corpus(path='notes.spolia'), name='chunk'), top_k=10, source='bm25')
+    >>> bm25(Corpus("notes.spolia")).short
+    "BM25(top_k=10, source='bm25')"
     """
     return BM25(group_of(corpus), top_k)
 
