@@ -40,7 +40,7 @@ def test_a_folder_answers_three_questions_and_says_what_next(
 
 def test_the_projects_docs_have_questions_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "run_contract.md").write_text("# The contract of a run")
-    assert questions(tmp_path, tmp_path / "none.spolia")[0] == "What ends a loop when the budget is spent?"
+    assert questions(tmp_path, str(tmp_path / "none.spolia"))[0] == "What ends a loop when the budget is spent?"
 
 
 def test_folders_of_the_same_name_have_stores_of_their_own(

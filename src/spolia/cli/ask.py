@@ -70,7 +70,7 @@ def ask(
     return Exit.PARTLY if partly else Exit.DONE
 
 
-def _indexed(screen: Screen, folder: Path, store: Path, weights: str) -> bool:
+def _indexed(screen: Screen, folder: Path, store: str, weights: str) -> bool:
     """Bring the store in step with the folder, and say what happened; whether some documents failed."""
     from spolia.cli.index import without_name
     from spolia.cli.indexing import index_folder

@@ -28,7 +28,7 @@ PUNCTUATION = ".:;,?! "
 def demo(folder: Annotated[str, typer.Argument(metavar="DIR")] = "docs") -> Exit:
     """Index a folder into `.demo/`, and ask it three questions: fixed ones of the project's docs, else its headings."""
     screen, source = Screen(), Path(folder)
-    store = Path(".demo") / f"{_slug(source)}.spolia"
+    store = str(Path(".demo") / f"{_slug(source)}.spolia")
     screen.show(f"$ spolia index {folder} --store {store}")
     index(source, store)
     for question in questions(source, store):
@@ -47,7 +47,7 @@ def _slug(folder: Path) -> str:
     return "-".join(part.strip("/") for part in parts if part.strip("/"))[-100:] or "root"
 
 
-def questions(folder: Path, store: Path) -> list[str]:
+def questions(folder: Path, store: str) -> list[str]:
     """Three questions that a folder answers: of those tried, the ones with an answer first."""
     if (folder / "run_contract.md").is_file():
         return list(OWN)
@@ -63,7 +63,7 @@ def questions(folder: Path, store: Path) -> list[str]:
     return list(dict.fromkeys([*answered, *tried]))[:QUESTIONS]
 
 
-def _subjects(store: Path) -> Iterator[str]:
+def _subjects(store: str) -> Iterator[str]:
     """A heading of each document, the longest document first; then how the texts without headings begin."""
     from spolia.cli.plain import one_line
     from spolia.stores.corpus import Corpus

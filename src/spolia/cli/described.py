@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from spolia.cli.parts import CHOOSING, Parts, flow_of, parts_of
@@ -17,7 +16,7 @@ from spolia.types import Query
 STAND_IN = Parts(Corpus("store.spolia").group(), MiniLM(), ChatModel("model", "http://127.0.0.1:8000/v1"))
 
 
-def looked_at(store: Path | None) -> Parts:
+def looked_at(store: str | None) -> Parts:
     """The parts of a store, or what stands in for them; with a model that is never asked."""
     return STAND_IN if store is None else parts_of(store).but(llm=STAND_IN.llm)
 

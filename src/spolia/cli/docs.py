@@ -13,8 +13,6 @@ from spolia.cli.plain import one_line
 from spolia.cli.screen import Screen
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.console import RenderableType
     from rich.table import Table
 
@@ -160,7 +158,7 @@ def node_data(node: Node) -> dict[str, Any]:
     return {"number": node.number, "id": node.id, "text": node.text, "context": node.context, "span": encode(node.span)}
 
 
-def _snapshot(store: Path) -> Snapshot:
+def _snapshot(store: str) -> Snapshot:
     from spolia.stores.corpus import Corpus
 
     return Corpus(str(store)).latest()

@@ -13,8 +13,6 @@ from spolia.cli.options import AsJson, MaybeStore, Weights
 from spolia.cli.screen import Screen
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.table import Table
 
 BASE = ("numpy", "tantivy", "PyYAML", "selectolax", "typer", "urllib3")
@@ -77,12 +75,12 @@ def _weights(given: str) -> Finding:
     return Finding("weights", "ok", f"{MODEL} from {found.source}: {found.folder}")
 
 
-def _store(path: Path) -> Iterator[Finding]:
+def _store(path: str) -> Iterator[Finding]:
     from spolia.errors import SpoliaError
     from spolia.stores.corpus import Corpus
 
     try:
-        snapshot = Corpus(str(path)).snapshot()
+        snapshot = Corpus(path).snapshot()
         stats, problems = snapshot.stats(), snapshot.check()
         manifests = [snapshot.manifest(group) for group in snapshot.groups()]
     except SpoliaError as error:

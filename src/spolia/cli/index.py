@@ -82,7 +82,7 @@ def report_data(report: SyncReport, warnings: list[tuple[str, str]]) -> dict[str
     }
 
 
-def document_data(store: Path) -> dict[str, dict[str, Any]]:
+def document_data(store: str) -> dict[str, dict[str, Any]]:
     """The report of every document as plain data, by file."""
     from dataclasses import asdict
 
@@ -92,7 +92,7 @@ def document_data(store: Path) -> dict[str, dict[str, Any]]:
     return {uri: asdict(one) for uri, one in reports(Corpus(str(store))).items()}
 
 
-def document_table(store: Path) -> Table:
+def document_table(store: str) -> Table:
     """The report of every document for people."""
     from rich.table import Table
 
@@ -105,7 +105,7 @@ def document_table(store: Path) -> Table:
     return table
 
 
-def report_text(report: SyncReport, store: Path, warnings: list[tuple[str, str]]) -> Text:
+def report_text(report: SyncReport, store: str, warnings: list[tuple[str, str]]) -> Text:
     """A report for people: what changed, what failed, what was read with a warning, what was left out."""
     from rich.text import Text
 
@@ -137,7 +137,7 @@ def without_name(uri: str, reason: str) -> str:
     return reason.removeprefix(uri).lstrip(" :") if reason.startswith((f"{uri} ", f"{uri}:")) else reason
 
 
-def warnings_of(report: SyncReport, store: Path) -> list[tuple[str, str]]:
+def warnings_of(report: SyncReport, store: str) -> list[tuple[str, str]]:
     """What the store's documents were read with, by file: those without any text first."""
     if not report.warned:
         return []

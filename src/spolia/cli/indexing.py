@@ -26,7 +26,7 @@ SAMPLED_FILES, SAMPLED_BYTES, SAMPLED_CHARACTERS = 20, 1_000_000, 5_000
 def index_folder(
     screen: Screen,
     folder: Path,
-    store: Path,
+    store: str,
     *,
     vectors: bool | None = None,
     weights: str = "",

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
 FLOWS = "A built-in flow (bm25, dense, hybrid, default, naive), or a YAML file with one."
+STORES = "The store: a folder that `spolia index` makes, or postgresql://USER@HOST/DATABASE?schema=NAME."
 
 StorePath: TypeAlias = Annotated[
-    Path,
-    typer.Option("--store", metavar="PATH", help="The store: a folder that `spolia index` makes.", show_default=False),
+    str,
+    typer.Option("--store", metavar="STORE", help=STORES, show_default=False),
 ]
 MaybeStore: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--store", metavar="PATH", help="The store: a folder that `spolia index` makes.", show_default=False),
+    str | None,
+    typer.Option("--store", metavar="STORE", help=STORES, show_default=False),
 ]
 Question: TypeAlias = Annotated[
     str, typer.Argument(metavar="QUESTION", help="What to look for, in quotes.", show_default=False)

@@ -39,7 +39,7 @@ class Parts(Value):
         return {name: part for name, part in every.items() if part is not None}
 
 
-def parts_of(store: Path, weights: str = "", llm: LanguageModel | None = None) -> Parts:
+def parts_of(store: str, weights: str = "", llm: LanguageModel | None = None) -> Parts:
     """The parts for searching a store."""
     return Parts(Corpus(str(store)).group(), MiniLM(weights), llm)
 

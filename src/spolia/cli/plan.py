@@ -72,7 +72,7 @@ def plan(
     return Exit.DONE
 
 
-def _report(found: Plan, store: Path) -> list[RenderableType]:
+def _report(found: Plan, store: str) -> list[RenderableType]:
     from rich.text import Text
 
     named = [(name, getattr(found, name)) for name in ("new", "changed", "moved", "gone", "failed")]

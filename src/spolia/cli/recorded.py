@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from spolia.cli.screen import Screen
 from spolia.errors import StoreError
@@ -14,7 +13,7 @@ RUNS = "runs.db"
 
 
 @contextmanager
-def recorded(store: Path, screen: Screen) -> Iterator[Run]:
+def recorded(store: str, screen: Screen) -> Iterator[Run]:
     """Run with journal and cache in the store's `runs.db`; where that cannot be, without, and say so.
 
     Raises:
@@ -23,9 +22,10 @@ def recorded(store: Path, screen: Screen) -> Iterator[Run]:
     from spolia.journal import Runs
     from spolia.stores.corpus import Corpus
 
-    Corpus(str(store)).snapshot()
+    corpus = Corpus(str(store))
+    corpus.snapshot()
     try:
-        runs = Runs(store / RUNS)
+        runs = Runs(corpus.truth.folder / RUNS)
     except (StoreError, OSError) as error:
         screen.say(f"Nothing is recorded of this run: {error}", "yellow")
         with Run() as run:

@@ -16,8 +16,6 @@ from spolia.cli.screen import Screen
 from spolia.errors import QueryError, StoreError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rich.table import Table
     from rich.tree import Tree
 
@@ -36,10 +34,12 @@ def trace(
 ) -> Exit:
     """Show the latest runs, or the steps of one: time, cost, what came out."""
     from spolia.journal import Runs
+    from spolia.stores.corpus import Corpus
 
-    screen, path = Screen(json=json), store / "runs.db"
+    screen, corpus = Screen(json=json), Corpus(store)
+    path = corpus.truth.folder / "runs.db"
     if not path.is_file():
-        there = "it has no runs.db yet. Search or ask first." if store.is_dir() else "there is no such store."
+        there = "it has no runs.db yet. Search or ask first." if corpus.exists() else "there is no such store."
         raise StoreError(f"No runs are recorded in {store}: {there}")
     with Runs(path) as runs:
         if not run:
@@ -47,7 +47,7 @@ def trace(
         return _show_run(screen, runs.journal.spans(_full_id(runs.journal, run)), limit)
 
 
-def _list_runs(screen: Screen, journal: Journal, limit: int, store: Path) -> Exit:
+def _list_runs(screen: Screen, journal: Journal, limit: int, store: str) -> Exit:
     found = [{"run": run, "started": began, "questions": lanes} for run, began, lanes in journal.runs(limit)]
     screen.give(runs=found)
     if not found:
