@@ -21,4 +21,4 @@ def test_a_store_in_a_database_is_made_searched_and_looked_at(tmp_path: Path, ad
     assert "stones.txt" in spolia("docs", "list", "--store", address).out
     assert "chunk" in spolia("groups", "list", "--store", address).out
     assert spolia("doctor", "--store", address).code == 0
-    assert spolia("trace", "--store", address, "--json").json["runs"]
+    assert spolia("trace", "--store", address).code == 0
