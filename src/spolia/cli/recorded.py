@@ -25,7 +25,9 @@ def recorded(store: str, screen: Screen) -> Iterator[Run]:
     corpus = Corpus(str(store))
     corpus.snapshot()
     try:
-        runs = Runs(corpus.truth.folder / RUNS)
+        folder = corpus.truth.folder
+        folder.mkdir(0o700, parents=True, exist_ok=True)  # of a store in a database it may not be there yet
+        runs = Runs(folder / RUNS)
     except (StoreError, OSError) as error:
         screen.say(f"Nothing is recorded of this run: {error}", "yellow")
         with Run() as run:
