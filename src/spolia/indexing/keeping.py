@@ -53,6 +53,7 @@ def keep(
             writer.declare(fields)
         texts = texts_of(writer, known.values()) if rebuild else []
         forgets = wanted.define(writer, found, rebuild=rebuild)
+        wanted.refuse_changed(writer.manifests)
         if rebuild:
             known = writer.sources()
         run = Keeping(writer, wanted, labels, found, known, progress, None if forgets else batch, retry)

@@ -94,7 +94,6 @@ class Wanted:
 
         Raises:
             GroupError: one is made by what is not known here.
-            ManifestMismatch: the code, models or prompts of one have changed since it was built.
         """
         given = {group.name: group.definition for group in self.groups if group.definition is not None}
         given[self.main] = self.definition
@@ -102,7 +101,7 @@ class Wanted:
         return [
             Growth(
                 manifest.group,
-                given[manifest.group].transform if manifest.group in given else self._as_built(manifest, manifests),
+                given[manifest.group].transform if manifest.group in given else transform_of(manifest, self.known),
                 manifest.parent,
                 manifest.ref,
                 tuple(embedder_of(how, manifest.group, passed) for how in manifest.embeddings),
@@ -110,17 +109,23 @@ class Wanted:
             for manifest in in_order(manifests)
         ]
 
-    def _as_built(self, manifest: Manifest, manifests: dict[str, Manifest]) -> Transform:
-        """The transform that the store names, unless it makes other nodes by now than those that are there."""
-        transform = transform_of(manifest, self.known)
-        now = signature(Definition(transform, manifest.parent, manifest.ref), manifests)
-        if manifest.signature not in ("", now):
-            raise ManifestMismatch(
-                f"Group {manifest.group!r} was made by {manifest.transform}, whose code, models or prompts have "
-                f"changed since. Build it anew: spolia groups build {manifest.group} --rebuild, or in Python "
-                f"materialise([corpus.group({manifest.group!r}, definition)], rebuild=True)."
-            )
-        return transform
+    def refuse_changed(self, manifests: dict[str, Manifest]) -> None:
+        """Refuse to go on with groups of the store that would be made otherwise by now.
+
+        Raises:
+            GroupError: one is made by what is not known here.
+            ManifestMismatch: the code, models or prompts of one have changed since it was built.
+        """
+        for manifest in in_order(manifests):
+            if manifest.group in (self.main, *(group.name for group in self.groups)) or not manifest.signature:
+                continue
+            definition = Definition(transform_of(manifest, self.known), manifest.parent, manifest.ref)
+            if manifest.signature != signature(definition, manifests):
+                raise ManifestMismatch(
+                    f"Group {manifest.group!r} was made by {manifest.transform}, whose code, models or prompts have "
+                    f"changed since. Build it anew: spolia groups build {manifest.group} --rebuild, or in Python "
+                    f"materialise([corpus.group({manifest.group!r}, definition)], rebuild=True)."
+                )
 
 
 def _samples(found: Found) -> Iterable[str]:

@@ -23,7 +23,7 @@ _LAST = 2**62
 
 
 @dataclass(frozen=True)
-class Unasked(Splitter):
+class _Unasked(Splitter):
     """Stands for a transform that asks models: it makes nothing, and counts what it would have been asked for.
 
     Args:
@@ -212,7 +212,7 @@ class Rehearsal(Writer):
 
 def unasked(growth: Growth, parts: Counter[str]) -> Growth:
     """How a group grows when no model is asked, but counted what for."""
-    return replace(growth, transform=Unasked(growth.group, parts)) if asks(growth) else growth
+    return replace(growth, transform=_Unasked(growth.group, parts)) if asks(growth) else growth
 
 
 def asks(growth: Growth) -> bool:
