@@ -19,7 +19,8 @@ BASE = ("numpy", "tantivy", "PyYAML", "selectolax", "typer", "urllib3")
 EXTRAS = {
     "pdf": ("PDF files", ("pypdfium2",)),
     "docx": ("DOCX files", ("python-docx",)),
-    "embeddings": ("dense and hybrid search", ("onnxruntime", "tokenizers", "usearch")),
+    "embeddings": ("dense and hybrid search", ("onnxruntime", "tokenizers")),
+    "hnsw": ("graphs over many vectors", ("usearch",)),
     "postgres": ("stores in PostgreSQL", ("psycopg",)),
     "lancedb": ("vectors in LanceDB", ("lancedb",)),
     "chroma": ("vectors in Chroma", ("chromadb",)),

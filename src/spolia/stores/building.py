@@ -14,7 +14,7 @@ from spolia.stores.layout import GRAPHS, VECTORS, graph_folder, segment_path
 
 NOT_AVAILABLE = (
     "usearch is not installed: vectors are searched without a graph, with the same results, slower. Write: pip install "
-    "'spolia[embeddings]'"
+    "'spolia[hnsw]'"
 )
 
 

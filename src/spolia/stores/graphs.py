@@ -196,7 +196,7 @@ def _usearch() -> Any:
     try:
         import usearch.index
     except ImportError as error:
-        raise MissingExtra("embeddings", "usearch", "Searching a graph of vectors") from error
+        raise MissingExtra("hnsw", "usearch", "Searching a graph of vectors") from error
     return usearch.index
 
 
