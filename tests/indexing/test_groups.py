@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from spolia.errors import GroupError, ManifestMismatch
+from spolia.errors import GroupError, ManifestMismatch, StoreError
 from spolia.filters import Between, Field, where
+from spolia.indexing.sources import add_texts
 from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.sync import sync
@@ -249,6 +250,37 @@ def test_another_reader_list_applies_at_once_and_embeds_nothing(folder: Path, tm
     report = sync(folder, corpus, embedder=embedder)
     assert report.changed == 0  # without access lists nothing is said of them
     assert corpus.snapshot().check() == []
+
+
+def test_where_nothing_is_said_of_readers_nobody_new_may_read(folder: Path, tmp_path: Path) -> None:
+    corpus = Corpus(str(tmp_path / "kept.spolia"))
+    sync(folder, corpus, access=lambda uri: ["ann"])
+    (folder / "roads.txt").write_text("Roman roads were changed.")
+    (folder / "stones.txt").rename(folder / "moved.txt")
+    for how in ({}, {"rebuild": True}, {"splitter": Sentences(), "rebuild": True}):
+        sync(folder, corpus, **how)
+        assert BM25(corpus.group())(Query("roads stones changed")).hits == ()
+        with Run(principal="ann"):
+            assert len({node.uri for node in BM25(corpus.group())(Query("roads stones changed")).nodes}) == 2
+    (folder / "copy.txt").write_text("Roman roads were changed.")
+    with pytest.raises(StoreError, match=r"Nothing says who may read 'copy\.txt'.*access="):
+        sync(folder, corpus, splitter=Sentences())
+    assert BM25(corpus.group())(Query("roads")).hits == ()
+
+
+@pytest.mark.parametrize("said", ["ann", [3], [""], None])
+def test_reader_lists_are_lists_of_names(folder: Path, tmp_path: Path, said: Any) -> None:
+    with pytest.raises(StoreError, match="Give a list of principals"):
+        sync(folder, Corpus(str(tmp_path / "wrong.spolia")), access=lambda uri: said)
+
+
+def test_a_misspelt_argument_is_refused(corpus: Corpus) -> None:
+    with pytest.raises(TypeError, match="no argument acces"):
+        add_texts(corpus, {"a": "The treasure."}, acces=lambda uri: ["ann"])  # type: ignore[call-arg]
+
+
+def test_more_hits_than_there_are_nodes_may_be_asked_for(corpus: Corpus) -> None:
+    assert len(BM25(corpus.group(), top_k=10**12)(Query("stones roads"))) == 2
 
 
 def test_one_content_under_two_names_with_two_reader_lists(folder: Path, tmp_path: Path) -> None:

@@ -82,15 +82,28 @@ class Labels:
 
     Args:
         metadata: fields of the document in a file, by its uri; None for none.
-        access: principals who may read it; None for everybody.
+        access: principals who may read it, none for everybody; None where nothing is said of that.
+        kept: who may read what the store has, by uri, where nothing else is said.
     """
 
     metadata: Callable[[str], Mapping[str, Scalar | Sequence[Scalar]]] | None = None
     access: Callable[[str], Iterable[str]] | None = None
+    kept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def readers(self, uri: str) -> tuple[str, ...]:
-        """Who may read a file, in order."""
-        return tuple(sorted(set(self.access(uri)))) if self.access else ()
+        """Who may read a file, in order. Where nothing is said of it, whoever could read it before.
+
+        Raises:
+            StoreError: nothing is said of a new file, and other files of the store may be read by some only.
+        """
+        if self.access is not None:
+            return _principals(self.access(uri), uri)
+        if uri not in self.kept and any(self.kept.values()):
+            raise StoreError(
+                f"Nothing says who may read {uri!r}, and the store holds documents that not everybody may read. "
+                "Write sync(..., access=lambda uri: [...]); an empty list is for everybody."
+            )
+        return self.kept.get(uri, ())
 
     def meta(self, uri: str) -> Meta:
         """The caller's fields; a name with several values stands there several times."""
@@ -116,6 +129,15 @@ class Labels:
         mark = blake2b(repr((labelled.meta, readers)).encode("utf-8", "replace"), digest_size=4).hexdigest()
         name, _, reader = document.id.rpartition(".")
         return labelled.but(id=f"{name}-{mark}.{reader}")
+
+
+def _principals(said: object, uri: str) -> tuple[str, ...]:
+    listed = list(said) if isinstance(said, Iterable) and not isinstance(said, str) else None
+    if listed is None or not all(isinstance(name, str) and name for name in listed):
+        raise StoreError(
+            f"access({uri!r}) gave {said!r:.80}. Give a list of principals, each a text that is not empty: ['ann']."
+        )
+    return tuple(sorted(set(listed)))
 
 
 def _each(values: Scalar | Sequence[Scalar]) -> Sequence[Scalar]:

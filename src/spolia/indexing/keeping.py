@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from spolia.filters import Field
 from spolia.indexing.filing import Filed, Filing, Labels, Unreadable, fetched, read
@@ -51,6 +52,8 @@ def keep(
         refuse(known := writer.sources())
         if fields is not None:
             writer.declare(fields)
+        if labels.access is None and writer.is_restricted():
+            labels = replace(labels, kept={uri: readers for uri, (_, readers) in writer.readers().items()})
         texts = texts_of(writer, known.values()) if rebuild else []
         forgets = wanted.define(writer, found, rebuild=rebuild)
         wanted.refuse_changed(writer.manifests)
@@ -201,10 +204,8 @@ class Keeping:
         for uri in self.gone_with.get(row.content_hash, ()):
             if uri not in self.gone or not self.gone[uri].document.endswith(f".{file.reader.name}"):
                 continue
-            if (self.labels.meta(uri), self.labels.readers(uri)) == (
-                self.labels.meta(file.uri),
-                self.labels.readers(file.uri),
-            ) and self._is_labelled(self.gone[uri]):
+            said = self.labels.access is None or self.labels.readers(uri) == self.labels.readers(file.uri)
+            if said and self.labels.meta(uri) == self.labels.meta(file.uri) and self._is_labelled(self.gone[uri]):
                 return self.gone.pop(uri)
         return None
 

@@ -81,6 +81,10 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
     ...     [document.uri for document in corpus.snapshot().documents()]
     ['text:faq/tides.md']
     """
+    if unknown := sorted(set(how) - set(How.__annotations__)):
+        raise TypeError(
+            f"add_texts() has no argument {', '.join(unknown)}. It has: {', '.join(sorted(How.__annotations__))}."
+        )
     readers = how.get("readers", READERS)
     by_name, now = by_suffix(readers), time.time_ns()
     files = (_given(name, text, by_name, now) for name, text in texts.items())

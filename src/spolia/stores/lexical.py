@@ -68,6 +68,7 @@ class Lexical:
             return self._best(query, top_k, allowed)
 
     def _best(self, query: Any, top_k: int, allowed: Allowed | None) -> list[tuple[int, float]]:
+        top_k = min(top_k, self._searcher.num_docs)
         limit = top_k + _SPARE
         while True:
             hits = self._searcher.search(query, limit, count=False).hits

@@ -111,6 +111,11 @@ class Writer:
             lists = ReaderLists(self._connection).lists
         return {uri: (document, lists[audience]) for uri, document, audience in rows}
 
+    def is_restricted(self) -> bool:
+        """Whether anything was ever stored that not everybody may read."""
+        with self._transaction.reading():
+            return ReaderLists(self._connection).restricted
+
     def document(self, id: str) -> Document:
         """A document, with what this writer has changed."""
         with self._transaction.reading():
