@@ -177,7 +177,7 @@ def test_a_fast_plan_reads_no_file(folder: Path, corpus: Corpus) -> None:
 def test_texts_and_reader_lists_are_kept_in_mind(folder: Path, corpus: Corpus) -> None:
     how: dict[str, Any] = {"access": lambda uri: ("ann",), "metadata": lambda uri: {"year": 1}}
     sync(folder, corpus, **how)
-    add_texts(corpus, {"memo": "Whelks live under the pier."})
+    add_texts(corpus, {"memo": "Whelks live under the pier."}, access=lambda uri: [])
     assert planned(folder, corpus, **how).unchanged == 8
     plan = planned(folder, corpus, access=lambda uri: ("bob",), metadata=how["metadata"])
     assert (len(plan.changed), plan.groups[0].nodes, plan.gone) == (8, 0, ())

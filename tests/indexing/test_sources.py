@@ -116,7 +116,7 @@ def test_texts_stay_when_a_store_is_built_anew(folder: Path, corpus: Corpus) -> 
     add_texts(
         corpus, {"salt": SALT}, fields=[Field("lang")], metadata=lambda uri: {"lang": "en"}, access=lambda uri: ["ann"]
     )
-    sync(folder, corpus)
+    sync(folder, corpus, access=lambda uri: [])
     assert sync(folder, corpus, splitter=Sentences(), rebuild=True).failed == ()
     group = corpus.group()
     assert BM25(group)(Query("salt")).hits == ()
