@@ -189,6 +189,14 @@ def test_a_lambda_in_a_stored_group_is_refused(corpus: Corpus) -> None:
     assert corpus.snapshot().groups() == ("chunk",)
 
 
+def test_the_root_cannot_be_made_of_something_else(corpus: Corpus) -> None:
+    with pytest.raises(GroupError, match=r"'document' is the whole documents.*another name"):
+        materialise([corpus.group(DOCUMENT, Definition(Sentences()))])
+    materialise([corpus.group(DOCUMENT)])
+    add_texts(corpus, {"more": "More text."})
+    assert corpus.snapshot().check() == []
+
+
 def test_an_unknown_group_says_what_there_is(corpus: Corpus) -> None:
     with pytest.raises(GroupError, match=r"no node group 'chunks'.*coarse.*Definition"):
         BM25(corpus.group("chunks"))(Query("stones"))

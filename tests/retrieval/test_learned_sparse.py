@@ -9,7 +9,7 @@ from zlib import crc32
 
 import pytest
 
-from spolia.errors import ManifestMismatch, QueryError
+from spolia.errors import FilterError, ManifestMismatch, QueryError
 from spolia.filters import where
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.sync import sync
@@ -74,7 +74,10 @@ def test_products_of_weights_order_the_nodes(group: NodeGroup) -> None:
 
 def test_many_questions_and_filters(group: NodeGroup) -> None:
     op = LearnedSparse(group, Counting(), filter=where(file_name="b.txt"))
-    empty, stones, roads = op.batch([Query(" "), Query("stones"), Query("roads")])
+    lost = Query("stones", filter=where(nowhere=1))
+    empty, stones, roads, unknown = op.batch([Query(" "), Query("stones"), Query("roads"), lost])
+    assert isinstance(unknown, Failure)
+    assert isinstance(unknown.error, FilterError)
     assert isinstance(empty, Failure)
     assert isinstance(empty.error, QueryError)
     assert not isinstance(stones, Failure)

@@ -201,10 +201,9 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def test_nobody_sees_what_is_not_theirs_in_any_store(address: str, tmp_path: Path) -> None:
     with Runs(tmp_path / "runs.db") as runs:
         lists = random_lists(Random(7))
-        sparse = "://" not in address  # PostgreSQL keeps dense vectors only
-        corpus = filled(Corpus(address), lists, Exact(), sparse=sparse)
+        corpus = filled(Corpus(address), lists, Exact())
         for access in ASKERS:
-            asked(corpus, lists, runs, access, idle=() if sparse else ("LearnedSparse", "Snapshot.sparse"))
+            asked(corpus, lists, runs, access)
 
 
 def test_the_walk_finds_what_is_known_to_be_there() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spolia.errors import QueryError, WiringError
+from spolia.errors import FilterError, QueryError, WiringError
 from spolia.filters import narrowed
 from spolia.models.protocols import SparseEmbedder
 from spolia.operator import Operator
@@ -53,16 +53,16 @@ class LearnedSparse(Operator[Query, Ranking]):
             raise WiringError(f"{self.short}: top_k counts from 1.")
 
     def apply(self, value: Query, /) -> Ranking:
-        return self._found([value], [searched(value)])[0]
+        return self._found([value], [self._read(value)])[0]
 
     def apply_batch(self, values: Sequence[Query], /) -> list[Ranking | Failure]:
         results: list[Ranking | Failure | None] = []
         texts: list[str] = []
         for row, value in enumerate(values):
             try:
-                texts.append(searched(value, row=row))
+                texts.append(self._read(value, row))
                 results.append(None)
-            except QueryError as error:
+            except (QueryError, FilterError) as error:
                 results.append(Failure.of(error, self.short))
         asked = [value for value, result in zip(values, results, strict=True) if result is None]
         found = iter(self._found(asked, texts) if asked else ())
@@ -71,13 +71,21 @@ class LearnedSparse(Operator[Query, Ranking]):
     def reads(self, value: Query, /) -> object:
         return value.text, value.filter
 
+    def _read(self, query: Query, row: int | None = None) -> str:
+        """The text to embed. What is wrong with a query is found here, so that only its own row of a batch fails."""
+        self.group.snapshot().allowed(self.group.name, access(), self._wanted(query))
+        return searched(query, row=row)
+
+    def _wanted(self, query: Query) -> Filter | None:
+        return narrowed(self.filter, query.filter, narrowing())
+
     def _found(self, asked: Sequence[Query], texts: Sequence[str]) -> list[Ranking]:
         who, snapshot = access(), self.group.snapshot()
         refuse_other(self.group, snapshot, self.embedder)
         vectors = self.embedder.embed_sparse(texts, kind="query")
         results = []
         for row, query in enumerate(asked):
-            wanted = narrowed(self.filter, query.filter, narrowing())
+            wanted = self._wanted(query)
             name, one = self.embedder.name, vectors.only(row)
             (found,) = snapshot.sparse(self.group.name, name, one, self.top_k, who, wanted)
             results.append(Ranking(query, snapshot.hits(found, who), self.source))

@@ -13,7 +13,7 @@ from spolia.function import refuse_unstorable
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.operator import Operator
 from spolia.stores.analysis import Analyzer
-from spolia.stores.definition import DOCUMENT, Definition, Embedding, Transform
+from spolia.stores.definition import DOCUMENT, Definition, Embedding, Transform, Whole
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.manifest import Embedded, Manifest
 from spolia.types import digest_of
@@ -79,10 +79,14 @@ def embedded(embedding: Embedding) -> Embedded:
 
 
 def signature(definition: Definition, above: Mapping[str, Manifest]) -> str:
-    """A hash of all that a group's nodes are made by: code version, parameters, models, prompts, the groups above."""
+    """A hash of all that a group's nodes are made by: code version, parameters, models, prompts, the groups above.
+
+    Whether the whole documents are a group of the store makes no difference to those that are made of them.
+    """
     transform = definition.transform
     models = tuple(resource.fingerprint() or "" for resource in transform.resources)
-    upper = tuple(above[name].signature if name in above else "" for name in (definition.parent, definition.ref))
+    made = {name: manifest.signature for name, manifest in above.items() if name != DOCUMENT}
+    upper = tuple(made.get(name, "") for name in (definition.parent, definition.ref))
     return digest_of((transform.digest, models, definition.parent, definition.ref, upper)).hex()
 
 
@@ -158,6 +162,11 @@ def _above(manifest: Manifest) -> set[str]:
 
 
 def _refuse_lineage(name: str, definition: Definition, above: Mapping[str, Manifest]) -> None:
+    if name == DOCUMENT and definition.transform != Whole():
+        raise GroupError(
+            f"Group {DOCUMENT!r} is the whole documents, and is asked for as made by {definition.transform.short}. "
+            "Give the group another name."
+        )
     for role, group in (("parent", definition.parent), ("ref", definition.ref)):
         if group and group != DOCUMENT and group not in above:
             raise GroupError(
