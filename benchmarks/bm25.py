@@ -33,10 +33,10 @@ import tantivy
 from spolia.evaluation.datasets import DataSet
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
-from spolia.stores.analysis import Analyzer
 from spolia.stores.corpus import Corpus
+from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Manifest
-from spolia.stores.rows import SourceRow
+from spolia.stores.tables.rows import SourceRow
 from spolia.types import Document, Node, Query, Span
 
 DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parents[2] / "shared" / "datasets")

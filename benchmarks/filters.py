@@ -4,8 +4,8 @@
 
 Sentences of the data sets are asked questions that people asked, top 10, one at a time. A lexical index is asked either
 for the allowed nodes only, or for all, and what is not allowed is passed over: which is faster decides
-`spolia.stores.lexical.FEW`. Random filters allow any sentences, clustered ones those of one data set. CPU-ms of the
-thread, for each question the least of some rounds.
+`spolia.stores.lexical.index.FEW`. Random filters allow any sentences, clustered ones those of one data set. CPU-ms of
+the thread, for each question the least of some rounds.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 import sentences
 
-from spolia.stores import lexical
-from spolia.stores.allowed import Allowed
-from spolia.stores.analysis import Analyzer
-from spolia.stores.freezing import freeze
+from spolia.stores.lexical.analysis import Analyzer
+from spolia.stores.lexical.freezing import freeze
+from spolia.stores.lexical.index import index as lexical
+from spolia.stores.reading.allowed import Allowed
 
 TOP_K, ASKED = 10, 200
 SHARES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.001)

@@ -36,17 +36,17 @@ sys.path.insert(0, str(Path(__file__).parent))
 import sentences  # noqa: E402
 
 from spolia.models.minilm import MiniLM  # noqa: E402
-from spolia.stores.allowed import Allowed  # noqa: E402
-from spolia.stores.approximate import GraphSearch  # noqa: E402
-from spolia.stores.building import build_graphs  # noqa: E402
-from spolia.stores.exact import ExactSearch  # noqa: E402
-from spolia.stores.graphs import Graph, graph_path  # noqa: E402
 from spolia.stores.indexes import HNSW  # noqa: E402
 from spolia.stores.layout import graph_folder, segment_path  # noqa: E402
-from spolia.stores.merging import FROZEN_ROWS  # noqa: E402
-from spolia.stores.placed import Placed  # noqa: E402
-from spolia.stores.searching import VectorSearch  # noqa: E402
-from spolia.stores.vectors import Vectors, open_segment, write_segment  # noqa: E402
+from spolia.stores.reading.allowed import Allowed  # noqa: E402
+from spolia.stores.vectors.approximate import GraphSearch  # noqa: E402
+from spolia.stores.vectors.building import build_graphs  # noqa: E402
+from spolia.stores.vectors.dense import Vectors, open_segment, write_segment  # noqa: E402
+from spolia.stores.vectors.exact import ExactSearch  # noqa: E402
+from spolia.stores.vectors.graphs import Graph, graph_path  # noqa: E402
+from spolia.stores.vectors.merging import FROZEN_ROWS  # noqa: E402
+from spolia.stores.vectors.placed import Placed  # noqa: E402
+from spolia.stores.vectors.searching import VectorSearch  # noqa: E402
 
 EMBEDDER, TOP_K, ASKED, SMALL = "minilm", 10, 500, 2_003
 SETTINGS = HNSW()

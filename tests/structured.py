@@ -8,12 +8,12 @@ from pathlib import Path
 
 from spolia.filters import Field
 from spolia.models.protocols import Embedder
-from spolia.stores.analysis import Analyzer
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import DOCUMENT, Definition, Part, Piece, Splitter, whole
-from spolia.stores.making import Making
+from spolia.stores.groups.making import Making
+from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Embedded, Manifest
-from spolia.stores.rows import SourceRow
+from spolia.stores.tables.rows import SourceRow
 from spolia.stores.writer import Writer
 from spolia.types import Document, Meta, Node
 

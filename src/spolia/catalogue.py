@@ -17,7 +17,7 @@ from spolia.types import Value
 GROUP = "spolia.operators"
 
 BUILT_IN: Mapping[str, str] = {
-    "Analyzer": "spolia.stores.analysis",
+    "Analyzer": "spolia.stores.lexical.analysis",
     "And": "spolia.filters",
     "AnyOf": "spolia.filters",
     "AsDicts": "spolia.post_retrieval.forms",

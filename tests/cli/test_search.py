@@ -8,7 +8,7 @@ import pytest
 
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest
-from spolia.stores.rows import SourceRow
+from spolia.stores.tables.rows import SourceRow
 from spolia.types import Document, Node, Span
 
 from .conftest import Spolia

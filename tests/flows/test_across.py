@@ -16,7 +16,7 @@ from spolia.orchestration.highest import HighestScore
 from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.manifest import Embedded, Manifest
-from spolia.stores.rows import SourceRow
+from spolia.stores.tables.rows import SourceRow
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Node, Query, Ranking, Span
 from tests.retrieval.test_learned_sparse import Counting

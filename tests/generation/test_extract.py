@@ -17,7 +17,7 @@ from spolia.generation.evidence import EMBEDDED, LEXICAL, Clues, Passage, chance
 from spolia.generation.extract import HARD_LIMIT, Extract, price_of_a_word
 from spolia.generation.reading import LONGEST, count_words, quotable
 from spolia.models.protocols import Kind
-from spolia.stores.analysis import Analyzer
+from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Hit, Node, Query, Ranking, Span, Value
 
 TIDES = (

@@ -12,8 +12,8 @@ from typing import Any
 
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync import sync
-from spolia.stores import embedded
 from spolia.stores.corpus import Corpus
+from spolia.stores.vectors import embedded
 from spolia.types import Value
 from tests.stores.crashing import Ingestion, main
 from tests.stores.scenario import DIMENSION, EMBEDDER, embed, leave_vectors_behind

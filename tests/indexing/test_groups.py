@@ -20,7 +20,7 @@ from spolia.run import Run
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.defined import built_in
 from spolia.stores.definition import DOCUMENT, Definition, Embedding
-from spolia.stores.materialising import materialise
+from spolia.stores.groups.materialising import materialise
 from spolia.testing.hashing import HashingEmbedder
 from spolia.types import Query
 

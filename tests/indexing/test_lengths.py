@@ -19,7 +19,7 @@ from spolia.models import weights
 from spolia.models.minilm import MiniLM
 from spolia.models.tokenizer import WordPiece
 from spolia.stores.corpus import Corpus
-from spolia.stores.making import cut
+from spolia.stores.groups.making import cut
 from spolia.types import Document, Value
 from tests.indexing.test_splitter import ARABIC, CHINESE, EMOJI, KOREAN, SCRIPTS, THAI, Bytes, covered
 

@@ -18,10 +18,10 @@ from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync import sync
 from spolia.indexing.transforms.summary import Summary
 from spolia.models.scripted import ScriptedModel
-from spolia.stores.analysis import Analyzer
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Embedding
-from spolia.stores.materialising import materialise
+from spolia.stores.groups.materialising import materialise
+from spolia.stores.lexical.analysis import Analyzer
 from spolia.testing.hashing import HashingEmbedder
 
 

@@ -12,7 +12,7 @@ from spolia.errors import EncryptedDocument
 from spolia.indexing.readers.choosing import by_suffix, reader_of
 from spolia.indexing.readers.reading import Reading, Source
 from spolia.indexing.splitters.sliding_window import SlidingWindow
-from spolia.stores.making import cut
+from spolia.stores.groups.making import cut
 
 # What the manifest's plain extractor found and this one does not, and why.
 OTHERWISE = {

@@ -16,7 +16,7 @@ from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
-from spolia.stores.materialising import materialise
+from spolia.stores.groups.materialising import materialise
 from spolia.testing.hashing import HashingEmbedder
 from spolia.types import Query
 

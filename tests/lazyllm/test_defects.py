@@ -39,8 +39,8 @@ from spolia.operator import Operator
 from spolia.stores.adapters.lancedb import LanceDB
 from spolia.stores.defined import signature
 from spolia.stores.definition import Definition, Embedding
+from spolia.stores.groups.materialising import materialise
 from spolia.stores.indexes import HNSW, IndexSettings
-from spolia.stores.materialising import materialise
 from spolia.testing.hashing import HashingEmbedder
 from spolia.types import Hit, Node, Ranking
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spolia.errors import SpoliaError
-from spolia.stores.analysis import Analyzer, analyzer_for
+from spolia.stores.lexical.analysis import Analyzer, analyzer_for
 
 plain = Analyzer()
 

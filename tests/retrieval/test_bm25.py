@@ -9,8 +9,8 @@ from spolia.evaluation.datasets import DataSet
 from spolia.journal import Runs
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
-from spolia.stores.analysis import Analyzer
 from spolia.stores.corpus import Corpus
+from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Query
 from tests.retrieval.conftest import Stored, store
 from tests.retrieval.lucene import Lucene, coded

@@ -21,11 +21,11 @@ from spolia.retrieval.dense import Dense
 from spolia.retrieval.phrase import Phrase
 from spolia.retrieval.similarity import similarity
 from spolia.run import Run
-from spolia.stores.analysis import Analyzer
 from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Embedded, Manifest
-from spolia.stores.records import file_meta
-from spolia.stores.rows import SourceRow
+from spolia.stores.reading.records import file_meta
+from spolia.stores.tables.rows import SourceRow
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Failure, Filter, Meta, Node, Query, Ranking, Span
 

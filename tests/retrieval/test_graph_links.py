@@ -28,7 +28,7 @@ from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Part, Piece, Pieces
 from spolia.stores.layout import LINKS
-from spolia.stores.placed import Placed
+from spolia.stores.vectors.placed import Placed
 from spolia.testing import HashingEmbedder
 from tests.structured import Cut, stored
 

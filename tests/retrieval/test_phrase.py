@@ -10,7 +10,7 @@ from spolia.errors import QueryError
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.phrase import Phrase
 from spolia.run import Run
-from spolia.stores.phrases import holds
+from spolia.stores.lexical.phrases import holds
 from spolia.types import Query
 from tests.retrieval.conftest import Stored
 

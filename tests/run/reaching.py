@@ -27,14 +27,14 @@ from spolia.operator import Operator
 from spolia.retrieval.graph.address import NodeGraph
 from spolia.retrieval.graph.edges import Belonging, InOrder, SharedEntities, Similar
 from spolia.retrieval.similarity import Similarity, similarity
-from spolia.stores import sql
-from spolia.stores.allowed import Allowed
-from spolia.stores.analysis import Analyzer
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.indexes import IndexSettings
+from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Embedded, Manifest
-from spolia.stores.rows import SourceRow
+from spolia.stores.reading.allowed import Allowed
 from spolia.stores.snapshot import Snapshot
+from spolia.stores.tables import sql
+from spolia.stores.tables.rows import SourceRow
 from spolia.stores.truth import Truth
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Node, Query, Ranking, Span

@@ -15,10 +15,10 @@ from spolia.flows.retrievers import bm25, dense, hybrid
 from spolia.journal import Cache, Runs
 from spolia.operator import Operator
 from spolia.run import Run
-from spolia.stores.analysis import Analyzer
 from spolia.stores.corpus import Corpus
+from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Embedded, Manifest
-from spolia.stores.rows import SourceRow
+from spolia.stores.tables.rows import SourceRow
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Failure, Node, Query, Ranking, Span
 

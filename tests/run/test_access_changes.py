@@ -12,10 +12,10 @@ from spolia.flows.retrievers import hybrid
 from spolia.journal import Runs
 from spolia.operator import Operator
 from spolia.run import Run
-from spolia.stores.analysis import Analyzer
 from spolia.stores.corpus import Corpus
+from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Embedded, Manifest
-from spolia.stores.rows import SourceRow
+from spolia.stores.tables.rows import SourceRow
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Node, Query, Ranking, Span
 

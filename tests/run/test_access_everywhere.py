@@ -24,10 +24,10 @@ from spolia.operator import Operator
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.run import Run
-from spolia.stores import adapted
 from spolia.stores.corpus import Corpus
 from spolia.stores.indexes import Exact, IndexSettings
 from spolia.stores.postgres.server import Postgres
+from spolia.stores.vectors import adapted
 from spolia.types import Failure, Node, Ranking
 from tests.run.reaching import (
     EMBEDDER,
@@ -210,4 +210,5 @@ def test_the_walk_finds_what_is_known_to_be_there() -> None:
     assert {"BM25", "Dense", "BySimilarity", "Phrase", "Neighbours"} <= {cls.__name__ for cls in that_reach()}
     assert {"Folder", "Postgres"} <= {cls.__name__ for cls in truths()}
     assert {"Exact", "HNSW", "LanceDB", "Chroma", "Milvus", "Qdrant", "OpenSearch"} <= {c.__name__ for c in indexes()}
-    assert {"Snapshot.search", "Snapshot.children", "spolia.stores.related.by_lineage"} <= dict(told_who_asks()).keys()
+    by_lineage = "spolia.stores.reading.related.by_lineage"
+    assert {"Snapshot.search", "Snapshot.children", by_lineage} <= dict(told_who_asks()).keys()

@@ -21,9 +21,12 @@ from pathlib import Path
 
 import tantivy  # noqa: F401  imported once for all children
 
-from spolia.stores import adopting, failpoints, integrity, lexical, located, writer  # noqa: F401
+from spolia.stores import failpoints, integrity, writer  # noqa: F401
 from spolia.stores.corpus import Corpus
+from spolia.stores.lexical import index  # noqa: F401
+from spolia.stores.sqlite import adopting  # noqa: F401
 from spolia.stores.truth import POSTGRES
+from spolia.stores.vectors import located  # noqa: F401
 from tests.stores.scenario import FIFTH, STATES, cut_a_segment, ingest, problems, source_of, sync, tables
 
 
@@ -151,7 +154,7 @@ def _not_as_put(corpus: Corpus) -> list[str]:
 
 
 if os.environ.get("SPOLIA_TEST_DATABASE"):
-    from spolia.stores import following  # noqa: F401
+    from spolia.stores.lexical import following  # noqa: F401
     from spolia.stores.manifest import Embedded
     from spolia.stores.postgres import embedding, nearest, server  # noqa: F401
     from tests.stores import scenario

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from spolia.stores.allowed import Allowed
-from spolia.stores.approximate import GraphSearch, Opener
-from spolia.stores.building import build_graphs
 from spolia.stores.definition import Metric
-from spolia.stores.graphs import Graph, graph_path
 from spolia.stores.indexes import HNSW
 from spolia.stores.layout import graph_folder, segment_path
-from spolia.stores.placed import Placed
-from spolia.stores.vectors import Vectors, open_segment, write_segment
+from spolia.stores.reading.allowed import Allowed
+from spolia.stores.vectors.approximate import GraphSearch, Opener
+from spolia.stores.vectors.building import build_graphs
+from spolia.stores.vectors.dense import Vectors, open_segment, write_segment
+from spolia.stores.vectors.graphs import Graph, graph_path
+from spolia.stores.vectors.placed import Placed
 
 EMBEDDER = "clustered/1"
 SETTINGS = HNSW(connectivity=16, expansion_add=96, expansion_search=96, above=5_000)

@@ -113,7 +113,10 @@ AS_SOMEBODY_ELSE = """
 import json, mmap, os, resource, sys, tempfile
 import numpy
 from spolia.errors import SpoliaError
-from spolia.stores import beside, creating, embedded, files, folder, integrity, lexical, located, sweeping, writer
+from spolia.stores.vectors import beside, embedded, located
+from spolia.stores.sqlite import creating, folder, sweeping
+from spolia.stores import files, integrity, writer
+from spolia.stores.lexical import index
 from spolia.stores.corpus import Corpus
 from tests.stores.scenario import EMBEDDER, FIRST, embed, put, sync
 corpus, nobody, said = Corpus(sys.argv[1]), frozenset(), {}

@@ -13,14 +13,14 @@ import pytest
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.sync import sync
 from spolia.retrieval.dense import Dense
-from spolia.stores import adapted
 from spolia.stores.adapters.chroma import Chroma
 from spolia.stores.adapters.lancedb import LanceDB
 from spolia.stores.adapters.qdrant import Qdrant
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Embedding
+from spolia.stores.groups.materialising import materialise
 from spolia.stores.indexes import HNSW, Database, Exact, IndexSettings
-from spolia.stores.materialising import materialise
+from spolia.stores.vectors import adapted
 from spolia.testing.hashing import HashingEmbedder
 from spolia.types import Query
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from spolia.errors import StoreCorrupt, StoreError
-from spolia.stores import embedded
 from spolia.stores.corpus import Corpus
+from spolia.stores.vectors import embedded
 from tests.stores.scenario import EMBEDDER, FIRST, SECOND, add_missing_vectors, embed, put, sync
 
 NOBODY: frozenset[str] = frozenset()

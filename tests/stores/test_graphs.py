@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 from spolia.errors import StoreCorrupt
-from spolia.stores import graphs
-from spolia.stores.allowed import Allowed
-from spolia.stores.approximate import GraphSearch
-from spolia.stores.building import NOT_AVAILABLE, build_graphs, damaged_graphs, sweep_graphs
 from spolia.stores.definition import Metric
-from spolia.stores.exact import ExactSearch
-from spolia.stores.graphs import Graph, build_graph, graph_path, is_whole
 from spolia.stores.layout import graph_folder, segment_path
-from spolia.stores.placed import Placed, Rows
-from spolia.stores.vectors import Vectors
+from spolia.stores.reading.allowed import Allowed
+from spolia.stores.vectors import graphs
+from spolia.stores.vectors.approximate import GraphSearch
+from spolia.stores.vectors.building import NOT_AVAILABLE, build_graphs, damaged_graphs, sweep_graphs
+from spolia.stores.vectors.dense import Vectors
+from spolia.stores.vectors.exact import ExactSearch
+from spolia.stores.vectors.graphs import Graph, build_graph, graph_path, is_whole
+from spolia.stores.vectors.placed import Placed, Rows
 from tests.stores.searched import EMBEDDER, SETTINGS, drawn, graph_search, kept, placed_in, recall
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -206,7 +206,7 @@ def test_without_usearch_nothing_is_built_and_it_is_said(
 ) -> None:
     monkeypatch.setitem(sys.modules, "usearch", None)
     monkeypatch.setattr(graphs, "find_spec", lambda _: None)
-    monkeypatch.setattr("spolia.stores.building.available", graphs.available)
+    monkeypatch.setattr("spolia.stores.vectors.building.available", graphs.available)
     assert build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", SETTINGS.but(above=100)) == [NOT_AVAILABLE]
     assert build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", SETTINGS) == []  # none is wanted
 
@@ -214,7 +214,7 @@ def test_without_usearch_nothing_is_built_and_it_is_said(
 BUILD = """
 import sys
 from pathlib import Path
-from spolia.stores.building import build_graphs
+from spolia.stores.vectors.building import build_graphs
 from tests.stores.searched import EMBEDDER, SETTINGS
 build_graphs(Path(sys.argv[1]), EMBEDDER, {1: 600, 2: 600}, "cosine", SETTINGS.but(above=100))
 """
@@ -253,7 +253,7 @@ BESIDE = """
 import sys
 from pathlib import Path
 import numpy as np
-from spolia.stores.graphs import Graph
+from spolia.stores.vectors.graphs import Graph
 
 def search():
     graph = Graph(Path(sys.argv[1]), Path(sys.argv[2]))
@@ -276,7 +276,7 @@ def test_graphs_and_the_embedder_live_in_one_process(segment: Path, graph: Path,
 
 
 def test_a_killed_sweep_goes_on(tmp_path: Path, graph: Path) -> None:
-    code = "import sys; from pathlib import Path; from spolia.stores.building import sweep_graphs; "
+    code = "import sys; from pathlib import Path; from spolia.stores.vectors.building import sweep_graphs; "
     command = [sys.executable, "-c", code + "sweep_graphs(Path(sys.argv[1]), [])", str(tmp_path)]
     killed = subprocess.run(command, env={**os.environ, "SPOLIA_FAIL_POINT": "graphs.sweep"}, check=False)
     assert killed.returncode == -signal.SIGKILL

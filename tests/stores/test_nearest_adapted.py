@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from spolia.errors import StoreUnavailable
-from spolia.stores import adapted
-from spolia.stores.adapted import AdaptedSearch, disagreement, follow
-from spolia.stores.allowed import Allowed
 from spolia.stores.definition import Metric
-from spolia.stores.exact import ExactSearch
-from spolia.stores.placed import Placed
-from spolia.stores.vectors import Vectors
+from spolia.stores.reading.allowed import Allowed
+from spolia.stores.vectors import adapted
+from spolia.stores.vectors.adapted import AdaptedSearch, disagreement, follow
+from spolia.stores.vectors.dense import Vectors
+from spolia.stores.vectors.exact import ExactSearch
+from spolia.stores.vectors.placed import Placed
 from tests.stores.searched import drawn, placed_in, recall
 
 ROWS, DIMENSION = 3_000, 16

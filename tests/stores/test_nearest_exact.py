@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import StoreError
-from spolia.stores.allowed import Allowed
 from spolia.stores.definition import Metric
-from spolia.stores.exact import ExactSearch
-from spolia.stores.placed import Placed
-from spolia.stores.vectors import Vectors
+from spolia.stores.reading.allowed import Allowed
+from spolia.stores.vectors.dense import Vectors
+from spolia.stores.vectors.exact import ExactSearch
+from spolia.stores.vectors.placed import Placed
 from tests.stores.searched import compared, drawn, placed_in
 
 METRICS: tuple[Metric, ...] = ("cosine", "dot", "euclidean")

@@ -21,13 +21,13 @@ from spolia.errors import StoreCorrupt, StoreError, StoreTooNew
 from spolia.filters import Field, where
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.sync import sync
-from spolia.stores import sql
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Embedding
-from spolia.stores.exporting import export_store
-from spolia.stores.importing import import_store
-from spolia.stores.materialising import materialise
-from spolia.stores.portable import CONTENTS, checksum
+from spolia.stores.groups.materialising import materialise
+from spolia.stores.portable.exporting import export_store
+from spolia.stores.portable.form import CONTENTS, checksum
+from spolia.stores.portable.importing import import_store
+from spolia.stores.tables import sql
 from spolia.testing.hashing import HashingEmbedder
 
 NOBODY: frozenset[str] = frozenset()
@@ -341,7 +341,7 @@ def test_a_newer_format_is_refused(exported: Path, version: object, kind: type[S
 IMPORT = """
 import sys
 from spolia.stores.corpus import Corpus
-from spolia.stores.importing import import_store
+from spolia.stores.portable.importing import import_store
 import_store(sys.argv[1], Corpus(sys.argv[2]))
 """
 

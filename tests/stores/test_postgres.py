@@ -27,8 +27,8 @@ from spolia.stores.postgres import dialect, nearest
 from spolia.stores.postgres.address import address_of
 from spolia.stores.postgres.embedding import index_name
 from spolia.stores.postgres.nearest import DatabaseSearch
-from spolia.stores.rows import SourceRow
-from spolia.stores.vectors import Vectors
+from spolia.stores.tables.rows import SourceRow
+from spolia.stores.vectors.dense import Vectors
 from spolia.types import Document, Node
 from tests.stores.scenario import EMBEDDER, FIRST, MANIFEST, SECOND, add_missing_vectors, embed, put, sync
 from tests.stores.servers import Server

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from spolia import stores
 from spolia.errors import StoreError
 from spolia.run import Run
-from spolia.stores import sql
 from spolia.stores.corpus import Corpus
 from spolia.stores.snapshot import Snapshot
 from spolia.types import Span
@@ -173,6 +173,6 @@ def test_stats_count_what_is_there(corpus: Corpus) -> None:
 
 def test_no_other_module_knows_sql() -> None:
     words = ("SELECT ", "INSERT ", "UPDATE ", "DELETE FROM", "PRAGMA ", "CREATE TABLE")
-    folder = Path(sql.__file__).parent
+    folder = Path(stores.__file__).parent
     spoken = {path.name for path in folder.rglob("*.py") if any(word in path.read_text() for word in words)}
     assert spoken == {"sql.py", "dialect.py"}

@@ -12,24 +12,25 @@ from hypothesis import strategies as st
 
 from spolia.errors import StoreError
 from spolia.models.sparse import SparseRows
-from spolia.stores import embedded, located, merging, sql
-from spolia.stores.allowed import Allowed
-from spolia.stores.approximate import GraphSearch
-from spolia.stores.building import build_graphs
 from spolia.stores.corpus import Corpus
-from spolia.stores.embedded import Embedded
-from spolia.stores.exact import ExactSearch
-from spolia.stores.graphs import graph_path
 from spolia.stores.indexes import HNSW, Exact
 from spolia.stores.layout import graph_folder, segment_path
-from spolia.stores.located import vector_search
 from spolia.stores.manifest import Embedded as Manifested
 from spolia.stores.manifest import Manifest
-from spolia.stores.merging import joined
 from spolia.stores.opened import opened
-from spolia.stores.rows import SourceRow
-from spolia.stores.segments import open_any
-from spolia.stores.vectors import Vectors
+from spolia.stores.reading.allowed import Allowed
+from spolia.stores.tables import sql
+from spolia.stores.tables.rows import SourceRow
+from spolia.stores.vectors import embedded, located, merging
+from spolia.stores.vectors.approximate import GraphSearch
+from spolia.stores.vectors.building import build_graphs
+from spolia.stores.vectors.dense import Vectors
+from spolia.stores.vectors.embedded import Embedded
+from spolia.stores.vectors.exact import ExactSearch
+from spolia.stores.vectors.graphs import graph_path
+from spolia.stores.vectors.located import vector_search
+from spolia.stores.vectors.merging import joined
+from spolia.stores.vectors.segments import open_any
 from spolia.stores.writer import Writer
 from spolia.types import Document, Node, Span
 from tests.stores.searched import drawn

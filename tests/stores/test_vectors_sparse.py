@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from spolia.errors import ModelError, StoreCorrupt
 from spolia.models.sparse import SparseRows
-from spolia.stores.allowed import Allowed
-from spolia.stores.sparse import SparseSearch, open_sparse, write_sparse
+from spolia.stores.reading.allowed import Allowed
+from spolia.stores.vectors.sparse import SparseSearch, open_sparse, write_sparse
 
 WEIGHTS = st.integers(-8, 8).map(lambda eighths: eighths / 8)  # sums of their products are exact
 TEXTS = st.lists(st.dictionaries(st.integers(0, 12), WEIGHTS, max_size=6), min_size=1, max_size=25)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from spolia.errors import ManifestMismatch, StoreError
-from spolia.stores.analysis import Analyzer
 from spolia.stores.corpus import Corpus
+from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Embedded
-from spolia.stores.rows import SourceRow, hash_of
+from spolia.stores.tables.rows import SourceRow, hash_of
 from spolia.stores.writer import Writer
 from spolia.types import Document, Heading, Node
 from tests.stores.scenario import (

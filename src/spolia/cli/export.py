@@ -14,7 +14,7 @@ from spolia.cli.screen import Screen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from spolia.stores.portable import Contents
+    from spolia.stores.portable.form import Contents
 
 From = Annotated[str, typer.Argument(metavar="STORE", help="The store to write down.", show_default=False)]
 To = Annotated[str, typer.Argument(metavar="STORE", help="Where to make the store: nothing is there, or an empty one.")]
@@ -28,7 +28,7 @@ def export(store: From, file: NewFile, json: AsJson = False) -> Exit:
     The file holds all texts, also those that only some may read: keep it as you keep the store.
     """
     from spolia.stores.corpus import Corpus
-    from spolia.stores.exporting import export_store
+    from spolia.stores.portable.exporting import export_store
 
     screen = Screen(json=json)
     with screen.progress("writing") as told:
@@ -42,7 +42,7 @@ def export(store: From, file: NewFile, json: AsJson = False) -> Exit:
 def import_(file: OldFile, store: To, json: AsJson = False) -> Exit:
     """Make a store of an exported file: every checksum is compared first, then everything is published at once."""
     from spolia.stores.corpus import Corpus
-    from spolia.stores.importing import import_store
+    from spolia.stores.portable.importing import import_store
 
     screen = Screen(json=json)
     with screen.progress("checking") as told:

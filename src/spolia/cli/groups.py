@@ -165,7 +165,7 @@ def _again(corpus: Corpus, name: str) -> NodeGroup:
 
 
 def _built(screen: Screen, wanted: list[NodeGroup], rebuild: bool) -> Exit:
-    from spolia.stores.materialising import materialise
+    from spolia.stores.groups.materialising import materialise
 
     corpus = wanted[0].corpus
     before = corpus.latest()

@@ -13,8 +13,8 @@ from spolia.errors import QueryError
 
 if TYPE_CHECKING:
     from spolia.indexing.report import DocumentReport
-    from spolia.stores.rows import SourceRow
     from spolia.stores.snapshot import Snapshot
+    from spolia.stores.tables.rows import SourceRow
     from spolia.types import Document
 
 LAST = 2**62

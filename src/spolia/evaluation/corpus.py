@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from spolia.evaluation.datasets import DataSet
 from spolia.models.protocols import Embedder
-from spolia.stores.analysis import Analyzer, analyzer_for
 from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.lexical.analysis import Analyzer, analyzer_for
 from spolia.stores.manifest import Embedded, Manifest
-from spolia.stores.rows import SourceRow
+from spolia.stores.tables.rows import SourceRow
 from spolia.types import Node, Span, digest_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from spolia.errors import MissingExtra, WeightsError
 from spolia.flows.retrievers import bm25, group_of, hybrid
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
-from spolia.stores.analysis import in_words
 from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.lexical.analysis import in_words
 from spolia.surrounding import access
 from spolia.types import Query, Ranking
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from spolia.stores.analysis import Analyzer
+from spolia.stores.lexical.analysis import Analyzer
 
 
 class Clues(NamedTuple):

@@ -11,7 +11,7 @@ from spolia.generation.evidence import EMBEDDED, LEXICAL, chances, clues, confid
 from spolia.generation.reading import Reading, count_words, plain
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
-from spolia.stores.analysis import Analyzer
+from spolia.stores.lexical.analysis import Analyzer
 from spolia.surrounding import emit
 from spolia.types import Answer, Ranking
 

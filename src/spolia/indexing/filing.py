@@ -12,8 +12,8 @@ from spolia.indexing.readers.reading import Reading, Source
 from spolia.indexing.report import DocumentReport
 from spolia.indexing.walking import File
 from spolia.models.protocols import Embedder, SparseEmbedder
-from spolia.stores.growing import Grown, Growth, grow
-from spolia.stores.rows import SourceRow
+from spolia.stores.groups.growing import Grown, Growth, grow
+from spolia.stores.tables.rows import SourceRow
 from spolia.stores.writer import Writer
 from spolia.types import Document, Meta, Node, Scalar
 

@@ -14,9 +14,9 @@ from spolia.indexing.report import DocumentReport, Progress, SyncReport
 from spolia.indexing.tally import Tally
 from spolia.indexing.walking import TEXT, File, Found
 from spolia.stores.corpus import Corpus
-from spolia.stores.growing import embed, in_batches
-from spolia.stores.materialising import materialise
-from spolia.stores.rows import SourceRow
+from spolia.stores.groups.growing import embed, in_batches
+from spolia.stores.groups.materialising import materialise
+from spolia.stores.tables.rows import SourceRow
 from spolia.stores.writer import Writer
 from spolia.surrounding import check_cancelled
 from spolia.types import Document

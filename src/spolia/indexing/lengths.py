@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from spolia.stores.analysis import in_words
+from spolia.stores.lexical.analysis import in_words
 
 SPELT = 2
 """Characters of a word for each token at least, on average; one in scripts that put no blanks between words, and in

@@ -16,13 +16,13 @@ from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.walking import Found
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
-from spolia.stores.analysis import Analyzer, analyzer_for
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.defined import embedder_of, in_order, manifest_of, signature, transform_of
 from spolia.stores.definition import Definition, Embedding, Transform
-from spolia.stores.growing import Growth
+from spolia.stores.groups.growing import Growth
+from spolia.stores.groups.materialising import refuse_other
+from spolia.stores.lexical.analysis import Analyzer, analyzer_for
 from spolia.stores.manifest import Manifest
-from spolia.stores.materialising import refuse_other
 from spolia.stores.writer import Writer
 
 SAMPLED_FILES = 40

@@ -22,14 +22,14 @@ from spolia.indexing.sync import refuse_empty
 from spolia.indexing.walking import Found, walk
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
-from spolia.stores.analysis import Analyzer
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.defined import in_order
 from spolia.stores.definition import Transform
-from spolia.stores.growing import Growth
+from spolia.stores.groups.growing import Growth
+from spolia.stores.groups.materialising import Building
+from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Manifest
-from spolia.stores.materialising import Building
-from spolia.stores.rows import SourceRow
+from spolia.stores.tables.rows import SourceRow
 from spolia.types import Scalar, Value
 
 Change = Literal["kept", "new", "rebuilt", "dropped"]

@@ -9,12 +9,12 @@ from itertools import chain
 from typing import Any
 
 from spolia.filters import Field
-from spolia.stores import sql
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Part, Piece, Splitter
-from spolia.stores.growing import Growth
+from spolia.stores.groups.growing import Growth
 from spolia.stores.manifest import Manifest, refuse_other
-from spolia.stores.rows import SourceRow, hash_of
+from spolia.stores.tables import sql
+from spolia.stores.tables.rows import SourceRow, hash_of
 from spolia.stores.writer import Writer
 from spolia.types import Document, Node
 

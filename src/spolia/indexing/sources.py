@@ -24,9 +24,9 @@ from spolia.indexing.sync import sync
 from spolia.indexing.walking import TEXT, File, Found
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
-from spolia.stores.analysis import Analyzer
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Transform
+from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.opened import forget
 from spolia.types import Scalar
 

@@ -17,10 +17,10 @@ from spolia.indexing.report import Progress, SyncReport
 from spolia.indexing.walking import TEXT, Found, walk
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
-from spolia.stores.analysis import Analyzer
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Transform
-from spolia.stores.rows import SourceRow
+from spolia.stores.lexical.analysis import Analyzer
+from spolia.stores.tables.rows import SourceRow
 from spolia.types import Scalar
 
 

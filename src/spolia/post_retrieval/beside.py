@@ -21,7 +21,7 @@ def beside(
         before: nodes before it, at most.
         after: nodes after it, at most.
     """
-    from spolia.stores.related import passing
+    from spolia.stores.reading.related import passing
 
     if node.number < 1:  # nobody knows where it stands
         return [node]

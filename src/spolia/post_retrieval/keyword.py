@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from spolia.errors import WiringError
 from spolia.operator import Operator
-from spolia.stores.phrases import holds, words
+from spolia.stores.lexical.phrases import holds, words
 from spolia.types import Node, Ranking
 
 

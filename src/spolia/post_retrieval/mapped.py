@@ -65,7 +65,7 @@ class Mapped(Operator[Ranking, Ranking]):
             raise WiringError(f"{self.short}: top_k counts from 1.")
 
     def apply(self, value: Ranking, /) -> Ranking:
-        from spolia.stores.related import by_lineage, by_place
+        from spolia.stores.reading.related import by_lineage, by_place
 
         way = by_lineage if self.by == "lineage" else by_place
         snapshot, who = self._snapshot(), access()
@@ -81,7 +81,7 @@ class Mapped(Operator[Ranking, Ranking]):
 
     def _allowed(self, snapshot: Snapshot, found: Sequence[tuple[Hit, Node]], value: Ranking) -> set[str]:
         """Ids of what the filters let be shown."""
-        from spolia.stores.related import passing
+        from spolia.stores.reading.related import passing
 
         who, groups = access(), {hit.node.group for hit in value.hits}
         below = {group for group in groups if self.target.name in snapshot.above(group)}

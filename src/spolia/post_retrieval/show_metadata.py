@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spolia.operator import Operator
-from spolia.stores.described import described
+from spolia.stores.reading.described import described
 from spolia.types import Hit, Ranking
 
 

@@ -11,7 +11,7 @@ from spolia.stores.corpus import NodeGroup
 from spolia.types import Query
 
 if TYPE_CHECKING:
-    from spolia.stores.allowed import Allowed
+    from spolia.stores.reading.allowed import Allowed
     from spolia.stores.snapshot import Snapshot
 
 
@@ -38,7 +38,7 @@ def by_meaning(
     snapshot: Snapshot, group: NodeGroup, query: Query, embedder: Embedder, allowed: Allowed
 ) -> dict[int, float]:
     """The score of each allowed node by its key, in the metric of the group; raises as `best` does."""
-    from spolia.stores.metrics import exact, questions
+    from spolia.stores.vectors.metrics import exact, questions
 
     refuse_other(group, snapshot, embedder)
     how = snapshot.manifest(group.name).embedded(embedder.name)

@@ -12,8 +12,8 @@ from spolia.operator import Operator
 from spolia.retrieval.embedded import read, refuse_other, vectors_of
 from spolia.retrieval.searched import searched
 from spolia.retrieval.similarity import Compared, Scores, Similarity
-from spolia.stores.allowed import Allowed
 from spolia.stores.corpus import NodeGroup
+from spolia.stores.reading.allowed import Allowed
 from spolia.stores.snapshot import Snapshot
 from spolia.surrounding import access, narrowing
 from spolia.types import Filter, Query, Ranking

@@ -9,7 +9,7 @@ from spolia.filters import narrowed
 from spolia.operator import Operator
 from spolia.retrieval.searched import searched
 from spolia.stores.corpus import NodeGroup
-from spolia.stores.phrases import holds
+from spolia.stores.lexical.phrases import holds
 from spolia.surrounding import access, narrowing
 from spolia.types import Filter, Query, Ranking
 

@@ -16,7 +16,7 @@ from spolia.types import Filter, Query, Ranking, Value
 
 if TYPE_CHECKING:
     from spolia.retrieval.tree_steps import Steps
-    from spolia.stores.allowed import Allowed
+    from spolia.stores.reading.allowed import Allowed
     from spolia.stores.snapshot import Snapshot
 
 

@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from spolia.stores.allowed import Allowed, Keys
-from spolia.stores.lineage import Climbing, rows_of
+from spolia.stores.reading.allowed import Allowed, Keys
+from spolia.stores.reading.lineage import Climbing, rows_of
 from spolia.stores.snapshot import Snapshot
 
 Numbers = npt.NDArray[np.int64]

@@ -152,12 +152,12 @@ class NodeGroup(Value):
             ManifestMismatch: a group of this name is made of something else.
             NotAStore, StoreTooNew, StoreCorrupt, StoreError: the store cannot be read, or not be written, and why.
         """
-        from spolia.stores.materialising import serves
+        from spolia.stores.groups.materialising import serves
 
         return pin(self.corpus.pinned_under, self._built, lambda snapshot: serves(self, snapshot))
 
     def _built(self) -> Snapshot:
-        from spolia.stores.materialising import materialise, serves
+        from spolia.stores.groups.materialising import materialise, serves
 
         if not serves(self, snapshot := self.corpus.latest()):
             note(f"Group {self.name!r} of {self.corpus.path} was built at its first use.")

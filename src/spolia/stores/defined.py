@@ -12,9 +12,9 @@ from spolia.errors import CodecError, GroupError, SpoliaError
 from spolia.function import refuse_unstorable
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.operator import Operator
-from spolia.stores.analysis import Analyzer
 from spolia.stores.definition import DOCUMENT, Definition, Embedding, Transform, Whole
 from spolia.stores.indexes import IndexSettings
+from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Embedded, Manifest
 from spolia.types import digest_of
 

@@ -14,8 +14,8 @@ from typing import Literal, TypeAlias
 from spolia.errors import GroupError
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.operator import Operator
-from spolia.stores.analysis import Analyzer
 from spolia.stores.indexes import DEFAULT_INDEX, IndexSettings
+from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Document, Meta, Node, Span, Value
 
 DOCUMENT = "document"

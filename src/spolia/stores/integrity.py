@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spolia.errors import StoreCorrupt
-from spolia.stores import sql
-from spolia.stores.checksums import damaged
 from spolia.stores.layout import segment_path
+from spolia.stores.lexical.checksums import damaged
+from spolia.stores.tables import sql
 from spolia.stores.truth import Connection, translated
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def damaged_segments(store: Path, connection: Connection) -> dict[Path, str]:
 
 
 def _segment_problem(connection: Connection, path: Path, embedder: str, number: int) -> str:
-    from spolia.stores.segments import open_any
+    from spolia.stores.vectors.segments import open_any
 
     try:
         segment = open_any(path, checked=True)

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from spolia.errors import ManifestMismatch, SpoliaError, StoreCorrupt
-from spolia.stores.analysis import Analyzer
 from spolia.stores.definition import DOCUMENT, Metric
+from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Value
 
 WITHIN = ("Exact", "HNSW")

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet, WeakValueDictionary
 
 from spolia.errors import NotAStore, StoreUnavailable
-from spolia.stores import sql
+from spolia.stores.tables import sql
 from spolia.stores.truth import Connection, Lease, Truth, translated
 
 T = TypeVar("T")

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spolia.errors import StoreError
-from spolia.stores import sql
-from spolia.stores.audiences import ReaderLists
 from spolia.stores.definition import DOCUMENT, whole
 from spolia.stores.manifest import Manifest, of
 from spolia.stores.opened import Opened
-from spolia.stores.rows import SourceRow, document_of, node_of, source_of
-from spolia.stores.schema import read_schema
+from spolia.stores.tables import sql
+from spolia.stores.tables.audiences import ReaderLists
+from spolia.stores.tables.rows import SourceRow, document_of, node_of, source_of
+from spolia.stores.tables.schema import read_schema
 from spolia.types import Document, Filter, Hit, Node, Value
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from spolia.models.sparse import SparseRows
-    from spolia.stores.allowed import Allowed
-    from spolia.stores.lexical import Lexical
-    from spolia.stores.records import Records
-    from spolia.stores.searching import VectorSearch
-    from spolia.stores.sparse import SparseSearch
+    from spolia.stores.lexical.index import Lexical
+    from spolia.stores.reading.allowed import Allowed
+    from spolia.stores.reading.records import Records
     from spolia.stores.truth import Lease, Stored
+    from spolia.stores.vectors.searching import VectorSearch
+    from spolia.stores.vectors.sparse import SparseSearch
 
 NODES_KEPT = 8_192
 _ATTEMPTS = 50
@@ -318,7 +318,7 @@ class Snapshot:
         """The lexical index of a group."""
         found: Lexical | None = self._indexes.get(group)
         if found is None:
-            from spolia.stores.lexical import Lexical
+            from spolia.stores.lexical.index import Lexical
 
             manifest = self.manifest(group)
             folder = self.opened.store.lexical(self, group)
@@ -330,7 +330,7 @@ class Snapshot:
         key = (group, "records")
         found: Records | None = self._indexes.get(key)
         if found is None:
-            from spolia.stores.records import Records
+            from spolia.stores.reading.records import Records
 
             self.manifest(group)
             schema = read_schema(self.opened.row(sql.FIELDS)[0])

@@ -1,7 +1,7 @@
 """What is asked of the truth of a store, wherever it is: SQLite in a folder, or a schema of a PostgreSQL database.
 
-Statements are those of `spolia.stores.sql`, in SQLite's dialect; another database translates them. What is derived, the
-indexes, is in a folder on this machine in either case.
+Statements are those of `spolia.stores.tables.sql`, in SQLite's dialect; another database translates them. What is
+derived, the indexes, is in a folder on this machine in either case.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from spolia.models.sparse import SparseRows
-    from spolia.stores.freezing import Added
+    from spolia.stores.lexical.freezing import Added
     from spolia.stores.manifest import Manifest
     from spolia.stores.opened import Opened
-    from spolia.stores.searching import VectorSearch
     from spolia.stores.snapshot import Snapshot
-    from spolia.stores.sparse import SparseSearch
-    from spolia.stores.vectors import Vectors
+    from spolia.stores.vectors.dense import Vectors
+    from spolia.stores.vectors.searching import VectorSearch
+    from spolia.stores.vectors.sparse import SparseSearch
 
 
 POSTGRES = ("postgresql://", "postgres://")
@@ -250,7 +250,7 @@ def truth_of(address: str) -> Truth:
         from spolia.stores.postgres.server import postgres
 
         return postgres(address)
-    from spolia.stores.folder import Folder
+    from spolia.stores.sqlite.folder import Folder
 
     return Folder(Path(address).absolute())
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from spolia.errors import GroupError, NotAStore, StoreError
 from spolia.filters import Field, Schema
-from spolia.stores import sql
-from spolia.stores.audiences import ReaderLists
-from spolia.stores.changes import Changes
 from spolia.stores.failpoints import fail_point
 from spolia.stores.manifest import Manifest, read, refuse_other, written
-from spolia.stores.publishing import Publication
-from spolia.stores.rows import SourceRow, document_of, indexed_text, node_of, source_of
-from spolia.stores.schema import read_schema, written_schema
-from spolia.stores.transaction import Transaction
+from spolia.stores.tables import sql
+from spolia.stores.tables.audiences import ReaderLists
+from spolia.stores.tables.changes import Changes
+from spolia.stores.tables.publishing import Publication
+from spolia.stores.tables.rows import SourceRow, document_of, indexed_text, node_of, source_of
+from spolia.stores.tables.schema import read_schema, written_schema
+from spolia.stores.tables.transaction import Transaction
 from spolia.stores.truth import Truth, Writing, translated
 from spolia.types import Document, Node
 

@@ -13,7 +13,7 @@ from spolia.indexing.structure.extractive import ExtractiveSummary
 from spolia.indexing.transforms.questions import HypotheticalQuestions
 from spolia.models.scripted import ScriptedModel
 from spolia.stores.definition import Part, whole
-from spolia.stores.making import cut
+from spolia.stores.groups.making import cut
 from spolia.testing import HashingEmbedder
 from spolia.types import Document
 

@@ -19,7 +19,7 @@ from spolia.indexing.structure.numbered import numbered_headings
 from spolia.indexing.structure.sections import Sections
 from spolia.indexing.structure.topics import Topics, joined
 from spolia.stores.definition import Part, Splitter, whole
-from spolia.stores.making import cut
+from spolia.stores.groups.making import cut
 from spolia.testing import HashingEmbedder
 from spolia.types import Document
 

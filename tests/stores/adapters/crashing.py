@@ -24,7 +24,7 @@ from spolia.stores.adapters.lancedb import LanceDB, LanceTable
 from spolia.stores.adapters.milvus import Milvus
 from spolia.stores.adapters.qdrant import Qdrant
 from spolia.stores.indexes import Database, VectorIndex
-from spolia.stores.vectors import Vectors
+from spolia.stores.vectors.dense import Vectors
 from tests.stores.crashing import ended, forked, say, told
 
 DATABASES: dict[str, Database] = {

@@ -12,7 +12,7 @@ import pytest
 
 from spolia.stores.adapters.chroma import Chroma
 from spolia.stores.indexes import VectorIndex
-from spolia.stores.vectors import Vectors
+from spolia.stores.vectors.dense import Vectors
 from spolia.testing.indexes import NAME, IndexContract, ServerContract
 from tests.stores.adapters.serving import Server, script
 

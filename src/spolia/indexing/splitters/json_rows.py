@@ -10,7 +10,7 @@ from spolia.indexing.splitters.json_text import members, parsed, spelt, values
 from spolia.indexing.splitters.layers import Unit
 from spolia.indexing.splitters.sized import Sized
 from spolia.stores.definition import Part, Piece
-from spolia.stores.outline import BETWEEN
+from spolia.stores.groups.outline import BETWEEN
 
 DEEPEST = 8
 """Levels of nesting that are looked into; what is too long below them is cut after words."""

@@ -15,7 +15,7 @@ from spolia.indexing.graphemes import may_cut
 from spolia.indexing.splitters.atoms import Atom, parts, stripped
 from spolia.indexing.splitters.bound import Bound
 from spolia.sentences import each_sentence
-from spolia.stores.outline import BETWEEN
+from spolia.stores.groups.outline import BETWEEN
 
 LABEL = 80
 """Characters of a label at most."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from spolia.operator import Operator
 from spolia.stores.definition import CONTEXT_CHARACTERS, Part, Piece, Pieces
-from spolia.stores.described import described
-from spolia.stores.outline import Outline
+from spolia.stores.groups.outline import Outline
+from spolia.stores.reading.described import described
 
 
 @dataclass(frozen=True)

@@ -80,8 +80,8 @@ class NodeGraph(Value):
     def _opened(self, snapshot: Snapshot) -> Links:
         from spolia.retrieval.graph.building import Building
         from spolia.retrieval.graph.kept import SUFFIX, drop_others, kept
-        from spolia.stores import sql
         from spolia.stores.layout import links_folder
+        from spolia.stores.tables import sql
 
         folder = links_folder(snapshot.opened.folder, self.group.name)
         path = folder / f"g{snapshot.generation}-{digest_of(self.edges).hex()[:16]}{SUFFIX}"

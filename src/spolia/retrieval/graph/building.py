@@ -13,9 +13,9 @@ from spolia.retrieval.graph.edges import Belonging, Edges, InOrder, SharedEntiti
 from spolia.retrieval.graph.links import Links, Pairs, Positions
 from spolia.retrieval.graph.sharing import Having, sharing
 from spolia.retrieval.graph.similarity import similar
-from spolia.stores.lineage import Climbing, Row, rows_of
-from spolia.stores.rows import unpacked
+from spolia.stores.reading.lineage import Climbing, Row, rows_of
 from spolia.stores.snapshot import Snapshot
+from spolia.stores.tables.rows import unpacked
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.retrieval.graph.links import Pairs, Positions
-from spolia.stores.metrics import unit
 from spolia.stores.truth import Stored
-from spolia.stores.vectors import Vectors
+from spolia.stores.vectors.dense import Vectors
+from spolia.stores.vectors.metrics import unit
 from spolia.surrounding import check_cancelled
 
 ROWS, COLUMNS = 2_048, 4_096

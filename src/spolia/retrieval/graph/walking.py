@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from spolia.retrieval.graph.links import Links
-    from spolia.stores.allowed import Allowed
+    from spolia.stores.reading.allowed import Allowed
     from spolia.stores.snapshot import Snapshot
 
     Positions = npt.NDArray[np.int64]
@@ -59,7 +59,7 @@ def walk(graph: NodeGraph, ranking: Ranking) -> Walk:
     """
     import numpy as np
 
-    from spolia.stores.related import keys_of
+    from spolia.stores.reading.related import keys_of
 
     _refuse_others(graph, ranking.hits)
     snapshot = graph.group.snapshot()

@@ -7,11 +7,11 @@ import os
 from psycopg import errors
 
 from spolia.errors import NotAStore, StoreError
-from spolia.stores import sql
 from spolia.stores.failpoints import fail_point
 from spolia.stores.postgres import dialect
 from spolia.stores.postgres.address import Address
 from spolia.stores.postgres.session import WRITE_S, Session, connected
+from spolia.stores.tables import sql
 
 
 def create(address: Address) -> None:

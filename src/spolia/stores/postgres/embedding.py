@@ -9,7 +9,6 @@ import psycopg
 from psycopg.sql import SQL, Identifier, Literal
 
 from spolia.models.sparse import SparseRows
-from spolia.stores.accepted import accepted, refuse_other_count, refuse_other_kind
 from spolia.stores.defined import index_of
 from spolia.stores.definition import Metric
 from spolia.stores.failpoints import fail_point
@@ -20,8 +19,9 @@ from spolia.stores.postgres import dialect
 from spolia.stores.postgres.session import Session
 from spolia.stores.postgres.sparse import packed
 from spolia.stores.postgres.vectors import INDEXED_DIMENSIONS, OPERATORS, with_vectors
-from spolia.stores.segments import AnyRows, dimension_of
-from spolia.stores.vectors import Vectors
+from spolia.stores.vectors.accepted import accepted, refuse_other_count, refuse_other_kind
+from spolia.stores.vectors.dense import Vectors
+from spolia.stores.vectors.segments import AnyRows, dimension_of
 
 WRITTEN_AT_ONCE = 512
 
@@ -41,13 +41,13 @@ class Embedded:
         return hash in self._pending.get(embedder, ())
 
     def add(self, embedder: str, hashes: Sequence[bytes], vectors: Vectors, *, unit: bool = True) -> None:
-        """Take vectors; see `spolia.stores.embedded.Embedded.add`."""
+        """Take vectors; see `spolia.stores.vectors.embedded.Embedded.add`."""
         refuse_other_kind(embedder, self._dimension(embedder), sparse=False)
         rows = accepted(embedder, len(hashes), vectors, self._dimension(embedder), unit)
         self._collect(embedder, hashes, [row[None] for row in rows])
 
     def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:
-        """Take sparse vectors; see `spolia.stores.embedded.Embedded.add_sparse`."""
+        """Take sparse vectors; see `spolia.stores.vectors.embedded.Embedded.add_sparse`."""
         refuse_other_kind(embedder, self._dimension(embedder), sparse=True)
         refuse_other_count(hashes, rows)
         self._collect(embedder, hashes, [rows.only(at) for at in range(len(rows))])

@@ -16,21 +16,21 @@ import numpy.typing as npt
 from psycopg.sql import SQL, Composed, Literal
 
 from spolia.errors import StoreError
-from spolia.stores import sql
-from spolia.stores.allowed import Allowed, Keys
-from spolia.stores.beside import how_embedded
 from spolia.stores.defined import index_of
 from spolia.stores.definition import Metric
 from spolia.stores.indexes import HNSW, IndexSettings
-from spolia.stores.metrics import exact, questions
 from spolia.stores.opened import Opened
 from spolia.stores.postgres import dialect
 from spolia.stores.postgres.embedding import has_index
 from spolia.stores.postgres.session import Session
 from spolia.stores.postgres.vectors import OPERATORS, with_vectors
-from spolia.stores.searching import Found
+from spolia.stores.reading.allowed import Allowed, Keys
+from spolia.stores.tables import sql
 from spolia.stores.truth import translated
-from spolia.stores.vectors import Vectors
+from spolia.stores.vectors.beside import how_embedded
+from spolia.stores.vectors.dense import Vectors
+from spolia.stores.vectors.metrics import exact, questions
+from spolia.stores.vectors.searching import Found
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot import Snapshot

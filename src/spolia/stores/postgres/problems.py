@@ -6,8 +6,8 @@ import psycopg
 from psycopg import errors
 
 from spolia.errors import NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreUnavailable
-from spolia.stores.connection import no_text
 from spolia.stores.postgres.address import Address
+from spolia.stores.sqlite.connection import no_text
 
 _WHOLE = "What was published before is whole."
 _COMING = ("starting up", "shutting down", "too many", "recovery", "remaining connection slots")

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 
 from spolia.errors import NotAStore, StoreError, StoreTooNew
 from spolia.models.pinned import cache_folder
-from spolia.stores import sql
 from spolia.stores.postgres import dialect
 from spolia.stores.postgres.address import Address, address_of
 from spolia.stores.postgres.leases import Lease, Writing, leased, lock_number
 from spolia.stores.postgres.problems import problem
 from spolia.stores.postgres.session import READ_S, WRITE_S, Session, connected
+from spolia.stores.tables import sql
 from spolia.stores.truth import Connection, Embedding, translated
 
 if TYPE_CHECKING:
-    from spolia.stores.freezing import Added
+    from spolia.stores.lexical.freezing import Added
     from spolia.stores.manifest import Manifest
     from spolia.stores.opened import Opened
-    from spolia.stores.searching import VectorSearch
     from spolia.stores.snapshot import Snapshot
-    from spolia.stores.sparse import SparseSearch
     from spolia.stores.truth import Manifests, Stored
+    from spolia.stores.vectors.searching import VectorSearch
+    from spolia.stores.vectors.sparse import SparseSearch
 
 
 @lru_cache(maxsize=64)
@@ -146,7 +146,7 @@ class Postgres:
         return None
 
     def lexical(self, snapshot: Snapshot, group: str) -> Path:
-        from spolia.stores.following import followed
+        from spolia.stores.lexical.following import followed
 
         return followed(snapshot, group)
 
@@ -197,7 +197,7 @@ class Postgres:
         return []
 
     def repair(self, connection: Connection) -> list[str]:
-        from spolia.stores.following import forget_damaged
+        from spolia.stores.lexical.following import forget_damaged
 
         return forget_damaged(self.folder)
 

@@ -12,7 +12,7 @@ import numpy as np
 from spolia.errors import StoreError
 from spolia.models.sparse import SparseRows
 from spolia.stores.postgres import dialect
-from spolia.stores.sparse import SparseSearch, SparseSegment, lists_of
+from spolia.stores.vectors.sparse import SparseSearch, SparseSegment, lists_of
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot import Snapshot

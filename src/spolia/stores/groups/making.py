@@ -1,0 +1,125 @@
+"""Making nodes of the pieces that transforms give: ids, places in the document, contexts, lineage."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import count
+
+from spolia.errors import GroupError
+from spolia.stores.definition import CONTEXT_CHARACTERS, Part, Piece, Splitter, Transform, whole
+from spolia.stores.groups.outline import Outline
+from spolia.types import Document, Meta, Node, Span
+
+
+class Making:
+    """Makes the nodes of one document in one group.
+
+    Args:
+        document: that all parts are of.
+        group: the nodes' group.
+        transform: that made the pieces.
+
+    >>> document = Document("d", "Rome was not built in a day.", title="Stones")
+    >>> from spolia.stores.definition import Whole, whole
+    >>> (node,) = Making(document, "word", Whole()).nodes(Part(whole(document), document), [Piece("Rome", 0)])
+    >>> node.id, node.parent, node.number, node.indexed_text, node.span
+    ('d:word:1', 'd', 1, 'Stones\\nRome', Span(start=0, end=4, pages=None, lines=(1, 1)))
+    """
+
+    def __init__(self, document: Document, group: str, transform: Transform) -> None:
+        self.document, self.group = document, group
+        self._numbers = count(1)
+        self._places = _Places(document)
+        longest = transform.context_characters if isinstance(transform, Splitter) else CONTEXT_CHARACTERS
+        self._above = _Above(document, longest)
+
+    def nodes(self, part: Part, pieces: Iterable[Piece]) -> Iterator[Node]:
+        """The nodes of a part's pieces, one at a time.
+
+        Raises:
+            GroupError: a piece is not where it says that it is.
+        """
+        offset = part.offset
+        own = tuple(pair for pair in part.node.meta if pair not in self.document.meta)
+        for piece in pieces:
+            number = next(self._numbers)
+            span = self._span(part, piece, offset)
+            above = self._above.at(span.start if span else offset or 0)
+            yield Node(
+                id=f"{self.document.id}:{self.group}:{number}",
+                text=piece.text,
+                document=self.document.id,
+                group=self.group,
+                span=span,
+                context="\n".join(filter(None, (above, piece.context))),
+                uri=self.document.uri,
+                parent=part.node.id,
+                meta=_joined(self.document.meta, own, piece.meta),
+                readers=part.node.readers,
+                number=number,
+                search_text=piece.search_text,
+            )
+
+    def _span(self, part: Part, piece: Piece, offset: int | None) -> Span | None:
+        """Where a piece stands in the document; for one that was written, where the part stands."""
+        if offset is None:
+            return None
+        if piece.start is None:
+            return part.node.span if part.node.id != self.document.id else None
+        end = piece.start + len(piece.text)
+        if not part.node.text.startswith(piece.text, piece.start):
+            raise GroupError(
+                f"A transform of group {self.group!r} says that {piece.text[:40]!r} stands at {piece.start} of "
+                f"{part.node.id!r}, where there is {part.node.text[piece.start : end][:40]!r}. "
+                "Give the piece its true start, or None."
+            )
+        return self._places.span(offset + piece.start, offset + end)
+
+
+def cut(document: Document, transform: Transform, group: str = "chunk") -> Iterator[Node]:
+    """The nodes that a transform makes of a whole document.
+
+    >>> from spolia.stores.definition import Whole
+    >>> [node.text for node in cut(Document("d", "Stones."), Whole())]
+    ['Stones.']
+    """
+    part = Part(whole(document), document)
+    pieces = transform.pieces(part) if isinstance(transform, Splitter) else transform(part)
+    return Making(document, group, transform).nodes(part, pieces)
+
+
+def _joined(inherited: Meta, own: Meta, fresh: Meta) -> Meta:
+    return inherited + own + fresh if own or fresh else inherited
+
+
+class _Above:
+    """Title and headings above places in any order; fast for those that come in the order of the text."""
+
+    def __init__(self, document: Document, longest: int) -> None:
+        self._document, self._longest, self._at = document, longest, 0
+        self._outline = Outline(document, longest)
+
+    def at(self, start: int) -> str:
+        if start < self._at:
+            self._outline = Outline(self._document, self._longest)
+        self._at = start
+        return self._outline.above(start)
+
+
+class _Places:
+    """Pages and lines of stretches of a document, from 1."""
+
+    def __init__(self, document: Document) -> None:
+        self._text, self._pages = document.text, document.pages
+        self._ends: list[int] | None = None
+
+    def span(self, start: int, end: int) -> Span:
+        if self._pages:
+            pages = max(1, bisect_right(self._pages, start)), max(1, bisect_right(self._pages, end - 1))
+            return Span(start, end, pages)
+        if self._ends is None:
+            mark = "\n" if "\n" in self._text or "\r" not in self._text else "\r"
+            self._ends = [found.end() for found in re.finditer(mark, self._text)]
+        return Span(start, end, None, (bisect_right(self._ends, start) + 1, bisect_right(self._ends, end - 1) + 1))

@@ -1,0 +1,163 @@
+"""Reading a frozen lexical index: BM25 over the terms of an analyser, by tantivy.
+
+score(query, node) = Σ over terms t of idf(t) · tf · (k1 + 1) / (tf + k1 · (1 - b + b · length / mean length)), with
+k1 = 1.2 and b = 0.75, lengths in Lucene's one-byte code (Robertson, Zaragoza, "The probabilistic relevance framework:
+BM25 and beyond", 2009).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tantivy
+
+from spolia.errors import StoreCorrupt
+from spolia.stores.lexical.analysis import Analyzer
+
+if TYPE_CHECKING:
+    from spolia.stores.reading.allowed import Allowed
+
+KEY, BODY, AUDIENCE = "key", "body", "audience"
+COPIED = ("meta.json", ".managed.json")
+"""Files of tantivy that it replaces; all others are never written again once they are there."""
+_SPARE = 8
+FEW = 2_000
+"""Allowed nodes up to which the index is asked for these only; above, what it finds is looked through. Of 100,000
+sentences, CPU-ms at the 95 % quantile one way and the other: 2.97 and 33.1 with 116 allowed, 6.6 and 12.9 with 1,005,
+7.8 and 7.5 with 2,027, 10.2 and 6.0 with 4,892 (benchmarks/filters.py)."""
+
+
+class Lexical:
+    """An opened index. It is never written again, so that any thread may search it at any time."""
+
+    def __init__(self, folder: Path, analyzer: Analyzer) -> None:
+        self.folder, self.analyzer = folder, analyzer
+        with _readable(folder), _legible(folder):
+            self._schema, self._searcher = _searchable(folder)
+
+    def search(
+        self,
+        text: str,
+        top_k: int,
+        audiences: Collection[int] | None = None,
+        allowed: Allowed | None = None,
+        *,
+        every: bool = False,
+    ) -> list[tuple[int, float]]:
+        """Keys and scores of the best nodes that share a term with the text; equal scores by key.
+
+        Args:
+            audiences: only nodes of these; None for all.
+            allowed: only these nodes; None for all.
+            every: only nodes that hold every term, not just one of them.
+        """
+        query = self._query(self.analyzer.terms(text), audiences, every)
+        if query is None or top_k <= 0 or (allowed is not None and not allowed.count):
+            return []
+        with _legible(self.folder):
+            if allowed is not None and allowed.count <= FEW:
+                keys = [int(key) for key in allowed.keys[allowed.positions()]]
+                query, allowed = self._both(query, tantivy.Query.term_set_query(self._schema, KEY, keys)), None
+            return self._best(query, top_k, allowed)
+
+    def _best(self, query: Any, top_k: int, allowed: Allowed | None) -> list[tuple[int, float]]:
+        top_k = min(top_k, self._searcher.num_docs)
+        limit = top_k + _SPARE
+        while True:
+            hits = self._searcher.search(query, limit, count=False).hits
+            keys = self._searcher.fast_field_values(KEY, [address for _, address in hits])
+            found = [(key, score) for key, (score, _) in zip(keys, hits, strict=True)]
+            if allowed is not None:
+                found = [pair for pair, counts in zip(found, allowed.holds(keys), strict=True) if counts]
+            # tantivy breaks ties by its own document numbers: only a complete tie can be put in order.
+            if len(hits) < limit or (len(found) >= top_k and hits[-1][0] < found[top_k - 1][1]):
+                return sorted(found, key=_best_first)[:top_k]
+            limit *= 4
+
+    def _query(self, terms: Sequence[str], audiences: Collection[int] | None, every: bool) -> Any:
+        query, occur = tantivy.Query, tantivy.Occur
+        wanted, clauses = occur.Must if every else occur.Should, []
+        for term, count in Counter(terms).items():
+            clause = query.term_query(self._schema, BODY, term, "freq")
+            clauses.append((wanted, clause if count == 1 else query.boost_query(clause, float(count))))
+        if not clauses:
+            return None
+        matching = query.boolean_query(clauses)
+        if audiences is None:
+            return matching
+        return self._both(matching, query.term_set_query(self._schema, AUDIENCE, sorted(audiences)))
+
+    def _both(self, matching: Any, counting: Any) -> Any:
+        """What matches and counts as well, with the scores of matching."""
+        occur = tantivy.Occur
+        unscored = tantivy.Query.const_score_query(counting, 0.0)
+        return tantivy.Query.boolean_query([(occur.Must, matching), (occur.Must, unscored)])
+
+    def keys(self) -> list[int]:
+        """Keys of all nodes in the index, with repetitions if it is damaged."""
+        with _legible(self.folder):
+            count = self._searcher.num_docs
+            if not count:
+                return []
+            hits = self._searcher.search(tantivy.Query.all_query(), count, count=False).hits
+            return sorted(self._searcher.fast_field_values(KEY, [address for _, address in hits]))
+
+
+def _best_first(found: tuple[int, float]) -> tuple[float, int]:
+    return -found[1], found[0]
+
+
+def _searchable(folder: Path) -> tuple[Any, Any]:
+    """Schema and searcher; by way of links in a temporary folder where tantivy may not make its lock file."""
+    if os.access(folder, os.W_OK):
+        return _opened(str(folder))
+    with tempfile.TemporaryDirectory(prefix="spolia-") as linked:
+        for name in os.listdir(folder):
+            if name in COPIED:
+                shutil.copyfile(folder / name, os.path.join(linked, name))
+            elif not name.endswith(".lock"):
+                os.symlink((folder / name).absolute(), os.path.join(linked, name))
+        return _opened(linked)
+
+
+def _opened(folder: str) -> tuple[Any, Any]:
+    index = tantivy.Index.open(folder)
+    index.config_reader("manual")
+    return index.schema, index.searcher()
+
+
+@contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    if not folder.is_dir():
+        raise StoreCorrupt(
+            f"The lexical index {folder} is not there. It is derived: write writer.repair(), or "
+            "spolia index FOLDER --store PATH, to have it built again from corpus.db."
+        )
+    yield
+
+
+@contextmanager
+def _legible(folder: Path) -> Iterator[None]:
+    """Say that an index is damaged when tantivy cannot read it: it raises `ValueError`, or panics past `Exception`."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise damaged(folder, error) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise damaged(folder, error) from error
+
+
+def damaged(folder: Path, error: BaseException) -> StoreCorrupt:
+    return StoreCorrupt(
+        f"The lexical index {folder} is damaged: {error}. It is derived: write writer.repair(), or "
+        "spolia index FOLDER --store PATH, to have it built again from corpus.db."
+    )

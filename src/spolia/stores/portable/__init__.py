@@ -1,0 +1,1 @@
+"""A store as one portable file: written, and read again."""

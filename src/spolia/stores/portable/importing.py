@@ -1,0 +1,240 @@
+"""Reading a portable file into a new store; see `spolia.stores.portable.form`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import IO, Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
+
+import numpy as np
+
+from spolia.codec import decode
+from spolia.errors import CodecError, NotAStore, StoreError
+from spolia.stores.corpus import Corpus
+from spolia.stores.manifest import Manifest
+from spolia.stores.portable.exporting import Tell
+from spolia.stores.portable.form import (
+    CONTENTS,
+    DOCUMENTS,
+    READERS,
+    SOURCES,
+    Contents,
+    checksum,
+    contents_of,
+    damaged,
+    nodes_of,
+    vectors_of,
+)
+from spolia.stores.tables.rows import SourceRow, hash_of
+from spolia.stores.vectors.dense import HASH_BYTES
+from spolia.stores.writer import Writer
+from spolia.surrounding import check_cancelled
+from spolia.types import Document, Node
+
+CONTENTS_BYTES = 64_000_000
+LINE_BYTES = 2_000_000_000
+"""Twice what the largest document has."""
+_READ_BYTES = 1 << 20
+_AT_ONCE = 1_000
+_ODD = (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, struct.error, ValueError, OverflowError)
+
+
+def import_store(path: str | Path, corpus: Corpus, tell: Tell = lambda member, rows: None) -> Contents:
+    """Make a store of an exported file. It is published whole, after every checksum in the file was compared.
+
+    It has the same documents, sources, nodes, vectors and reader lists in the same order; what is derived is built. Who
+    is interrupted repeats it: until the end there is an empty store.
+
+    Args:
+        path: of the file.
+        corpus: where nothing is, or an empty store.
+        tell: is told how far it is.
+
+    Raises:
+        StoreCorrupt: the file is cut off, changed, or something else; nothing was imported.
+        StoreTooNew: a newer version wrote it.
+        StoreError: there is a store that holds something, or it cannot be written.
+    """
+    path = Path(path)
+    with _opened(path) as file, _refusing(path):
+        contents = _verified(path, file, tell)
+        _refuse_too_large(contents, corpus)
+        corpus.create()
+        with corpus.writer() as writer:
+            if writer.generation or writer.manifests:
+                raise StoreError(f"{corpus.path} is a store already, and not an empty one. Name another path.")
+            _Import(path, file, contents, writer, tell).read()
+    return contents
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[ZipFile]:
+    try:
+        file = ZipFile(path)
+    except FileNotFoundError as error:
+        raise StoreError(f"There is no file {path}. Write one that `spolia export` has written.") from error
+    except OSError as error:
+        raise StoreError(f"{path} could not be read: {error.strerror or error}. Name another file.") from error
+    except _ODD as error:
+        raise damaged(path, f"it is no ZIP file, or is cut off ({error})") from error
+    with file:
+        yield file
+
+
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except _ODD as error:
+        if isinstance(error, StoreError):
+            raise
+        raise damaged(path, f"{type(error).__name__}: {error}") from error
+
+
+def _verified(path: Path, file: ZipFile, tell: Tell) -> Contents:
+    """What the file says that it holds, when it does: names, sizes and checksums of all its members."""
+    names = [entry.filename for entry in file.infolist()]
+    if CONTENTS not in names or file.getinfo(CONTENTS).file_size > CONTENTS_BYTES:
+        raise damaged(path, f"it has no {CONTENTS}, or one of more than {CONTENTS_BYTES:,} bytes")
+    written = file.read(CONTENTS)
+    contents = contents_of(path, written)
+    if file.comment != checksum(written).hexdigest().encode():
+        raise damaged(path, f"the checksum of {CONTENTS} differs")
+    if sorted(names) != sorted([CONTENTS, *contents.members]):
+        odd = sorted({name for name in names if name not in contents.expected or names.count(name) > 1} - {CONTENTS})
+        lacking = sorted(contents.expected - set(names))
+        raise damaged(path, f"it holds {', '.join(odd) or 'nothing'} too much and lacks {', '.join(lacking) or 'none'}")
+    for name in contents.members:
+        _verify(path, file, name, contents, tell)
+    return contents
+
+
+def _verify(path: Path, file: ZipFile, name: str, contents: Contents, tell: Tell) -> None:
+    entry, said = file.getinfo(name), contents.members[name]
+    if entry.compress_type not in (ZIP_DEFLATED, ZIP_STORED) or entry.flag_bits & 1:
+        raise damaged(path, f"{name} is compressed or encrypted in another way")
+    if entry.file_size != said.bytes:
+        raise damaged(path, f"{name} has {entry.file_size} bytes, {said.bytes} were written")
+    digest, size = checksum(), 0
+    with file.open(name) as member:
+        while piece := member.read(_READ_BYTES):
+            digest.update(piece)
+            size += len(piece)
+            check_cancelled()
+    if (size, digest.hexdigest()) != (said.bytes, said.blake2b):
+        raise damaged(path, f"the checksum of {name} differs")
+    tell(name, said.rows)
+
+
+def _refuse_too_large(contents: Contents, corpus: Corpus) -> None:
+    """Before anything is unpacked that would fill the disk."""
+    try:
+        folder = corpus.truth.folder
+    except NotAStore:  # a database says where what is derived goes only when it is there, and its disk is not ours
+        return
+    while not folder.exists():
+        folder = folder.parent
+    needed, free = sum(member.bytes for member in contents.members.values()), shutil.disk_usage(folder).free
+    if needed > free:
+        raise StoreError(
+            f"The export holds {needed / 1e6:,.0f} MB, and {folder} has {free / 1e6:,.0f} MB free. Free some space, or "
+            "name a path on another disk."
+        )
+
+
+class _Import:
+    def __init__(self, path: Path, file: ZipFile, contents: Contents, writer: Writer, tell: Tell) -> None:
+        self.path, self.file, self.contents, self.writer, self.tell = path, file, contents, writer, tell
+        self.readers: list[tuple[str, ...]] = [(), *self._lines(READERS, lambda line: decode(line, tuple[str, ...]))]
+
+    def read(self) -> None:
+        self.writer.declare(self.contents.schema)
+        for manifest in self.contents.manifests:
+            self.writer.define(manifest.group, manifest)
+        self._read_documents()
+        for number, manifest in enumerate(self.contents.manifests):
+            hashes = self._read_nodes(number, manifest)
+            for place in range(len(manifest.embeddings)):
+                self._read_vectors(number, place, manifest, hashes)
+
+    def _read_documents(self) -> None:
+        by_document: dict[str, list[SourceRow]] = {}
+        for source in self._lines(SOURCES, lambda line: decode(line, SourceRow)):
+            by_document.setdefault(source.document, []).append(source)
+        for source in by_document.pop("", ()):
+            self.writer.fail(source)
+        for document in self._lines(DOCUMENTS, self._document):
+            for source in by_document.pop(document.id, ()):
+                self.writer.put(document, (), source)
+        if by_document:
+            raise damaged(self.path, f"sources are of {next(iter(by_document))!r}, which is no document in it")
+
+    def _document(self, line: Any) -> Document:
+        found: Document = decode(line["document"], Document)
+        return found.but(readers=self.readers[line["readers"]])
+
+    def _read_nodes(self, number: int, manifest: Manifest) -> bytearray:
+        """Add the nodes of a group; their content hashes, one after the other."""
+        hashes = bytearray()
+
+        def whole(node: Node) -> Node:
+            full = node.but(group=manifest.group, meta=document.meta + node.meta)
+            if manifest.embeddings:
+                hashes.extend(hash_of(full.indexed_text))
+            return full
+
+        found: Iterator[Node] = self._lines(nodes_of(number), self._node)
+        for id, nodes in groupby(found, key=lambda node: node.document):
+            document = self.writer.document(id)
+            self.writer.add_nodes(document, map(whole, nodes))
+        return hashes
+
+    def _node(self, line: Any) -> Node:
+        found: Node = decode(line["node"], Node)
+        return found.but(readers=self.readers[line["readers"]])
+
+    def _read_vectors(self, number: int, place: int, manifest: Manifest, hashes: bytearray) -> None:
+        name, embedder = vectors_of(number, place), manifest.embeddings[place].embedder
+        said = self.contents.members[name]
+        width = said.bytes // said.rows if said.rows else 0
+        if said.rows * HASH_BYTES != len(hashes) or said.rows * width != said.bytes or width % 4:
+            raise damaged(self.path, f"{name} does not have one row for each node of {manifest.group!r}")
+        with self.file.open(name) as member:
+            for start in range(0, said.rows, _AT_ONCE):
+                end = min(start + _AT_ONCE, said.rows)
+                rows = np.frombuffer(_exactly(member, (end - start) * width), dtype="<f4").reshape(end - start, -1)
+                some = [bytes(hashes[at * HASH_BYTES : (at + 1) * HASH_BYTES]) for at in range(start, end)]
+                self.writer.add_vectors(embedder, some, rows)
+                self._told(name, end)
+
+    def _lines(self, name: str, made: Callable[[Any], Any]) -> Iterator[Any]:
+        rows = 0
+        with self.file.open(name) as member:
+            while line := member.readline(LINE_BYTES):
+                rows += 1
+                try:
+                    yield made(json.loads(line))
+                except (CodecError, ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
+                    raise damaged(self.path, f"line {rows} of {name} cannot be understood ({error})") from error
+                self._told(name, rows)
+        if rows != self.contents.members[name].rows:
+            raise damaged(self.path, f"{name} has {rows} lines, {self.contents.members[name].rows} were written")
+
+    def _told(self, name: str, rows: int) -> None:
+        if not rows % _AT_ONCE:
+            check_cancelled()
+            self.tell(name, rows)
+
+
+def _exactly(member: IO[bytes], size: int) -> bytes:
+    found = b""
+    while len(found) < size and (piece := member.read(size - len(found))):
+        found += piece
+    return found

@@ -1,0 +1,1 @@
+"""A store whose truth is an SQLite file in a folder."""

@@ -1,0 +1,154 @@
+"""Changes to documents, nodes and sources, all born in the generation that is published next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from spolia.errors import StoreError
+from spolia.filters import Schema
+from spolia.stores.failpoints import fail_point
+from spolia.stores.manifest import Manifest
+from spolia.stores.tables import sql
+from spolia.stores.tables.audiences import Audiences
+from spolia.stores.tables.rows import Row, SourceRow, document_row, node_row, source_of, source_values
+from spolia.stores.truth import Connection
+from spolia.types import Document, Node
+
+
+class Changes:
+    """The rows of the truth as the next generation will have them.
+
+    Args:
+        connection: inside a transaction.
+        next: the generation in which what is added is born and what is replaced dies.
+        manifests: the groups that nodes may be of.
+    """
+
+    def __init__(self, connection: Connection, next: int, manifests: dict[str, Manifest]) -> None:
+        self.connection, self.next, self.manifests = connection, next, manifests
+        self.audiences = Audiences(connection)
+        self.schema = Schema()
+
+    def put(self, document: Document, nodes: Iterable[Node], source: SourceRow) -> None:
+        """A document in the place of what its source held; it is shared with the sources that hold the same."""
+        self.audiences.begin()
+        self.schema.check_values(document.meta, f"document {document.uri or document.id!r}")
+        row = document_row(document, self.audiences.number(document.readers), self.next)
+        there = self._one(sql.LIVE_DOCUMENT, (document.id,))
+        if there is not None and there[1] == row[1]:
+            key: int = there[0]
+        else:
+            key = self._replace(there[0] if there else None, document, row, nodes)
+        fail_point("put.source")
+        self.point(source, key)
+
+    def _replace(self, old: int | None, document: Document, row: Row, nodes: Iterable[Node]) -> int:
+        sources = [source_of(found) for found in self.connection.execute(sql.LIVE_SOURCES_OF, (old,))] if old else []
+        if old is not None:
+            self._end(old)
+        fail_point("put.document")
+        key = int(self.connection.execute(sql.ADD_DOCUMENT, row).fetchall()[0][0])
+        fail_point("put.nodes")
+        self.connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes))
+        for source in sources:
+            self.point(source, key)
+        return key
+
+    def _node_rows(self, document: Document, key: int, nodes: Iterable[Node]) -> Iterator[Row]:
+        for node in nodes:
+            if node.group not in self.manifests:
+                raise StoreError(
+                    f"Node {node.id!r} is of group {node.group!r}, which is not defined; defined are: "
+                    f"{', '.join(self.manifests) or 'none'}. Write writer.define({node.group!r}, Manifest(...)) before."
+                )
+            self.schema.check_values(node.meta, f"node {node.id!r}")
+            yield node_row(node, document, key, self.audiences.number(node.readers or document.readers), self.next)
+
+    def point(self, source: SourceRow, key: int | None) -> None:
+        """The source holds the document of this key now; what it held before ends, unless another source has it."""
+        there = self._one(sql.LIVE_SOURCE, (source.uri,))
+        if there is not None and there[0] == key:
+            self.touch(source)
+            return
+        if there is not None:
+            self._unpoint(source.uri)
+        self.connection.execute(sql.ADD_SOURCE, (source.uri, *source_values(source), key, self.next))
+        if there is not None:
+            self._release(there[0])
+
+    def touch(self, source: SourceRow) -> None:
+        """The source holds what it held; the rest of its row is new."""
+        self.connection.execute(sql.SET_SOURCE, (*source_values(source), source.uri))
+
+    def forget(self, uri: str) -> None:
+        """The source is gone, and what it held, unless another source has it."""
+        key = self.held_by(uri)
+        self._unpoint(uri)
+        self._release(key)
+
+    def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
+        """More nodes of a document that is there, of groups that had none of it."""
+        key = self.document_key(document.id)
+        if key is None:
+            raise StoreError(f"There is no document {document.id!r} in the store. Write put(document, nodes, source).")
+        self.audiences.begin()
+        fail_point("add.nodes")
+        self.connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes))
+
+    def clear(self, group: str) -> None:
+        """The nodes of a group end."""
+        fail_point("clear.nodes")
+        for statement in sql.END_GROUP:
+            self.connection.execute(statement, {"grp": group, "next": self.next})
+
+    def set_readers(self, document: Document, readers: Sequence[str]) -> None:
+        """Another reader list for a document and those of its nodes that had the same: new rows, the same texts."""
+        key = self.document_key(document.id)
+        if key is None:
+            raise StoreError(f"There is no document {document.id!r} in the store. Write one of snapshot.documents().")
+        self.audiences.begin()
+        old, new = self.audiences.number(document.readers), self.audiences.number(readers)
+        row = document_row(document.but(readers=tuple(readers)), new, self.next)
+        sources = [source_of(found) for found in self.connection.execute(sql.LIVE_SOURCES_OF, (key,))]
+        nodes = self.connection.execute(sql.LIVE_NODES_OF, (key,)).fetchall()
+        for statement in sql.SET_ASIDE:
+            self.connection.execute(statement, {"key": key, "next": self.next})
+        fail_point("readers.document")
+        fresh = int(self.connection.execute(sql.ADD_DOCUMENT, row).fetchall()[0][0])
+        fail_point("readers.nodes")
+        copies = [(fresh, new if audience == old else audience, self.next, node) for node, audience in nodes]
+        self.connection.executemany(sql.COPY_NODE, copies)
+        for source in sources:
+            self.point(source, fresh)
+        for statement in sql.DROP_ASIDE:
+            self.connection.execute(statement)
+
+    def held_by(self, uri: str) -> int | None:
+        """Key of the document that a source holds; None when it could not be read."""
+        there = self._one(sql.LIVE_SOURCE, (uri,))
+        if there is None:
+            raise StoreError(f"There is no source {uri!r} in the store. Write one of writer.sources().")
+        key: int | None = there[0]
+        return key
+
+    def document_key(self, id: str) -> int | None:
+        """Key of a live document."""
+        there = self._one(sql.LIVE_DOCUMENT, (id,))
+        return there[0] if there else None
+
+    def _unpoint(self, uri: str) -> None:
+        values = {"uri": uri, "next": self.next}
+        if not self.connection.execute(sql.UNSAY_SOURCE, values).rowcount:
+            self.connection.execute(sql.END_SOURCE, values)
+
+    def _release(self, key: int | None) -> None:
+        if key is not None and self._one(sql.IS_REFERENCED, (key,)) is None:
+            self._end(key)
+
+    def _end(self, key: int) -> None:
+        for statement in sql.END_OF_DOCUMENT:
+            self.connection.execute(statement, {"key": key, "next": self.next})
+
+    def _one(self, statement: str, values: tuple[Any, ...]) -> Any:
+        return self.connection.execute(statement, values).fetchone()

@@ -1,0 +1,138 @@
+"""Finding the vectors of a group in a store, and opening what searches them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from spolia.errors import MissingExtra, StoreCorrupt, StoreError
+from spolia.stores.definition import Metric
+from spolia.stores.indexes import HNSW, IndexSettings
+from spolia.stores.layout import graph_folder, segment_path
+from spolia.stores.opened import Opened
+from spolia.stores.reading.allowed import Keys
+from spolia.stores.tables import sql
+from spolia.stores.vectors.approximate import GraphSearch
+from spolia.stores.vectors.building import NOT_AVAILABLE
+from spolia.stores.vectors.dense import Segment
+from spolia.stores.vectors.exact import ExactSearch
+from spolia.stores.vectors.graphs import Graph, graph_path
+from spolia.stores.vectors.placed import Placed, Rows
+from spolia.stores.vectors.searching import VectorSearch
+from spolia.stores.vectors.segments import AnySegment, open_any
+from spolia.stores.vectors.sparse import SparseSearch, SparseSegment
+from spolia.surrounding import note
+
+_ATTEMPTS = 5
+_LACKING = -1
+_ROW = np.dtype([("key", "<i8"), ("segment", "<i8"), ("row", "<i8")])
+
+
+class Graphs:
+    """The graphs over the segments of an embedder, opened when they are searched and shared by all snapshots."""
+
+    def __init__(self, opened: Opened, embedder: str, metric: Metric, settings: HNSW) -> None:
+        self.opened, self.embedder, self.metric, self.settings = opened, embedder, metric, settings
+        self._open: dict[int, Graph] = {}
+        self._wrong: dict[int, str] = {}
+
+    def graph(self, segment: int) -> Graph | None:
+        """The graph of a segment; None, with a note, while there is none that can be used."""
+        if (found := self._open.get(segment)) is not None:
+            return found
+        if (wrong := self._wrong.get(segment)) is None:
+            path = graph_path(graph_folder(self.opened.folder, self.embedder), segment, self.metric, self.settings)
+            wrong = self._opened(segment, path)
+        if wrong:
+            note(wrong)
+        return self._open.get(segment)
+
+    def _opened(self, segment: int, path: Path) -> str:
+        """Open a graph; what is wrong with it, in words. One that is not built yet is looked for again."""
+        below = segment_path(self.opened.folder, self.embedder, segment)
+        try:
+            self._open[segment] = self.opened.shared(path, lambda: Graph(path, below))
+        except FileNotFoundError:
+            return f"The graph {path.name} is not built yet: vectors were compared one by one, which is slower."
+        except MissingExtra:
+            self._wrong[segment] = NOT_AVAILABLE
+        except StoreCorrupt as error:
+            self._wrong[segment] = str(error)
+        return self._wrong.get(segment, "")
+
+
+def vector_search(
+    opened: Opened, generation: int, group: str, embedder: str, metric: Metric, index: IndexSettings
+) -> VectorSearch:
+    """What searches a group's vectors at a generation within the store: exactly, or along graphs where they are large.
+
+    Args:
+        index: `HNSW` for graphs; any other settings for exact search.
+    """
+    placed, numbers = located(opened, generation, group, embedder)
+    if not isinstance(index, HNSW) or len(placed.keys) < index.above:
+        return ExactSearch(placed, metric)
+    graphs = Graphs(opened, embedder, metric, index)
+    openers = [
+        (lambda number=number: graphs.graph(number)) if len(segment) >= index.above else (lambda: None)
+        for number, segment in zip(numbers, placed.segments, strict=True)
+    ]
+    return GraphSearch(placed, metric, openers, index.expansion_search)
+
+
+def located(opened: Opened, generation: int, group: str, embedder: str) -> tuple[Placed, list[int]]:
+    """Where the vectors of a group's nodes stand, and the numbers of the segments that they stand in.
+
+    Raises:
+        StoreError: nodes without a vector.
+        StoreCorrupt: a segment is not there.
+    """
+    keys, places, segments = _located(opened, generation, group, embedder)
+    vectors = {number: segment.vectors for number, segment in segments.items() if isinstance(segment, Segment)}
+    return Placed(keys, list(vectors.values()), places), list(vectors)
+
+
+def sparse_search(opened: Opened, generation: int, group: str, embedder: str) -> SparseSearch:
+    """What searches a group's sparse vectors at a generation; see `located`."""
+    keys, places, segments = _located(opened, generation, group, embedder)
+    return SparseSearch(keys, [found for found in segments.values() if isinstance(found, SparseSegment)], places)
+
+
+def _located(opened: Opened, generation: int, group: str, embedder: str) -> tuple[Keys, Rows, dict[int, AnySegment]]:
+    """Node keys, the rows of their vectors in all segments put one below the other, the segments by number."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _found(opened, generation, group, embedder)
+        except FileNotFoundError as error:  # joined into another segment since the places were read
+            if attempt == _ATTEMPTS - 1:
+                raise StoreCorrupt(
+                    f"The vector segment {error.filename} is not there. Write writer.repair(), or "
+                    "spolia index FOLDER --store PATH: what it held is embedded again."
+                ) from error
+    raise AssertionError("unreachable")
+
+
+def _found(opened: Opened, generation: int, group: str, embedder: str) -> tuple[Keys, Rows, dict[int, AnySegment]]:
+    at = {"embedder": embedder, "grp": group, "at": generation}
+    rows = np.fromiter(_known(opened.each(sql.PLACED, at)), dtype=_ROW)
+    if lacking := int(np.count_nonzero(rows["segment"] == _LACKING)):
+        raise StoreError(
+            f"{lacking} nodes of group {group!r} in {opened.store} have no vector from {embedder!r}. Search with the "
+            "embedder of the group's manifest, or index with this one into another store."
+        )
+    numbers = [int(number) for number in np.unique(rows["segment"])]
+    segments = {number: _segment(opened, embedder, number) for number in numbers}
+    starts = np.cumsum([0, *(len(segment.hashes) for segment in segments.values())])
+    return rows["key"].copy(), starts[np.searchsorted(numbers, rows["segment"])] + rows["row"], segments
+
+
+def _known(rows: Iterable[tuple[int, int | None, int | None]]) -> Iterator[tuple[int, int, int]]:
+    for key, segment, row in rows:
+        yield key, _LACKING if segment is None else segment, row or 0
+
+
+def _segment(opened: Opened, embedder: str, number: int) -> AnySegment:
+    path = segment_path(opened.folder, embedder, number)
+    return opened.shared(path, lambda: open_any(path))

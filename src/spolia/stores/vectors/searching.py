@@ -1,0 +1,30 @@
+"""Searching the vectors of a group, by whatever means: the same question and the same kind of answer."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from spolia.stores.reading.allowed import Allowed
+from spolia.stores.vectors.dense import Vectors
+
+Q = TypeVar("Q", contravariant=True)
+Found = list[list[tuple[int, float]]]
+
+
+class Search(Protocol[Q]):
+    """Finds the nodes of one group at one generation that are nearest to queries. Any thread may use it."""
+
+    def search(self, queries: Q, top_k: int, allowed: Allowed) -> Found:
+        """For each query, keys and scores of the best nodes, best first, ties by key; a higher score is better.
+
+        There are always `min(top_k, allowed.count)`, and each of them is allowed. A query's answer does not depend on
+        those that are asked with it.
+
+        Raises:
+            StoreError: a query of another dimension, or one that holds NaN or infinity.
+        """
+        ...
+
+
+VectorSearch = Search[Vectors]
+"""`Search` by dense vectors, float32[m, d]."""

@@ -1,0 +1,153 @@
+"""Sparse vectors in segment files, searched exactly by inverted lists.
+
+A segment is laid out like one of dense vectors (`spolia.stores.vectors.dense`), with this body: the rows (`count + 1`
+offsets int64, `entries` terms int32, their weights float32), and the same entries by term (`terms` distinct terms int32
+padded to 8 bytes, `terms + 1` offsets int64, rows int32, weights float32). Both are mapped into memory: a query reads
+the lists of its own terms and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spolia.models.sparse import SparseRows, Terms, Weights
+from spolia.stores.reading.allowed import Allowed, Keys
+from spolia.stores.vectors.dense import head, open_checked, write_checked
+from spolia.stores.vectors.metrics import Scores
+from spolia.stores.vectors.placed import Rows
+from spolia.stores.vectors.searching import Found
+
+MAGIC = b"SPLSPR01"
+_WIDE = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Lists:
+    """The entries of a segment by term: those of `terms[i]` are at `offsets[i] : offsets[i + 1]`."""
+
+    terms: Terms
+    offsets: Rows
+    rows: npt.NDArray[np.int32]
+    weights: Weights
+
+
+@dataclass(frozen=True, eq=False)
+class SparseSegment:
+    """An opened segment: `hashes[i]` is the content hash of the text whose vector is row `i` of `rows`."""
+
+    embedder: str
+    hashes: Sequence[bytes]
+    entries: tuple[Rows, Terms, Weights]
+    lists: Lists
+
+    @property
+    def rows(self) -> SparseRows:
+        """The vectors; all of them are read and looked at."""
+        return SparseRows(*self.entries)
+
+    def scores(self, terms: Terms, weights: Weights) -> Scores:
+        """Products of a query with every row, in float64, added up in the order of the terms."""
+        lists, found = self.lists, np.zeros(len(self.hashes), dtype=np.float64)
+        if not len(lists.terms):
+            return found
+        at = np.minimum(np.searchsorted(lists.terms, terms), len(lists.terms) - 1)
+        for list_, term, weight in zip(at, terms, weights.astype(np.float64), strict=True):
+            if lists.terms[list_] == term:
+                entries = slice(int(lists.offsets[list_]), int(lists.offsets[list_ + 1]))
+                found[lists.rows[entries]] += lists.weights[entries] * weight  # a row is in a list once
+        return found
+
+
+def write_sparse(path: Path, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> int:
+    """Make a segment of sparse vectors durable under its name; returns its size in bytes."""
+    return write_checked(path, _content(embedder, hashes, rows))
+
+
+def lists_of(rows: SparseRows) -> Lists:
+    """The entries of rows by term."""
+    order = np.argsort(rows.terms, kind="stable")
+    terms, begins = np.unique(rows.terms[order], return_index=True)
+    numbers = np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(rows.offsets))
+    return Lists(terms, np.append(begins, len(order)), numbers[order], rows.weights[order])
+
+
+def _content(embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> Iterator[bytes]:
+    lists = lists_of(rows)
+    terms = lists.terms
+    header = {"embedder": embedder, "count": len(rows), "entries": len(rows.terms), "terms": len(terms)}
+    yield head(MAGIC, header, hashes)
+    yield _bytes(rows.offsets, "<i8") + _bytes(rows.terms, "<i4") + _bytes(rows.weights, "<f4")
+    yield _bytes(terms, "<i4").ljust(_padded(len(terms)), b"\0")
+    yield _bytes(lists.offsets, "<i8") + _bytes(lists.rows, "<i4") + _bytes(lists.weights, "<f4")
+
+
+def _bytes(values: npt.NDArray[Any], dtype: str) -> bytes:
+    return np.ascontiguousarray(values, dtype=dtype).tobytes()
+
+
+def _padded(terms: int) -> int:
+    return -(-terms * 4 // _WIDE) * _WIDE
+
+
+def _sizes(header: dict[str, Any]) -> list[int]:
+    count, entries, terms = header["count"], header["entries"], header["terms"]
+    return [8 * (count + 1), 4 * entries, 4 * entries, _padded(terms), 8 * (terms + 1), 4 * entries, 4 * entries]
+
+
+def open_sparse(path: Path, *, checked: bool = False) -> SparseSegment:
+    """A segment of sparse vectors, mapped into memory.
+
+    Args:
+        checked: read all of it and compare the checksum.
+
+    Raises:
+        StoreCorrupt: it is cut off or changed.
+    """
+    mapped = open_checked(path, MAGIC, lambda header: sum(_sizes(header)), checked)
+    ends = np.cumsum(_sizes(mapped.header))[:-1]
+    offsets, terms, weights, known, begins, by_term, their = np.split(mapped.body, ends)
+    entries = offsets.view("<i8"), terms.view("<i4"), weights.view("<f4")
+    lists = Lists(
+        known.view("<i4")[: mapped.header["terms"]], begins.view("<i8"), by_term.view("<i4"), their.view("<f4")
+    )
+    return SparseSegment(mapped.header["embedder"], mapped.hashes, entries, lists)
+
+
+class SparseSearch:
+    """Finds the nodes of a group whose sparse vectors have the largest products with a query's; exact.
+
+    Args:
+        keys: int64[n] node keys, ascending.
+        segments: that the vectors stand in.
+        places: int64[n], for each key the row in all segments put one below the other.
+    """
+
+    def __init__(self, keys: Keys, segments: Sequence[SparseSegment], places: Rows) -> None:
+        self.keys, self.segments, self.places = keys, segments, places
+
+    def search(self, queries: SparseRows, top_k: int, allowed: Allowed) -> Found:
+        """See `Search`; a node that shares no term with the query has the score 0."""
+        wanted = min(top_k, allowed.count)
+        if wanted <= 0:
+            return [[] for _ in range(len(queries))]
+        places, keys = self.places, self.keys
+        if allowed.mask is not None:
+            places, keys = places[allowed.mask], keys[allowed.mask]
+        return [_best(keys, self._scores(*queries.row(at))[places], wanted) for at in range(len(queries))]
+
+    def _scores(self, terms: Terms, weights: Weights) -> Scores:
+        return np.concatenate([segment.scores(terms, weights) for segment in self.segments])
+
+
+def _best(keys: Keys, scores: Scores, wanted: int) -> list[tuple[int, float]]:
+    lowest = np.partition(scores, len(scores) - wanted)[len(scores) - wanted]
+    above = np.flatnonzero(scores > lowest)
+    equal = np.flatnonzero(scores == lowest)[: wanted - len(above)]  # by key, as the keys ascend
+    order = np.concatenate([above[np.lexsort((above, -scores[above]))], equal])
+    return [(int(keys[at]), float(scores[at])) for at in order]
