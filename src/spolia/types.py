@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, overload, runtime_checkable
@@ -151,6 +152,95 @@ class Heading(Value):
 
 
 @dataclass(frozen=True)
+class Box(Value):
+    """A rectangle on a page, in points (1/72 inch) from the upper left corner of the page as it is shown.
+
+    Args:
+        page: from 1.
+        left, top, right, bottom: its sides; `left <= right`, `top <= bottom`.
+    """
+
+    page: int
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+@dataclass(frozen=True)
+class Boxes(Value):
+    """Where the lines of a document stand on its pages, packed: a long document has a hundred thousand of them.
+
+    A node has no boxes of its own: those of its span are looked up here, so that they survive whatever a splitter or a
+    merger does.
+
+    Args:
+        packed: for each line, in the order of the text, 28 bytes: start, end and page, then the four sides.
+
+    >>> boxes = Boxes.of([(0, 9, Box(1, 72.0, 72.0, 300.0, 84.0)), (10, 19, Box(1, 72.0, 86.0, 300.0, 98.0))])
+    >>> [box.top for box in boxes.within(4, 12)], len(boxes)
+    ([72.0, 86.0], 2)
+    """
+
+    packed: bytes = field(default=b"", repr=False)
+
+    @classmethod
+    def of(cls, lines: Iterable[tuple[int, int, Box]]) -> Boxes:
+        """Boxes of lines, each with its start and end in the text of the document, in this order."""
+        return cls(b"".join(
+            _BOX.pack(start, end, box.page, box.left, box.top, box.right, box.bottom) for start, end, box in lines
+        ))  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.packed) // _BOX.size
+
+    def __iter__(self) -> Iterator[tuple[int, int, Box]]:
+        for start, end, page, *sides in _BOX.iter_unpack(self.packed):
+            yield start, end, Box(page, *sides)
+
+    def within(self, start: int, end: int) -> tuple[Box, ...]:
+        """The boxes of the lines of which a part stands between two places of the text."""
+        first = bisect_right(range(len(self)), start, key=lambda at: self._line(at)[1])
+        found = []
+        for at in range(first, len(self)):
+            begin, _, page, *sides = self._line(at)
+            if begin >= end:
+                break
+            found.append(Box(page, *sides))
+        return tuple(found)
+
+    def _line(self, at: int) -> tuple[Any, ...]:
+        return _BOX.unpack_from(self.packed, at * _BOX.size)
+
+
+_BOX = struct.Struct("<3i4f")
+NO_BOXES = Boxes()
+
+
+@dataclass(frozen=True)
+class Region(Value):
+    """A stretch of a document that is not running text: it can be a node of its own, and no splitter should cut it.
+
+    Args:
+        kind: `table`, `image`, `code` or `formula`.
+        start: its first character in the document's text.
+        end: one past its last one. The text between is what is indexed of it: the rows of a table, a picture's caption.
+        rows: the cells of a table, row by row, the head first; empty for others.
+        image: content hash of the picture; empty for others.
+        caption: what the document says of it, where it does.
+        box: where it stands; None where the format has no pages.
+    """
+
+    kind: str
+    start: int
+    end: int
+    rows: tuple[tuple[str, ...], ...] = ()
+    image: str = ""
+    caption: str = ""
+    box: Box | None = None
+
+
+@dataclass(frozen=True)
 class Document(Value):
     """The text that a reader got out of a source.
 
@@ -164,6 +254,8 @@ class Document(Value):
         headings: in the order of the text.
         meta: fields of the caller, the reader and the file, in this precedence.
         readers: principals who may see it; empty means everybody.
+        regions: tables, pictures, code, in the order of the text.
+        boxes: where its lines stand on the pages.
     """
 
     id: str
@@ -175,6 +267,8 @@ class Document(Value):
     headings: tuple[Heading, ...] = ()
     meta: Meta = ()
     readers: tuple[str, ...] = ()
+    regions: tuple[Region, ...] = ()
+    boxes: Boxes = NO_BOXES
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
 from spolia.indexing.readers.docx import DocxReader
-from spolia.indexing.readers.reading import Reading, Source
+from spolia.indexing.readers.reading import Blob, Reading
 from tests.indexing.making import docx_of
 
 pytest.importorskip("docx")
@@ -20,7 +20,7 @@ W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 
 
 def read(data: bytes) -> Reading:
-    return DocxReader().read(Source("a.docx", data))
+    return DocxReader().read(Blob("a.docx", data))
 
 
 def written(document: Any) -> None:

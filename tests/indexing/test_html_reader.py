@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spolia.indexing.readers.html import HtmlReader
-from spolia.indexing.readers.reading import Reading, Source
+from spolia.indexing.readers.reading import Blob, Reading
 
 PAGE = """<!doctype html><html><head><title>Old &amp; new
  stones</title><style>p { color: red }</style></head><body>
@@ -19,7 +19,7 @@ PAGE = """<!doctype html><html><head><title>Old &amp; new
 
 
 def read(html: str | bytes) -> Reading:
-    return HtmlReader().read(Source("a.html", html if isinstance(html, bytes) else html.encode()))
+    return HtmlReader().read(Blob("a.html", html if isinstance(html, bytes) else html.encode()))
 
 
 def test_the_main_content_is_read_and_nothing_else() -> None:

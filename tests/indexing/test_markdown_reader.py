@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from spolia.indexing.readers.markdown import MarkdownReader
-from spolia.indexing.readers.reading import Source
+from spolia.indexing.readers.reading import Blob
 from spolia.types import Document
 
 
 def read(text: str) -> Document:
-    return MarkdownReader().read(Source("a.md", text.encode())).document
+    return MarkdownReader().read(Blob("a.md", text.encode())).document
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ import pytest
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
 from spolia.indexing.readers.hyphens import joined_words
 from spolia.indexing.readers.pdf import PdfReader
-from spolia.indexing.readers.reading import Reading, Source
+from spolia.indexing.readers.reading import Blob, Reading
 from tests.indexing.making import locked_pdf, pdf_of
 
 pytest.importorskip("pypdfium2")
 
 
 def read(data: bytes) -> Reading:
-    return PdfReader().read(Source("a.pdf", data))
+    return PdfReader().read(Blob("a.pdf", data))
 
 
 def test_pages_title_and_outline() -> None:

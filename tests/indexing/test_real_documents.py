@@ -10,7 +10,7 @@ import pytest
 
 from spolia.errors import EncryptedDocument
 from spolia.indexing.readers.choosing import by_suffix, reader_of
-from spolia.indexing.readers.reading import Reading, Source
+from spolia.indexing.readers.reading import Blob, Reading
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.stores.groups.making import cut
 
@@ -34,7 +34,7 @@ def rows(datasets: Path) -> list[dict[str, Any]]:
 def read(datasets: Path, name: str) -> Reading:
     reader = reader_of(name, by_suffix())
     assert reader is not None
-    return reader.read(Source(name, (datasets / "documents" / name).read_bytes()))
+    return reader.read(Blob(name, (datasets / "documents" / name).read_bytes()))
 
 
 def folded(text: str) -> str:

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spolia.errors import DocumentError
-from spolia.indexing.readers.reading import Reading, Source
+from spolia.indexing.readers.reading import Blob, Reading
 from spolia.indexing.readers.text import TextReader
 
 
 def read(data: bytes, name: str = "notes.txt") -> Reading:
-    return TextReader().read(Source(name, data))
+    return TextReader().read(Blob(name, data))
 
 
 @given(st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=200))

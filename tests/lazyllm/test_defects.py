@@ -33,7 +33,7 @@ from spolia.errors import DocumentError, FilterError, GroupError, ManifestMismat
 from spolia.filters import Field, where
 from spolia.indexing.planning import planned
 from spolia.indexing.readers.choosing import READERS
-from spolia.indexing.readers.reading import Reading, Source
+from spolia.indexing.readers.reading import Blob, Reading
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.operator import Operator
 from spolia.stores.adapters.lancedb import LanceDB
@@ -214,7 +214,7 @@ class Picky:
     name, version, media_type, suffixes = "rune", 1, "text/x-rune", (".rune",)
     read_so_far = 0
 
-    def read(self, source: Source, /) -> Reading:
+    def read(self, source: Blob, /) -> Reading:
         self.read_so_far += 1
         raise DocumentError(f"{source.uri} is not carved deep enough.")
 

@@ -39,7 +39,7 @@ from spolia import (
 )
 from spolia.errors import DocumentError, GroupError, StoreError
 from spolia.indexing.readers.choosing import READERS
-from spolia.indexing.readers.reading import Reading, Source
+from spolia.indexing.readers.reading import Blob, Reading
 from spolia.indexing.structure.attach_metadata import AttachMetadata
 from spolia.post_retrieval.mapped import Mapped
 from spolia.post_retrieval.sentence_window import SentenceWindow
@@ -233,7 +233,7 @@ class Runes:
 
     name, version, media_type, suffixes = "rune", 1, "text/x-rune", (".rune", ".txt")
 
-    def read(self, source: Source, /) -> Reading:
+    def read(self, source: Blob, /) -> Reading:
         if not source.data:
             raise DocumentError(f"{source.uri} is blank.")
         return Reading(source.document(self, source.data.decode().upper()))

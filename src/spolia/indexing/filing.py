@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 from spolia.errors import FilterError, SpoliaError, StoreError
 from spolia.indexing.loading import Loaded
-from spolia.indexing.readers.reading import Reading, Source
+from spolia.indexing.readers.reading import Reading, Blob
 from spolia.indexing.report import DocumentReport
 from spolia.indexing.walking import File
 from spolia.models.protocols import Embedder, SparseEmbedder
@@ -33,7 +33,7 @@ class Unreadable(Exception):
 class Bytes:
     """A file's bytes and the row that stands for them, before they are read."""
 
-    source: Source
+    source: Blob
     row: SourceRow
 
 
@@ -52,7 +52,7 @@ def fetched(file: File, before: SourceRow | None) -> Bytes:
         row = before or SourceRow(file.uri)
         reason = f"It cannot be read: {error.strerror}." if isinstance(error, OSError) else str(error)
         raise Unreadable(row.but(size=file.size, mtime_ns=file.mtime_ns, status="failed", error=reason)) from error
-    source = Source(file.uri, loaded.data)
+    source = Blob(file.uri, loaded.data)
     return Bytes(source, _row(file, loaded, source.content_hash))
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.indexing.readers.choosing import by_suffix, reader_of
-from spolia.indexing.readers.reading import Source
+from spolia.indexing.readers.reading import Blob
 from spolia.indexing.splitters.by_pattern import ByPattern
 from spolia.indexing.splitters.html import HTMLSections
 from spolia.indexing.splitters.html_tags import is_page
@@ -117,7 +117,7 @@ def test_real_documents(splitter: Splitter, shared_datasets: Path) -> None:
         if reader is None or file.suffix in (".pdf", ".docx"):
             document = Document(file.name, file.read_bytes().decode("utf-8", "replace"), file.name)
         else:
-            document = reader.read(Source(file.name, file.read_bytes())).document
+            document = reader.read(Blob(file.name, file.read_bytes())).document
         text = document.text[:200_000]
         part = Part(Node(document.id, text, span=Span(0, len(text))), document)
         pieces = cut(splitter, part)

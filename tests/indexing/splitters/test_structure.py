@@ -10,7 +10,7 @@ import pytest
 from spolia.errors import WiringError
 from spolia.indexing.readers.html import HtmlReader
 from spolia.indexing.readers.markdown import MarkdownReader
-from spolia.indexing.readers.reading import Source
+from spolia.indexing.readers.reading import Blob
 from spolia.indexing.splitters.by_pattern import ByPattern
 from spolia.indexing.splitters.code import CodeSplitter
 from spolia.indexing.splitters.csv_rows import CSVRows
@@ -78,7 +78,7 @@ FENCED = "```python\n" + "x = 1  # a line\n\n" * 6 + "```"
 
 
 def markdown(text: str) -> Part:
-    document = MarkdownReader().read(Source("a.md", text.encode())).document
+    document = MarkdownReader().read(Blob("a.md", text.encode())).document
     return Part(Node(document.id, text, span=Span(0, len(text))), document)
 
 
@@ -113,7 +113,7 @@ def test_a_long_section_is_cut_at_deeper_headings_first() -> None:
 
 def test_a_page_that_was_read_is_cut_at_its_headings() -> None:
     page = b"<h1>A</h1><p>One.</p><p>Two.</p><h2>B</h2><p>Three.</p>"
-    document = HtmlReader().read(Source("a.html", page)).document
+    document = HtmlReader().read(Blob("a.html", page)).document
     part = Part(Node(document.id, document.text, span=Span(0, len(document.text))), document)
     assert texts(HTMLSections(), part) == ["A\n\nOne.\n\nTwo.", "B\n\nThree."]
     assert all(not piece.search_text for piece in cut(HTMLSections(), part))

@@ -6,7 +6,7 @@ import pytest
 
 from spolia.errors import WiringError
 from spolia.indexing.readers.markdown import MarkdownReader
-from spolia.indexing.readers.reading import Source
+from spolia.indexing.readers.reading import Blob
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.structure.attach_metadata import AttachMetadata
 from spolia.indexing.structure.extractive import ExtractiveSummary
@@ -37,7 +37,7 @@ def test_the_sentences_nearest_to_the_mean_of_all_are_a_summary_in_their_order()
 
 
 def test_metadata_are_indexed_and_shown_above_the_text_but_are_no_part_of_it() -> None:
-    source = Source("a.md", b"# Tides\n\nThe sea rises. It falls.")
+    source = Blob("a.md", b"# Tides\n\nThe sea rises. It falls.")
     document = MarkdownReader().read(source).document.but(meta=(("author", "Ann"), ("author", "Bob"), ("year", 1999)))
     plain = list(cut(document, Sentences()))
     nodes = list(cut(document, AttachMetadata(Sentences(), ("year", "author", "isbn"))))
@@ -47,7 +47,7 @@ def test_metadata_are_indexed_and_shown_above_the_text_but_are_no_part_of_it() -
 
 
 def test_metadata_that_are_not_shown_are_indexed_with_title_and_headings() -> None:
-    document = MarkdownReader().read(Source("a.md", b"# Tides\n\nThe sea rises.")).document.but(meta=(("year", 1999),))
+    document = MarkdownReader().read(Blob("a.md", b"# Tides\n\nThe sea rises.")).document.but(meta=(("year", 1999),))
     shown, hidden = (list(cut(document, AttachMetadata(Sentences(), ("year",), shown))) for shown in (True, False))
     assert hidden[-1].shown_text == "Tides\nThe sea rises."
     assert hidden[-1].indexed_text == "year: 1999\nTides\nThe sea rises."

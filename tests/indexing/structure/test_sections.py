@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from spolia.errors import WiringError
 from spolia.indexing.readers.html import HtmlReader
 from spolia.indexing.readers.markdown import MarkdownReader
-from spolia.indexing.readers.reading import Source
+from spolia.indexing.readers.reading import Blob
 from spolia.indexing.structure.numbered import numbered_headings
 from spolia.indexing.structure.sections import Sections
 from spolia.indexing.structure.topics import Topics, joined
@@ -35,7 +35,7 @@ def first_lines(splitter: Splitter, document: Document) -> list[str]:
 
 
 def test_markdown_is_cut_at_headings_down_to_a_level() -> None:
-    document = MarkdownReader().read(Source("a.md", MARKDOWN)).document
+    document = MarkdownReader().read(Blob("a.md", MARKDOWN)).document
     assert first_lines(Sections(1), document) == ["Before.", "# Rome", "# Oslo"]
     assert first_lines(Sections(2), document) == ["Before.", "# Rome", "## Roads", "# Oslo"]
     assert first_lines(Sections(9), document) == ["Before.", "# Rome", "## Roads", "### Via Appia", "# Oslo"]
@@ -43,13 +43,13 @@ def test_markdown_is_cut_at_headings_down_to_a_level() -> None:
 
 def test_html_is_cut_at_the_headings_that_its_reader_noted() -> None:
     html = b"<h1>Rome</h1><p>Stone.</p><h2>Roads</h2><p>Long.</p><h1>Oslo</h1><p>Wood.</p>"
-    document = HtmlReader().read(Source("a.html", html)).document
+    document = HtmlReader().read(Blob("a.html", html)).document
     assert first_lines(Sections(1), document) == ["Rome", "Oslo"]
     assert first_lines(Sections(2), document) == ["Rome", "Roads", "Oslo"]
 
 
 def test_sections_of_sections_are_cut_at_their_own_headings() -> None:
-    document = MarkdownReader().read(Source("a.md", MARKDOWN)).document
+    document = MarkdownReader().read(Blob("a.md", MARKDOWN)).document
     rome = next(node for node in cut(document, Sections(1)) if node.text.startswith("# Rome"))
     inner = list(Sections(2).pieces(Part(rome, document)))
     assert [piece.text.partition("\n")[0] for piece in inner] == ["# Rome", "## Roads"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
-from spolia.indexing.readers.reading import Reading, Source
+from spolia.indexing.readers.reading import Blob, Reading
 from spolia.types import Value
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -42,65 +42,65 @@ class DocxReader(Value):
     media_type = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
     suffixes = (".docx",)
 
-    def read(self, source: Source, /) -> Reading:
+    def read(self, blob: Blob, /) -> Reading:
         try:
             import docx
         except ImportError as error:
-            raise MissingExtra("docx", "python-docx", f"Reading {source.uri}") from error
-        _refuse_locked(source)
+            raise MissingExtra("docx", "python-docx", f"Reading {blob.uri}") from error
+        _refuse_locked(blob)
         try:
-            _refuse_bomb(source)
-            package = docx.Document(io.BytesIO(source.data))
+            _refuse_bomb(blob)
+            package = docx.Document(io.BytesIO(blob.data))
             levels = _heading_levels(package)
             title = " ".join((package.core_properties.title or "").split())
         except DocumentError:
             raise
         except Exception as error:  # python-docx and lxml raise whatever the damage leads to
-            raise _damaged(source, error) from error
+            raise _damaged(blob, error) from error
         layout = Layout()
         _write(layout, package.element.body, levels)
         title = title or next((heading.text for heading in layout.headings if heading.level == 1), "")
-        document = source.document(self, layout.text(), title=title, headings=tuple(layout.headings))
+        document = blob.document(self, layout.text(), title=title, headings=tuple(layout.headings))
         return Reading(document, warnings=tuple(_left_out(package)))
 
 
-def _refuse_locked(source: Source) -> None:
-    if not source.data.startswith(_OLD_OFFICE):
+def _refuse_locked(blob: Blob) -> None:
+    if not blob.data.startswith(_OLD_OFFICE):
         return
-    if _ENCRYPTED in source.data:
+    if _ENCRYPTED in blob.data:
         raise EncryptedDocument(
-            f"{source.uri} is locked with a password. Open it, take the password away, and save it again."
+            f"{blob.uri} is locked with a password. Open it, take the password away, and save it again."
         )
-    raise DocumentError(f"{source.uri} is an old Office file (.doc), not a DOCX. Open it and save it as DOCX.")
+    raise DocumentError(f"{blob.uri} is an old Office file (.doc), not a DOCX. Open it and save it as DOCX.")
 
 
-def _refuse_bomb(source: Source) -> None:
+def _refuse_bomb(blob: Blob) -> None:
     """Refuse what would fill the memory: by the sizes that the archive states, then by those that come out."""
-    with zipfile.ZipFile(io.BytesIO(source.data)) as archive:
+    with zipfile.ZipFile(io.BytesIO(blob.data)) as archive:
         parts = archive.infolist()
-        allowed = min(LARGEST_BYTES, max(_UNSUSPICIOUS, LARGEST_RATIO * len(source.data)))
+        allowed = min(LARGEST_BYTES, max(_UNSUSPICIOUS, LARGEST_RATIO * len(blob.data)))
         if (stated := sum(part.file_size for part in parts)) > allowed:
-            raise _bomb(source, stated, allowed)
+            raise _bomb(blob, stated, allowed)
         real = 0
         for part in parts:
             with archive.open(part) as file:
                 while piece := file.read(_PIECE):
                     real += len(piece)
                     if real > allowed:
-                        raise _bomb(source, real, allowed)
+                        raise _bomb(blob, real, allowed)
 
 
-def _bomb(source: Source, size: int, allowed: int) -> DocumentError:
+def _bomb(blob: Blob, size: int, allowed: int) -> DocumentError:
     return DocumentError(
-        f"{source.uri} would unpack from {len(source.data)} to {size} bytes, more than the {allowed} that are allowed "
+        f"{blob.uri} would unpack from {len(blob.data)} to {size} bytes, more than the {allowed} that are allowed "
         "for its size: it may be made to fill the memory. Save it again, or split it."
     )
 
 
-def _damaged(source: Source, why: Exception) -> DocumentError:
+def _damaged(blob: Blob, why: Exception) -> DocumentError:
     return DocumentError(
-        f"{source.uri} is no DOCX that can be read: {type(why).__name__}: {why}; it has {len(source.data)} bytes and "
-        f"begins with {source.data[:4]!r}. Fetch it again, or open it and save it again."
+        f"{blob.uri} is no DOCX that can be read: {type(why).__name__}: {why}; it has {len(blob.data)} bytes and "
+        f"begins with {blob.data[:4]!r}. Fetch it again, or open it and save it again."
     )
 
 

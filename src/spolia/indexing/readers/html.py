@@ -11,7 +11,7 @@ from spolia.indexing.readers.decoding import decoded
 from spolia.indexing.readers.elements import AROUND, AROUND_ROLES, HEADINGS, LINES, NEVER, PARAGRAPHS
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
 from spolia.indexing.readers.nesting import DEEPEST, depth_of, flat
-from spolia.indexing.readers.reading import Reading, Source
+from spolia.indexing.readers.reading import Blob, Reading
 from spolia.types import Value
 
 _CHARSET = re.compile(rb"<meta[^<>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
@@ -23,7 +23,7 @@ class HtmlReader(Value):
     """Reads HTML: `main` or the only `article` if the page has one, else the body without what stands around it.
 
     >>> page = b"<title>T</title><nav>Menu</nav><h1>Stones &amp; sand</h1><p>A<b>b</b>c.<script>x()</script>"
-    >>> document = HtmlReader().read(Source("a.html", page)).document
+    >>> document = HtmlReader().read(Blob("a.html", page)).document
     >>> document.title, document.text
     ('T', 'Stones & sand\\n\\nAbc.')
     """
@@ -33,10 +33,10 @@ class HtmlReader(Value):
     media_type = "text/html"
     suffixes = (".html", ".htm", ".xhtml")
 
-    def read(self, source: Source, /) -> Reading:
+    def read(self, blob: Blob, /) -> Reading:
         from selectolax.lexbor import LexborHTMLParser
 
-        characters = decoded(source.data, source.uri, _declared(source.data))
+        characters = decoded(blob.data, blob.uri, _declared(blob.data))
         html, warnings = characters.text, characters.warnings
         if (depth := depth_of(html)) > DEEPEST:
             html = flat(html)
@@ -44,7 +44,7 @@ class HtmlReader(Value):
         tree = LexborHTMLParser(html)
         layout = _content(tree)
         title = _title(tree) or next((heading.text for heading in layout.headings if heading.level == 1), "")
-        document = source.document(self, layout.text(), title=title, headings=tuple(layout.headings))
+        document = blob.document(self, layout.text(), title=title, headings=tuple(layout.headings))
         return Reading(document, characters.encoding, warnings=warnings)
 
 

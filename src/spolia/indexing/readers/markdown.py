@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spolia.indexing.readers.decoding import decoded
-from spolia.indexing.readers.reading import Reading, Source
+from spolia.indexing.readers.reading import Blob, Reading
 from spolia.types import Heading, Value
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(?:(?!---|\.\.\.).*\n){0,200}?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
@@ -30,7 +30,7 @@ _LINK = re.compile(r"!?\[([^\[\]]*)\](?:\([^()]*\)|\[[^\[\]]*\])")
 class MarkdownReader(Value):
     """Reads Markdown.
 
-    >>> document = MarkdownReader().read(Source("a.md", b"# Stones\\n\\nText.\\n\\n## `Old` ones ##\\n")).document
+    >>> document = MarkdownReader().read(Blob("a.md", b"# Stones\\n\\nText.\\n\\n## `Old` ones ##\\n")).document
     >>> document.title, [(heading.level, heading.text) for heading in document.headings]
     ('Stones', [(1, 'Stones'), (2, 'Old ones')])
     """
@@ -40,13 +40,13 @@ class MarkdownReader(Value):
     media_type = "text/markdown"
     suffixes = (".md", ".markdown", ".mdown", ".mkd")
 
-    def read(self, source: Source, /) -> Reading:
-        found = decoded(source.data, source.uri)
+    def read(self, blob: Blob, /) -> Reading:
+        found = decoded(blob.data, blob.uri)
         front = _FRONT_MATTER.match(found.text)
         headings = tuple(headings_of(found.text, front.end() if front else 0))
         title = _FRONT_TITLE.search(front[0]) if front else None
         first = headings[0].text if headings and headings[0].level == 1 else ""
-        document = source.document(
+        document = blob.document(
             self, found.text, title=title[1].strip().strip("\"'") if title else first, headings=headings
         )
         return Reading(document, found.encoding, warnings=found.warnings)

@@ -12,7 +12,7 @@ from typing import Any
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
 from spolia.indexing.readers.hyphens import joined_words
-from spolia.indexing.readers.reading import Reading, Source
+from spolia.indexing.readers.reading import Blob, Reading
 from spolia.types import Heading, Value
 
 _PASSWORD = 4  # FPDF_ERR_PASSWORD
@@ -39,39 +39,39 @@ class PdfReader(Value):
     media_type = "application/pdf"
     suffixes = (".pdf",)
 
-    def read(self, source: Source, /) -> Reading:
-        with _one_at_a_time, closing(_opened(source)) as pdf:
+    def read(self, blob: Blob, /) -> Reading:
+        with _one_at_a_time, closing(_opened(blob)) as pdf:
             try:
                 pages = [_page_text(pdf, number) for number in range(len(pdf))]
                 title, outline = _title(pdf), list(_outline(pdf))
             except _errors() as error:
-                raise _damaged(source, error) from error
+                raise _damaged(blob, error) from error
         if not pages:
-            raise _damaged(source, "it has no pages")
+            raise _damaged(blob, "it has no pages")
         pages = joined_words(pages)
         starts = tuple(accumulate((len(page) + 1 for page in pages[:-1]), initial=0))
         headings = _headings(pages, starts, outline)
-        document = source.document(self, "\n".join(pages), title=title, pages=starts, headings=headings)
+        document = blob.document(self, "\n".join(pages), title=title, pages=starts, headings=headings)
         empty = tuple(number for number, page in enumerate(pages, 1) if not page.strip())
         return Reading(document, empty_pages=empty, warnings=tuple(_warnings(document.text, empty, len(pages))))
 
 
-def _opened(source: Source) -> Any:
+def _opened(blob: Blob) -> Any:
     try:
         import pypdfium2
     except ImportError as error:
-        raise MissingExtra("pdf", "pypdfium2", f"Reading {source.uri}") from error
-    if not source.data:
-        raise DocumentError(f"{source.uri} is no PDF: it has 0 bytes. Put the whole file there, or take it away.")
+        raise MissingExtra("pdf", "pypdfium2", f"Reading {blob.uri}") from error
+    if not blob.data:
+        raise DocumentError(f"{blob.uri} is no PDF: it has 0 bytes. Put the whole file there, or take it away.")
     try:
-        return pypdfium2.PdfDocument(source.data)
+        return pypdfium2.PdfDocument(blob.data)
     except pypdfium2.PdfiumError as error:
         if getattr(error, "err_code", None) == _PASSWORD:
             raise EncryptedDocument(
-                f"{source.uri} is locked with a password. Write a copy without one, for example: "
+                f"{blob.uri} is locked with a password. Write a copy without one, for example: "
                 "qpdf --password=PASSWORD --decrypt OLD.pdf NEW.pdf"
             ) from error
-        raise _damaged(source, error) from error
+        raise _damaged(blob, error) from error
 
 
 def _errors() -> tuple[type[Exception], ...]:
@@ -80,10 +80,10 @@ def _errors() -> tuple[type[Exception], ...]:
     return (pypdfium2.PdfiumError, ValueError, OSError)
 
 
-def _damaged(source: Source, why: object) -> DocumentError:
-    begin = source.data[:8]
+def _damaged(blob: Blob, why: object) -> DocumentError:
+    begin = blob.data[:8]
     return DocumentError(
-        f"{source.uri} is no PDF that can be read: {why}; it has {len(source.data)} bytes and begins with {begin!r}. "
+        f"{blob.uri} is no PDF that can be read: {why}; it has {len(blob.data)} bytes and begins with {begin!r}. "
         "Fetch it again, or mend it, for example: qpdf OLD.pdf NEW.pdf"
     )
 

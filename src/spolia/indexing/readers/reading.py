@@ -2,29 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Protocol
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO, Protocol, runtime_checkable
 
-from spolia.types import Document, Heading, Value, kept
+from spolia.types import NO_BOXES, Boxes, Document, Heading, Meta, Region, Value, kept
+
+_PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
-class Source(Value):
-    """The bytes of a file.
+class Blob(Value):
+    """The bytes of a file, of a row of a database, of an attachment: of whatever a document is read from.
 
     Args:
-        uri: its path relative to the indexed folder, or the caller's own name.
-        data: all of it.
+        uri: its path relative to the indexed folder, or the caller's own name; of a part of another blob
+            `mails/offer.eml/prices.pdf`.
+        content: the bytes; for what is large, the path of a file that does not change while it is read.
+
+    >>> Blob("a.txt", b"Stones.").data
+    b'Stones.'
     """
 
     uri: str
-    data: bytes = field(repr=False)
+    content: bytes | Path = field(repr=False)
+
+    @kept
+    def data(self) -> bytes:
+        """All of it, in memory."""
+        return self.content if isinstance(self.content, bytes) else self.content.read_bytes()
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.content) if isinstance(self.content, bytes) else self.content.stat().st_size
+
+    def open(self) -> BinaryIO:
+        """To read it piece by piece, which is how to read what may be large; to be closed by who opens it."""
+        return BytesIO(self.content) if isinstance(self.content, bytes) else self.content.open("rb")
 
     @kept
     def content_hash(self) -> str:
         """32 hexadecimal digits of the bytes' BLAKE2b."""
-        return blake2b(self.data, digest_size=16).hexdigest()
+        found = blake2b(digest_size=16)
+        with self.open() as file:
+            while piece := file.read(_PIECE):
+                found.update(piece)
+        return found.hexdigest()
 
     def document(
         self,
@@ -34,6 +61,9 @@ class Source(Value):
         title: str = "",
         pages: tuple[int, ...] = (),
         headings: tuple[Heading, ...] = (),
+        regions: tuple[Region, ...] = (),
+        boxes: Boxes = NO_BOXES,
+        meta: Meta = (),
     ) -> Document:
         """The document that a reader makes of it: the same bytes read in the same way have the same id."""
         return Document(
@@ -44,23 +74,32 @@ class Source(Value):
             media_type=reader.media_type,
             pages=pages,
             headings=headings,
+            regions=regions,
+            boxes=boxes,
+            meta=meta,
         )
 
 
 @dataclass(frozen=True)
 class Reading(Value):
-    """What was got out of a source.
+    """What was got out of a blob.
 
     Args:
         document: its text, with the starts of its pages and its headings.
         encoding: of its characters, where that had to be found out.
         empty_pages: numbers, from 1, of the pages without text.
+        ocr_pages: numbers, from 1, of the pages whose text was recognised in their picture.
+        dropped: what was seen and not read, and how many: `(("footnotes", 3), ("images", 2))`.
+        images: the pictures that regions of the document name by their hash.
         warnings: what a person should know, each a sentence.
     """
 
     document: Document
     encoding: str = ""
     empty_pages: tuple[int, ...] = ()
+    ocr_pages: tuple[int, ...] = ()
+    dropped: tuple[tuple[str, int], ...] = ()
+    images: tuple[Blob, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -86,11 +125,33 @@ class Reader(Protocol):
     @property
     def suffixes(self) -> tuple[str, ...]: ...
 
-    def read(self, source: Source, /) -> Reading:
-        """The document in a source.
+    def read(self, blob: Blob, /) -> Reading:
+        """The document in a blob.
 
         Raises:
             DocumentError: it is not what its name says, damaged, too large or locked.
             MissingExtra: the package that reads this format is not installed.
+        """
+        ...
+
+
+@runtime_checkable
+class Container(Protocol):
+    """Gives what stands in a blob as blobs of their own: the members of an archive, the attachments of a mail.
+
+    A reader may be a container as well: a mail is a document, and has attachments.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def suffixes(self) -> tuple[str, ...]: ...
+
+    def parts(self, blob: Blob, /) -> Iterator[Blob]:
+        """One after the other, so that not all are in memory; the uri of each begins with the container's and a slash.
+
+        Raises:
+            DocumentError: it is not what its name says, or is made to fill the memory or to leave its folder.
         """
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spolia.indexing.readers.decoding import decoded
-from spolia.indexing.readers.reading import Reading, Source
+from spolia.indexing.readers.reading import Blob, Reading
 from spolia.types import Value
 
 
@@ -13,7 +13,7 @@ from spolia.types import Value
 class TextReader(Value):
     """Reads text files; line ends are kept, so that offsets count characters of the decoded file.
 
-    >>> TextReader().read(Source("a.txt", b"One.\\r\\nTwo.")).document.text
+    >>> TextReader().read(Blob("a.txt", b"One.\\r\\nTwo.")).document.text
     'One.\\r\\nTwo.'
     """
 
@@ -22,6 +22,6 @@ class TextReader(Value):
     media_type = "text/plain"
     suffixes = (".txt", ".text", ".rst", ".adoc", ".asciidoc")
 
-    def read(self, source: Source, /) -> Reading:
-        found = decoded(source.data, source.uri)
-        return Reading(source.document(self, found.text), found.encoding, warnings=found.warnings)
+    def read(self, blob: Blob, /) -> Reading:
+        found = decoded(blob.data, blob.uri)
+        return Reading(blob.document(self, found.text), found.encoding, warnings=found.warnings)
