@@ -162,6 +162,20 @@ class MeasureError(SpoliaError, ValueError):
     """No measure is written like this."""
 
 
+class EgressError(SpoliaError):
+    """Something could not be fetched over the network."""
+
+
+class EgressFailed(EgressError):
+    """The server refused the connection, is overloaded, failed or did not answer in time."""
+
+    transient = True
+
+
+class EgressRefused(EgressError):
+    """The address is not allowed, the server says no, or what it gives is not taken: asking again would not help."""
+
+
 class ModelError(SpoliaError):
     """A model could not be asked, or its reply could not be used."""
 

@@ -11,12 +11,11 @@ from email.utils import parsedate_to_datetime
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from urllib3 import BaseHTTPResponse
-
+from spolia.egress.exchange import Limits, Response
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable
 from spolia.models.replies import Reply, estimated_tokens, refused
 from spolia.models.sse import DONE, events
-from spolia.models.wire import Limits, chunks, pause, posted, turn
+from spolia.models.wire import chunks, pause, posted, turn
 from spolia.surrounding import reserve
 from spolia.types import Generation, Usage
 
@@ -95,7 +94,7 @@ class Call:
                 self._hand_out(reply.take(_without(key, body), "message"))
             self._hand_out(reply.end())
 
-    def _streamed(self, reply: Reply, response: BaseHTTPResponse, key: str) -> None:
+    def _streamed(self, reply: Reply, response: Response, key: str) -> None:
         for data in events(chunks(response)):
             if data == DONE:
                 return
@@ -108,7 +107,7 @@ class Call:
             self.handed_out = True
             self.on_text(piece)
 
-    def _refused(self, response: BaseHTTPResponse, key: str) -> ModelError:
+    def _refused(self, response: Response, key: str) -> ModelError:
         name = self.model.api_key_env
         known = f"check the key in {name}." if key else f"none was sent: set {name or 'api_key_env'}."
         headers = {name.lower(): text for name, text in response.headers.items()}

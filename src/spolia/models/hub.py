@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import socket
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from spolia.egress.addresses import connected
 
 PROBE_TIMEOUT_S = 2.0
 
@@ -39,7 +40,7 @@ def _reachable(endpoint: str) -> bool:
         return True
     url = urlsplit(endpoint)
     try:
-        socket.create_connection((url.hostname or "", url.port or 443), timeout=PROBE_TIMEOUT_S).close()
+        connected(url.hostname or "", url.port or 443, PROBE_TIMEOUT_S, public=False).close()
     except OSError:
         return False
     return True

@@ -1,0 +1,86 @@
+"""Which addresses may be connected to.
+
+What names an address is often not to be trusted: a list of pages, a redirect, a name server. A server within one's own
+network, which trusts its neighbours, must not be reached through it (server-side request forgery, CWE-918).
+"""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import TypeAlias
+
+from urllib3.util.connection import create_connection
+
+from spolia.errors import EgressRefused
+
+IP: TypeAlias = IPv4Address | IPv6Address
+_TRANSLATED = IPv6Network("64:ff9b::/96")
+"""IPv4 addresses as a translator writes them (RFC 6052)."""
+_COMPATIBLE = IPv6Network("::/96")
+"""IPv4 addresses as they were once written (RFC 4291)."""
+
+
+def refused(address: str) -> str:
+    """What kind of address that is not public this is; empty for a public one.
+
+    >>> refused("127.0.0.1"), refused("::ffff:10.0.0.1"), refused("169.254.169.254"), refused("93.184.215.14")
+    ('loopback', 'private', 'link-local', '')
+    """
+    found = _within(ip_address(address.partition("%")[0]))
+    kinds = {
+        "loopback": found.is_loopback,
+        "link-local": found.is_link_local,
+        "multicast": found.is_multicast,
+        "unspecified": found.is_unspecified,
+        "private": found.is_private,
+        "reserved": found.is_reserved or not found.is_global,
+    }
+    return next((kind for kind, holds in kinds.items() if holds), "")
+
+
+def _within(address: IP) -> IP:
+    """The IPv4 address that an IPv6 address leads to in the end, where it does."""
+    if not isinstance(address, IPv6Address):
+        return address
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address.sixtofour is not None:
+        return address.sixtofour
+    if address.teredo is not None:
+        return address.teredo[1]
+    if address in _TRANSLATED or (address in _COMPATIBLE and int(address) > 1):
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address
+
+
+def connected(host: str, port: int, timeout_s: float | None, *, public: bool) -> socket.socket:
+    """A socket to a host. The name is looked up once, and what was found is checked and connected to: no second look-up
+    can answer otherwise.
+
+    Args:
+        host: a name or an address.
+        timeout_s: for each address, until it takes the connection.
+        public: whether public addresses only are allowed.
+
+    Raises:
+        EgressRefused: the name has no other addresses than those that are not allowed.
+        OSError: it is not known, or does not take the connection.
+    """
+    found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    allowed = [address for address in addresses if not public or not refused(address)]
+    if not allowed:
+        kinds = ", ".join(f"{address} ({refused(address)})" for address in addresses[:3])
+        raise EgressRefused(
+            f"{host} is at {kinds}, which is not a public address. If it is meant to be asked, allow it: "
+            f"allow=({host!r},)."
+        )
+    last: OSError | None = None
+    for address in allowed:
+        try:
+            return create_connection((address, port), timeout_s)
+        except OSError as error:
+            last = error
+    assert last is not None
+    raise last

@@ -1,0 +1,146 @@
+"""One request to a server over HTTP: bounded in time and size, and ended at once by a cancellation.
+
+urllib3, because it is one distribution, synchronous like the core, and bounded: timeouts for connecting and for each
+read, verified TLS, and connections that are kept and checked before they are used again. Its retries and redirects are
+off: who asks decides whether to ask again, and a redirect is looked at, so that a key is sent to one server only.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from urllib3 import BaseHTTPResponse, Timeout
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    NameResolutionError,
+    NewConnectionError,
+    ReadTimeoutError,
+    SSLError,
+)
+
+from spolia.egress.lines import Line, pool, under_way
+from spolia.errors import Cancelled, EgressFailed, EgressRefused
+from spolia.surrounding import check_cancelled, on_cancel
+
+Response: TypeAlias = BaseHTTPResponse
+_PIECE = 65_536
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long one request may take, in seconds.
+
+    Args:
+        connect_s: until the server takes the connection.
+        read_s: without a byte from the server.
+        until: when all must be done, on the clock of `time.monotonic`.
+    """
+
+    connect_s: float
+    read_s: float
+    until: float
+
+    @property
+    def left_s(self) -> float:
+        return self.until - time.monotonic()
+
+
+@contextmanager
+def exchanged(
+    method: str,
+    url: str,
+    limits: Limits,
+    *,
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+    kept: int = 4,
+    public: bool = False,
+) -> Iterator[Response]:
+    """Send a request and give the response, whose content is still to be read.
+
+    Args:
+        kept: connections that are kept open to this server.
+        public: connect to public addresses only.
+
+    Raises:
+        EgressFailed: the server cannot be reached, or it fell silent or took too long.
+        EgressRefused: its address is not allowed, or its certificate is not valid.
+        Cancelled: the run was cancelled; the socket is cut.
+    """
+    parts, line = urlsplit(url), Line()
+    clock = threading.Timer(max(limits.left_s, 0.0), line.cut, ("clock",))  # cuts whatever waits by then
+    clock.daemon = True
+    response: Response | None = None
+    with on_cancel(lambda: line.cut("cancel")):
+        try:
+            check_cancelled()
+            clock.start()
+            under_way.line = line
+            response = pool(parts.scheme, parts.hostname or "", parts.port, kept, public=public).urlopen(
+                method,
+                (parts.path or "/") + (f"?{parts.query}" if parts.query else ""),
+                body=body,
+                headers={"Accept-Encoding": "identity", **(headers or {})},
+                timeout=Timeout(connect=min(limits.connect_s, max(limits.left_s, 0.001)), read=limits.read_s),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
+            )
+            yield response
+        except Exception as error:
+            _raise_if_cut(line, error)
+            if isinstance(error, HTTPError):
+                raise _translated(error, limits) from error
+            raise
+        else:
+            _raise_if_cut(line, None)  # a cut looks like the end of a reply that states no length
+        finally:
+            clock.cancel()
+            if response is not None:
+                response.close()  # a connection whose reply was read to its end is back in the pool before
+
+
+def pieces(response: Response, largest: int) -> Iterator[bytes]:
+    """The content as it comes.
+
+    Raises:
+        EgressRefused: it has more than `largest` bytes.
+    """
+    size = 0
+    while found := response.read1(_PIECE):
+        size += len(found)
+        if size > largest:
+            raise EgressRefused(f"the reply is longer than {largest} bytes.")
+        yield found
+
+
+def _raise_if_cut(line: Line, error: Exception | None) -> None:
+    if line.cut_by == "cancel":
+        raise Cancelled("The run was cancelled while a server was answering.") from error
+    if line.cut_by:
+        raise EgressFailed("no complete reply before the deadline. Write a larger deadline_s.") from error
+
+
+def _translated(error: HTTPError, limits: Limits) -> EgressFailed | EgressRefused:
+    if isinstance(error, SSLError):
+        return EgressRefused(
+            f"its certificate or TLS is not accepted ({error}). Write the https address that it is for."
+        )
+    if isinstance(error, NameResolutionError):
+        return EgressFailed("its host name is not known. Check the address.")
+    if isinstance(error, ConnectTimeoutError) and not isinstance(error, NewConnectionError):
+        return EgressFailed(f"it took no connection within {limits.connect_s:g} s. Is the server running there?")
+    if isinstance(error, NewConnectionError):
+        why = str(error).rpartition(": ")[2]
+        return EgressFailed(f"no connection ({why}). Start the server, or check the address.")
+    if isinstance(error, ReadTimeoutError):
+        return EgressFailed(f"it sent nothing for {limits.read_s:g} s. Write a larger timeout_s if it is only slow.")
+    return EgressFailed(f"the connection broke before the reply was complete ({type(error).__name__}).")
