@@ -173,3 +173,21 @@ def test_patience_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
     patience.failed((), tried=True)
     now[0] = 9999.0
     assert not patience.is_over
+
+
+def test_other_readers_are_followed_and_a_file_of_them_that_is_not_whole_is_waited_for(
+    start: Start, folder: Path, store: Path, tmp_path: Path
+) -> None:
+    readers = tmp_path / "readers.txt"
+    put(readers, "* = everybody\n")
+    watching = start("--readers", str(readers))
+    put(readers, "salt.txt = ann\n")
+    watching.until("does not say who may read 'tides.txt'")
+    assert {one.uri: one.readers for one in Corpus(str(store)).latest().documents(frozenset({"ann"}))} == {
+        "salt.txt": (),
+        "tides.txt": (),
+    }
+    put(readers, "salt.txt = ann\n* = everybody\n")
+    watching.until("changed  salt.txt")
+    assert [one.uri for one in Corpus(str(store)).latest().documents()] == ["tides.txt"]
+    assert watching.end() == 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spolia.cli.exits import Exit
-from spolia.cli.options import AsJson, FlowName, MaybeStore, ModelName, ModelUrl, Question, Weights
+from spolia.cli.options import Access, AsJson, FlowName, MaybeStore, ModelName, ModelUrl, Question, Weights
 from spolia.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def ask(
     question: Question,
     folder: Folder = None,
     store: MaybeStore = None,
+    access: Access = None,
     flow: FlowName = "naive",
     llm: ModelUrl = "",
     model: ModelName = "",
@@ -53,7 +54,7 @@ def ask(
         raise QueryError("Nothing to ask: name a store with --store PATH, or a folder: spolia ask QUESTION DIR.")
     if folder is not None:
         partly = _indexed(screen, folder, at, weights)
-    with recorded(at, screen) as run:
+    with recorded(at, screen, access) as run:
         parts = parts_of(at, weights, reader)
         running, chosen = flow_of(flow, parts)
         if chosen:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from spolia.cli.exits import Exit
 from spolia.cli.guard import guarded
-from spolia.cli.options import AsJson, StorePath
+from spolia.cli.options import AsJson, SeenBy, StorePath
 from spolia.cli.plain import one_line
 from spolia.cli.screen import Screen
 
@@ -36,7 +37,7 @@ docs = typer.Typer(
 )
 
 
-def list_(store: StorePath, where: Where = None, json: AsJson = False) -> Exit:
+def list_(store: StorePath, where: Where = None, access: SeenBy = None, json: AsJson = False) -> Exit:
     """List the documents of a store, whoever may read them: characters, passages, state, readers, time of the file."""
     from spolia.cli.conditions import condition_of
     from spolia.cli.held import held
@@ -46,7 +47,7 @@ def list_(store: StorePath, where: Where = None, json: AsJson = False) -> Exit:
     screen, snapshot = Screen(json=json), _snapshot(store)
     schema = read_schema(snapshot.opened.row(sql.FIELDS)[0])
     condition = condition_of(where or (), schema)
-    found = [one for one in held(snapshot) if condition is None or condition.accepts(schema.record(_meta(one)))]
+    found = [one for one in held(snapshot, access) if condition is None or condition.accepts(schema.record(_meta(one)))]
     screen.give(documents=[document_data(one) for one in found])
     if not found:
         screen.say("No document is like this." if where else "The store holds no document.")
@@ -55,13 +56,13 @@ def list_(store: StorePath, where: Where = None, json: AsJson = False) -> Exit:
     return Exit.DONE
 
 
-def show(name: Name, store: StorePath, json: AsJson = False) -> Exit:
+def show(name: Name, store: StorePath, access: SeenBy = None, json: AsJson = False) -> Exit:
     """Show what is known of a document: title, metadata, readers, report, nodes by group."""
     from spolia.cli.held import one_held
 
     screen, snapshot = Screen(json=json), _snapshot(store)
-    found = one_held(snapshot, name)
-    counts = {group: len(_nodes(snapshot, found, group)) for group in snapshot.groups()}
+    found = one_held(snapshot, name, access)
+    counts = {group: len(_nodes(snapshot, found, group, access)) for group in snapshot.groups()}
     screen.give(**document_data(found), nodes=counts)
     screen.show(_description(found, counts))
     return Exit.DONE
@@ -71,6 +72,7 @@ def chunks(
     name: Name,
     store: StorePath,
     group: Annotated[str, typer.Option("--group", metavar="NAME", help="The node group.")] = "chunk",
+    access: SeenBy = None,
     json: AsJson = False,
 ) -> Exit:
     """Show the nodes that a document was cut into: number, place, what is put before them when indexed, text."""
@@ -78,7 +80,7 @@ def chunks(
 
     screen, snapshot = Screen(json=json), _snapshot(store)
     snapshot.manifest(group)
-    nodes = _nodes(snapshot, one_held(snapshot, name), group)
+    nodes = _nodes(snapshot, one_held(snapshot, name, access), group, access)
     screen.give(group=group, nodes=[node_data(node) for node in nodes])
     if not nodes:
         screen.say(f"It has no node in group {group!r}.")
@@ -172,10 +174,10 @@ def _meta(one: Held) -> tuple[tuple[str, Any], ...]:
     return (one.document.meta if one.document else ()) + files
 
 
-def _nodes(snapshot: Snapshot, one: Held, group: str) -> list[Node]:
-    from spolia.cli.held import LAST, keeper
+def _nodes(snapshot: Snapshot, one: Held, group: str, access: Sequence[str] | None) -> list[Node]:
+    from spolia.cli.held import LAST, seen_by
 
-    return snapshot.numbered(one.source.document, group, 0, LAST, keeper(snapshot)) if one.document else []
+    return snapshot.numbered(one.source.document, group, 0, LAST, seen_by(snapshot, access)) if one.document else []
 
 
 def _table(found: list[Held]) -> Table:

@@ -50,25 +50,41 @@ class Held:
         return said + (self.report.warnings if self.report else ())
 
 
+def seen_by(snapshot: Snapshot, access: Sequence[str] | None) -> frozenset[str]:
+    """These principals; None for whoever keeps the store."""
+    return keeper(snapshot) if access is None else frozenset(access)
+
+
 def keeper(snapshot: Snapshot) -> frozenset[str]:
     """All principals that a store knows."""
     return frozenset(chain.from_iterable(snapshot.readers.lists.values()))
 
 
-def held(snapshot: Snapshot) -> Iterator[Held]:
-    """All sources, by uri."""
-    documents = {one.id: (one.but(text=""), len(one.text)) for one in snapshot.documents(keeper(snapshot))}
+def held(snapshot: Snapshot, access: Sequence[str] | None = None) -> Iterator[Held]:
+    """All sources, by uri.
+
+    Args:
+        access: only those whose document one of these principals may read; None for all.
+    """
+    who = seen_by(snapshot, access)
+    documents = {one.id: (one.but(text=""), len(one.text)) for one in snapshot.documents(who)}
     for source in snapshot.sources().values():
-        yield _held(source, *documents.get(source.document, (None, 0)))
+        if access is None or source.document in documents:
+            yield _held(source, *documents.get(source.document, (None, 0)))
 
 
-def one_held(snapshot: Snapshot, name: str) -> Held:
+def one_held(snapshot: Snapshot, name: str, access: Sequence[str] | None = None) -> Held:
     """The source of this uri, or of the document of this id.
+
+    Args:
+        access: as for `held`.
 
     Raises:
         QueryError: there is none; names those that are written nearly so.
     """
-    sources = snapshot.sources()
+    sources = (
+        {one.source.uri: one.source for one in held(snapshot, access)} if access is not None else snapshot.sources()
+    )
     source = sources.get(name) or next((row for row in sources.values() if row.document == name), None)
     if source is None:
         raise QueryError(f"There is no document {name!r} in {snapshot.opened.store}. {_near(name, list(sources))}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exits import Exit
-from spolia.cli.options import AsJson, StorePath, Weights
+from spolia.cli.options import AsJson, Readers, StorePath, Weights
 from spolia.cli.plain import one_line
 from spolia.cli.screen import Screen
 
@@ -32,6 +32,7 @@ def index(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with documents.", show_default=False)],
     store: StorePath,
     vectors: Vectors = None,
+    readers: Readers = None,
     weights: Weights = "",
     threads: Annotated[int, typer.Option("--threads", min=1, help="CPU threads for the embedder.")] = 1,
     rebuild: Annotated[
@@ -52,7 +53,7 @@ def index(
     from spolia.cli.indexing import index_folder
 
     screen = Screen(json=json)
-    given = partial(index_folder, screen, folder, store, vectors=vectors, weights=weights)
+    given = partial(index_folder, screen, folder, store, readers=readers, vectors=vectors, weights=weights)
     run = partial(given, threads=threads, follow_links=follow_links)
     report, chosen = run(rebuild=rebuild)
     screen.say(chosen)
@@ -65,7 +66,7 @@ def index(
     if watch:
         from spolia.cli.watch import Watch
 
-        return Watch(screen, folder, run, every, follow_links=follow_links).go_on(report)
+        return Watch(screen, folder, run, every, beside=readers, follow_links=follow_links).go_on(report)
     return Exit.PARTLY if report.failed else Exit.DONE
 
 

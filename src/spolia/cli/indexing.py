@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
+from spolia.cli.reader_lists import access_of
 from spolia.cli.screen import Screen
 from spolia.errors import ManifestMismatch, MissingExtra, WeightsError
 from spolia.flows.default import covers
@@ -28,6 +29,7 @@ def index_folder(
     folder: Path,
     store: str,
     *,
+    readers: Path | None = None,
     vectors: bool | None = None,
     weights: str = "",
     threads: int = 1,
@@ -39,6 +41,7 @@ def index_folder(
     """Index what has changed in a folder; returns the report, and in one line why there are vectors or none.
 
     Args:
+        readers: a file that says who may read what; None where nothing is said of that.
         vectors: whether to embed; None where it helps: with weights, over a language that the embedder knows.
         weights: folder with the embedder's weights.
         threads: for the embedder.
@@ -47,7 +50,7 @@ def index_folder(
         retry: try files again that could not be read and have not changed.
         tell: is told of every file.
     """
-    corpus, embedder = Corpus(str(store)), MiniLM(weights, threads)
+    corpus, embedder, access = Corpus(str(store)), MiniLM(weights, threads), access_of(readers)
     why = "" if vectors else why_none(corpus, folder, embedder, vectors, weights, rebuild)
     with screen.progress("reading") as told:
 
@@ -62,6 +65,7 @@ def index_folder(
                 corpus,
                 embedder=None if why else embedder,
                 group=GROUP,
+                access=access,
                 progress=progress,
                 retry=retry,
                 rebuild=rebuild,

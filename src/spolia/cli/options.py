@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
@@ -19,6 +20,33 @@ MaybeStore: TypeAlias = Annotated[
 ]
 Question: TypeAlias = Annotated[
     str, typer.Argument(metavar="QUESTION", help="What to look for, in quotes.", show_default=False)
+]
+Access: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--access",
+        metavar="PRINCIPAL",
+        help="Who asks, a user or a group; repeat it for several. Without it only what everybody may read is found.",
+        show_default=False,
+    ),
+]
+SeenBy: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--access",
+        metavar="PRINCIPAL",
+        help="Show what this user or group may read, and no more; repeat it for several. Without it everything.",
+        show_default=False,
+    ),
+]
+Readers: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--readers",
+        metavar="FILE",
+        help="Who may read what: a text file with a line `PATTERN = PRINCIPAL, …` for each pattern of paths.",
+        show_default=False,
+    ),
 ]
 FlowName: TypeAlias = Annotated[str, typer.Option("--flow", metavar="FLOW", help=FLOWS)]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, messages on stderr.")]

@@ -9,7 +9,7 @@ import typer
 
 from spolia.cli.exits import Exit
 from spolia.cli.index import FollowLinks, Vectors
-from spolia.cli.options import AsJson, StorePath, Weights
+from spolia.cli.options import AsJson, Readers, StorePath, Weights
 from spolia.cli.plain import one_line
 from spolia.cli.screen import Screen
 
@@ -26,6 +26,7 @@ def plan(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with documents.", show_default=False)],
     store: StorePath,
     vectors: Vectors = None,
+    readers: Readers = None,
     weights: Weights = "",
     threads: Annotated[int, typer.Option("--threads", min=1, help="CPU threads for the embedder.")] = 1,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="As if everything were indexed again.")] = False,
@@ -43,6 +44,7 @@ def plan(
     from dataclasses import asdict
 
     from spolia.cli.indexing import GROUP, why_none
+    from spolia.cli.reader_lists import access_of
     from spolia.indexing.planning import planned
     from spolia.models.minilm import MiniLM
     from spolia.stores.corpus import Corpus
@@ -59,6 +61,7 @@ def plan(
             corpus,
             embedder=None if why else embedder,
             group=GROUP,
+            access=access_of(readers),
             progress=progress,
             follow_links=follow_links,
             rebuild=rebuild,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from spolia.cli.screen import Screen
@@ -13,8 +13,11 @@ RUNS = "runs.db"
 
 
 @contextmanager
-def recorded(store: str, screen: Screen) -> Iterator[Run]:
+def recorded(store: str, screen: Screen, access: Sequence[str] | None = None) -> Iterator[Run]:
     """Run with journal and cache in the store's `runs.db`; where that cannot be, without, and say so.
+
+    Args:
+        access: the principals who ask; None for nobody, who finds what everybody may read.
 
     Raises:
         StoreError: there is no store, so that nothing is made beside what else is there.
@@ -22,7 +25,7 @@ def recorded(store: str, screen: Screen) -> Iterator[Run]:
     from spolia.journal import Runs
     from spolia.stores.corpus import Corpus
 
-    corpus = Corpus(str(store))
+    corpus, who = Corpus(str(store)), tuple(access or ())
     corpus.snapshot()
     try:
         folder = corpus.truth.folder
@@ -30,8 +33,8 @@ def recorded(store: str, screen: Screen) -> Iterator[Run]:
         runs = Runs(folder / RUNS)
     except (StoreError, OSError) as error:
         screen.say(f"Nothing is recorded of this run: {error}", "yellow")
-        with Run() as run:
+        with Run(groups=who) as run:
             yield run
         return
-    with runs, Run(journal=runs.journal, cache=runs.cache) as run:
+    with runs, Run(groups=who, journal=runs.journal, cache=runs.cache) as run:
         yield run

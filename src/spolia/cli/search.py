@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from spolia.cli.exits import Exit
-from spolia.cli.options import AsJson, FlowName, Question, StorePath, Weights
+from spolia.cli.options import Access, AsJson, FlowName, Question, StorePath, Weights
 from spolia.cli.screen import Screen
 
 
@@ -15,6 +15,7 @@ def search(
     question: Question,
     store: StorePath,
     top_k: Annotated[int, typer.Option("--top-k", min=1, max=10_000, help="How many passages to show, at most.")] = 10,
+    access: Access = None,
     flow: FlowName = "default",
     weights: Weights = "",
     json: AsJson = False,
@@ -27,7 +28,7 @@ def search(
     from spolia.types import Query
 
     screen = Screen(json=json)
-    with recorded(store, screen) as run:
+    with recorded(store, screen, access) as run:
         searching, chosen = flow_of(flow, parts_of(store, weights), top_k)
         if chosen:
             screen.say(chosen)

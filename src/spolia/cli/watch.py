@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Protocol
 from spolia.cli.exits import Exit
 from spolia.cli.plain import one_line
 from spolia.cli.screen import Screen
-from spolia.errors import FolderError, ModelUnavailable, StoreBusy, StoreUnavailable
+from spolia.errors import FolderError, ModelUnavailable, QueryError, StoreBusy, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from spolia.indexing.report import Progress, SyncReport
 
-PASSING = (StoreBusy, StoreUnavailable, FolderError, ModelUnavailable)
-"""What may be over at the next look."""
+PASSING = (StoreBusy, StoreUnavailable, FolderError, ModelUnavailable, QueryError)
+"""What may be over at the next look; the last is a file of readers that is being written."""
 LONGEST_S = 3600.0
 Sizes = dict[str, tuple[int, int]]
 
@@ -70,11 +70,15 @@ class Watch:
         folder: the documents.
         run: brings the store in step.
         every: seconds between two looks.
+        beside: another file that says what the store holds.
         follow_links: look where links lead too.
     """
 
-    def __init__(self, screen: Screen, folder: Path, run: Run, every: float, *, follow_links: bool) -> None:
-        self.screen, self.folder, self.run, self.every, self.follow_links = screen, folder, run, every, follow_links
+    def __init__(
+        self, screen: Screen, folder: Path, run: Run, every: float, *, beside: Path | None, follow_links: bool
+    ) -> None:
+        self.screen, self.folder, self.run, self.every = screen, folder, run, every
+        self.beside, self.follow_links = beside, follow_links
         self.patience = Patience(every)
         self._said = ""
 
@@ -110,7 +114,11 @@ class Watch:
         from spolia.indexing.walking import walk
 
         found = walk(os.fspath(self.folder), by_suffix(READERS), follow_links=self.follow_links)
-        return {uri: (file.size, file.mtime_ns) for uri, file in found.files.items()}
+        sizes = {uri: (file.size, file.mtime_ns) for uri, file in found.files.items()}
+        if self.beside is not None and self.beside.exists():
+            said = self.beside.stat()
+            sizes["//beside"] = said.st_size, said.st_mtime_ns  # the name of no file in a folder
+        return sizes
 
     def _bring(self) -> None:
         changes: list[tuple[str, str]] = []
