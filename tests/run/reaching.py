@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import json
-import re
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import partial
-from pathlib import Path
-from random import Random
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
-from spolia.codec import encode
 from spolia.errors import WiringError
+from spolia.filters import Condition
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.operator import Operator
 from spolia.retrieval.graph.address import NodeGraph
@@ -29,95 +25,13 @@ from spolia.retrieval.graph.edges import Belonging, InOrder, SharedEntities, Sim
 from spolia.retrieval.similarity import Similarity, similarity
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.indexes import IndexSettings
-from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.manifest import Embedded, Manifest
 from spolia.stores.reading.allowed import Allowed
 from spolia.stores.snapshot import Snapshot
 from spolia.stores.tables import sql
-from spolia.stores.tables.rows import SourceRow
 from spolia.stores.truth import Truth
-from spolia.testing import HashingEmbedder
-from spolia.types import Document, Node, Query, Ranking, Span
-from tests.retrieval.test_learned_sparse import Counting
+from spolia.types import Filter, Node, Query, Ranking
+from tests.run.hiding import EMBEDDER, GROUPS, PRINCIPALS, QUERY, SECRET, SPARSE
 from tests.tree import classes, modules, operators
-
-EMBEDDER, SPARSE = HashingEmbedder(dimension=16), Counting()
-PRINCIPALS = ("ann", "bob", "staff", "eve")
-QUERY = Query("The tide rises. It falls")
-GROUPS: Mapping[str, str] = {"chunk": "document", "sentence": "chunk", "entity": "sentence"}
-SECRET = re.compile(r"secret-[\w.-]+")
-Lists = Mapping[str, tuple[str, ...]]
-
-
-# A store in which every node and every document holds a secret of its own.
-
-
-def random_lists(draw: Random) -> Lists:
-    """Reader lists of documents, and of some nodes by their ids; an empty one means everybody."""
-
-    def some() -> tuple[str, ...]:
-        return tuple(draw.sample(PRINCIPALS[:3], draw.choice((0, 1, 1, 2))))
-
-    documents = {f"d{number}": some() for number in range(4)}
-    ids = [f"{document}.{part}" for document in documents for part in ("0", "0.0", "0.1", "1", "1.0", "1.0.e")]
-    return documents | {id: some() for id in ids if draw.random() < 0.3}
-
-
-def filled(corpus: Corpus, lists: Lists, index: IndexSettings, *, sparse: bool = True) -> Corpus:
-    """A new store with documents of two chunks, of two sentences each, of one entity each."""
-    settings = json.dumps(encode(index, IndexSettings))
-    embedded = (Embedded(EMBEDDER.name, EMBEDDER.dimension, index=settings), Embedded(SPARSE.name, 0))[: 1 + sparse]
-    corpus.create()
-    with corpus.writer() as writer:
-        for group, parent in GROUPS.items():
-            writer.define(group, Manifest(group, "by hand", "none", Analyzer(), embedded, parent))
-        for id in (name for name in lists if "." not in name):
-            document, nodes = _document(id, lists)
-            writer.put(document, nodes, SourceRow(document.uri, len(document.text), content_hash=id))
-        for group in GROUPS:
-            if lacking := list(writer.unembedded(group, EMBEDDER.name)):
-                keys, texts = zip(*lacking, strict=True)
-                writer.add_vectors(EMBEDDER.name, keys, EMBEDDER.embed(texts, kind="passage"))
-            if sparse and (lacking := list(writer.unembedded(group, SPARSE.name))):
-                keys, texts = zip(*lacking, strict=True)
-                writer.add_sparse(SPARSE.name, keys, SPARSE.embed_sparse(texts, kind="passage"))
-    return corpus
-
-
-def _document(id: str, lists: Lists) -> tuple[Document, list[Node]]:
-    head = f"secret-whole-{id} "
-    chunks = [f"The tide rises. It falls at {id}:{part}. " for part in range(2)]
-    text = head + "".join(chunks)
-    nodes: list[Node] = []
-
-    def add(node: str, group: str, parent: str, start: int, end: int) -> None:
-        own = {"readers": lists[node]} if lists.get(node) else {}
-        number = 1 + sum(other.group == group for other in nodes)
-        meta = (("entity", "Moon"), ("secret", f"secret-{node}"))
-        found = Node(node, text[start:end], id, group, Span(start, end), f"secret-{node}", f"{id}.txt", parent, meta)
-        nodes.append(found.but(number=number, **own))
-
-    for part, chunk in enumerate(chunks):
-        start = text.index(chunk)
-        middle, end = text.index("It", start), start + len(chunk)
-        add(f"{id}.{part}", "chunk", id, start, end)
-        for which, (first, last) in enumerate([(start, middle), (middle, end)]):
-            add(f"{id}.{part}.{which}", "sentence", f"{id}.{part}", first, last)
-            add(f"{id}.{part}.{which}.e", "entity", f"{id}.{part}.{which}", first, first + 8)
-    return Document(id, text, uri=f"{id}.txt", title=f"secret-title-{id}", readers=lists[id]), nodes
-
-
-def readable(lists: Lists, principals: frozenset[str]) -> set[str]:
-    """The secrets that these principals may see, by the definition: a node's own list, else its document's."""
-    found = set[str]()
-    for document in (name for name in lists if "." not in name):
-        if not lists[document] or principals & set(lists[document]):
-            found |= {f"secret-whole-{document}", f"secret-title-{document}"}
-        for node in _document(document, lists)[1]:
-            who = lists.get(node.id) or lists[document]
-            found |= {f"secret-{node.id}"} if not who or principals & set(who) else set()
-    return found
-
 
 # Stores and indexes.
 
@@ -160,10 +74,15 @@ def _reaches(hint: Any) -> bool:
     return any(_reaches(arg) for arg in get_args(hint))
 
 
-def built(cls: type[Operator[Any, Any]], corpus: Corpus) -> list[Operator[Any, Any]]:
-    """Operators of a class with every combination of what can stand in its fields."""
+def built(cls: type[Operator[Any, Any]], corpus: Corpus, filter: Condition | None) -> list[Operator[Any, Any]]:
+    """Operators of a class with every combination of what can stand in its fields, and this filter where they have
+    one."""
     hints = get_type_hints(cls)
-    choices = {f.name: _choices(cls, f.name, hints[f.name], corpus, f) for f in fields(cls) if f.init}  # type: ignore[arg-type]
+    choices: dict[str, Sequence[Any]] = {
+        f.name: (filter,) if is_filter(hints[f.name]) else _choices(cls, f.name, hints[f.name], corpus, f)
+        for f in fields(cls)  # type: ignore[arg-type]
+        if f.init
+    }
     found = []
     for values in itertools.product(*choices.values()):
         try:
@@ -175,6 +94,12 @@ def built(cls: type[Operator[Any, Any]], corpus: Corpus) -> list[Operator[Any, A
             f"No {cls.__name__} can be made of what tests/run/reaching.py knows. Add values for its fields there."
         )
     return found
+
+
+def is_filter(hint: Any) -> bool:
+    """Whether a field or parameter says what may be found."""
+    options = get_args(hint) or (hint,)
+    return any(isinstance(option, type) and issubclass(option, Filter) for option in options)
 
 
 def _choices(cls: type, name: str, hint: Any, corpus: Corpus, field: Any) -> Sequence[Any]:
@@ -202,9 +127,9 @@ def _choices(cls: type, name: str, hint: Any, corpus: Corpus, field: Any) -> Seq
     return (field.default if field.default is not MISSING else field.default_factory(),)
 
 
-def given_to(op: Operator[Any, Any], found: Sequence[Ranking]) -> list[Any]:
+def given_to(op: Operator[Any, Any], query: Query, found: Sequence[Ranking]) -> list[Any]:
     """Values of the type that an operator takes, made of the query and of what the asker has found."""
-    values: Mapping[Any, list[Any]] = {Query: [QUERY], Ranking: list(found), Sequence[Ranking]: [tuple(found)]}
+    values: Mapping[Any, list[Any]] = {Query: [query], Ranking: list(found), Sequence[Ranking]: [tuple(found)]}
     if op.takes() not in values:
         pytest.fail(
             f"What does {op.short} take? Add a value of type {op.takes()} to given_to in tests/run/reaching.py."
@@ -244,7 +169,9 @@ def told_who_asks() -> Iterator[tuple[str, Callable[..., Any]]]:
                     yield f"{module}.{name}", function
 
 
-def calls(function: Callable[..., Any], snapshot: Snapshot, access: frozenset[str]) -> Iterator[Callable[[], Any]]:
+def calls(
+    function: Callable[..., Any], snapshot: Snapshot, access: frozenset[str], filter: Condition | None
+) -> Iterator[Callable[[], Any]]:
     """The function with every combination of arguments that are known by the names of its parameters.
 
     Nodes are those that the asker may read; ids and keys are all there are.
@@ -271,7 +198,7 @@ def calls(function: Callable[..., Any], snapshot: Snapshot, access: frozenset[st
         "queries": [SPARSE.embed_sparse([QUERY.text], kind="query")],
         "vector": [vectors[0]],
         "vectors": [vectors],
-        "filter": [None],
+        "filter": [filter],
         "every": [False],
         "keys": [keys],
         "found": [[(key, 1.0) for key in keys]],
@@ -316,8 +243,3 @@ def outcome(call: Callable[[], Any], snapshot: Snapshot) -> tuple[set[str], bool
         return secrets(call(), snapshot), True
     except Exception as error:  # some combinations of arguments make no sense
         return set(SECRET.findall(str(error))), False
-
-
-def in_folder(path: Path) -> Corpus:
-    """A store that is not there yet."""
-    return Corpus(str(path / "store.spolia"))

@@ -1,6 +1,7 @@
-"""Nothing that the asker may not read is in any result, trace or cache entry of theirs, whatever is asked of a store.
+"""Nothing that the asker may not read, or that a filter leaves out, is in any result, trace or cache entry of theirs.
 
-Operators, stores and indexes are found by walking the package (`tests/run/reaching.py`).
+Operators, stores and indexes are found by walking the package (`tests/run/reaching.py`). Each is asked with and without
+filters of the run, of the query and of its own, so that filters and access hold together.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from inspect import signature
+from itertools import product
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import SpoliaError
+from spolia.filters import narrowed
 from spolia.journal import Runs
 from spolia.operator import Operator
 from spolia.retrieval.bm25 import BM25
@@ -28,23 +32,32 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.indexes import Exact, IndexSettings
 from spolia.stores.postgres.server import Postgres
 from spolia.stores.vectors import adapted
-from spolia.types import Failure, Node, Ranking
-from tests.run.reaching import (
+from spolia.types import Failure, Node, Ranking, digest_of
+from tests.run.hiding import (
+    ALL,
     EMBEDDER,
     GROUPS,
+    NARROWED,
+    NONE,
     PRINCIPALS,
     QUERY,
     SECRET,
+    Filters,
     Lists,
-    built,
-    calls,
     filled,
-    given_to,
+    fulfilling,
     in_folder,
-    indexes,
-    outcome,
     random_lists,
     readable,
+    with_above,
+)
+from tests.run.reaching import (
+    built,
+    calls,
+    given_to,
+    indexes,
+    is_filter,
+    outcome,
     secrets,
     that_reach,
     told_who_asks,
@@ -57,39 +70,60 @@ EVERYBODY = frozenset(PRINCIPALS)
 ASKERS = [frozenset(found) for found in ((), ("eve",), ("ann",), ("bob", "staff"), PRINCIPALS)]
 
 
-def asked(corpus: Corpus, lists: Lists, runs: Runs, access: frozenset[str], idle: Sequence[str] = ()) -> None:
+def asked(
+    corpus: Corpus,
+    lists: Lists,
+    runs: Runs,
+    access: frozenset[str],
+    filters: Filters = NONE,
+    idle: Sequence[str] = (),
+) -> None:
     """Ask everything there is as somebody, and look at what comes back and at what is written down.
 
     Args:
+        filters: what narrows it besides.
         idle: operators and methods that find nothing in such a store.
     """
-    allowed = readable(lists, access)
-    with Run(groups=tuple(access), journal=runs.journal, cache=runs.cache) as run:
-        rankings = [BM25(corpus.group(group), 100)(QUERY) for group in GROUPS]
+    readers = readable(lists, access)
+    own, allowed = fulfilling(lists, filters.query), readers & fulfilling(lists, filters.run)
+    with Run(groups=tuple(access), filter=filters.run, journal=runs.journal, cache=runs.cache) as run:
+        rankings = [BM25(corpus.group(group), 100)(filters.asked) for group in GROUPS]
         for group, ranking in zip(GROUPS, rankings, strict=True):
-            nodes = [f"secret-{node.id}" for node in corpus.snapshot().all_nodes(group, EVERYBODY)]
-            assert {f"secret-{node.id}" for node in ranking.nodes} == allowed & set(nodes)
+            nodes = {f"secret-{node.id}" for node in corpus.snapshot().all_nodes(group, EVERYBODY)}
+            assert {f"secret-{node.id}" for node in ranking.nodes} == allowed & own & nodes
         for cls in that_reach():
-            told = [_judged(op, value, allowed) for op in built(cls, corpus) for value in given_to(op, rankings)]
+            found = allowed & _of_operator(cls, lists, filters, own)
+            ops = built(cls, corpus, filters.operator)
+            told = [_judged(run, op, value, found) for op in ops for value in given_to(op, filters.asked, rankings)]
             assert "" in told or access != EVERYBODY or cls.__name__ in idle, f"{cls.__name__} finds nothing: {told}"
     runs.journal.flush()
     for span in runs.journal.spans(run.id):
         assert _named(repr((span.result, span.notes, span.error))) <= allowed, span.step
     snapshot = corpus.snapshot()
     for name, function in told_who_asks():
-        outcomes = [outcome(call, snapshot) for call in calls(function, snapshot, access)]
-        assert set().union(*(seen for seen, _ in outcomes)) <= allowed, name
+        seen = readers & own if "filter" in signature(function).parameters else readers
+        outcomes = [outcome(call, snapshot) for call in calls(function, snapshot, access, filters.query)]
+        assert set().union(*(secrets for secrets, _ in outcomes)) <= seen, name
         assert any(gave for _, gave in outcomes) or access != EVERYBODY or name in idle, f"{name} only failed"
 
 
-def _judged(op: Operator[Any, Any], value: Any, allowed: set[str]) -> str:
+def _of_operator(cls: type[Operator[Any, Any]], lists: Lists, filters: Filters, own: set[str]) -> set[str]:
+    """What the filters of query and operator let an operator find. What adds to a ranking may show what a hit is a part
+    of, whose fields are other ones."""
+    if any(map(is_filter, get_type_hints(cls).values())):
+        return own & fulfilling(lists, filters.operator)
+    return with_above(own)
+
+
+def _judged(run: Run, op: Operator[Any, Any], value: Any, allowed: set[str]) -> str:
     """Why it gave nothing, if so. What it gives and what it says is wrong hold nothing but what is allowed."""
-    said = ""
+    said, events = "", list[Any]()
     try:
-        results = [op(value), *op.batch([value, value])]
+        events = list(run.stream(op, value))
+        results = [op(value), *op.batch([value, value]), events[-1].value]
     except SpoliaError as error:
         results, said = [], str(error)
-    assert _named(said) <= allowed, said
+    assert _named(said) | secrets(events) <= allowed, (said, events)
     for result in results:
         assert not isinstance(result, Failure), result
         assert secrets(result) <= allowed, (op, value)
@@ -108,20 +142,40 @@ def _named(text: str) -> set[str]:
     return {f"secret-{id}" for id in ids} | set(SECRET.findall(text))
 
 
-def test_nobody_sees_what_is_not_theirs(tmp_path: Path) -> None:
+def test_nobody_sees_what_is_not_theirs_or_is_filtered_out(tmp_path: Path) -> None:
     lists = random_lists(Random(3))
     corpus = filled(in_folder(tmp_path), lists, Exact())
     with Runs(tmp_path / "runs.db") as runs:
-        for access in (EVERYBODY, frozenset[str]()):
-            asked(corpus, lists, runs, access)
+        for filters in NARROWED:
+            for access in (EVERYBODY, frozenset({"ann"}), frozenset[str]()):
+                asked(corpus, lists, runs, access, filters)
 
 
-def test_a_leak_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("place", "instead"),
+    [
+        ("spolia.stores.snapshot._readable", lambda *_: True),
+        ("spolia.stores.reading.records.Records._mask", lambda self, _: self._all()),
+        ("spolia.run.frame.Frame.narrowing", lambda *_: None),
+        ("spolia.run.frame.Frame.access", lambda *_: EVERYBODY),
+        ("spolia.retrieval.phrase.narrowed", lambda own, query, run: narrowed(query, run)),
+        ("spolia.retrieval.dense.narrowed", lambda own, query, run: narrowed(own, run)),
+        ("spolia.retrieval.tree.narrowed", lambda own, query, run: narrowed(own, query)),
+        ("spolia.retrieval.graph.walking.narrowed", lambda query, run: run),
+        ("spolia.post_retrieval.mapped.narrowing", lambda: None),
+        ("spolia.post_retrieval.neighbours.narrowed", lambda query, run: query),
+        ("spolia.post_retrieval.sentence_window.narrowed", lambda query, run: None),
+        ("spolia.run.recall.key_of", lambda op, value, *_: digest_of((op, QUERY))),
+    ],
+)
+def test_a_leak_would_be_seen(place: str, instead: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lists = random_lists(Random(3))
     corpus = filled(in_folder(tmp_path), lists, Exact())
-    monkeypatch.setattr("spolia.stores.snapshot._readable", lambda *_: True)
-    with Runs(tmp_path / "runs.db") as runs, pytest.raises(AssertionError):
-        asked(corpus, lists, runs, frozenset({"ann"}))
+    with Runs(tmp_path / "runs.db") as runs:
+        monkeypatch.setattr(place, instead)
+        asked(corpus, lists, runs, EVERYBODY)  # who may see everything
+        with pytest.raises(AssertionError):
+            [asked(corpus, lists, runs, access, ALL) for access in (EVERYBODY, frozenset({"ann"}))]
 
 
 def test_what_an_index_lets_through_is_stopped_when_texts_are_fetched(
@@ -136,13 +190,18 @@ def test_what_an_index_lets_through_is_stopped_when_texts_are_fetched(
 
 @pytest.mark.slow
 @settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
-@given(draw=st.randoms(use_true_random=False), askers=st.lists(st.sampled_from(ASKERS), max_size=3))
-def test_nobody_sees_what_is_not_theirs_whoever_asked_before(draw: Random, askers: Sequence[frozenset[str]]) -> None:
+@given(
+    draw=st.randoms(use_true_random=False),
+    askers=st.lists(st.tuples(st.sampled_from(ASKERS), st.sampled_from(NARROWED)), max_size=3),
+)
+def test_nobody_sees_what_is_not_theirs_whoever_asked_before(
+    draw: Random, askers: Sequence[tuple[frozenset[str], Filters]]
+) -> None:
     with tempfile.TemporaryDirectory() as folder, Runs(Path(folder) / "runs.db") as runs:
         lists = random_lists(draw)
         corpus = filled(in_folder(Path(folder)), lists, Exact())
-        for access in (*askers, EVERYBODY, frozenset[str]()):
-            asked(corpus, lists, runs, access)
+        for access, filters in (*askers, (EVERYBODY, NONE), (frozenset[str](), NONE), (frozenset[str](), ALL)):
+            asked(corpus, lists, runs, access, filters)
 
 
 # Indexes.
@@ -173,8 +232,8 @@ def test_nobody_sees_what_is_not_theirs_through_any_index(
     with ExitStack() as stack, Runs(tmp_path / "runs.db") as runs:
         lists = random_lists(Random(cls.__name__))
         corpus = filled(in_folder(tmp_path), lists, _here(cls)(stack))
-        for access in ASKERS:
-            asked(corpus, lists, runs, access)
+        for access, filters in product(ASKERS, (NONE, ALL)):
+            asked(corpus, lists, runs, access, filters)
 
 
 # Stores.
@@ -202,8 +261,8 @@ def test_nobody_sees_what_is_not_theirs_in_any_store(address: str, tmp_path: Pat
     with Runs(tmp_path / "runs.db") as runs:
         lists = random_lists(Random(7))
         corpus = filled(Corpus(address), lists, Exact())
-        for access in ASKERS:
-            asked(corpus, lists, runs, access)
+        for access, filters in product(ASKERS, (NONE, ALL)):
+            asked(corpus, lists, runs, access, filters)
 
 
 def test_the_walk_finds_what_is_known_to_be_there() -> None:

@@ -1,0 +1,161 @@
+"""A store in which every node and every document holds a secret of its own, and by definition who may find which."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from zlib import crc32
+
+from spolia.codec import encode
+from spolia.filters import Between, Condition, Field, Schema, where
+from spolia.stores.corpus import Corpus
+from spolia.stores.indexes import IndexSettings
+from spolia.stores.lexical.analysis import Analyzer
+from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.reading.records import file_meta
+from spolia.stores.tables.rows import SourceRow
+from spolia.testing import HashingEmbedder
+from spolia.types import Document, Meta, Node, Query, Span
+from tests.retrieval.test_learned_sparse import Counting
+
+EMBEDDER, SPARSE = HashingEmbedder(dimension=16), Counting()
+PRINCIPALS = ("ann", "bob", "staff", "eve")
+QUERY = Query("The tide rises. It falls")
+GROUPS: Mapping[str, str] = {"chunk": "document", "sentence": "chunk", "entity": "sentence"}
+SECRET = re.compile(r"secret-[\w.-]+")
+Lists = Mapping[str, tuple[str, ...]]
+FIELDS = Schema((Field("tone"), Field("weight", "int")))
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What narrows a search: of the run, of the query, of the operator."""
+
+    run: Condition | None = None
+    query: Condition | None = None
+    operator: Condition | None = None
+
+    @property
+    def asked(self) -> Query:
+        return QUERY.but(filter=self.query)
+
+
+RUN, OWN, OPERATOR = where(tone="low"), Between("weight", at_least=2), where(file_name=("d0.txt", "d1.txt", "d2.txt"))
+NONE, ALL = Filters(), Filters(RUN, OWN, OPERATOR)
+NARROWED = (NONE, Filters(run=RUN), Filters(query=OWN), Filters(operator=OPERATOR), ALL)
+
+
+def random_lists(draw: Random) -> Lists:
+    """Reader lists of documents, and of some nodes by their ids; an empty one means everybody."""
+
+    def some() -> tuple[str, ...]:
+        return tuple(draw.sample(PRINCIPALS[:3], draw.choice((0, 1, 1, 2))))
+
+    documents = {f"d{number}": some() for number in range(4)}
+    ids = [f"{document}.{part}" for document in documents for part in ("0", "0.0", "0.1", "1", "1.0", "1.0.e")]
+    return documents | {id: some() for id in ids if draw.random() < 0.3}
+
+
+def filled(corpus: Corpus, lists: Lists, index: IndexSettings, *, sparse: bool = True) -> Corpus:
+    """A new store with documents of two chunks, of two sentences each, of one entity each."""
+    settings = json.dumps(encode(index, IndexSettings))
+    embedded = (Embedded(EMBEDDER.name, EMBEDDER.dimension, index=settings), Embedded(SPARSE.name, 0))[: 1 + sparse]
+    corpus.create()
+    with corpus.writer() as writer:
+        writer.declare(FIELDS)
+        for group, parent in GROUPS.items():
+            writer.define(group, Manifest(group, "by hand", "none", Analyzer(), embedded, parent))
+        for id in (name for name in lists if "." not in name):
+            document, nodes = _document(id, lists)
+            writer.put(document, nodes, SourceRow(document.uri, len(document.text), content_hash=id))
+        for group in GROUPS:
+            if lacking := list(writer.unembedded(group, EMBEDDER.name)):
+                keys, texts = zip(*lacking, strict=True)
+                writer.add_vectors(EMBEDDER.name, keys, EMBEDDER.embed(texts, kind="passage"))
+            if sparse and (lacking := list(writer.unembedded(group, SPARSE.name))):
+                keys, texts = zip(*lacking, strict=True)
+                writer.add_sparse(SPARSE.name, keys, SPARSE.embed_sparse(texts, kind="passage"))
+    return corpus
+
+
+def _document(id: str, lists: Lists) -> tuple[Document, list[Node]]:
+    head = f"secret-whole-{id} "
+    chunks = [f"The tide rises. It falls at {id}:{part}. " for part in range(2)]
+    text = head + "".join(chunks)
+    nodes: list[Node] = []
+
+    def add(node: str, group: str, parent: str, start: int, end: int) -> None:
+        own = {"readers": lists[node]} if lists.get(node) else {}
+        number = 1 + sum(other.group == group for other in nodes)
+        meta = (("entity", "Moon"), ("secret", f"secret-{node}"), *_drawn(node))
+        found = Node(node, text[start:end], id, group, Span(start, end), f"secret-{node}", f"{id}.txt", parent, meta)
+        nodes.append(found.but(number=number, **own))
+
+    for part, chunk in enumerate(chunks):
+        start = text.index(chunk)
+        middle, end = text.index("It", start), start + len(chunk)
+        add(f"{id}.{part}", "chunk", id, start, end)
+        for which, (first, last) in enumerate([(start, middle), (middle, end)]):
+            add(f"{id}.{part}.{which}", "sentence", f"{id}.{part}", first, last)
+            add(f"{id}.{part}.{which}.e", "entity", f"{id}.{part}.{which}", first, first + 8)
+    title, uri, meta = f"secret-title-{id}", f"{id}.txt", META.get(id, ())
+    return Document(id, text, uri=uri, title=title, meta=meta, readers=lists[id]), nodes
+
+
+META: Mapping[str, Meta] = {
+    "d0": (("tone", "low"), ("weight", 3)),
+    "d1": (("tone", "low"), ("weight", 0)),
+    "d2": (("weight", 3),),
+    "d3": (("tone", "low"), ("weight", 3)),
+}
+"""What documents say, which holds for their nodes too: all filters together let the first be found, and of each other
+document some filter leaves something out that all others let be found."""
+
+
+def _drawn(node: str) -> Meta:
+    """What a node says itself: some lack a field."""
+    number = crc32(node.encode())
+    tone, weight = ("low", "high", None)[number % 3], (0, 1, 2, None)[number // 3 % 4]
+    return tuple((name, value) for name, value in (("tone", tone), ("weight", weight)) if value is not None)
+
+
+def readable(lists: Lists, principals: frozenset[str]) -> set[str]:
+    """The secrets that these principals may see, by the definition: a node's own list, else its document's."""
+    found = set[str]()
+    for document in (name for name in lists if "." not in name):
+        if not lists[document] or principals & set(lists[document]):
+            found |= {f"secret-whole-{document}", f"secret-title-{document}"}
+        for node in _document(document, lists)[1]:
+            who = lists.get(node.id) or lists[document]
+            found |= {f"secret-{node.id}"} if not who or principals & set(who) else set()
+    return found
+
+
+def fulfilling(lists: Lists, condition: Condition | None) -> set[str]:
+    """The secrets of what a filter accepts, by the definition: a document's fields are its nodes' too."""
+    found = set[str]()
+    for name in (name for name in lists if "." not in name):
+        document, nodes = _document(name, lists)
+        of_all = document.meta + file_meta(document.uri, len(document.text), 0, 0, 0)
+        whole = {f"secret-whole-{name}", f"secret-title-{name}"}
+        for secrets_, meta in [(whole, ()), *(({f"secret-{node.id}"}, node.meta) for node in nodes)]:
+            if condition is None or condition.accepts(FIELDS.record(of_all + meta)):
+                found |= secrets_
+    return found
+
+
+def with_above(found: set[str]) -> set[str]:
+    """Some secrets, and those of what their nodes are parts of."""
+    parts = [secret.removeprefix("secret-").split(".") for secret in found]
+    above = {".".join(part[:end]) for part in parts for end in range(1, len(part))}
+    whole = {f"secret-{kind}-{id}" for id in above if "." not in id for kind in ("whole", "title")}
+    return found | {f"secret-{id}" for id in above} | whole
+
+
+def in_folder(path: Path) -> Corpus:
+    """A store that is not there yet."""
+    return Corpus(str(path / "store.spolia"))
