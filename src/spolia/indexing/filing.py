@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections import deque
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from spolia.errors import FilterError, SpoliaError
+from spolia.errors import FilterError, SpoliaError, StoreError
 from spolia.indexing.loading import Loaded
 from spolia.indexing.readers.reading import Reading, Blob
 from spolia.indexing.report import DocumentReport
 from spolia.indexing.walking import File
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.groups.growing import Grown, Growth, grow
-from spolia.stores.groups.storing import store
 from spolia.stores.tables.rows import SourceRow
 from spolia.stores.writer import Writer
 from spolia.types import Document, Meta, Node, Scalar
@@ -172,8 +170,6 @@ class Filing:
     main: str
     labels: Labels
     pending: list[Filed] = field(default_factory=list)
-    tried: set[str] = field(default_factory=set)
-    """Documents of which a group could not be made, by their ids."""
 
     @property
     def characters(self) -> int:
@@ -183,11 +179,9 @@ class Filing:
     def flush(self) -> Iterator[tuple[Filed, DocumentReport | Unreadable]]:
         """Store what waits; for each file its report, or why it could not be cut.
 
-        A document that some groups could not be made of is stored with the others.
-
         Raises:
             StoreError: the store could not take it.
-            SpoliaError: a model that a transform asks could be reached for none of the documents.
+            SpoliaError: a model that a transform asks could not be reached.
         """
         pending, self.pending = self.pending, []
         documents = [filed.reading.document for filed in pending]
@@ -198,63 +192,49 @@ class Filing:
                 yield filed, failure
 
     def _put(self, filed: Filed, one: Grown) -> DocumentReport:
-        """Store a document and what could be made of it.
-
-        Raises:
-            Unreadable: no group could be made of it, or a field cannot hold what is said of it.
-        """
-        self._refuse_unmade(filed, one)
-        document, tally = filed.reading.document, _Tally(self._embedder)
-        nodes = one.made.get(self.main)
-        if isinstance(nodes, list):
-            tally.count(nodes)
-        elif nodes is not None:
-            one.made[self.main] = tally.over(nodes)
-        report = self._report(filed.reading, one, tally)
-        row = filed.row.but(document=document.id, report=report.json)
+        if one.failure is not None:
+            raise Unreadable(filed.row.but(status="failed", error=f"{one.failure.kind}: {one.failure.message}"))
+        document = filed.reading.document
+        tally = _Tally(self.main, self._embedder)
+        row = filed.row.but(document=document.id)
+        nodes = tally.over(one.nodes())
         try:
-            is_new = self.writer.put(document, (), row)
+            if not one.is_streamed:
+                listed = list(nodes)
+                report = self._report(filed.reading, tally)
+                self.writer.put(document, listed, row.but(report=report.json))
+                return report
+            self.writer.put(document, nodes, row)
+            for _ in nodes:  # a document that was there already was not cut
+                pass
+        except StoreError:
+            raise
         except FilterError as error:
             raise Unreadable(filed.row.but(status="failed", error=str(error))) from error
-        if is_new:
-            store(self.writer, one)
-            self._refuse_unmade(filed, one)
-        elif not isinstance(nodes, list):  # a document that was there already is not cut, but counted
-            deque(one.made.get(self.main, ()), maxlen=0)
-        return self._corrected(report, filed.reading, one, tally, row)
-
-    def _refuse_unmade(self, filed: Filed, one: Grown) -> None:
-        if one.failures:
-            self.tried.add(one.document.id)
-            if not one.made:
-                raise Unreadable(filed.row.but(status="failed", error=next(iter(one.reasons.values()))))
-
-    def _corrected(
-        self, report: DocumentReport, reading: Reading, one: Grown, tally: _Tally, row: SourceRow
-    ) -> DocumentReport:
-        """The report once all nodes were made: those of a long document are counted as they pass."""
-        found = self._report(reading, one, tally)
-        if found != report:
-            self.writer.touch(row.but(report=found.json))
-        return found
+        except Exception as error:
+            reason = f"The splitter failed on it: {type(error).__name__}: {error}"
+            raise Unreadable(filed.row.but(status="failed", error=reason)) from error
+        report = self._report(filed.reading, tally)
+        self.writer.touch(row.but(report=report.json))
+        return report
 
     @property
     def _embedder(self) -> Embedder | SparseEmbedder | None:
         embedders = (embedder for growth in self.growths if growth.group == self.main for embedder in growth.embedders)
         return next(embedders, None)
 
-    def _report(self, reading: Reading, one: Grown, tally: _Tally) -> DocumentReport:
-        document, is_made = reading.document, self.main in one.made
+    def _report(self, reading: Reading, tally: _Tally) -> DocumentReport:
+        document = reading.document
         return DocumentReport(
             reader=document.id.rpartition(".")[2],
             characters=len(document.text),
             pages=len(document.pages),
             empty_pages=reading.empty_pages,
-            chunks=tally.nodes if is_made else 0,
+            chunks=tally.nodes,
             tokens=tally.tokens if self._embedder else None,
             beyond_window=tally.beyond_window,
             encoding=reading.encoding,
-            warnings=(*reading.warnings, *(self._warnings(document, tally) if is_made else ())),
+            warnings=(*reading.warnings, *self._warnings(document, tally)),
             labels=self.labels.mark(document.uri),
         )
 
@@ -270,20 +250,18 @@ class Filing:
 
 
 class _Tally:
-    """Counts nodes and their tokens, as the embedder counts them."""
+    """Counts the nodes of one group and their tokens as they pass."""
 
-    def __init__(self, embedder: Embedder | SparseEmbedder | None) -> None:
-        self.embedder = embedder
+    def __init__(self, group: str, embedder: Embedder | SparseEmbedder | None) -> None:
+        self.group, self.embedder = group, embedder
         self.nodes = self.tokens = self.beyond_window = 0
 
-    def over(self, nodes: Iterable[Node]) -> Iterator[Node]:
+    def over(self, nodes: Iterator[Node]) -> Iterator[Node]:
         for node in nodes:
-            self.count([node])
+            if node.group == self.group:
+                self.nodes += 1
+                if self.embedder is not None:
+                    (tokens,) = self.embedder.tokens([node.indexed_text])
+                    self.tokens += tokens
+                    self.beyond_window += tokens > self.embedder.window
             yield node
-
-    def count(self, nodes: Sequence[Node]) -> None:
-        self.nodes += len(nodes)
-        if self.embedder is not None:
-            lengths = self.embedder.tokens([node.indexed_text for node in nodes])
-            self.tokens += sum(lengths)
-            self.beyond_window += sum(tokens > self.embedder.window for tokens in lengths)
