@@ -118,6 +118,10 @@ class EncryptedDocument(DocumentError):
     """A document is locked with a password."""
 
 
+class WorkersFailed(SpoliaError):
+    """No process that reads files could be started."""
+
+
 class StoreError(SpoliaError):
     """A store could not be opened, read or written."""
 
@@ -127,9 +131,13 @@ class NotAStore(StoreError):
 
 
 class StoreBusy(StoreError):
-    """Another process is writing to the store."""
+    """Another process is writing to the store.
+
+    `holder`: which, in words; empty where that is not known.
+    """
 
     transient = True
+    holder: str = ""
 
 
 class StoreUnavailable(StoreError):

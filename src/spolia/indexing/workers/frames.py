@@ -1,0 +1,120 @@
+"""What goes between this process and a worker: frames of JSON and bytes.
+
+Nothing that a worker says is unpickled: it has looked at files that nobody trusts, and may be in their hands.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+from spolia.errors import DocumentError
+from spolia.indexing.readers.reading import Blob, Reading
+from spolia.types import Box, Boxes, Document, Heading, Region
+
+_LENGTHS = struct.Struct("<II")
+LARGEST = 2**31
+"""Bytes of one frame."""
+
+
+def send(stream: IO[bytes], said: Mapping[str, Any], attached: Sequence[bytes] = ()) -> None:
+    """Write a frame; `said` is what JSON has, `attached` is written as it is."""
+    head = json.dumps({**said, "sizes": [len(item) for item in attached]}, ensure_ascii=False).encode()
+    total = sum(map(len, attached))
+    if len(head) > LARGEST or total > LARGEST:
+        raise DocumentError(f"What was read of it has {len(head) + total} bytes, more than is taken. Split it.")
+    stream.write(_LENGTHS.pack(len(head), total))
+    stream.write(head)
+    for item in attached:
+        stream.write(item)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> tuple[dict[str, Any], list[bytes]] | None:
+    """Read a frame; None where the other side has closed or died.
+
+    Raises:
+        ValueError: it is no frame.
+    """
+    lengths = stream.read(_LENGTHS.size)
+    if len(lengths) < _LENGTHS.size:
+        return None
+    size, total = _LENGTHS.unpack(lengths)
+    if size > LARGEST or total > LARGEST:
+        raise ValueError(f"a frame of {size} and {total} bytes")
+    head, body = stream.read(size), stream.read(total)
+    if len(head) < size or len(body) < total:
+        return None
+    said = json.loads(head)
+    attached, at = [], 0
+    for length in said.pop("sizes"):
+        attached.append(body[at : at + length])
+        at += length
+    return said, attached
+
+
+def plain(reading: Reading) -> tuple[dict[str, Any], list[bytes]]:
+    """A reading as what JSON has, and its bytes apart."""
+    document = reading.document
+    said = {
+        "id": document.id,
+        "text": document.text,
+        "uri": document.uri,
+        "title": document.title,
+        "media_type": document.media_type,
+        "pages": document.pages,
+        "headings": [(heading.start, heading.level, heading.text) for heading in document.headings],
+        "meta": document.meta,
+        "regions": [_region(region) for region in document.regions],
+        "encoding": reading.encoding,
+        "empty_pages": reading.empty_pages,
+        "ocr_pages": reading.ocr_pages,
+        "dropped": reading.dropped,
+        "images": [image.uri for image in reading.images],
+        "warnings": reading.warnings,
+    }
+    return said, [document.boxes.packed, *(image.data for image in reading.images)]
+
+
+def reading_of(said: Mapping[str, Any], attached: Sequence[bytes]) -> Reading:
+    """The reading that was sent.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is none.
+    """
+    document = Document(
+        id=str(said["id"]),
+        text=str(said["text"]),
+        uri=str(said["uri"]),
+        title=str(said["title"]),
+        media_type=str(said["media_type"]),
+        pages=tuple(map(int, said["pages"])),
+        headings=tuple(Heading(int(start), int(level), str(text)) for start, level, text in said["headings"]),
+        meta=tuple((str(name), value) for name, value in said["meta"]),
+        regions=tuple(map(_region_of, said["regions"])),
+        boxes=Boxes(attached[0]),
+    )
+    return Reading(
+        document,
+        encoding=str(said["encoding"]),
+        empty_pages=tuple(map(int, said["empty_pages"])),
+        ocr_pages=tuple(map(int, said["ocr_pages"])),
+        dropped=tuple((str(what), int(count)) for what, count in said["dropped"]),
+        images=tuple(Blob(str(uri), data) for uri, data in zip(said["images"], attached[1:], strict=True)),
+        warnings=tuple(map(str, said["warnings"])),
+    )
+
+
+def _region(region: Region) -> list[Any]:
+    box = region.box
+    sides = None if box is None else (box.page, box.left, box.top, box.right, box.bottom)
+    return [region.kind, region.start, region.end, region.rows, region.image, region.caption, sides]
+
+
+def _region_of(said: Sequence[Any]) -> Region:
+    kind, start, end, rows, image, caption, sides = said
+    box = None if sides is None else Box(int(sides[0]), *map(float, sides[1:]))
+    cells = tuple(tuple(map(str, row)) for row in rows)
+    return Region(str(kind), int(start), int(end), cells, str(image), str(caption), box)

@@ -1,0 +1,284 @@
+"""Workers: processes that read files for this one, each within limits, replaced when they die."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import LifoQueue
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from spolia import errors
+from spolia.errors import DocumentError, SpoliaError, WorkersFailed
+from spolia.indexing.readers.reading import Blob, Container, Reader, Reading
+from spolia.indexing.workers.frames import reading_of, receive, send
+from spolia.indexing.workers.limits import Limits
+
+T = TypeVar("T")
+R = TypeVar("R")
+STARTS = 4
+"""How often a worker is started that dies before it has said that it is ready."""
+_START_S, _WAIT_S = 60.0, 0.1
+
+
+class Workers:
+    """A number of processes that read files. Use it in a `with` statement; the processes start when they are needed.
+
+    Args:
+        count: how many files are read at the same time.
+        limits: for each file.
+
+    >>> from spolia.indexing.readers.text import TextReader
+    >>> with Workers(1) as workers:
+    ...     workers.read(TextReader(), Blob("a.txt", b"Stones.")).document.text
+    'Stones.'
+    """
+
+    def __init__(self, count: int = 2, limits: Limits | None = None) -> None:
+        self.count, self.limits = count, limits or Limits()
+        self._idle: LifoQueue[_Worker] = LifoQueue()
+        for _ in range(count):
+            self._idle.put(_Worker(self.limits))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for _ in range(self.count):
+            self._idle.get().stop()
+
+    def read(self, reader: Reader, blob: Blob) -> Reading:
+        """What a reader gets out of a blob, read by a worker.
+
+        Raises:
+            DocumentError, MissingExtra: the reader refuses it, or died on it, or took too much time or memory.
+            WorkersFailed: no worker can be started.
+        """
+        return self._persist(reader, blob, lambda worker: worker.read(reader, blob))
+
+    def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
+        """What stands in a container, one after the other, while a worker unpacks it.
+
+        Raises:
+            DocumentError: it cannot be unpacked, or the worker died on it.
+        """
+        worker = self._idle.get()
+        try:
+            yield from worker.parts(container, blob)
+        finally:
+            self._idle.put(worker)
+
+    def each(self, work: Callable[[T], R], items: Iterable[T]) -> Iterator[Future[R]]:
+        """Do something with each item, which may use workers, as many at once as there are; results in order.
+
+        Only as much is begun as is wanted next, so that results do not pile up.
+        """
+        waiting: deque[Future[R]] = deque()
+        with ThreadPoolExecutor(self.count, thread_name_prefix="spolia-read") as threads:
+            try:
+                for item in items:
+                    waiting.append(threads.submit(work, item))
+                    if len(waiting) > 2 * self.count:
+                        yield _done(waiting.popleft())
+                while waiting:
+                    yield _done(waiting.popleft())
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    def _persist(self, reader: Reader, blob: Blob, work: Callable[[_Worker], R]) -> R:
+        worker = self._idle.get()
+        try:
+            for attempt in range(1, self.limits.attempts + 1):
+                try:
+                    return work(worker)
+                except _Died as died:
+                    if attempt == self.limits.attempts or died.final:
+                        tried = f" Tried {attempt} times." if attempt > 1 else ""
+                        raise DocumentError(
+                            f"The {reader.name} reader {died} on {blob.uri} ({blob.size} bytes).{tried} It was read in "
+                            "a process of its own, and nothing else was harmed. Save the file again, or leave it out."
+                        ) from died
+                    time.sleep(_WAIT_S * 2**attempt)
+            raise AssertionError("the last attempt returns or raises")
+        finally:
+            self._idle.put(worker)
+
+
+def _done(future: Future[R]) -> Future[R]:
+    with suppress(BaseException):
+        future.result()
+    return future
+
+
+class _Died(Exception):
+    """A worker did not end what it had begun. `final`: another attempt would take as long."""
+
+    def __init__(self, how: str, *, final: bool = False) -> None:
+        super().__init__(how)
+        self.final = final
+
+
+@dataclass
+class _Worker:
+    limits: Limits
+    process: subprocess.Popen[bytes] | None = None
+    late: bool = False
+
+    def read(self, reader: Reader, blob: Blob) -> Reading:
+        said, attached = self._asked(reader, blob, parts=False)
+        try:
+            return reading_of(said, attached)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            self.stop()
+            raise _Died(f"gave no reading ({type(error).__name__}: {error})", final=True) from error
+
+    def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
+        under_way = True
+        try:
+            said, attached = self._asked(container, blob, parts=True)
+            while "part" in said:
+                yield Blob(str(said["part"]), attached[0])
+                said, attached = self._reply()
+            under_way = False
+        except _Died as died:
+            raise DocumentError(
+                f"The {container.name} reader {died} on {blob.uri} ({blob.size} bytes). Save the file again, or leave "
+                "it out."
+            ) from died
+        finally:
+            if under_way:  # who asked wants no more, and the rest would be taken for the next reply
+                self.stop()
+
+    def _asked(self, reader: Reader | Container, blob: Blob, *, parts: bool) -> tuple[dict[str, Any], list[bytes]]:
+        process = self._running()
+        assert process.stdin is not None
+        path = str(blob.content.absolute()) if isinstance(blob.content, Path) else ""
+        request = {"uri": blob.uri, "path": path, "parts": parts}
+        with suppress(BrokenPipeError):  # it has died, which the reply will tell
+            send(process.stdin, request, [_pickled(reader), b"" if path else blob.data])
+        return self._reply()
+
+    def _reply(self) -> tuple[dict[str, Any], list[bytes]]:
+        process = self.process
+        assert process is not None
+        assert process.stdout is not None
+        clock = threading.Timer(self.limits.seconds, self._too_late)
+        clock.daemon = True
+        clock.start()
+        try:
+            found = receive(process.stdout)
+        except ValueError as error:
+            self.stop()
+            raise _Died(f"said what makes no sense ({error})", final=True) from error
+        finally:
+            clock.cancel()
+        if found is None:
+            raise self._death()
+        if self.late:  # it was killed the moment that it had answered
+            self.stop()
+        self._raise_said(found[0])
+        return found
+
+    def _raise_said(self, said: dict[str, Any]) -> None:
+        if "error" in said:
+            kind = getattr(errors, str(said["error"]), DocumentError)
+            if not (isinstance(kind, type) and issubclass(kind, DocumentError)):
+                kind = DocumentError
+            raise kind(str(said["message"]))
+        if "memory" in said:
+            self.stop()
+            raise _Died(f"needed more than {self.limits.memory_mb} MB of memory", final=True)
+        if "fault" in said:
+            raise _Died(f"failed ({str(said['fault'])[:500]})", final=True)
+
+    def _death(self) -> _Died:
+        process, late = self.process, self.late
+        assert process is not None
+        self.stop()
+        if late:
+            return _Died(f"took longer than {self.limits.seconds:g} s", final=True)
+        code = process.returncode
+        name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        return _Died(f"died ({name})")
+
+    def _too_late(self) -> None:
+        self.late = True
+        if self.process is not None:
+            self.process.kill()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        for attempt in range(STARTS):
+            if self.process is not None and self.process.poll() is None:
+                return self.process
+            self.stop()
+            time.sleep(_WAIT_S * (2**attempt - 1))
+            self._start()
+        raise WorkersFailed(
+            f"No process that reads files could be started: {sys.executable} -m spolia.indexing.workers.worker ends "
+            "at once. Run it to see why, or read in this process: workers=0."
+        )
+
+    def _start(self) -> None:
+        command = [sys.executable, "-m", "spolia.indexing.workers.worker"]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path)},
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with suppress(BrokenPipeError):
+            send(self.process.stdin, {}, [pickle.dumps((self.limits,))])
+            clock = threading.Timer(_START_S, self.process.kill)
+            clock.daemon = True
+            clock.start()
+            ready = receive(self.process.stdout)
+            clock.cancel()
+            if ready is not None:
+                return
+        self.stop()
+
+    def stop(self) -> None:
+        """End the process, if there is one."""
+        process, self.process, self.late = self.process, None, False
+        if process is None:
+            return
+        for stream in (process.stdin, process.stdout):
+            with suppress(OSError, ValueError):
+                assert stream is not None
+                stream.close()
+        process.kill()
+        process.wait()
+
+
+def _pickled(reader: object) -> bytes:
+    try:
+        found = pickle.dumps(reader)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise _not_sent(reader, str(error)) from error
+    if b"__main__" in found:
+        raise _not_sent(reader, "it is defined in the program that was started, which no other process imports")
+    return found
+
+
+def _not_sent(reader: object, why: str) -> SpoliaError:
+    return SpoliaError(
+        f"{reader!r} cannot be sent to another process ({why}). Define it in a module that can be imported, or read in "
+        "this process: workers=0."
+    )

@@ -1,0 +1,60 @@
+"""A worker: reads one file after the other, each that it is sent, and says what came of it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from spolia.errors import SpoliaError
+from spolia.indexing.readers.reading import Blob, Container, Reader
+from spolia.indexing.workers.frames import plain, receive, send
+from spolia.indexing.workers.limits import Limits, confine
+
+
+def main() -> None:
+    """Serve standard input and output until the other side closes. What readers print goes to standard error."""
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    sys.stdin.close()
+    (limits,) = pickle.loads(_first(requests))  # from the process that started this one
+    assert isinstance(limits, Limits)
+    confine(limits)
+    send(replies, {"ready": True})
+    while (request := receive(requests)) is not None:
+        _serve(*request, replies)
+
+
+def _first(requests: BinaryIO) -> bytes:
+    found = receive(requests)
+    if found is None:
+        raise SystemExit(0)
+    return found[1][0]
+
+
+def _serve(said: dict[str, Any], attached: list[bytes], replies: BinaryIO) -> None:
+    """One request. A reply that began is ended, whatever happens."""
+    try:
+        reader: Any = pickle.loads(attached[0])
+        blob = Blob(said["uri"], Path(said["path"]) if said["path"] else attached[1])
+        if said["parts"]:
+            assert isinstance(reader, Container)
+            for part in reader.parts(blob):
+                send(replies, {"part": part.uri}, [part.data])
+            send(replies, {"end": True})
+        else:
+            send(replies, *plain(reader.read(blob)))
+    except MemoryError:
+        send(replies, {"memory": True})
+    except SpoliaError as error:
+        send(replies, {"error": type(error).__name__, "message": str(error)})
+    except RecursionError:
+        send(replies, {"fault": "it is nested too deep"})
+    except Exception as error:  # a reader's fault on a strange file is a reply like another
+        send(replies, {"fault": f"{type(error).__name__}: {error}"})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""What a reader does in a worker stays there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spolia.errors import DocumentError, EncryptedDocument, SpoliaError, WorkersFailed
+from spolia.indexing.readers.reading import Blob
+from spolia.indexing.readers.text import TextReader
+from spolia.indexing.workers import pool
+from spolia.indexing.workers.limits import Limits
+from spolia.indexing.workers.pool import Workers
+from tests.indexing.workers.hostile import Obeying
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Workers]:
+    with Workers(1, Limits(seconds=2.0, memory_mb=400, written_mb=2)) as found:
+        yield found
+
+
+def did(workers: Workers, order: str) -> str:
+    return workers.read(Obeying(), Blob("a.do", order.encode())).document.text
+
+
+def test_a_reading_comes_back_as_it_was(workers: Workers) -> None:
+    blob = Blob("a.do", b"full")
+    assert workers.read(Obeying(), blob) == Obeying().read(blob)
+    assert workers.read(TextReader(), Blob("é.txt", "Stones ü".encode())).document.text == "Stones ü"
+
+
+def test_a_blob_in_a_file_is_read_from_there(workers: Workers, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("Stones.")
+    assert workers.read(TextReader(), Blob("a.txt", path)) == TextReader().read(Blob("a.txt", path))
+
+
+@pytest.mark.parametrize(
+    ("order", "why"),
+    [
+        ("crash", r"died \(SIGSEGV\).*Tried 2 times"),
+        ("exit", r"died \(exit status 3\)"),
+        ("hang", r"took longer than 2 s"),
+        ("fill", r"needed more than 400 MB|died"),
+        ("deep", r"nested too deep"),
+        ("raise salt", r"failed \(ValueError: salt\)"),
+        ("half", r"failed \(UnicodeEncodeError"),
+        ("unknown", r"failed \(AttributeError"),
+    ],
+)
+def test_whatever_happens_the_file_is_named_and_the_next_one_is_read(workers: Workers, order: str, why: str) -> None:
+    with pytest.raises(DocumentError, match=why) as found:
+        did(workers, order)
+    assert str(found.value).startswith("The obeying reader ")
+    assert f" on a.do ({len(order)} bytes)." in str(found.value)
+    assert did(workers, "say still here") == "still here"
+
+
+def test_what_the_reader_says_itself_is_passed_on(workers: Workers) -> None:
+    with pytest.raises(EncryptedDocument, match=r"^it is locked$"):
+        did(workers, "locked")
+
+
+def test_what_a_reader_prints_is_no_reply(workers: Workers) -> None:
+    assert did(workers, "print stones") == "printed"
+
+
+def test_a_worker_writes_no_large_files(workers: Workers, tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match=r"File too large|SIGXFSZ"):
+        did(workers, f"write {tmp_path / 'much'}")
+    assert (tmp_path / "much").stat().st_size <= 2 * 2**20
+
+
+def test_a_worker_that_was_killed_once_tries_again(workers: Workers, tmp_path: Path) -> None:
+    assert did(workers, f"crash_once {tmp_path / 'done'}") == "again"
+
+
+def test_one_worker_reads_many_files(workers: Workers) -> None:
+    assert did(workers, "pid") == did(workers, "pid") != str(os.getpid())
+
+
+def test_results_come_in_order_and_no_more_are_begun_than_needed() -> None:
+    begun = []
+
+    def items() -> Iterator[int]:
+        for number in range(100):
+            begun.append(number)
+            yield number
+
+    with Workers(2) as workers:
+
+        def work(number: int) -> str:
+            if number == 5:
+                raise ValueError("five")
+            return did(workers, f"say {number}")
+
+        found = workers.each(work, items())
+        first = [next(found).result() for _ in range(5)]
+        assert first == ["0", "1", "2", "3", "4"]
+        assert isinstance(next(found).exception(), ValueError)
+        assert next(found).result() == "6"
+        assert len(begun) < 20
+        found.close()  # type: ignore[attr-defined]
+
+
+def test_files_are_read_at_the_same_time() -> None:
+    with Workers(2) as workers:
+        pids = {future.result() for future in workers.each(lambda order: did(workers, order), ["sleep 0.2", "pid"] * 4)}
+    assert len(pids) == 3  # "slept", and two processes
+
+
+def test_parts_come_one_after_the_other(workers: Workers) -> None:
+    found = list(workers.parts(Obeying(), Blob("a", b"3")))
+    assert [(part.uri, part.data) for part in found] == [(f"a/{n}", b"part %d" % n) for n in range(3)]
+    with pytest.raises(EncryptedDocument):
+        list(workers.parts(Obeying(), Blob("bad", b"2")))
+    with pytest.raises(DocumentError, match="died"):
+        list(workers.parts(Obeying(), Blob("dies", b"2")))
+    some = workers.parts(Obeying(), Blob("a", b"1000"))
+    assert next(some).uri == "a/0"
+    some.close()  # type: ignore[attr-defined]
+    assert did(workers, "say not a part") == "not a part"
+
+
+def test_a_reader_that_no_other_process_can_import_is_refused(workers: Workers) -> None:
+    class Local(Obeying):
+        pass
+
+    with pytest.raises(SpoliaError, match=r"cannot be sent to another process.*workers=0"):
+        workers.read(Local(), Blob("a.do", b"say x"))
+
+
+def test_workers_that_do_not_start_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    monkeypatch.setattr(pool, "_WAIT_S", 0.001)
+    with Workers(1) as workers, pytest.raises(WorkersFailed, match="/bin/false"):
+        did(workers, "say x")
+
+
+def test_no_worker_outlives_who_started_it() -> None:
+    code = (
+        "from tests.indexing.workers.test_workers import *\n"
+        "workers = Workers(1); print(did(workers, 'pid'), flush=True); did(workers, 'hang')"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    until = time.monotonic() + 10
+    while alive(worker) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not alive(worker)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
