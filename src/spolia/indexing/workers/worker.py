@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from spolia.errors import SpoliaError
-from spolia.indexing.readers.reading import Blob, Container, Reader
+from spolia.indexing.readers.reading import Blob, Container
 from spolia.indexing.workers.frames import plain, receive, send
 from spolia.indexing.workers.limits import Limits, confine
 
