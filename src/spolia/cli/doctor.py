@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 BASE = ("numpy", "tantivy", "PyYAML", "selectolax", "typer", "urllib3")
 EXTRAS = {
     "pdf": ("PDF files", ("pypdfium2",)),
-    "docx": ("DOCX files", ("python-docx",)),
+    "office": ("DOCX, PPTX, XLSX files", ("python-docx", "python-pptx", "python-calamine")),
+    "mail": ("Outlook's MSG files", ("olefile",)),
     "embeddings": ("dense and hybrid search", ("onnxruntime", "tokenizers")),
     "hnsw": ("graphs over many vectors", ("usearch",)),
     "postgres": ("stores in PostgreSQL", ("psycopg",)),

@@ -10,8 +10,7 @@ from typing import Any
 from spolia.errors import ManifestMismatch
 from spolia.indexing.filing import Unreadable, fetched, read
 from spolia.indexing.lengths import TokenCounter
-from spolia.indexing.readers.choosing import versions
-from spolia.indexing.readers.reading import Reader
+from spolia.indexing.readers.choosing import Readers, versions
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.walking import Found
 from spolia.models.protocols import Embedder
@@ -65,7 +64,7 @@ class Wanted:
     definition: Definition
     groups: Sequence[NodeGroup] = ()
     known: Sequence[Operator[Any, Any] | type] = ()
-    readers: Sequence[Reader] = ()
+    readers: Readers = ()
 
     def define(self, writer: Writer, found: Found, *, rebuild: bool) -> bool:
         """Write the manifests of what is asked for; what is there must be the same. Whether it forgot what was there.

@@ -14,8 +14,7 @@ from spolia.errors import ManifestMismatch
 from spolia.indexing.filing import Labels
 from spolia.indexing.keeping import Keeping, texts_of
 from spolia.indexing.parts import Wanted, main_definition
-from spolia.indexing.readers.choosing import READERS, by_suffix
-from spolia.indexing.readers.reading import Reader
+from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
 from spolia.indexing.rehearsing import Rehearsal, asks, unasked
 from spolia.indexing.report import Progress
 from spolia.indexing.sync import refuse_empty
@@ -94,7 +93,7 @@ def planned(
     splitter: Transform | None = None,
     embedder: Embedder | None = None,
     analyzer: Analyzer | None = None,
-    readers: Sequence[Reader] = READERS,
+    readers: Readers = READERS,
     group: str = "chunk",
     groups: Sequence[NodeGroup] = (),
     metadata: Callable[[str], Mapping[str, Scalar | Sequence[Scalar]]] | None = None,

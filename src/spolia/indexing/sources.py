@@ -16,7 +16,7 @@ from spolia.indexing.filing import Labels
 from spolia.indexing.keeping import keep
 from spolia.indexing.loading import Loaded
 from spolia.indexing.parts import Wanted, main_definition
-from spolia.indexing.readers.choosing import READERS, by_suffix, reader_of
+from spolia.indexing.readers.choosing import READERS, Readers, by_suffix, reader_of
 from spolia.indexing.readers.reading import Reader
 from spolia.indexing.readers.text import TextReader
 from spolia.indexing.report import SyncReport
@@ -37,7 +37,7 @@ class How(TypedDict, total=False):
     splitter: Transform | None
     embedder: Embedder | None
     analyzer: Analyzer | None
-    readers: Sequence[Reader]
+    readers: Readers
     group: str
     groups: Sequence[NodeGroup]
     fields: Sequence[Field] | None

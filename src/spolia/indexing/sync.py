@@ -11,7 +11,7 @@ from spolia.filters import Field
 from spolia.indexing.filing import Labels
 from spolia.indexing.keeping import keep
 from spolia.indexing.parts import Wanted, main_definition
-from spolia.indexing.readers.choosing import READERS, by_suffix
+from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
 from spolia.indexing.readers.reading import Reader
 from spolia.indexing.report import Progress, SyncReport
 from spolia.indexing.walking import TEXT, Found, walk
@@ -31,7 +31,7 @@ def sync(
     splitter: Transform | None = None,
     embedder: Embedder | None = None,
     analyzer: Analyzer | None = None,
-    readers: Sequence[Reader] = READERS,
+    readers: Readers = READERS,
     group: str = "chunk",
     groups: Sequence[NodeGroup] = (),
     fields: Sequence[Field] | None = None,
@@ -59,7 +59,8 @@ def sync(
         splitter: cuts documents; by default windows of 200 tokens of the embedder, or of 800 characters.
         embedder: gives the vectors for dense search; None for search by words only.
         analyzer: makes the terms; by default that of the group, or one for the language of the first documents.
-        readers: of the formats that are indexed; other files are left out.
+        readers: of the formats that are indexed, other files are left out; or, by suffix or pattern, what reads some
+            files otherwise than the built-in readers do: `{"*.foo": my_function}`.
         group: name of the node group that `splitter` makes.
         groups: further ones to build at once; those that the store has are kept in step whether named or not.
         fields: metadata fields that can be filtered by; None for those that were declared before.
@@ -125,8 +126,9 @@ def refuse_empty(folder: str, found: Found, readers: dict[str, Reader]) -> None:
         kinds = ", ".join(f"{count} {suffix or 'without suffix'}" for suffix, count in found.unread.most_common(5))
         reasons = "; ".join(f"{item.uri}: {item.reason}" for item in found.skipped[:3])
         there = f"holds no document that can be read, but: {'; '.join(filter(None, (kinds, reasons)))}"
+    endings = ", ".join(sorted({reader.suffixes[0] for reader in readers.values()}))
     raise FolderError(
-        f"{folder} {there}. Put files there that end in {', '.join(sorted(readers))}, or name another folder. "
+        f"{folder} {there}. Put files there that end in {endings}, or name another folder. "
         "Nothing was changed; to have an empty store, delete it."
     )
 

@@ -1,42 +1,103 @@
-"""Which reader reads a file: the one that knows its suffix."""
+"""Which reader reads a file: the one for its name.
+
+The name decides, the content must agree: a reader refuses what is another format, and says which. So it is known before
+a file is opened how it will be read, and nobody can have a file read as what its name hides.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import TypeAlias
 
-from spolia.indexing.readers.docx import DocxReader
+from spolia.indexing.readers.by_function import FunctionReader, Reads
 from spolia.indexing.readers.html import HtmlReader
 from spolia.indexing.readers.markdown import MarkdownReader
+from spolia.indexing.readers.office.docx import DocxReader
+from spolia.indexing.readers.office.pptx import PptxReader
+from spolia.indexing.readers.office.xlsx import XlsxReader
 from spolia.indexing.readers.pdf import PdfReader
 from spolia.indexing.readers.reading import Reader
 from spolia.indexing.readers.text import TextReader
 
-READERS: tuple[Reader, ...] = (TextReader(), MarkdownReader(), HtmlReader(), PdfReader(), DocxReader())
+READERS: tuple[Reader, ...] = (
+    TextReader(),
+    MarkdownReader(),
+    HtmlReader(),
+    PdfReader(),
+    DocxReader(),
+    PptxReader(),
+    XlsxReader(),
+)
+Readers: TypeAlias = Sequence[Reader] | Mapping[str, Reader | Reads]
+"""All of them; or, by suffix or pattern, those that read some files otherwise than the built-in ones."""
 
 
-def by_suffix(readers: Sequence[Reader] = READERS) -> dict[str, Reader]:
-    """The reader of each suffix; where two know one, the later one.
+def by_suffix(readers: Readers = READERS) -> dict[str, Reader]:
+    """The reader of each pattern and suffix, patterns first; where two know one, the later one.
+
+    Raises:
+        GroupError: a function that a store could not tell from another one.
 
     >>> by_suffix()[".md"]
     MarkdownReader()
+    >>> from spolia.indexing.readers.reading import Blob
+    >>> def shouted(blob: Blob) -> str:
+    ...     return blob.data.decode().upper()
+    >>> reader_of("notes/a.foo", by_suffix({"*.foo": shouted})).read(Blob("a.foo", b"stones")).document.text
+    'STONES'
     """
-    return {suffix: reader for reader in readers for suffix in reader.suffixes}
+    found = {_suffix(known): reader for known, reader in _pairs(readers)}
+    patterns = {known: reader for known, reader in reversed(found.items()) if _is_pattern(known)}
+    return patterns | {known: reader for known, reader in found.items() if known not in patterns}
 
 
-def reader_of(name: str, readers: dict[str, Reader]) -> Reader | None:
-    """The reader for a file of this name; None where no reader knows its suffix.
+def _pairs(readers: Readers) -> Iterator[tuple[str, Reader]]:
+    if isinstance(readers, Mapping):
+        yield from _pairs(READERS)
+        for known, reader in readers.items():
+            yield known, reader if isinstance(reader, Reader) else FunctionReader(reader, (known,))
+    else:
+        yield from ((known, reader) for reader in readers for known in reader.suffixes)
 
-    >>> reader_of("Thesis.PDF", by_suffix()), reader_of("photo.png", by_suffix())
+
+def _suffix(known: str) -> str:
+    """`*.foo` and `.foo` are the same."""
+    plain = known.lower()
+    return plain[1:] if plain.startswith("*.") and not _is_pattern(plain[1:]) else plain
+
+
+def _is_pattern(known: str) -> bool:
+    return not known.startswith(".") or any(mark in known for mark in "*?[/")
+
+
+def reader_of(name: str, readers: Mapping[str, Reader]) -> Reader | None:
+    """The reader for a file of this name; None where no reader knows it.
+
+    A pattern with a slash is compared with the whole name, one without with what follows the last slash; case does not
+    count. Of two suffixes, the longer one counts: `.tar.gz` before `.gz`.
+
+    >>> reader_of("Thesis.PDF", by_suffix()), reader_of("photo.xyz", by_suffix())
     (PdfReader(), None)
     """
-    dot = name.rfind(".")
-    return readers.get(name[dot:].lower()) if dot > 0 else None
+    whole = name.lower()
+    last = whole.rpartition("/")[2]
+    for pattern, reader in readers.items():
+        if not _is_pattern(pattern):  # patterns come first
+            break
+        if fnmatchcase(whole if "/" in pattern else last, pattern):
+            return reader
+    dot = last.rfind(".")
+    if dot <= 0:
+        return None
+    before = last.rfind(".", 0, dot)
+    return (readers.get(last[before:]) if before > 0 else None) or readers.get(last[dot:])
 
 
-def versions(readers: Sequence[Reader] = READERS) -> str:
+def versions(readers: Readers = READERS) -> str:
     """The readers as a manifest names them.
 
-    >>> versions()
-    'docx 1, html 1, markdown 1, pdf 1, text 1'
+    >>> versions([TextReader(), MarkdownReader()])
+    'markdown 1, text 1'
     """
-    return ", ".join(sorted(f"{reader.name} {reader.version}" for reader in readers))
+    return ", ".join(sorted({f"{reader.name} {reader.version}" for _, reader in _pairs(readers)}))

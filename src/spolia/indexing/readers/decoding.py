@@ -6,6 +6,9 @@ import codecs
 from dataclasses import dataclass
 
 from spolia.errors import DocumentError
+from spolia.indexing.readers.east_asian import east_asian
+from spolia.indexing.readers.reading import Blob
+from spolia.indexing.readers.signatures import is_page, signature_of
 from spolia.types import Value
 
 _BOMS = (
@@ -13,17 +16,6 @@ _BOMS = (
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-_MAGIC = (
-    (b"%PDF-", "a PDF"),
-    (b"PK\x03\x04", "a ZIP archive (DOCX, EPUB, XLSX ...)"),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an old Office file"),
-    (b"\x89PNG\r\n", "a PNG image"),
-    (b"\xff\xd8\xff", "a JPEG image"),
-    (b"GIF8", "a GIF image"),
-    (b"\x1f\x8b", "a gzip archive"),
-    (b"\x7fELF", "a program"),
-    (b"SQLite format 3\0", "an SQLite database"),
 )
 _CONTROLS = bytes([*range(9), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F])
 _LETTERS = bytes([*range(0x41, 0x5B), *range(0x61, 0x7B)])
@@ -62,9 +54,8 @@ def decoded(data: bytes, uri: str, declared: str = "") -> Decoded:
     for bom, encoding in _BOMS:
         if data.startswith(bom):
             return _strictly(data[len(bom) :], encoding, uri)
-    for magic, what in _MAGIC:
-        if data.startswith(magic):
-            raise _not_text(uri, f"it is {what}", data)
+    if other := signature_of(data):
+        raise _not_text(uri, f"it is {other.what}", data)
     controls = len(data) - len(data.translate(None, _CONTROLS))
     if controls and (wide := _without_mark(data)):
         guess = f"It has no byte order mark; it was read as {wide.upper()}, because every second byte is 0."
@@ -78,6 +69,21 @@ def decoded(data: bytes, uri: str, declared: str = "") -> Decoded:
     if controls * 10 > len(data):
         raise _not_text(uri, f"{controls} of its {len(data)} bytes are control characters", data)
     return Decoded(text, warnings=_controls(controls))
+
+
+def source_text(blob: Blob) -> Decoded:
+    """The characters of a text file whose format is not HTML.
+
+    Raises:
+        DocumentError: as for `decoded`, and for a whole HTML page under the name of another format.
+    """
+    found = decoded(blob.data, blob.uri)
+    if is_page(found.text):
+        raise DocumentError(
+            f"{blob.uri} is an HTML page, although its name says otherwise: it begins with {found.text[:20]!r}. "
+            "Give it the suffix .html, or take it out of the folder."
+        )
+    return found
 
 
 def _declared(data: bytes, encoding: str, uri: str) -> Decoded:
@@ -126,6 +132,10 @@ def _guessed(data: bytes, uri: str, controls: int, error: UnicodeDecodeError) ->
     if (len(text) - (len(data) - high) - stray) * 2 > stray:  # more than half as many characters that are UTF-8
         warning = f"Bytes that are not UTF-8: {stray} ({place}); they were read as cp1252, which is a guess."
         return Decoded(text.translate(_STRAY), "utf-8 and cp1252", (warning,))
+    if asian := east_asian(data):
+        return _strictly(
+            data, asian, uri, f"It is not UTF-8 ({place}); it was read as {asian.upper()}, which is a guess."
+        )
     if high > letters:
         raise DocumentError(
             f"{uri}: its encoding cannot be told: it is not UTF-8 ({place}), and too many bytes are above 0x7f for a "

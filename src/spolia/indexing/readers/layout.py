@@ -1,16 +1,25 @@
-"""Writing the text of a formatted document: blanks folded, paragraphs apart, headings noted where they stand."""
+"""Writing the text of a formatted document: blanks folded, paragraphs apart, headings and regions noted."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 
-from spolia.types import Heading
+from spolia.types import Heading, Region
 
 SPACE, LINE, BLANK_LINE = 1, 2, 3
 _GAPS = ("", " ", "\n", "\n\n")
 _BLANKS = re.compile(r"[ \t\n\r\f\v\u00a0\u200b]+")
 # No text, and no store takes half of a surrogate pair.
 _REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_NOWHERE = -1
+
+
+class Mark:
+    """A place in the text: where what is written next begins; before that, nowhere."""
+
+    def __init__(self, pieces: int) -> None:
+        self.pieces, self.start = pieces, _NOWHERE
 
 
 class Layout:
@@ -18,6 +27,7 @@ class Layout:
 
     Attributes:
         headings: so far, in order.
+        regions: so far, in the order in which they end.
         exact: above 0, blanks are kept as they are.
         beside: whether a cell of the present table row is written already.
 
@@ -30,12 +40,14 @@ class Layout:
 
     def __init__(self) -> None:
         self.headings: list[Heading] = []
+        self.regions: list[Region] = []
         self.exact = 0
         self.beside = False
         self._pieces: list[str] = []
         self._length = 0
         self._gap = 0
-        self._heading: tuple[int, int] | None = None  # number of pieces and place where it began
+        self._heading: Mark | None = None
+        self._waiting: list[Mark] = []
 
     def __len__(self) -> int:
         return self._length
@@ -68,9 +80,22 @@ class Layout:
         before = _GAPS[self._gap] if self._length else ""
         if before == " " and self._pieces[-1].endswith((" ", "\n")):
             before = ""
+        for mark in self._waiting:
+            mark.start = self._length + len(before)
+        self._waiting.clear()
         self._pieces.append(before + text)
         self._length += len(before) + len(text)
         self._gap = 0
+
+    def mark(self) -> Mark:
+        """The place where what is written next will begin."""
+        mark = Mark(len(self._pieces))
+        self._waiting.append(mark)
+        return mark
+
+    def words(self, mark: Mark) -> str:
+        """What was written since a mark, on one line."""
+        return " ".join("".join(self._pieces[mark.pieces :]).split())
 
     def cell(self) -> None:
         """A cell of a table row begins."""
@@ -79,14 +104,58 @@ class Layout:
 
     def open_heading(self) -> None:
         """What is written from here on is a heading."""
-        self._heading = (len(self._pieces), self._length + (len(_GAPS[self._gap]) if self._length else 0))
+        self._heading = self.mark()
 
     def close_heading(self, level: int) -> None:
         """The heading ends here; one without words is none."""
         if self._heading is None:
             return
-        first, start = self._heading
-        self._heading = None
-        words = " ".join("".join(self._pieces[first:]).split())
-        if words:
-            self.headings.append(Heading(start, level, words))
+        mark, self._heading = self._heading, None
+        if words := self.words(mark):
+            self.headings.append(Heading(mark.start, level, words))
+
+    def heading(self, text: str, level: int) -> None:
+        """A heading in a paragraph of its own."""
+        self.gap(BLANK_LINE)
+        self.open_heading()
+        self.write(text)
+        self.close_heading(level)
+        self.gap(BLANK_LINE)
+
+    def region(
+        self,
+        kind: str,
+        mark: Mark,
+        *,
+        rows: Iterable[Sequence[str]] = (),
+        image: str = "",
+        caption: str = "",
+    ) -> None:
+        """What was written since a mark is a region; one of a picture may be without words."""
+        start = mark.start if mark.start != _NOWHERE else self._length
+        kept = tuple(tuple(row) for row in rows)
+        if start < self._length or image:
+            self.regions.append(Region(kind, start, self._length, kept, image, caption))
+
+    def table(self, rows: Iterable[Sequence[str]], caption: str = "") -> None:
+        """A table whose cells are known: a line for each row.
+
+        >>> layout = Layout()
+        >>> layout.table([("stone", "t"), ("basalt", "3.0")])
+        >>> layout.text(), layout.regions[0].rows
+        ('stone | t\\nbasalt | 3.0', (('stone', 't'), ('basalt', '3.0')))
+        """
+        self.gap(BLANK_LINE)
+        mark = self.mark()
+        kept = []
+        for row in rows:
+            cells = tuple(" ".join(_REFUSED.sub("", cell).split()) for cell in row)
+            self.gap(LINE)
+            self.write(" | ".join(cells).strip())
+            kept.append(cells)
+        self.region("table", mark, rows=kept, caption=caption)
+        self.gap(BLANK_LINE)
+
+    def in_order(self) -> tuple[Region, ...]:
+        """The regions in the order of the text, those around others before them."""
+        return tuple(sorted(self.regions, key=lambda region: (region.start, -region.end)))

@@ -103,6 +103,7 @@ class Reading(Value):
     warnings: tuple[str, ...] = ()
 
 
+@runtime_checkable
 class Reader(Protocol):
     """Reads one format.
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
-from spolia.indexing.readers.docx import DocxReader
+from spolia.indexing.readers.office.docx import DocxReader
 from spolia.indexing.readers.reading import Blob, Reading
 from tests.indexing.making import docx_of
 
@@ -134,5 +134,5 @@ def test_what_is_no_docx_says_what_it_is(data: bytes, kind: type[Exception], sai
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docx", None)
-    with pytest.raises(MissingExtra, match=r"spolia\[docx\]"):
+    with pytest.raises(MissingExtra, match=r"spolia\[office\]"):
         read(b"")

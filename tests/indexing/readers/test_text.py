@@ -63,7 +63,6 @@ def test_mixed_bytes_are_read_each_in_its_encoding_and_it_is_said() -> None:
         (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "PNG"),
         (bytes(range(256)) * 8, "control characters"),
         (b"a\0b\0\0c" * 50, "control characters"),
-        ("日本語の文書です。".encode("shift_jis") * 5, "encoding cannot be told"),
         ("Русский текст".encode("koi8-r") * 5, "encoding cannot be told"),
     ],
 )
@@ -95,3 +94,19 @@ def test_any_bytes_are_a_text_that_can_be_stored_or_an_error(data: bytes) -> Non
     except DocumentError:
         return
     assert text.encode().decode() == text
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("日本語の文書です。カタカナもあります。", "cp932"),
+        ("日本語の文書です。ひらがなもあります。", "euc_jp"),
+        ("这是一个中文文档，里面有很多常用的汉字。", "gb18030"),
+        ("這是一個中文文件，裡面有很多常用的漢字。", "big5"),
+        ("이것은 한국어 문서입니다. 글자가 많습니다.", "cp949"),
+    ],
+)
+def test_encodings_of_east_asia_are_guessed_and_the_guess_is_said(text: str, encoding: str) -> None:
+    reading = TextReader().read(Blob("a.txt", text.encode(encoding)))
+    assert (reading.document.text, reading.encoding) == (text, encoding)
+    assert "guess" in reading.warnings[0]
