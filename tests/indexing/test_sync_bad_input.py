@@ -11,6 +11,7 @@ import threading
 import time
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,14 +120,14 @@ def test_what_is_in_a_folder_that_cannot_be_listed_is_kept(
     (folder / "sub").mkdir()
     (folder / "sub" / "a.txt").write_text("Inside.")
     sync(folder, corpus)
-    listed = os.scandir
+    opened = os.open
 
-    def refuse(path: str) -> object:
+    def refuse(path: str, *how: Any, **more: Any) -> int:
         if str(path).endswith("sub"):
             raise PermissionError(13, "Permission denied", path)
-        return listed(path)
+        return opened(path, *how, **more)
 
-    monkeypatch.setattr("spolia.indexing.walking.os.scandir", refuse)
+    monkeypatch.setattr("spolia.indexing.walking.os.open", refuse)
     report = sync(folder, corpus)
     assert report.removed == 0
     assert "Permission denied" in reasons(report)["sub/"]

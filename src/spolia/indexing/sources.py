@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypedDict, Unpack
@@ -14,7 +13,6 @@ from spolia.errors import DocumentError
 from spolia.filters import Field
 from spolia.indexing.filing import Labels
 from spolia.indexing.keeping import keep
-from spolia.indexing.loading import Loaded
 from spolia.indexing.parts import Wanted, main_definition
 from spolia.indexing.readers.choosing import READERS, Readers, by_suffix, reader_of
 from spolia.indexing.readers.reading import Reader
@@ -45,16 +43,6 @@ class How(TypedDict, total=False):
     access: Callable[[str], Iterable[str]] | None
     known: Sequence[Operator[Any, Any] | type]
     timeout_s: float
-
-
-@dataclass(frozen=True)
-class Given(File):
-    """A text in the place of a file."""
-
-    data: bytes = field(default=b"", repr=False)
-
-    def load(self) -> Loaded:
-        return Loaded(self.data, self.size, self.mtime_ns, self.mtime_ns, self.mtime_ns)
 
 
 def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> SyncReport:
@@ -99,14 +87,14 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
     )
 
 
-def _given(name: str, text: str, readers: dict[str, Reader], now: int) -> Given:
-    if not name.strip() or not isinstance(text, str):
+def _given(name: str, text: str, readers: dict[str, Reader], now: int) -> File:
+    if not name.strip() or "\0" in name or not isinstance(text, str):
         raise DocumentError(
-            f"The document {name!r} is {type(text).__name__}. Write a name and a text: "
+            f"The document {name!r} is {type(text).__name__}. Write a name, without NUL characters, and a text: "
             "add_texts(corpus, {name: text})."
         )
     data = text.encode("utf-8", "replace")
-    return Given(TEXT + name, "", len(data), now, reader_of(name, readers) or TextReader(), data=data)
+    return File(TEXT + name, "", len(data), now, reader_of(name, readers) or TextReader(), data=data)
 
 
 @contextmanager

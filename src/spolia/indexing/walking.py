@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import attrgetter
 from os.path import splitext
 from pathlib import Path
+from typing import NamedTuple
 
 from spolia.errors import FolderError
 from spolia.indexing.loading import LATEST_NS, Loaded, load
@@ -22,9 +25,8 @@ TEXT = "text:"
 STORE_SUFFIX, STORE_FILE = ".spolia", "corpus.db"
 
 
-@dataclass(frozen=True)
-class File(Value):
-    """A file that a reader reads.
+class File(NamedTuple):
+    """A file that a reader reads; a tuple, since a walk makes one for each of many files.
 
     Args:
         uri: its path relative to the folder, with `/`; what is not UTF-8 in it is written as `\\xNN`.
@@ -33,6 +35,7 @@ class File(Value):
         mtime_ns: time of the last change, nanoseconds.
         reader: reads it.
         is_link: whether the name is a link to it.
+        data: its bytes, where they were given and are in no file.
     """
 
     uri: str
@@ -41,9 +44,12 @@ class File(Value):
     mtime_ns: int
     reader: Reader
     is_link: bool = False
+    data: bytes | None = None
 
     def load(self) -> Loaded:
         """Its bytes as they are now."""
+        if self.data is not None:
+            return Loaded(self.data, self.size, self.mtime_ns, self.mtime_ns, self.mtime_ns)
         return load(self.path, follow=self.is_link)
 
 
@@ -136,38 +142,37 @@ class _Walk:
 
     def _list(self, path: str, prefix: str) -> None:
         """Note what is in a folder; prefix: its name in uris, with `/` at the end."""
+        below: list[tuple[str, str]] = []
+        within = os.path.join(path, "")
         try:
-            there = os.stat(path)
-            if (there.st_dev, there.st_ino) in self._seen:
-                self._skip(prefix, "It is a link to a folder that is read anyway.")
-                return
-            self._seen.add((there.st_dev, there.st_ino))
-            with os.scandir(path) as listed:
-                entries = sorted(listed, key=lambda entry: entry.name)
+            with _listed(path) as (there, entries):
+                if (there.st_dev, there.st_ino) in self._seen:
+                    self._skip(prefix, "It is a link to a folder that is read anyway.")
+                    return
+                self._seen.add((there.st_dev, there.st_ino))
+                while entries:
+                    entry = entries.pop()  # let go with what the system said of it: there are many
+                    if not (name := entry.name).startswith(HIDDEN):
+                        self._note(entry, within + name, prefix + name, below)
         except OSError as error:
             if not prefix:
                 raise FolderError(f"{path} cannot be listed: {error.strerror}. Change its permissions.") from error
             self.found.closed += (_uri(prefix),)
             self._skip(prefix, f"It cannot be listed: {error.strerror}.")
-            return
-        below: list[tuple[str, str]] = []
-        for entry in entries:
-            if not entry.name.startswith(HIDDEN):
-                self._note(entry, prefix + entry.name, below)
         self._todo += reversed(below)
 
-    def _note(self, entry: os.DirEntry[str], name: str, below: list[tuple[str, str]]) -> None:
+    def _note(self, entry: os.DirEntry[str], path: str, name: str, below: list[tuple[str, str]]) -> None:
         try:
             is_link = entry.is_symlink()
-            if is_link and (reason := _refused_link(entry, self.root, self.follow_links)):
+            if is_link and (reason := _refused_link(path, self.root, self.follow_links)):
                 self._skip(name, reason)
             elif entry.is_dir():
-                if not _is_store(entry):
-                    below.append((entry.path, f"{name}/"))
+                if not _is_store(path):
+                    below.append((path, f"{name}/"))
             elif (reader := reader_of(entry.name, self.readers)) is None:
                 self.found.unread[splitext(entry.name)[1].lower()] += 1
             else:
-                self._add(entry.path, entry.stat(), _uri(name), reader, is_link)
+                self._add(path, entry.stat(), _uri(name), reader, is_link)
         except OSError as error:
             self._skip(name, f"It cannot be looked at: {error.strerror}.")
 
@@ -177,8 +182,7 @@ class _Walk:
         elif uri.startswith(TEXT):
             self._skip(uri, f"Its name begins with {TEXT!r}, as those of texts do that were given. Rename it.")
         elif uri not in self.found.files:
-            time_ns = min(there.st_mtime_ns, LATEST_NS)
-            self.found.files[uri] = File(uri, path, there.st_size, time_ns, reader, is_link)
+            self.found.files[uri] = File(uri, path, there.st_size, min(there.st_mtime_ns, LATEST_NS), reader, is_link)
         elif self.found.files[uri].path != path:
             self._skip(uri, "Another file has this name once both are written in UTF-8. Rename it.")
 
@@ -186,9 +190,20 @@ class _Walk:
         self.found.skipped.append(Skipped(_uri(name), reason))
 
 
-def _refused_link(entry: os.DirEntry[str], root: str, follow_links: bool) -> str:
+@contextmanager
+def _listed(path: str) -> Iterator[tuple[os.stat_result, list[os.DirEntry[str]]]]:
+    """A folder and what is in it, the last name first; while it is open, nobody has to go the way to it again."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with os.scandir(descriptor) as found:
+            yield os.fstat(descriptor), sorted(found, key=attrgetter("name"), reverse=True)
+    finally:
+        os.close(descriptor)
+
+
+def _refused_link(path: str, root: str, follow_links: bool) -> str:
     """Why a link is not followed; empty if it is."""
-    target = os.path.realpath(entry.path)
+    target = os.path.realpath(path)
     if not os.path.exists(target):
         return "It is a link that leads nowhere."
     inside = target == root or target.startswith(root.rstrip(os.sep) + os.sep)
@@ -199,12 +214,11 @@ def _refused_link(entry: os.DirEntry[str], root: str, follow_links: bool) -> str
     return ""
 
 
-def _is_store(entry: os.DirEntry[str]) -> bool:
+def _is_store(path: str) -> bool:
     """Whether a folder is a store, or one that is being made."""
+    name = os.path.basename(path)
     return (
-        entry.name.endswith(STORE_SUFFIX)
-        or f"{STORE_SUFFIX}.tmp" in entry.name
-        or os.path.exists(os.path.join(entry.path, STORE_FILE))
+        name.endswith(STORE_SUFFIX) or f"{STORE_SUFFIX}.tmp" in name or os.path.exists(os.path.join(path, STORE_FILE))
     )
 
 
