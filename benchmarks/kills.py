@@ -26,6 +26,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 TRUTHS, DATABASES = ("SQLite", "PostgreSQL"), ("LanceDB", "Chroma")
 SEED = "11"
+LIMIT = {"killed": 300, "wrong": 0}
+"""So many at least, and so many at most."""
 
 
 def main() -> None:
@@ -34,7 +36,8 @@ def main() -> None:
     parser.add_argument("--stores", nargs="+", default=[*TRUTHS, *DATABASES])
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    found = {"machine": platform.platform(), "python": platform.python_version(), "kills": options.kills}
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    found = {"machine": machine, "python": platform.python_version(), "kills": options.kills}
     before = json.loads(options.out.read_text()).get("stores", {}) if options.out and options.out.exists() else {}
     found["stores"] = before | {name: measured(name, options.kills) for name in options.stores}
     print(json.dumps(found, indent=1))
@@ -51,7 +54,14 @@ def measured(name: str, kills: int) -> dict[str, Any]:
     wrong = [row for row in rows if row["wrong"]]
     killed = sum(bool(row["killed"]) for row in rows)
     print(f"{name}: {killed} killed, {len(wrong)} wrong", flush=True)
-    return {"killed": killed, "wrong": len(wrong), "what": wrong[:5], "seconds": round(time.perf_counter() - began, 1)}
+    return {
+        "killed": killed,
+        "wrong": len(wrong),
+        "what": wrong[:5],
+        "seconds": round(time.perf_counter() - began, 1),
+        "limit": LIMIT,
+        "reached": killed >= LIMIT["killed"] and len(wrong) <= LIMIT["wrong"],
+    }
 
 
 def truth(name: str, folder: str, kills: int) -> list[dict[str, Any]]:
