@@ -10,7 +10,30 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ForwardRef, Literal, TypeVar, Union, get_args, get_origin
 
+from spolia.errors import WiringError
+
 Bindings = dict[Any, Any]
+
+MOST = 2**63 - 1
+"""What a number of hits, steps or neighbours may be at most: as far as libraries and databases count."""
+
+
+def refuse_counts(op: Any, *names: str, least: int = 1, optional: bool = False) -> None:
+    """Refuse an operator or value with a field that is no whole number from `least` on.
+
+    Args:
+        optional: None is one too: it says that there is no limit.
+
+    Raises:
+        WiringError: naming the field and what it is.
+    """
+    for name in names:
+        value = getattr(op, name)
+        if optional and value is None:
+            continue
+        if type(value) is not int or not least <= value <= MOST:
+            said = f"{getattr(op, 'short', op)}: {name} counts from {least}, and is {value!r}"
+            raise WiringError(f"{said}. Write a whole number, at most 2**63 - 1.")
 
 
 def name_of(kind: Any) -> str:

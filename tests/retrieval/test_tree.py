@@ -159,7 +159,7 @@ def test_bad_wiring_is_refused(corpus: Corpus) -> None:
     with pytest.raises(WiringError, match="two groups of one corpus"):
         Descend((corpus.group("summary"), Corpus("other.spolia").group("chunk")))
     for name in ("width", "top_k"):
-        with pytest.raises(WiringError, match="count from 1"):
+        with pytest.raises(WiringError, match="counts from 1"):
             levels(corpus).but(**{name: 0})
     with pytest.raises(ManifestMismatch):
         levels(corpus).but(embedder=HashingEmbedder(8))(Query("bridges"))

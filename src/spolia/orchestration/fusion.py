@@ -20,6 +20,7 @@ from spolia.ranking import (
     z_score,
 )
 from spolia.types import Node, Query, Ranking
+from spolia.wiring import refuse_counts
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,9 @@ class ReciprocalRankFusion(Operator[Sequence[Ranking], Ranking]):
     version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        if self.k < 0 or self.top_k < 1:
-            raise WiringError(f"{self.short}: k counts from 0 and top_k from 1.")
+        refuse_counts(self, "top_k")
+        if not 0 <= self.k < float("inf"):
+            raise WiringError(f"{self.short}: k is {self.k}. Write a number of at least 0.")
 
     def apply(self, value: Sequence[Ranking], /) -> Ranking:
         weights = [ranking.query.weight for ranking in value]
@@ -97,8 +99,7 @@ class ConvexCombination(Operator[Sequence[Ranking], Ranking]):
             raise WiringError(
                 f"There is no normalisation {self.normalisation!r}. Write one of: {', '.join(self.known)}."
             )
-        if self.top_k < 1:
-            raise WiringError(f"{self.short}: top_k counts from 1.")
+        refuse_counts(self, "top_k")
         if any(weight < 0 for _, weight in self.weights) or not any(weight for _, weight in self.weights):
             raise WiringError(f"The weights are {self.weights!r}. Write numbers of at least 0, not all of them 0.")
 

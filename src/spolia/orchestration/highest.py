@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spolia.errors import WiringError
 from spolia.operator import Operator
 from spolia.orchestration.fusion import fused
 from spolia.ranking import highest_score
 from spolia.types import Ranking
+from spolia.wiring import refuse_counts
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,7 @@ class HighestScore(Operator[Sequence[Ranking], Ranking]):
     top_k: int = 10
 
     def __post_init__(self) -> None:
-        if self.top_k < 1:
-            raise WiringError(f"{self.short}: top_k counts from 1.")
+        refuse_counts(self, "top_k")
 
     def apply(self, value: Sequence[Ranking], /) -> Ranking:
         return fused(value, highest_score, self.top_k)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spolia.errors import WiringError
+from spolia.operator import Operator
 from spolia.types import Filter, Node
+from spolia.wiring import refuse_counts
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot import Snapshot
@@ -35,14 +37,12 @@ def beside(
     return [there[number] for number in range(first, last + 1)]
 
 
-def refuse_negative(short: str, **counts: int) -> None:
-    """Refuse counts below 0, and all of them 0."""
-    for name, count in counts.items():
-        if count < 0:
-            raise WiringError(f"{short}: {name} is {count}. Write a number of at least 0.")
-    if not any(counts.values()):
+def refuse_nothing(op: Operator[Any, Any], *names: str) -> None:
+    """Refuse fields that are no counts from 0 on, and all of them 0."""
+    refuse_counts(op, *names, least=0)
+    if not any(getattr(op, name) for name in names):
         raise WiringError(
-            f"{short} does nothing: {' and '.join(counts)} are 0. Write a number above 0 for one of them."
+            f"{op.short} does nothing: {' and '.join(names)} are 0. Write a number above 0 for one of them."
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from spolia.errors import WiringError
 from spolia.operator import Operator
 from spolia.types import Ranking
+from spolia.wiring import refuse_counts
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,7 @@ class Cut(Operator[Ranking, Ranking]):
     at_least: float | None = None
 
     def __post_init__(self) -> None:
-        if self.top_k is not None and self.top_k < 1:
-            raise WiringError(f"{self.short}: top_k counts from 1.")
+        refuse_counts(self, "top_k", optional=True)
         if self.at_least is not None and self.at_least != self.at_least:
             raise WiringError(f"{self.short}: no score is at least NaN. Write a number, or None.")
 

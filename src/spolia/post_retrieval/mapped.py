@@ -14,6 +14,7 @@ from spolia.stores.corpus import NodeGroup
 from spolia.stores.definition import DOCUMENT
 from spolia.surrounding import access, narrowing
 from spolia.types import Hit, Node, Ranking
+from spolia.wiring import refuse_counts
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot import Snapshot
@@ -61,8 +62,7 @@ class Mapped(Operator[Ranking, Ranking]):
     def __post_init__(self) -> None:
         if self.by not in ("lineage", "span"):
             raise WiringError(f"{self.short}: there is no way by {self.by!r}. Write 'lineage' or 'span'.")
-        if self.top_k is not None and self.top_k < 1:
-            raise WiringError(f"{self.short}: top_k counts from 1.")
+        refuse_counts(self, "top_k", optional=True)
 
     def apply(self, value: Ranking, /) -> Ranking:
         from spolia.stores.reading.related import by_lineage, by_place

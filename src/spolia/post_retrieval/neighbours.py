@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from spolia.errors import WiringError
 from spolia.filters import narrowed
 from spolia.operator import Operator
-from spolia.post_retrieval.beside import beside, refuse_negative
+from spolia.post_retrieval.beside import beside, refuse_nothing
 from spolia.stores.corpus import Corpus
 from spolia.surrounding import access, narrowing
 from spolia.types import Hit, Node, Ranking
+from spolia.wiring import refuse_counts
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,10 @@ class Neighbours(Operator[Ranking, Ranking]):
     top_k: int | None = None
 
     def __post_init__(self) -> None:
-        refuse_negative(self.short, before=self.before, after=self.after)
+        refuse_nothing(self, "before", "after")
         if not 0 <= self.decay <= 1:
             raise WiringError(f"{self.short}: decay is {self.decay}. Write a number from 0 to 1.")
-        if self.top_k is not None and self.top_k < 1:
-            raise WiringError(f"{self.short}: top_k counts from 1.")
+        refuse_counts(self, "top_k", optional=True)
 
     def apply(self, value: Ranking, /) -> Ranking:
         snapshot, who = self.corpus.snapshot(), access()

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spolia.errors import StoreError, WiringError
+from spolia.errors import StoreError
 from spolia.filters import narrowed
 from spolia.operator import Operator
-from spolia.post_retrieval.beside import beside, refuse_negative, runs
+from spolia.post_retrieval.beside import beside, refuse_nothing, runs
 from spolia.post_retrieval.shown import found_in, is_cut
 from spolia.stores.corpus import Corpus
 from spolia.surrounding import access, narrowing
 from spolia.types import Document, Hit, Node, Ranking, Span
+from spolia.wiring import refuse_counts
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot import Snapshot
@@ -52,9 +53,8 @@ class SentenceWindow(Operator[Ranking, Ranking]):
     top_k: int | None = None
 
     def __post_init__(self) -> None:
-        refuse_negative(self.short, before=self.before, after=self.after)
-        if self.top_k is not None and self.top_k < 1:
-            raise WiringError(f"{self.short}: top_k counts from 1.")
+        refuse_nothing(self, "before", "after")
+        refuse_counts(self, "top_k", optional=True)
 
     def apply(self, value: Ranking, /) -> Ranking:
         snapshot, who = self.corpus.snapshot(), access()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from spolia.errors import WiringError
-from spolia.filters import narrowed
-from spolia.operator import Operator
+from spolia.retrieval.group_search import GroupSearch
 from spolia.retrieval.searched import searched
 from spolia.stores.corpus import NodeGroup
-from spolia.surrounding import access, narrowing
-from spolia.types import Filter, Query, Ranking
+from spolia.types import Filter, Hit, Query
+
+if TYPE_CHECKING:
+    from spolia.stores.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
-class BM25(Operator[Query, Ranking]):
+class BM25(GroupSearch):
     """The nodes that share the most telling words with the query, by Okapi BM25 as Lucene computes it.
 
     score(q, d) = Σ_t qtf · idf · tf · (k1 + 1) / (tf + k1 · (1 - b + b · |d| / mean |d|)),
@@ -48,16 +49,5 @@ class BM25(Operator[Query, Ranking]):
     source: str = "bm25"
     filter: Filter | None = None
 
-    def __post_init__(self) -> None:
-        if self.top_k < 1:
-            raise WiringError(f"{self.short}: top_k counts from 1.")
-
-    def apply(self, value: Query, /) -> Ranking:
-        who = access()
-        snapshot = self.group.snapshot()
-        wanted = narrowed(self.filter, value.filter, narrowing())
-        found = snapshot.search(self.group.name, searched(value), self.top_k, who, wanted)
-        return Ranking(value, snapshot.hits(found, who), self.source)
-
-    def reads(self, value: Query, /) -> object:
-        return value.text, value.filter
+    def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
+        return snapshot.hits(snapshot.search(self.group.name, searched(query), self.top_k, who, wanted), who)

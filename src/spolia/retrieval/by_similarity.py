@@ -6,24 +6,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spolia.errors import WiringError
-from spolia.filters import narrowed
 from spolia.models.protocols import Embedder
-from spolia.operator import Operator
 from spolia.retrieval.embedded import read, refuse_other, vectors_of
+from spolia.retrieval.group_search import GroupSearch
 from spolia.retrieval.searched import searched
 from spolia.retrieval.similarity import Compared, Scores, Similarity
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.reading.allowed import Allowed
 from spolia.stores.snapshot import Snapshot
-from spolia.surrounding import access, narrowing
-from spolia.types import Filter, Query, Ranking
+from spolia.types import Filter, Hit, Query
 
 AT_ONCE = 2_048
 """Nodes that are in memory at the same time, unless the similarity wants them all."""
 
 
 @dataclass(frozen=True)
-class BySimilarity(Operator[Query, Ranking]):
+class BySimilarity(GroupSearch):
     """The nodes that are most alike the query by a plain function: every node that may be found is compared.
 
     The function never sees a node that the asker may not read or that the filters leave out. Equal scores are in the
@@ -62,8 +60,7 @@ class BySimilarity(Operator[Query, Ranking]):
     filter: Filter | None = None
 
     def __post_init__(self) -> None:
-        if self.top_k < 1:
-            raise WiringError(f"{self.short}: top_k counts from 1.")
+        super().__post_init__()
         if not isinstance(self.similarity, Similarity):
             raise WiringError(
                 f"{self.similarity!r:.80} is no similarity. Write @similarity above a function of query and node."
@@ -72,22 +69,19 @@ class BySimilarity(Operator[Query, Ranking]):
             wanted = "Write embedder=." if self.embedder is None else "Leave the embedder out."
             raise WiringError(f"{self.similarity.name} compares {self.similarity.mode}s. {wanted}")
 
-    def apply(self, value: Query, /) -> Ranking:
+    def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
         import numpy as np
 
-        who = access()
-        snapshot = self.group.snapshot()
-        wanted = narrowed(self.filter, value.filter, narrowing())
         allowed = snapshot.allowed(self.group.name, who, wanted)
         if self.embedder is not None:
-            parts = self._of_vectors(self.embedder, value, snapshot, allowed)
+            parts = self._of_vectors(self.embedder, query, snapshot, allowed)
         else:
-            parts = self._of_nodes(value, snapshot, allowed, who)
+            parts = self._of_nodes(query, snapshot, allowed, who)
         scores = np.array([score for part in parts for score in part], dtype=np.float64)
         keys = allowed.keys[allowed.positions()]
         best = np.lexsort((keys, -scores))[: self.top_k]
         found = [(int(keys[at]), float(scores[at])) for at in best]
-        return Ranking(value, snapshot.hits(found, who), self.source)
+        return snapshot.hits(found, who)
 
     def reads(self, value: Query, /) -> object:
         return (value.text if value.vector is None or self.embedder is None else value.vector), value.filter

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING
 
-from spolia.errors import FilterError, QueryError, WiringError
-from spolia.filters import narrowed
 from spolia.models.protocols import SparseEmbedder
-from spolia.operator import Operator
-from spolia.retrieval.embedded import refuse_other
+from spolia.retrieval.embedded import sparse_vectors_of
 from spolia.retrieval.searched import searched
+from spolia.retrieval.vector_search import VectorSearch
 from spolia.stores.corpus import NodeGroup
-from spolia.surrounding import access, narrowing
-from spolia.types import Failure, Filter, Query, Ranking
+from spolia.types import Filter, Query
+
+if TYPE_CHECKING:
+    from spolia.models.sparse import SparseRows
+    from spolia.retrieval.vector_search import Found
+    from spolia.stores.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
-class LearnedSparse(Operator[Query, Ranking]):
+class LearnedSparse(VectorSearch["SparseRows"]):
     """The nodes whose sparse vectors have the largest product with the query's; exact.
 
     score(q, d) = Σ over terms t of w_q(t) · w_d(t), with the weights that a model gives to the terms of a vocabulary. A
@@ -46,47 +48,14 @@ class LearnedSparse(Operator[Query, Ranking]):
     source: str = "sparse"
     filter: Filter | None = None
 
-    cached: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.top_k < 1:
-            raise WiringError(f"{self.short}: top_k counts from 1.")
-
-    def apply(self, value: Query, /) -> Ranking:
-        return self._found([value], [self._read(value)])[0]
-
-    def apply_batch(self, values: Sequence[Query], /) -> list[Ranking | Failure]:
-        results: list[Ranking | Failure | None] = []
-        texts: list[str] = []
-        for row, value in enumerate(values):
-            try:
-                texts.append(self._read(value, row))
-                results.append(None)
-            except (QueryError, FilterError) as error:
-                results.append(Failure.of(error, self.short))
-        asked = [value for value, result in zip(values, results, strict=True) if result is None]
-        found = iter(self._found(asked, texts) if asked else ())
-        return [next(found) if result is None else result for result in results]
-
-    def reads(self, value: Query, /) -> object:
-        return value.text, value.filter
-
-    def _read(self, query: Query, row: int | None = None) -> str:
-        """The text to embed. What is wrong with a query is found here, so that only its own row of a batch fails."""
-        self.group.snapshot().allowed(self.group.name, access(), self._wanted(query))
+    def read(self, query: Query, row: int | None, /) -> str:
         return searched(query, row=row)
 
-    def _wanted(self, query: Query) -> Filter | None:
-        return narrowed(self.filter, query.filter, narrowing())
+    def vectors(self, queries: Sequence[Query], texts: Sequence[str | None], /) -> SparseRows:
+        return sparse_vectors_of(texts, self.embedder)
 
-    def _found(self, asked: Sequence[Query], texts: Sequence[str]) -> list[Ranking]:
-        who, snapshot = access(), self.group.snapshot()
-        refuse_other(self.group, snapshot, self.embedder)
-        vectors = self.embedder.embed_sparse(texts, kind="query")
-        results = []
-        for row, query in enumerate(asked):
-            wanted = self._wanted(query)
-            name, one = self.embedder.name, vectors.only(row)
-            (found,) = snapshot.sparse(self.group.name, name, one, self.top_k, who, wanted)
-            results.append(Ranking(query, snapshot.hits(found, who), self.source))
-        return results
+    def nearest(
+        self, snapshot: Snapshot, vectors: SparseRows, rows: list[int], who: frozenset[str], wanted: Filter | None, /
+    ) -> Found:
+        asked = type(vectors).together(vectors.only(row) for row in rows)
+        return snapshot.sparse(self.group.name, self.embedder.name, asked, self.top_k, who, wanted)

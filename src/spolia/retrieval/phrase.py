@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from spolia.errors import WiringError
-from spolia.filters import narrowed
-from spolia.operator import Operator
+from spolia.retrieval.group_search import GroupSearch
 from spolia.retrieval.searched import searched
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.lexical.phrases import holds
-from spolia.surrounding import access, narrowing
-from spolia.types import Filter, Query, Ranking
+from spolia.types import Filter, Hit, Query
+
+if TYPE_CHECKING:
+    from spolia.stores.snapshot import Snapshot
 
 _GROWTH = 4
 
 
 @dataclass(frozen=True)
-class Phrase(Operator[Query, Ranking]):
+class Phrase(GroupSearch):
     """The nodes that hold the words of the query one after the other, best first by BM25.
 
     Nodes that hold all terms are looked up in the lexical index, then their texts are read: whole words, in any case,
@@ -46,21 +47,11 @@ class Phrase(Operator[Query, Ranking]):
     source: str = "phrase"
     filter: Filter | None = None
 
-    def __post_init__(self) -> None:
-        if self.top_k < 1:
-            raise WiringError(f"{self.short}: top_k counts from 1.")
-
-    def apply(self, value: Query, /) -> Ranking:
-        who = access()
-        snapshot, text = self.group.snapshot(), searched(value)
-        wanted = narrowed(self.filter, value.filter, narrowing())
-        fetched = self.top_k * _GROWTH
+    def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
+        text, fetched = searched(query), self.top_k * _GROWTH
         while True:
             found = snapshot.search(self.group.name, text, fetched, who, wanted, every=True)
             hits = tuple(hit for hit in snapshot.hits(found, who) if holds(hit.node.indexed_text, text))
             if len(hits) >= self.top_k or len(found) < fetched:
-                return Ranking(value, hits[: self.top_k], self.source)
+                return hits[: self.top_k]
             fetched *= _GROWTH
-
-    def reads(self, value: Query, /) -> object:
-        return value.text, value.filter

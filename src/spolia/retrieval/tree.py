@@ -10,9 +10,11 @@ from spolia.filters import narrowed
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
 from spolia.retrieval.among import best
+from spolia.retrieval.embedded import refuse_other
 from spolia.stores.corpus import NodeGroup
 from spolia.surrounding import access, narrowing, note
 from spolia.types import Filter, Query, Ranking, Value
+from spolia.wiring import refuse_counts
 
 if TYPE_CHECKING:
     from spolia.retrieval.tree_steps import Steps
@@ -89,8 +91,8 @@ class Descend(Operator[Query, Ranking]):
                 f"Descend has the levels {', '.join(repr(group.name) for group in self.levels) or 'none'}. "
                 "Write two groups of one corpus at least, the coarsest first."
             )
-        if self.top_k < 1 or (self.width is not None and self.width < 1):
-            raise WiringError(f"{self.short}: width and top_k count from 1.")
+        refuse_counts(self, "top_k")
+        refuse_counts(self, "width", optional=True)
 
     def apply(self, value: Query, /) -> Ranking:
         snapshot = self._snapshot()
@@ -110,6 +112,9 @@ class Descend(Operator[Query, Ranking]):
         return snapshot
 
     def _stages(self, snapshot: Snapshot, query: Query) -> tuple[Stage, ...]:
+        if self.embedder is not None:
+            for group in self.levels:
+                refuse_other(group, snapshot, self.embedder)
         steps = self._steps(snapshot)
         there = steps.leading(self._allowed(snapshot, query))
         candidates, stages = there[0], []

@@ -8,7 +8,7 @@ from typing import Any
 
 from spolia.catalogue import Catalogue
 from spolia.codec import decode, encode
-from spolia.errors import CodecError, GroupError, SpoliaError
+from spolia.errors import CodecError, GroupError, ManifestMismatch, SpoliaError
 from spolia.function import refuse_unstorable
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.operator import Operator
@@ -51,8 +51,11 @@ def manifest_of(
 
     Raises:
         GroupError: a parent or `ref` that is not there or not below the parent, or a transform that cannot be stored.
+        ManifestMismatch: an embedder has the name of another one, by which a group is embedded.
     """
     _refuse_lineage(name, definition, above)
+    for embedding in definition.embeddings:
+        refuse_namesakes(embedding.embedder, above)
     return Manifest(
         group=name,
         transform=definition.transform.short,
@@ -66,6 +69,13 @@ def manifest_of(
     )
 
 
+def refuse_namesakes(embedder: Embedder | SparseEmbedder, manifests: Mapping[str, Manifest]) -> None:
+    """Refuse an embedder that has the name of another one, by which some group is embedded."""
+    for manifest in manifests.values():
+        if (how := manifest.embedded(embedder.name)) is not None:
+            refuse_other_embedder(how, manifest.group, embedder)
+
+
 def embedded(embedding: Embedding) -> Embedded:
     """What a store writes down of an embedding."""
     embedder = embedding.embedder
@@ -75,7 +85,31 @@ def embedded(embedding: Embedding) -> Embedded:
         embedding.metric,
         json.dumps(encode(embedding.index, IndexSettings)),
         _plain_embedder(embedder),
+        embedder.fingerprint() or "",
     )
+
+
+def refuse_other_embedder(how: Embedded, group: str, embedder: Embedder | SparseEmbedder) -> None:
+    """Refuse an embedder that has the name of the one that a group was embedded by, and gives other vectors.
+
+    Args:
+        how: the group was embedded.
+
+    Raises:
+        ManifestMismatch: with both sides of what differs.
+    """
+    dimension, fingerprint = getattr(embedder, "dimension", 0), embedder.fingerprint() or ""
+    told = []
+    if how.dimension != dimension:
+        told.append(f"dimension: {how.dimension} there, {dimension} here")
+    if how.fingerprint and fingerprint and how.fingerprint != fingerprint:
+        told.append(f"fingerprint: {how.fingerprint!r} there, {fingerprint!r} here")
+    if told:
+        raise ManifestMismatch(
+            f"Group {group!r} was embedded with another {embedder.name!r}: {'; '.join(told)}. Their vectors cannot be "
+            "compared, and are found by the name: take the embedder that is there, or give this one a name of its own "
+            "and index with it."
+        )
 
 
 def signature(definition: Definition, above: Mapping[str, Manifest]) -> str:
@@ -114,10 +148,12 @@ def embedder_of(
     """The embedder by which a group goes on being embedded.
 
     Raises:
-        GroupError: it is not known here, or is another one by now.
+        GroupError: it is not known here, or has another name by now.
+        ManifestMismatch: it gives other vectors by now.
     """
     for embedder in passed:
         if embedder.name == how.embedder:
+            refuse_other_embedder(how, group, embedder)
             return embedder
     advice = f"Pass it: embedders=(it,). Group {group!r} is embedded with {how.embedder!r}."
     if not how.plain:
@@ -129,6 +165,7 @@ def embedder_of(
         raise GroupError(f"The embedder cannot be made: {error} {advice}") from error
     if name != how.embedder:
         raise GroupError(f"The embedder that the store names is {name!r} by now. {advice}")
+    refuse_other_embedder(how, group, found)
     return found  # type: ignore[no-any-return]
 
 

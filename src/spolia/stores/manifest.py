@@ -20,18 +20,22 @@ class Embedded(Value):
     """How the nodes of a group were embedded, as its manifest says.
 
     Args:
-        embedder: its name, with the hash of its weights.
+        embedder: its name; vectors are found by it, so that another one for other vectors is needed.
         dimension: numbers in a vector; of a sparse one, 0.
         metric: by which vectors are compared.
         index: the settings of the index, as plain data in JSON.
-        plain: the embedder as plain data in JSON, by which it is made again; empty if it has to be passed.
+        plain: the embedder as plain data in JSON, by which it is made again; empty if it has to be passed. How it is
+            made, with how many threads for example, is no part of what it gives.
+        fingerprint: what the embedder said of its weights and version; empty for one that says nothing, whose name and
+            dimension then decide.
     """
 
     embedder: str
     dimension: int
     metric: Metric = "cosine"
     index: str = '"HNSW"'
-    plain: str = ""
+    plain: str = field(default="", compare=False)
+    fingerprint: str = field(default="", compare=False)
 
     @property
     def is_sparse(self) -> bool:
@@ -97,7 +101,8 @@ def _said(part: object) -> str:
     if isinstance(part, tuple):
         return ", ".join(map(_said, part)) or "none"
     if isinstance(part, Embedded):
-        return f"{part.embedder!r} ({part.metric}, {part.index})"
+        numbers = "sparse" if part.is_sparse else f"{part.dimension} numbers"
+        return f"{part.embedder!r} ({part.metric}, {numbers}, {part.index})"
     return repr(part)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from spolia.errors import WiringError
 from spolia.types import Value
+from spolia.wiring import refuse_counts
 
 
 class Edges(Value):
@@ -31,7 +32,7 @@ class Similar(Edges):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        _refuse(self, self.neighbours)
+        _refuse(self, "neighbours")
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class SharedEntities(Edges):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        _refuse(self, self.neighbours, self.most)
+        _refuse(self, "neighbours", "most")
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Belonging(Edges):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        _refuse(self, self.neighbours, self.most)
+        _refuse(self, "neighbours", "most")
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,7 @@ class InOrder(Edges):
         _refuse(self)
 
 
-def _refuse(edges: Edges, *counts: int) -> None:
+def _refuse(edges: Edges, *counts: str) -> None:
+    refuse_counts(edges, *counts)
     if not 0 < edges.weight < float("inf"):
         raise WiringError(f"{edges!r} has weight {edges.weight}. Write a number above 0.")
-    if min(counts, default=1) < 1:
-        raise WiringError(f"{edges!r} would link nothing. Write neighbours and most of at least 1.")

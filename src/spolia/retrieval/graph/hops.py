@@ -12,6 +12,7 @@ from spolia.retrieval.among import by_meaning
 from spolia.retrieval.graph.address import NodeGraph
 from spolia.retrieval.graph.walking import Walk, walk
 from spolia.types import Ranking
+from spolia.wiring import refuse_counts
 
 if TYPE_CHECKING:
     from spolia.retrieval.graph.walking import Positions, Scores
@@ -60,8 +61,7 @@ class Hops(Operator[Ranking, Ranking]):
     top_k: int = 10
 
     def __post_init__(self) -> None:
-        if self.hops < 1 or self.top_k < 1:
-            raise WiringError(f"{self.short}: hops and top_k count from 1.")
+        refuse_counts(self, "hops", "top_k")
         if not 0 <= self.decay <= 1:
             raise WiringError(f"{self.short}: decay is {self.decay}. Write a number from 0 to 1.")
 
@@ -86,6 +86,8 @@ class Hops(Operator[Ranking, Ranking]):
         np.maximum.at(scores, found.places, [hit.score for hit in found.seeds])
         front = np.unique(found.places)
         for step in range(1, self.hops + 1):
+            if not len(front):
+                break
             which, targets, weights = found.links.of_nodes(front)
             before = scores[front][which]
             offered = before - (1 - self.decay * np.minimum(1.0, weights)) * np.abs(before)

@@ -11,6 +11,7 @@ from spolia.operator import Operator
 from spolia.retrieval.graph.address import NodeGraph
 from spolia.retrieval.graph.walking import Walk, walk
 from spolia.types import Ranking
+from spolia.wiring import refuse_counts
 
 if TYPE_CHECKING:
     from spolia.retrieval.graph.links import Links
@@ -60,8 +61,7 @@ class PersonalisedPageRank(Operator[Ranking, Ranking]):
     def __post_init__(self) -> None:
         if not 0 <= self.damping < 1:
             raise WiringError(f"{self.short}: damping is {self.damping}. Write a number from 0 to below 1.")
-        if self.top_k < 1:
-            raise WiringError(f"{self.short}: top_k counts from 1.")
+        refuse_counts(self, "top_k")
 
     def apply(self, value: Ranking, /) -> Ranking:
         import numpy as np

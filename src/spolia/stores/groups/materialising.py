@@ -15,6 +15,7 @@ from spolia.stores.defined import (
     embedder_of,
     in_order,
     manifest_of,
+    refuse_namesakes,
     signature,
     transform_of,
 )
@@ -65,7 +66,13 @@ def serves(group: NodeGroup, snapshot: Snapshot) -> bool:
 
 
 def lacking(definition: Definition, there: Manifest) -> list[Embedding]:
-    """The embeddings of a definition that a group was not built with; they can be added at any time."""
+    """The embeddings of a definition that a group was not built with; they can be added at any time.
+
+    Raises:
+        ManifestMismatch: an embedder has the name of one that the group was built with, and is another one.
+    """
+    for how in definition.embeddings:
+        refuse_namesakes(how.embedder, {there.group: there})
     return [how for how in definition.embeddings if there.embedded(how.embedder.name) is None]
 
 

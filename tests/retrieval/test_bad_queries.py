@@ -1,0 +1,242 @@
+"""What is wrong with a query, an embedder or a number of hits is refused in words, before anything is searched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spolia.errors import ManifestMismatch, ModelError, QueryError, WiringError
+from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.sync import sync
+from spolia.models.minilm import MiniLM
+from spolia.models.protocols import Kind
+from spolia.models.sparse import SparseRows
+from spolia.operator import Operator
+from spolia.retrieval.bm25 import BM25
+from spolia.retrieval.by_similarity import BySimilarity
+from spolia.retrieval.dense import Dense
+from spolia.retrieval.graph.address import NodeGraph
+from spolia.retrieval.graph.edges import InOrder
+from spolia.retrieval.graph.hops import Hops
+from spolia.retrieval.learned_sparse import LearnedSparse
+from spolia.retrieval.similarity import similarity
+from spolia.retrieval.tree import Descend
+from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.definition import Definition, Embedding
+from spolia.stores.groups.materialising import materialise
+from spolia.testing.hashing import HashingEmbedder
+from spolia.types import Failure, Query, Ranking
+from tests.retrieval.test_learned_sparse import Counting
+from tests.tree import operators
+
+Search = Operator[Query, Ranking]
+
+
+@dataclass(frozen=True)
+class Told(HashingEmbedder):
+    """An embedder that says of itself what it is told to."""
+
+    called: str = "told"
+    print: str | None = "weights 1"
+    gives: float | None = None
+    claims: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.called
+
+    def fingerprint(self) -> str | None:  # type: ignore[override]
+        return self.print
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> np.ndarray[Any, np.dtype[np.float32]]:
+        found = replace(self, dimension=self.claims or self.dimension)._embedded(texts, kind)
+        if self.gives is not None:
+            found[:, 0] = self.gives
+        return found
+
+    def _embedded(self, texts: Sequence[str], kind: Kind) -> np.ndarray[Any, np.dtype[np.float32]]:
+        return HashingEmbedder.embed(self, texts, kind=kind)
+
+
+EMBEDDER = Told(16)
+
+
+@similarity(mode="embedding")
+def product(query: Any, node: Any) -> float:
+    return float(query @ node)
+
+
+SEARCHES: dict[str, Callable[[NodeGroup, Any], Search]] = {
+    "dense": lambda group, embedder: Dense(group, embedder),
+    "by similarity": lambda group, embedder: BySimilarity(group, product, embedder=embedder),
+    "descend": lambda group, embedder: Descend((group.corpus.group(), group), embedder),
+    "hops": lambda group, embedder: BM25(group) >> Hops(NodeGraph(group, (InOrder(),)), embedder=embedder),
+}
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> NodeGroup:
+    folder, corpus = tmp_path / "docs", Corpus(str(tmp_path / "notes.spolia"))
+    folder.mkdir()
+    (folder / "a.txt").write_text("Stones upon stones. Roads between towns.")
+    (folder / "b.txt").write_text("Stones in a wall.")
+    both = (Embedding(EMBEDDER), Embedding(Counting()))
+    sync(folder, corpus, embedder=EMBEDDER, groups=[corpus.group("both", Definition(Sentences(), embeddings=both))])
+    return corpus.group("both")
+
+
+# ------------------------------------------------------------------------------------------------------- how many
+
+
+SEARCHING = ("spolia.retrieval", "spolia.post_retrieval", "spolia.orchestration")
+COUNTS = ("top_k", "width", "hops", "before", "after")
+COUNTED = sorted(
+    {
+        (cls, f.name)
+        for cls in operators()
+        for f in fields(cls)  # type: ignore[arg-type]
+        if cls.__module__.startswith(SEARCHING) and f.name in COUNTS
+    },
+    key=lambda found: (found[0].__name__, found[1]),
+)
+
+
+@pytest.mark.parametrize(("cls", "name"), COUNTED, ids=lambda value: getattr(value, "__name__", value))
+@pytest.mark.parametrize("value", [0.5, 5.0, -1, True, 2**65, "5", float("nan")])
+def test_a_count_that_is_none_is_refused_by_every_operator(
+    group: NodeGroup, cls: type[Operator[Any, Any]], name: str, value: object
+) -> None:
+    resources = {
+        "group": group,
+        "embedder": Counting() if cls is LearnedSparse else EMBEDDER,
+        "similarity": product,
+        "corpus": group.corpus,
+        "target": group,
+        "levels": (group, group),
+        "graph": NodeGraph(group, (InOrder(),)),
+    }
+    given = {f.name: resources[f.name] for f in fields(cls) if f.name in resources}  # type: ignore[arg-type]
+    cls.made(given)
+    with pytest.raises(WiringError, match=rf"{name} counts from \d, and is {value!r}"):
+        cls.made({**given, name: value})
+
+
+# ---------------------------------------------------------------------------------------------------------- vectors
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize(
+    ("vector", "said"),
+    [
+        ((1.0,) * 8, "has 8 numbers; told gives 16"),
+        ((0.0,) * 15 + (float("nan"),), "holds nan in place 15"),
+        ((float("inf"),) + (0.0,) * 15, "holds inf in place 0"),
+        ((1e300,) * 16, "holds 1e[+]300 in place 0"),
+        (("a",) * 16, "holds 'a' in place 0"),
+    ],
+)
+def test_a_vector_that_is_none_of_the_embedders_is_refused(
+    group: NodeGroup, search: str, vector: tuple[float, ...], said: str
+) -> None:
+    with pytest.raises(QueryError, match=said):
+        SEARCHES[search](group, EMBEDDER)(Query("stones", vector=vector))
+
+
+def test_only_the_row_with_the_wrong_vector_fails(group: NodeGroup) -> None:
+    good = tuple(map(float, EMBEDDER.embed(["stones"], kind="query")[0]))
+    rows = [Query("stones"), Query("x", vector=(float("nan"),) * 16), Query("x", vector=good), Query("x", vector=())]
+    found = Dense(group, EMBEDDER).batch(rows)
+    assert [row.kind if isinstance(row, Failure) else "" for row in found] == ["", "QueryError", "", "QueryError"]
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_an_embedder_that_gives_no_vectors_of_its_kind_is_told_so(group: NodeGroup, search: str) -> None:
+    for broken, said in (
+        (replace(EMBEDDER, claims=32), r"shape \(1, 32\) for 1 questions, where each has 16 numbers"),
+        (replace(EMBEDDER, gives=float("nan")), "told gave NaN or infinity for 'stones'"),
+    ):
+        with pytest.raises(ModelError, match=said):
+            SEARCHES[search](group, broken)(Query("stones"))
+
+
+@dataclass(frozen=True)
+class Short(Counting):
+    def embed_sparse(self, texts: Sequence[str], *, kind: Kind) -> SparseRows:
+        return SparseRows.of([])
+
+
+def test_too_few_sparse_vectors_are_refused(group: NodeGroup) -> None:
+    with pytest.raises(ModelError, match="counting gave 0 sparse vectors for 1 questions"):
+        LearnedSparse(group, Short())(Query("stones"))
+
+
+# --------------------------------------------------------------------------------------------------- other embedders
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_an_embedder_of_the_same_name_that_is_another_one_is_refused(group: NodeGroup, search: str) -> None:
+    find = SEARCHES[search]
+    with pytest.raises(ManifestMismatch, match="fingerprint: 'weights 1' there, 'weights 2' here"):
+        find(group, replace(EMBEDDER, print="weights 2"))(Query("stones"))
+    with pytest.raises(ManifestMismatch, match="dimension: 16 there, 24 here"):
+        find(group, replace(EMBEDDER, dimension=24))(Query("stones"))
+    with pytest.raises(ManifestMismatch, match=r"built with the embedder 'told'.*, and is searched with 'x'"):
+        find(group, replace(EMBEDDER, called="x"))(Query("stones"))
+    assert (
+        find(group, EMBEDDER)(Query("stones")).hits == find(group, replace(EMBEDDER, print=None))(Query("stones")).hits
+    )
+
+
+def test_sparse_embedders_are_told_apart_too(group: NodeGroup) -> None:
+    @dataclass(frozen=True)
+    class Other(Counting):
+        def fingerprint(self) -> str:
+            return "weights 2"
+
+    with pytest.raises(ManifestMismatch, match="fingerprint: 'counting' there, 'weights 2' here"):
+        LearnedSparse(group, Other())(Query("stones"))
+    with pytest.raises(ManifestMismatch, match="dimension: 16 there, 0 here"):
+        LearnedSparse(group, Counting("told"))(Query("stones"))
+
+
+def test_a_store_does_not_go_on_with_another_embedder_of_the_same_name(group: NodeGroup, tmp_path: Path) -> None:
+    corpus, other = group.corpus, replace(EMBEDDER, print="weights 2")
+    (tmp_path / "docs" / "new.txt").write_text("Whelks.")
+    for rebuild in (False, True):  # the vectors of the same texts would be taken for this one's
+        with pytest.raises(ManifestMismatch, match="fingerprint: 'weights 1' there, 'weights 2' here"):
+            sync(tmp_path / "docs", corpus, embedder=other, rebuild=rebuild)
+    with pytest.raises(ManifestMismatch, match="a name of its own"):
+        materialise([corpus.group("third", Definition(Sentences(), embeddings=(Embedding(other),)))])
+    with pytest.raises(ManifestMismatch, match="a name of its own"):
+        materialise([corpus.group("both", Definition(Sentences(), embeddings=(Embedding(other),)))])
+    assert corpus.latest().groups() == ("both", "chunk")
+
+
+def test_what_has_no_fingerprint_is_known_by_name_and_dimension(tmp_path: Path) -> None:
+    folder, corpus, plain = tmp_path / "docs", Corpus(str(tmp_path / "notes.spolia")), Told(16, print=None)
+    folder.mkdir()
+    (folder / "a.txt").write_text("Stones upon stones.")
+    sync(folder, corpus, embedder=plain)
+    for same in (plain, replace(plain, print="weights 1")):
+        assert sync(folder, corpus, embedder=same).unchanged == 1
+        assert len(Dense(corpus.group(), same)(Query("stones"))) == 1
+    with pytest.raises(ManifestMismatch, match="dimension: 16 there, 24 here"):
+        Dense(corpus.group(), replace(plain, dimension=24))(Query("stones"))
+
+
+def test_how_an_embedder_runs_is_no_part_of_what_a_group_was_built_with(group: NodeGroup) -> None:
+    from spolia.stores.defined import embedded
+
+    fast, slow = embedded(Embedding(MiniLM(threads=2))), embedded(Embedding(MiniLM()))
+    assert fast.plain != slow.plain
+    assert fast == slow
+
+
+def test_as_many_hops_as_one_likes_end_where_the_graph_does(group: NodeGroup) -> None:
+    search = BM25(group) >> Hops(NodeGraph(group, (InOrder(),)), hops=10**15)
+    assert len(search(Query("roads"))) == 2
