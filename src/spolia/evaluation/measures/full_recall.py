@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from spolia.evaluation.measures.measure import CutMeasure, satisfied
+from spolia.evaluation.measures.ranked import CutMeasure, satisfied
 from spolia.types import Item
 
 
@@ -20,8 +21,7 @@ class FullRecall(CutMeasure):
     ('full@5', 0.0)
     """
 
+    called: ClassVar[str] = "full"
+
     def of(self, found: Sequence[str], item: Item) -> float:
         return float(satisfied(found[: self.k], item) == len(item.gold))
-
-    def __str__(self) -> str:
-        return f"full@{self.k}"

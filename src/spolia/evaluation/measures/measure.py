@@ -1,75 +1,125 @@
-"""What a measure is, and what a retrieval measure sees of a result."""
+"""What a measure is: what it sees of each question, and what that adds up to.
+
+    SetMeasure        seen(case) -> numbers or None, total(numbers of all) -> number      BLEU, AURC, F1 of abstaining
+    ├── Measure       score(result, item) -> number or None; the total is their mean      nDCG@10, F1, Faithfulness
+    └── CostMeasure   cost(case) -> number; the total is their mean                       ATC, calls of a source
+
+All that a total is made of is seen question by question, so that any measure can be resampled, paired and kept in rows.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, field, fields
+from math import isfinite
+from typing import ClassVar, TypeAlias
 
-from spolia.errors import MeasureError
-from spolia.types import Answer, Item, Ranking, Value
+from spolia.types import Answer, Failure, Item, Ranking, Usage, Value
 
 Result: TypeAlias = Ranking | Answer
+Seen: TypeAlias = tuple[float, ...]
+"""The numbers that one question adds to a total."""
 
 
-class Measure(Value, ABC):
-    """How good the result for one question is: a number from 0 to 1. `str(measure)` is how it is written: `R@5`."""
+@dataclass(frozen=True)
+class Case(Value):
+    """One question that a flow was asked.
+
+    Args:
+        item: the question with its gold.
+        result: what the flow gave.
+        usage: what that took, results from a cache included; without what a judge takes afterwards.
+        retrievals: what each call of a retriever found, in order; `Ranking.source` says whom it asked.
+    """
+
+    item: Item
+    result: Result | Failure
+    usage: Usage = field(default=Usage())
+    retrievals: tuple[Ranking, ...] = ()
+
+
+class SetMeasure(Value, ABC):
+    """How good a flow is on a set of questions. `str(measure)` is how it is written: `nDCG@10`, `F1(rule="hotpotqa")`.
+
+    A subclass is a frozen dataclass; its fields decide what is measured, and are written where they are not the
+    default.
+
+    Class attributes:
+        called: its name as it is written.
+    """
+
+    called: ClassVar[str]
 
     @abstractmethod
     def applies(self, item: Item) -> bool:
         """Whether the item has the gold that it takes."""
 
     @abstractmethod
-    def score(self, result: Result, item: Item) -> float:
-        """The number, for an item to which it applies."""
+    def seen(self, case: Case) -> Seen | None:
+        """What a question to which it applies adds; None where that could not be determined."""
 
-
-class RetrievalMeasure(Measure):
-    """A measure of which passages were found, in which order."""
-
-    def applies(self, item: Item) -> bool:
-        return bool(item.gold)
-
-    def score(self, result: Result, item: Item) -> float:
-        return self.of(found_ids(result), item)
+    def all_seen(self, cases: Sequence[Case]) -> list[Seen | None]:
+        """`seen` of every case; overridden where many at once are faster."""
+        return [self.seen(case) for case in cases]
 
     @abstractmethod
-    def of(self, found: Sequence[str], item: Item) -> float:
-        """The number for ids in the order found, each once except where a place was wasted on a repeated one."""
+    def total(self, seen: Sequence[Seen]) -> float | None:
+        """The number for the whole set; None where it is not defined."""
+
+    def __str__(self) -> str:
+        k: int | None = getattr(self, "k", None)
+        named = [f for f in fields(self) if f.name != "k"]  # type: ignore[arg-type]
+        shown = [(f.name, getattr(self, f.name)) for f in named if f.repr and getattr(self, f.name) != f.default]
+        inside = ", ".join(f"{name}={_written(value)}" for name, value in shown)
+        return self.called + (f"@{k}" if k is not None else "") + (f"({inside})" if inside else "")
 
 
-@dataclass(frozen=True)
-class CutMeasure(RetrievalMeasure):
-    """A measure of the first `k` places."""
+class Measure(SetMeasure):
+    """How good the result for one question is; higher is better. A set is measured by the mean, a failure counts 0."""
 
-    k: int = 10
+    @abstractmethod
+    def score(self, result: Result, item: Item) -> float | None:
+        """The number, for an item to which it applies; None where it could not be determined."""
 
-    def __post_init__(self) -> None:
-        if self.k < 1:
-            raise MeasureError(f"A measure of the first {self.k} places measures nothing. Write k = 1 or more.")
+    def seen(self, case: Case) -> Seen | None:
+        if isinstance(case.result, Failure):
+            return (0.0,)
+        score = self.score(case.result, case.item)
+        return None if score is None or not isfinite(score) else (float(score),)
+
+    def total(self, seen: Sequence[Seen]) -> float | None:
+        return mean(seen)
 
 
-def found_ids(result: Result) -> tuple[str, ...]:
-    """Ids of the passages behind a result, best first: each node stands for its document.
+class CostMeasure(SetMeasure):
+    """What a question takes, whatever its gold; lower is better. A failed question costs what it took until then."""
 
-    Several nodes of one document keep their places, but only the first of them can count. Of an answer, the evidence
-    is measured; without evidence, its citations.
+    @abstractmethod
+    def cost(self, case: Case) -> float:
+        """The number of one question."""
 
-    >>> from spolia.types import Hit, Node, Query
-    >>> found_ids(Ranking(Query("q"), (Hit(Node("n1", "", document="p1"), 2.0), Hit(Node("p2", ""), 1.0))))
-    ('p1', 'p2')
+    def applies(self, item: Item) -> bool:
+        return True
+
+    def seen(self, case: Case) -> Seen | None:
+        return (float(self.cost(case)),)
+
+    def total(self, seen: Sequence[Seen]) -> float | None:
+        return mean(seen)
+
+
+def mean(seen: Sequence[Seen]) -> float | None:
+    """The mean of what was seen, one number a question.
+
+    >>> mean([(1.0,), (0.0,)])
+    0.5
     """
-    if isinstance(result, Answer):
-        if result.evidence is None:
-            return tuple(citation.document or citation.node for citation in result.citations)
-        result = result.evidence
-    if not isinstance(result, Ranking):
-        raise MeasureError(f"A {type(result).__name__} holds no passages to measure. Measure a Ranking or an Answer.")
-    return tuple(hit.node.document or hit.node.id for hit in result.hits)
+    return sum(one for (one,) in seen) / len(seen) if seen else None
 
 
-def satisfied(found: Sequence[str], item: Item) -> int:
-    """How many groups of the gold have a member among `found`."""
-    seen = set(found)
-    return sum(not seen.isdisjoint(group) for group in item.gold)
+def _written(value: object) -> str:
+    """A field as it is written: a measure by its notation, a model by its name."""
+    if isinstance(value, SetMeasure):
+        return str(value)
+    return f'"{value}"' if isinstance(value, str) else f'"{value.name}"' if hasattr(value, "name") else repr(value)

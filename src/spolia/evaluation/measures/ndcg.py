@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log2
+from typing import ClassVar
 
-from spolia.evaluation.measures.measure import CutMeasure
+from spolia.evaluation.measures.ranked import CutMeasure, first_ranks, gold_ids, group_firsts
+from spolia.evaluation.measures.rules import checked_rule
 from spolia.types import Item
 
 
@@ -14,29 +16,51 @@ from spolia.types import Item
 class NDCG(CutMeasure):
     """How much of the relevance is found, and how early.
 
-    DCG@k = sum over ranks r <= k of gain(r) / log2(r + 1); nDCG@k = DCG@k / DCG@k of the best possible order.
-    The gain is the grade itself, as in trec_eval (no 2^grade - 1); without grades every gold passage counts 1. Every
-    member of every group counts by itself, and a passage that comes again counts nothing.
+    DCG@k = sum over ranks r <= k of gain(r) / log2(r + 1); nDCG@k = DCG@k / DCG@k of the best possible order. The gain
+    is the grade itself, as in trec_eval; without grades every gold passage counts 1. Each group gains once, by the
+    passage that first satisfies it; the best possible order has the best member of every group.
 
     Args:
         k: how many places to look at.
+        rule: `exponential`: a gain of 2^grade - 1. `autorag`: every gold passage gains 1, and the best possible order
+            is as long as the list that was found, so that what is missing from a short list is not punished.
 
-    Source: Järvelin and Kekäläinen, ACM TOIS 20(4), 2002, with the logarithm's base 2 and discount log2(rank + 1).
+    Source: Järvelin and Kekäläinen, ACM TOIS 20(4), 2002, with the logarithm's base 2 and discount log2(rank + 1). The
+    rules: Burges et al., ICML 2005; Kim et al. 2024 (AutoRAG).
 
     >>> item = Item("q", "?", gold=(("p1",), ("p2",)), grades=(("p1", 3.0), ("p2", 1.0)))
     >>> str(NDCG(10)), round(NDCG(10).of(["p2", "p1"], item), 4)
     ('nDCG@10', 0.7967)
+    >>> str(NDCG(rule="exponential")), round(NDCG(rule="exponential").of(["p2", "p1"], item), 4)
+    ('nDCG@10(rule="exponential")', 0.7098)
     """
 
-    def of(self, found: Sequence[str], item: Item) -> float:
-        gains = {one: 1.0 for group in item.gold for one in group} | dict(item.grades)
-        ideal = discounted(sorted(gains.values(), reverse=True)[: self.k])
-        first = {one: rank for rank, one in reversed(list(enumerate(found[: self.k])))}
-        got = [gains.get(one, 0.0) if first[one] == rank else 0.0 for rank, one in enumerate(found[: self.k])]
-        return min(discounted(got) / ideal, 1.0) if ideal else 0.0
+    rule: str = ""
 
-    def __str__(self) -> str:
-        return f"nDCG@{self.k}"
+    called: ClassVar[str] = "nDCG"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checked_rule(self.called, self.rule, ("exponential", "autorag"))
+
+    def of(self, found: Sequence[str], item: Item) -> float:
+        if self.rule == "autorag":
+            return _autorag(found[: self.k], item)
+        gains = self._gains(item)
+        best = sorted((max(gains[one] for one in group) for group in item.gold), reverse=True)
+        ideal = discounted(best[: self.k])
+        got = sum(gains[one] / log2(rank + 1) for one, rank in group_firsts(found[: self.k], item))
+        return min(got / ideal, 1.0) if ideal else 0.0
+
+    def _gains(self, item: Item) -> dict[str, float]:
+        gains = dict.fromkeys(gold_ids(item), 1.0) | dict(item.grades)
+        return {one: 2**gain - 1 for one, gain in gains.items()} if self.rule else gains
+
+
+def _autorag(found: Sequence[str], item: Item) -> float:
+    ideal = discounted([1.0] * min(len(gold_ids(item)), len(found)))
+    got = sum(1 / log2(rank + 1) for rank in first_ranks(found, item).values())
+    return got / ideal if ideal else 0.0
 
 
 def discounted(gains: Sequence[float]) -> float:

@@ -1,49 +1,113 @@
-"""Measures from how they are written."""
+"""Measures from how they are written: `R@5`, `nDCG@10(rule="exponential")`, `AURC(of=F1)`."""
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
 
 from spolia.errors import MeasureError
-from spolia.evaluation.measures.full_recall import FullRecall
-from spolia.evaluation.measures.measure import Measure
-from spolia.evaluation.measures.ndcg import NDCG
-from spolia.evaluation.measures.recall import Recall
-from spolia.evaluation.measures.reciprocal_rank import ReciprocalRank
+from spolia.evaluation.measures.known import by_name, known, needs_k
+from spolia.evaluation.measures.measure import Measure, SetMeasure
+from spolia.models.protocols import Embedder, LanguageModel
 
-WRITTEN = re.compile(r"([A-Za-z]+)(?:@([1-9][0-9]{0,5}))?", re.ASCII)
-CUT: dict[str, Callable[[int], Measure]] = {"r": Recall, "recall": Recall, "full": FullRecall, "ndcg": NDCG}
-KNOWN = "R@k, full@k, MRR, MRR@k, nDCG@k"
+_WRITTEN = re.compile(r"([A-Za-z][A-Za-z0-9-]*)(?:@([1-9][0-9]{0,5}))?(?:\((.*)\))?", re.ASCII | re.DOTALL)
+_ALSO = {"recall": "r"}
 
 
-def parse_measure(text: str) -> Measure:
-    """The measure that is written like this; upper and lower case are the same.
+def parse_measure(text: str, *, llm: LanguageModel | None = None, embedder: Embedder | None = None) -> SetMeasure:
+    """The measure that is written like this; upper and lower case of its name are the same.
+
+    Args:
+        llm: for measures that a language model judges.
+        embedder: for those that compare embeddings.
 
     Raises:
-        MeasureError: there is no such measure, or a k is missing.
+        MeasureError: there is no such measure, a k or a model is missing, or a field does not exist.
 
     >>> parse_measure("nDCG@10"), str(parse_measure("mrr"))
-    (NDCG(k=10), 'MRR')
+    (NDCG(k=10, rule=''), 'MRR')
+    >>> str(parse_measure('AURC(of=F1(rule="squad2"))'))
+    'AURC(of=F1(rule="squad2"))'
     """
-    written = WRITTEN.fullmatch(text.strip())
-    name, k = written.groups() if written else ("", None)
-    if name.lower() == "mrr":
-        return ReciprocalRank(int(k) if k else None)
-    if name.lower() not in CUT:
-        raise MeasureError(f"No measure is written {text!r}. Write one of: {KNOWN}, with k from 1, for example R@5.")
-    if not k:
+    written = _WRITTEN.fullmatch(text.strip())
+    name, k, inside = written.groups() if written else ("", None, None)
+    cls = by_name().get(_ALSO.get(name.lower(), name.lower()))
+    if cls is None:
+        raise MeasureError(f"No measure is written {text!r}. Write one of: {known()}, with k from 1, for example R@5.")
+    models = {"llm": llm, "embedder": embedder}
+    given = dict(_fields(text, inside or "", models)) | ({"k": int(k)} if k else {})
+    if needs_k(cls) and "k" not in given:
         raise MeasureError(f"{text!r} does not say how many places to look at. Write {name}@5, for example.")
-    return CUT[name.lower()](int(k))
+    return _made(cls, text, given, models)
 
 
 def parse_measures(text: str) -> tuple[Measure, ...]:
-    """Measures separated by commas, each once, in order.
+    """Measures of one result each, separated by commas, each once, in order.
 
-    >>> [str(measure) for measure in parse_measures("R@5, MRR, R@5")]
-    ['R@5', 'MRR']
+    Raises:
+        MeasureError: one is not written like this, or is no measure of one result (`BLEU`, `ATC`).
+
+    >>> [str(measure) for measure in parse_measures('R@5, F1(rule="hotpotqa"), R@5')]
+    ['R@5', 'F1(rule="hotpotqa")']
     """
-    found = dict.fromkeys(parse_measure(part) for part in text.split(",") if part.strip())
+    found = dict.fromkeys(parse_measure(part) for part in _listed(text))
     if not found:
-        raise MeasureError(f"{text!r} names no measure. Write some of: {KNOWN}, separated by commas.")
-    return tuple(found)
+        raise MeasureError(f"{text!r} names no measure. Write some of: {known()}, separated by commas.")
+    single = tuple(measure for measure in found if isinstance(measure, Measure))
+    if others := [str(measure) for measure in found if not isinstance(measure, Measure)]:
+        raise MeasureError(
+            f"{others[0]} is no mean of a score for each result: it needs all answers, or what a run recorded. "
+            "Leave it out here, and call summary(measure, cases) in Python."
+        )
+    return single
+
+
+def _listed(text: str) -> list[str]:
+    """The measures in a list; a comma between brackets does not separate."""
+    source = f"_({text.strip(' ,')})"
+    call = _call(source)
+    if call is None or call.keywords:
+        raise MeasureError(f"{text!r} is no list of measures. Write some of: {known()}, separated by commas.")
+    return [ast.get_source_segment(source, one) or "" for one in call.args]
+
+
+def _fields(text: str, inside: str, models: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The fields that are written between brackets: constants and measures."""
+    source = f"_({inside})"
+    call = _call(source)
+    if call is None or call.args or not all(keyword.arg for keyword in call.keywords):
+        example = "Write name=value, as in F1(rule='squad2')."
+        raise MeasureError(f"What stands between the brackets of {text!r} cannot be read. {example}")
+    for keyword in call.keywords:
+        value: Any = keyword.value
+        part = ast.get_source_segment(source, value) or ""
+        yield str(keyword.arg), value.value if isinstance(value, ast.Constant) else parse_measure(part, **models)
+
+
+def _call(source: str) -> ast.Call | None:
+    """A call as it is written; None where it is none."""
+    try:
+        found = ast.parse(source, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return found if isinstance(found, ast.Call) and ast.get_source_segment(source, found.func) == "_" else None
+
+
+def _made(cls: type[SetMeasure], text: str, given: dict[str, Any], models: dict[str, Any]) -> SetMeasure:
+    places = [f.name for f in fields(cls)]  # type: ignore[arg-type]
+    if unknown := [name for name in given if name not in places]:
+        fine = ", ".join(name for name in places if name != "k") or "none"
+        raise MeasureError(f"{cls.called} has no field {unknown[0]!r}, as in {text!r}. It has: {fine}.")
+    for name in models:
+        if name in places:
+            if models[name] is None:
+                what = "a language model" if name == "llm" else "an embedder"
+                raise MeasureError(f"{cls.called} needs {what}. Write parse_measure({cls.called!r}, {name}=...).")
+            given[name] = models[name]
+    try:
+        return cls(**given)
+    except TypeError as error:
+        raise MeasureError(f"{text!r} holds a value that does not fit: {error}.") from error

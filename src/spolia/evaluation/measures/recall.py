@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from spolia.evaluation.measures.measure import CutMeasure, satisfied
+from spolia.evaluation.measures.ranked import CutMeasure, satisfied
 from spolia.types import Item
 
 
@@ -25,8 +26,7 @@ class Recall(CutMeasure):
     ('R@5', 0.5)
     """
 
+    called: ClassVar[str] = "R"
+
     def of(self, found: Sequence[str], item: Item) -> float:
         return satisfied(found[: self.k], item) / len(item.gold)
-
-    def __str__(self) -> str:
-        return f"R@{self.k}"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from spolia.errors import MeasureError
-from spolia.evaluation.measures.measure import RetrievalMeasure
+from spolia.evaluation.measures.ranked import RetrievalMeasure, checked_k, gold_ids, group_firsts
+from spolia.evaluation.measures.rules import checked_rule
 from spolia.types import Item
 
 
@@ -16,22 +17,29 @@ class ReciprocalRank(RetrievalMeasure):
 
     Args:
         k: look at the first k places only; None: at all that the flow returned.
+        rule: `autorag`: the mean over the groups of 1 / rank of the group's first passage, so that a perfect ranking of
+            two groups scores 0.75.
 
-    Source: Voorhees, TREC-8 question answering track, 1999.
+    Source: Voorhees, TREC-8 question answering track, 1999; the rule: Kim et al. 2024 (AutoRAG).
 
-    >>> str(ReciprocalRank()), ReciprocalRank().of(["p9", "p2"], Item("q", "?", gold=(("p1",), ("p2",))))
+    >>> item = Item("q", "?", gold=(("p1",), ("p2",)))
+    >>> str(ReciprocalRank()), ReciprocalRank().of(["p9", "p2"], item)
     ('MRR', 0.5)
+    >>> ReciprocalRank(rule="autorag").of(["p1", "p2"], item)
+    0.75
     """
 
     k: int | None = None
+    rule: str = ""
+
+    called: ClassVar[str] = "MRR"
 
     def __post_init__(self) -> None:
-        if self.k is not None and self.k < 1:
-            raise MeasureError(f"MRR of the first {self.k} places measures nothing. Write k = 1 or more.")
+        checked_k(self.k)
+        checked_rule(self.called, self.rule, ("autorag",))
 
     def of(self, found: Sequence[str], item: Item) -> float:
-        gold = {one for group in item.gold for one in group}
+        if self.rule == "autorag":
+            return sum(1 / rank for _, rank in group_firsts(found[: self.k], item)) / len(item.gold)
+        gold = gold_ids(item)
         return next((1 / rank for rank, one in enumerate(found[: self.k], start=1) if one in gold), 0.0)
-
-    def __str__(self) -> str:
-        return "MRR" if self.k is None else f"MRR@{self.k}"

@@ -1,0 +1,1 @@
+"""Whether a flow knows what it cannot answer."""

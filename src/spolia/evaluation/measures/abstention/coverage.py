@@ -1,0 +1,85 @@
+"""How much is answered, and how wrong that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spolia.errors import MeasureError
+from spolia.evaluation.measures.answers.answer import answer_in
+from spolia.evaluation.measures.answers.exact_match import ExactMatch
+from spolia.evaluation.measures.measure import Case, Measure, Result, Seen, SetMeasure
+from spolia.types import Failure, Item
+
+EXACT = ExactMatch()
+
+
+def checked_measure(called: str, *parts: object) -> None:
+    """Refuse a part that has no score of its own for each question."""
+    for part in parts:
+        if not isinstance(part, Measure):
+            raise MeasureError(
+                f"{called} cannot be made of {part}. Write a measure of one answer, as in {called}(of=F1)."
+            )
+
+
+@dataclass(frozen=True)
+class Coverage(Measure):
+    """Share of the questions that are answered: neither abstained nor failed.
+
+    Source: El-Yaniv and Wiener 2010.
+
+    >>> from spolia.types import Answer
+    >>> str(Coverage()), Coverage().score(Answer("I do not know.", stop_reason="abstained"), Item("q", "?"))
+    ('Coverage', 0.0)
+    """
+
+    called: ClassVar[str] = "Coverage"
+
+    def applies(self, item: Item) -> bool:
+        return True
+
+    def score(self, result: Result, item: Item) -> float:
+        return float(not answer_in(result).abstained)
+
+
+@dataclass(frozen=True)
+class SelectiveRisk(SetMeasure):
+    """How wrong a flow is where it answers: 1 - mean of a measure over what is neither abstained nor failed.
+
+    Read it beside `Coverage`: who answers one question, and that right, has no risk. Nothing answered: not defined.
+
+    Args:
+        of: how good an answer is, from 0 to 1.
+
+    Source: El-Yaniv and Wiener 2010.
+
+    >>> from spolia.types import Answer
+    >>> asked = Item("q", "?", answers=("Nokia",))
+    >>> given = [Answer("Nokia"), Answer("?"), Answer("I do not know.", stop_reason="abstained")]
+    >>> measure = SelectiveRisk()
+    >>> str(measure), measure.total([measure.seen(Case(asked, answer)) for answer in given])
+    ('Risk', 0.5)
+    """
+
+    of: Measure = EXACT
+
+    called: ClassVar[str] = "Risk"
+
+    def __post_init__(self) -> None:
+        checked_measure(self.called, self.of)
+
+    def applies(self, item: Item) -> bool:
+        return self.of.applies(item)
+
+    def seen(self, case: Case) -> Seen | None:
+        """Whether it was answered, and how well."""
+        if isinstance(case.result, Failure) or answer_in(case.result).abstained:
+            return (0.0, 0.0)
+        score = self.of.seen(case)
+        return score and (1.0, *score)
+
+    def total(self, seen: Sequence[Seen]) -> float | None:
+        answered = sum(one for one, _ in seen)
+        return 1 - sum(score for _, score in seen) / answered if answered else None

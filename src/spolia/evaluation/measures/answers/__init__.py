@@ -1,0 +1,1 @@
+"""What an answer says, against the answers of the gold."""

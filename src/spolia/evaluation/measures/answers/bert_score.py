@@ -1,0 +1,72 @@
+"""BERTScore: words matched by the likeness of their meaning in context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, runtime_checkable
+
+from spolia.errors import MeasureError
+from spolia.evaluation.measures.answers.answer import AnswerMeasure
+from spolia.evaluation.measures.sets import harmonic
+from spolia.types import Addressed
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vectors: TypeAlias = npt.NDArray[np.float32]
+
+BLOCK = 1 << 22
+"""Cosines in memory at a time."""
+
+
+@runtime_checkable
+class TokenEmbedder(Addressed, Protocol):
+    """Maps the tokens of a text to vectors, each in its context."""
+
+    @property
+    def name(self) -> str: ...
+
+    def embed_tokens(self, texts: Sequence[str]) -> Sequence[Vectors]:
+        """For each text the vectors of its tokens, of length 1: float32, shape (tokens, dimension)."""
+        ...
+
+
+@dataclass(frozen=True)
+class BERTScore(AnswerMeasure):
+    """F1 of tokens matched greedily by cosine; the best over the accepted answers. Without idf, without rescaling.
+
+    P = mean over the answer's tokens of the highest cosine with a token of the reference, R the reverse, F1 = 2·P·R /
+    (P + R). A text without tokens scores 0.
+
+    Args:
+        embedder: any object with `embed_tokens`. Spolia brings none; its name is a part of the measure's.
+
+    Source: Zhang et al. 2020.
+    """
+
+    embedder: TokenEmbedder
+
+    called: ClassVar[str] = "BERTScore"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.embedder, TokenEmbedder):
+            raise MeasureError(f"{self.embedder} embeds texts as a whole. Give BERTScore an object with embed_tokens.")
+
+    def of(self, text: str, answers: Sequence[str]) -> float:
+        own, *others = self.embedder.embed_tokens([text, *answers])
+        return max(_f1(own, other) for other in others)
+
+
+def _f1(own: Vectors, other: Vectors) -> float:
+    if not len(own) or not len(other):
+        return 0.0
+    return max(0.0, harmonic(_matched(own, other), _matched(other, own)))
+
+
+def _matched(rows: Vectors, columns: Vectors) -> float:
+    """Mean over rows of the highest cosine with a column, in blocks of bounded memory."""
+    step = max(1, BLOCK // len(columns))
+    best = [(rows[start : start + step] @ columns.T).max(axis=1).sum() for start in range(0, len(rows), step)]
+    return float(sum(best) / len(rows))

@@ -1,0 +1,59 @@
+"""Whether an answer cites what it should: precision and recall of its citations, against the gold passages."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spolia.evaluation.measures.answers.answer import answer_in
+from spolia.evaluation.measures.measure import Measure, Result
+from spolia.evaluation.measures.ranked import gold_ids, satisfied
+from spolia.types import Item
+
+
+class CitationMeasure(Measure):
+    """A measure of which documents an answer cites; each counts once."""
+
+    def applies(self, item: Item) -> bool:
+        return bool(item.gold)
+
+    def score(self, result: Result, item: Item) -> float:
+        return self.of({one.document or one.node for one in answer_in(result).citations}, item)
+
+    @abstractmethod
+    def of(self, cited: Set[str], item: Item) -> float:
+        """The number for the documents that are cited."""
+
+
+@dataclass(frozen=True)
+class CitationPrecision(CitationMeasure):
+    """Share of the cited documents that are gold; 0 when nothing is cited, an abstention included.
+
+    Source: the set precision of what is cited; Gao et al. 2023 (ALCE) judge support instead (`ALCE-P`).
+
+    >>> str(CitationPrecision()), CitationPrecision().of({"p1", "p9"}, Item("q", "?", gold=(("p1", "p2"),)))
+    ('CiteP', 0.5)
+    """
+
+    called: ClassVar[str] = "CiteP"
+
+    def of(self, cited: Set[str], item: Item) -> float:
+        return len(cited & gold_ids(item)) / len(cited) if cited else 0.0
+
+
+@dataclass(frozen=True)
+class CitationRecall(CitationMeasure):
+    """Share of the groups of gold of which a member is cited.
+
+    Source: the set recall of what is cited; Gao et al. 2023 (ALCE) judge support instead (`ALCE-R`).
+
+    >>> str(CitationRecall()), CitationRecall().of({"p1", "p9"}, Item("q", "?", gold=(("p1", "p2"), ("p3",))))
+    ('CiteR', 0.5)
+    """
+
+    called: ClassVar[str] = "CiteR"
+
+    def of(self, cited: Set[str], item: Item) -> float:
+        return satisfied(tuple(cited), item) / len(item.gold)

@@ -1,0 +1,70 @@
+"""What is read out of a judge's reply; `undetermined` is a reply that every one of them can read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from spolia.indexing.transforms.parsers import says_nothing
+from spolia.models.parsers import Lines, OneOf, Parser
+
+UNDETERMINED = "undetermined"
+"""What a judge may write, and the default of every role here."""
+_SAYS_UNDETERMINED = re.compile(r"[\W_]*undetermined[\W_]*", re.IGNORECASE)
+_CHOICE = OneOf(("yes", "no", UNDETERMINED))
+
+
+@dataclass(frozen=True)
+class OrUndetermined(Parser[Any]):
+    """What another parser reads, or None for the word `undetermined`.
+
+    >>> from spolia.models.parsers import YesNo
+    >>> OrUndetermined(YesNo()).parse("Undetermined."), OrUndetermined(YesNo()).parse("No.")
+    (None, False)
+    """
+
+    parser: Parser[Any]
+
+    def parse(self, reply: str) -> Any:
+        return None if _SAYS_UNDETERMINED.fullmatch(reply) else self.parser.parse(reply)
+
+
+@dataclass(frozen=True)
+class Statements(Parser[tuple[str, ...]]):
+    """One statement a line, without bullets and numbers; none at all for the word `none`.
+
+    >>> Statements().parse("1. He worked for Nokia.\\n2. He left in 1998.")
+    ('He worked for Nokia.', 'He left in 1998.')
+    """
+
+    at_most: int = 100
+
+    def parse(self, reply: str) -> tuple[str, ...]:
+        return () if says_nothing(reply) else Lines(self.at_most).parse(reply)
+
+
+@dataclass(frozen=True)
+class Decisions(Parser[tuple[bool | None, ...]]):
+    """A line for each thing that is judged: True for yes, False for no, None for undetermined; others are passed over.
+
+    >>> Decisions().parse("1: yes\\n2: No, the passage says 1998.\\n3: undetermined")
+    (True, False, None)
+    """
+
+    def parse(self, reply: str) -> tuple[bool | None, ...]:
+        found: list[bool | None] = []
+        for line in reply.splitlines():
+            try:
+                word = _CHOICE.parse(_first_words(line))
+            except ValueError:
+                continue
+            found.append(None if word == UNDETERMINED else word == "yes")
+        if not found:
+            raise ValueError("it must have a line with yes or no for each statement")
+        return tuple(found)
+
+
+def _first_words(line: str) -> str:
+    """The beginning of a line, where its verdict stands, without the reason after it: `Statement 2: no`."""
+    return " ".join(re.findall(r"\w+", line)[:3])

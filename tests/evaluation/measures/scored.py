@@ -1,0 +1,36 @@
+"""Short ways to what is measured."""
+
+from __future__ import annotations
+
+from spolia.evaluation.measures.measure import Case, Measure, SetMeasure
+from spolia.evaluation.measures.parse import parse_measure
+from spolia.types import Answer, Citation, Hit, Item, Node, Query, Ranking
+
+ABSTAINED = Answer("I do not know.", stop_reason="abstained")
+
+
+def measure_of(written: str) -> Measure:
+    found = parse_measure(written)
+    assert isinstance(found, Measure)
+    return found
+
+
+def asked(*answers: str, gold: tuple[tuple[str, ...], ...] = ()) -> Item:
+    return Item("q", "?", answers=answers, gold=gold)
+
+
+def refused() -> Item:
+    return Item("u", "?", type="unanswerable")
+
+
+def ranking(*names: str, source: str = "", score: float = 1.0) -> Ranking:
+    return Ranking(Query("?"), tuple(Hit(Node(name, f"text of {name}"), score) for name in names), source)
+
+
+def citing(text: str, *documents: str) -> Answer:
+    marked = enumerate(documents, start=1)
+    return Answer(text, tuple(Citation(str(n), f"{d}-1", d, f"{d}.txt", f"quote of {d}") for n, d in marked))
+
+
+def total(measure: SetMeasure, cases: list[Case]) -> float | None:
+    return measure.total([seen for seen in measure.all_seen(cases) if seen is not None])

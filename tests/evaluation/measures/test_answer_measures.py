@@ -1,0 +1,207 @@
+"""Measures of answers against values worked out by hand: P and R stand beside every F."""
+
+from __future__ import annotations
+
+from math import exp
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spolia.errors import MeasureError
+from spolia.evaluation.measures.answers.answer import said
+from spolia.evaluation.measures.answers.bleu import BLEU
+from spolia.evaluation.measures.answers.rouge import common_subsequence
+from spolia.evaluation.measures.answers.words import normalised, unicode_words
+from spolia.evaluation.measures.measure import Case
+from spolia.evaluation.measures.parse import parse_measure
+from spolia.types import Answer, Citation, Failure
+from tests.evaluation.measures.scored import ABSTAINED, asked, measure_of, ranking, refused, total
+
+BY_HAND = [
+    ("EM", "The Eiffel Tower!", ["eiffel tower"], 1.0),
+    ("EM", "the eiffel towers", ["eiffel tower"], 0.0),
+    ("EM", "Nokia", ["Ericsson", "nokia."], 1.0),
+    ("EM", "", ["Nokia"], 0.0),
+    ("EM", "the", ["a"], 1.0),  # nothing is left on either side
+    ("EM", "U.S.", ["us"], 1.0),
+    ("EM", "“Nokia”", ["Nokia"], 0.0),  # quotes that are no ASCII are kept
+    ('EM(words="unicode")', "“Nokia”", ["nokia"], 1.0),
+    ('EM(words="unicode")', "東京。", ["東京"], 1.0),
+    ("EM", "東京。", ["東京"], 0.0),
+    ("F1", "in Paris France", ["Paris"], 2 * (1 / 3) * 1 / (1 / 3 + 1)),  # P 1/3, R 1: 1/2
+    ("F1", "Paris", ["Paris, France"], 2 / 3),  # P 1, R 1/2
+    ("F1", "Rome", ["Paris"], 0.0),
+    ("F1", "a the an", ["an"], 0.0),  # both empty
+    ('F1(rule="squad2")', "a the an", ["an"], 1.0),
+    ('F1(rule="squad2")', "Paris", ["an"], 0.0),
+    ("F1", "yes it is", ["yes"], 1 / 2),  # P 1/3, R 1
+    ('F1(rule="hotpotqa")', "yes it is", ["yes"], 0.0),
+    ('F1(rule="hotpotqa")', "Yes.", ["yes"], 1.0),
+    ('F1(rule="hotpotqa")', "no", ["no way"], 0.0),
+    ('F1(rule="hotpotqa")', "in Paris", ["Paris"], 2 / 3),
+    ("F1", "new new york", ["new york new"], 1.0),
+    ("F1", "new new york", ["new york"], 2 * (2 / 3) * 1 / (2 / 3 + 1)),  # "new" is shared once: 4/5
+    ("F1", "Rome", ["Paris", "Rome Italy"], 2 / 3),  # the best
+    ("F1", "東京タワー", ["東京"], 0.0),  # one word against another
+    ('F1(words="unicode")', "東京タワー", ["東京"], 4 / 7),  # characters: P 2/5, R 2/2
+    ('F1(words="unicode")', "القمر يسبب المد", ["القمر"], 1 / 2),  # P 1/3, R 1
+    ("Acc", "It was in Paris, France.", ["paris"], 1.0),
+    ("Acc", "not known", ["no"], 0.0),
+    ("Acc", "19740", ["1974"], 0.0),
+    ("Acc", "a", ["the"], 0.0),  # an answer without words stands nowhere
+    ('Acc(rule="flashrag")', "Not known", ["no"], 1.0),
+    ('Acc(rule="flashrag")', "U.S.A.", ["us"], 1.0),
+    ('Acc(rule="prefrag")', "U.S.A.", ["us"], 0.0),  # lower-cased only
+    ('Acc(rule="prefrag")', "19740", ["1974"], 1.0),
+    ('Acc(rule="prefrag")', "the Moon", ["The moon"], 1.0),
+    ('Acc(rule="bioasq")', "yes or no", ["no"], 1.0),
+    ('Acc(rule="bioasq")', "unknown", ["no"], 0.0),
+    ('Acc(rule="bioasq")', "f(x) or f(y)", ["f(x"], 1.0),  # no regular expression: taken as it is written
+    ('Acc(words="unicode")', "首都は東京です", ["東京"], 1.0),
+    ("PrefRAG-Avg", "in Paris", ["Paris"], (1 + 2 / 3 + 0) / 3),
+    ("PrefRAG-Avg", "Paris", ["Paris"], 1.0),
+    ("ROUGE-1", "the cat sat", ["the cat lay down"], 4 / 7),  # P 2/3, R 2/4
+    ("ROUGE-1", "The CAT", ["the cat"], 1.0),
+    ("ROUGE-2", "the cat sat", ["the cat lay down"], 2 / 5),  # P 1/2, R 1/3
+    ("ROUGE-2", "cat", ["cat"], 0.0),  # no pair
+    ("ROUGE-L", "the cat sat on the mat", ["the mat sat on the cat"], 4 / 6),  # "the sat on the"
+    ("ROUGE-L", "police killed the gunman", ["police kill the gunman"], 3 / 4),  # Lin's example, P = R = 3/4
+    ("ROUGE-L", "the gunman kill police", ["police kill the gunman"], 2 / 4),  # "the gunman"
+    ("ROUGE-L", "달이 당긴다", ["달이 당긴다"], 0.0),  # ROUGE's own words have a-z alone
+    ('ROUGE-L(words="unicode")', "달이 당긴다", ["달이 당긴다"], 1.0),
+    ('ROUGE-L(words="unicode")', "月が海を引く", ["月が引く"], 4 / 5),  # P 4/6, R 4/4
+    # F = P·R / (0.9·P + 0.1·R); penalty 0.5 · (chunks / aligned)^3
+    ("METEOR-no-synonyms", "the cat", ["the cat"], 1 - 0.5 * (1 / 2) ** 3),
+    ("METEOR-no-synonyms", "cat the", ["the cat"], 1 - 0.5 * (2 / 2) ** 3),
+    ("METEOR-no-synonyms", "cats", ["cat"], 1 - 0.5),  # by the stem; one chunk of one word
+    ('METEOR-no-synonyms(stem="")', "cats", ["cat"], 0.0),
+    ("METEOR-no-synonyms", "dog", ["cat"], 0.0),
+    (
+        "METEOR-no-synonyms",
+        "the cat sat on the mat",
+        ["on the mat sat the cat"],  # all aligned, P = R = F = 1
+        1 - 0.5 * (3 / 6) ** 3,  # the cat | sat | on the mat
+    ),
+    ("METEOR-no-synonyms(gamma=0.0)", "the cat sat", ["the cat"], (2 / 3) / (0.9 * 2 / 3 + 0.1)),
+]
+
+
+@pytest.mark.parametrize(("written", "text", "answers", "value"), BY_HAND)
+def test_a_measure_is_what_one_works_out_by_hand(written: str, text: str, answers: list[str], value: float) -> None:
+    assert measure_of(written).score(Answer(text), asked(*answers)) == pytest.approx(value, abs=1e-12)
+
+
+BLEU_BY_HAND = [
+    # 6 words; n-grams 6, 5, 4, 3; matches 5 (only "a" has none), 3, 2, 1; no shorter than its reference
+    ([("the cat sat on a mat", ["the cat sat on the mat"])], (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** (1 / 4)),
+    # all match; c = 4, r = 6
+    ([("the cat sat on", ["the cat sat on the mat"])], exp(1 - 6 / 4)),
+    # 5 words; matches 4 of 5, 2 of 4, 0 of 3 (as 1/2), 0 of 2 (as 1/4)
+    ([("a b x c d", ["a b y c d"])], (4 / 5 * 2 / 4 * (1 / 2) / 3 * (1 / 4) / 2) ** (1 / 4)),
+    # counts are added up before anything is divided: 8 of 8, 6 of 6, 4 of 4, 2 of 2 words; c = 8, r = 9
+    ([("a b c d", ["a b c d"]), ("e f g h", ["e f g h i"])], exp(1 - 9 / 8)),
+    # the reference nearest in length, and of two equally near the shorter: r = 4, where c = 5
+    ([("a b c d e", ["a b c d", "a b c d e f"])], 1.0),
+    ([("x", ["a"])], 0.0),
+    ([("a b", ["a b"])], 0.0),  # no n-gram of length 3
+    ([("", ["a"])], 0.0),
+]
+
+
+@pytest.mark.parametrize(("pairs", "value"), BLEU_BY_HAND)
+def test_bleu_is_what_one_works_out_by_hand(pairs: list[tuple[str, list[str]]], value: float) -> None:
+    cases = [Case(asked(*answers), Answer(text)) for text, answers in pairs]
+    assert total(BLEU(), cases) == pytest.approx(value, abs=1e-12)
+
+
+def test_a_failure_is_an_empty_answer_to_bleu() -> None:
+    right = Case(asked("a b c d"), Answer("a b c d"))
+    failed = Case(asked("a b c d"), Failure("ValueError", "no"))
+    assert total(BLEU(), [right, failed]) == pytest.approx(exp(1 - 8 / 4))
+
+
+WORDS = st.text(alphabet="ab ctheANO.,!-東京ก็é", max_size=20)
+ONE_FOR_EACH = ("EM", "F1", "Acc", 'Acc(rule="flashrag")', "PrefRAG-Avg", "ROUGE-1", "ROUGE-2", "ROUGE-L")
+WRITTEN = st.sampled_from(
+    [*ONE_FOR_EACH, "METEOR-no-synonyms", 'F1(words="unicode")', 'F1(rule="hotpotqa")', 'EM(words="unicode")']
+)
+
+
+@given(WRITTEN, WORDS, st.lists(WORDS, min_size=1, max_size=3))
+def test_a_measure_lies_between_0_and_1_and_the_order_of_the_gold_does_not_matter(
+    written: str, text: str, answers: list[str]
+) -> None:
+    score = measure_of(written).score(Answer(text), asked(*answers))
+    assert score is not None
+    assert 0 <= score <= 1
+    assert measure_of(written).score(Answer(text), asked(*reversed(answers))) == score
+
+
+@given(WORDS, st.lists(WORDS, min_size=1, max_size=3), st.sampled_from(["squad", "unicode"]))
+def test_an_exact_match_has_f1_1_unless_it_is_empty(text: str, answers: list[str], words: str) -> None:
+    item = asked(*answers)
+    exact = measure_of(f'EM(words="{words}")').score(Answer(text), item)
+    f1 = measure_of(f'F1(words="{words}")').score(Answer(text), item)
+    assert f1 is not None
+    assert f1 == 1.0 or exact == 0.0 or not (normalised(text) and unicode_words(text))
+
+
+@given(st.text(alphabet="abcd", max_size=30), st.text(alphabet="abcd", max_size=30))
+def test_the_longest_common_subsequence_is_the_one_of_the_table(one: str, other: str) -> None:
+    row = [0] * (len(other) + 1)
+    for letter in one:
+        before = row
+        row = [0]
+        for place, against in enumerate(other, start=1):
+            row.append(before[place - 1] + 1 if letter == against else max(before[place], row[-1]))
+    assert common_subsequence(one, other) == row[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Ｆｕｌｌ-width ½", ["full", "width", "1", "2"]),
+        ("مَرحَبًا، يا عالم", ["مَرحَبًا", "يا", "عالم"]),
+        ("नमस्ते दुनिया।", ["नमस्ते", "दुनिया"]),
+        ("ก็ดี", ["ก็", "ดี"]),
+        ("한국어 문장", ["한국어", "문장"]),
+        ("iPhone12は高い", ["iphone12", "は", "高", "い"]),
+        ("Straße STRASSE", ["strasse", "strasse"]),
+        ("🙂 \u200b\ud800", []),
+        ("", []),
+    ],
+)
+def test_words_of_any_script(text: str, words: list[str]) -> None:
+    assert unicode_words(text) == words
+
+
+def test_an_abstention_says_nothing_that_could_be_right_by_chance() -> None:
+    assert measure_of('Acc(rule="prefrag")').score(ABSTAINED, asked("no")) == 0.0
+    assert measure_of('Acc(rule="prefrag")').score(Answer(ABSTAINED.text), asked("no")) == 1.0
+
+
+def test_markers_of_citations_are_not_words() -> None:
+    cited = (Citation("1", "n", "d", "a.txt", "..."), Citation("12", "m", "d", "a.txt", "..."))
+    assert measure_of("EM").score(Answer("Nokia [1][12].", cited), asked("Nokia")) == 1.0
+    assert said(Answer("Nokia [1], see [2].", cited)) == "Nokia, see [2]."
+
+
+@pytest.mark.parametrize("written", ['EM(rule="squad2")', 'F1(rule="squad2")'])
+def test_by_the_rule_of_squad2_abstaining_is_the_answer_to_what_has_none(written: str) -> None:
+    measure = measure_of(written)
+    assert measure.applies(refused())
+    assert measure.score(ABSTAINED, refused()) == 1.0
+    assert measure.score(Answer("Nokia"), refused()) == 0.0
+    assert not measure_of("F1").applies(refused())
+
+
+@pytest.mark.parametrize("written", ONE_FOR_EACH)
+def test_without_answers_in_the_gold_a_measure_does_not_apply(written: str) -> None:
+    assert parse_measure(written).applies(asked("a"))
+    assert not parse_measure(written).applies(asked(gold=(("p1",),)))
+
+
+def test_a_ranking_is_no_answer() -> None:
+    with pytest.raises(MeasureError, match="A Ranking is no answer to measure"):
+        measure_of("EM").score(ranking("a"), asked("a"))

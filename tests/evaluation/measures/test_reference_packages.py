@@ -1,0 +1,131 @@
+"""The same numbers as the packages that everybody compares with, on random input."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import pytrec_eval
+import sacrebleu
+from nltk.translate.meteor_score import single_meteor_score  # type: ignore[import-untyped]
+from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped]
+
+from spolia.evaluation.measures.answers.bleu import BLEU
+from spolia.evaluation.measures.answers.meteor import Meteor
+from spolia.evaluation.measures.measure import Case
+from spolia.evaluation.measures.parse import parse_measure
+from spolia.evaluation.measures.ranked import RetrievalMeasure
+from spolia.evaluation.measures.summary import summary
+from spolia.stores.lexical.analysis import Analyzer
+from spolia.types import Answer, Item
+from tests.evaluation.measures.scored import asked, measure_of
+
+TREC = {
+    **{f"P@{k}": f"P_{k}" for k in (1, 5, 10, 100)},
+    **{f"R@{k}": f"recall_{k}" for k in (1, 5, 10, 100)},
+    **{f"Hit@{k}": f"success_{k}" for k in (1, 5, 10)},
+    **{f"nDCG@{k}": f"ndcg_cut_{k}" for k in (1, 5, 10, 100)},
+    **{f"MAP@{k}": f"map_cut_{k}" for k in (5, 10, 100)},
+    "nDCG@1000": "ndcg",
+    "MAP": "map",
+    "MRR": "recip_rank",
+    "Rprec": "Rprec",
+    "SetP": "set_P",
+    "SetR": "set_recall",
+    "SetF1": "set_F",
+}
+ASKED_FOR = {
+    "P.1,5,10,100", "recall.1,5,10,100", "success.1,5,10", "ndcg_cut.1,5,10,100", "map_cut.5,10,100", "ndcg", "map",
+    "recip_rank", "Rprec", "set_P", "set_recall", "set_F",
+}  # fmt: skip
+WORDS = tuple(
+    "the The moon MOON tide's pulls, pulled. of 3.5 1,000 a-b 東京 élan (x) &amp; cat cats running".split()  # noqa: SIM905
+)
+
+
+@pytest.fixture(scope="module")
+def runs() -> tuple[list[Item], dict[str, list[str]]]:
+    """300 questions with 1 to 12 graded passages of 60, of which up to 60 are found; some find nothing of use."""
+    draw, items, found = random.Random(7), [], {}
+    pool = [f"p{number}" for number in range(60)]
+    for number in range(300):
+        grades = {one: draw.randint(1, 4) for one in draw.sample(pool, draw.randint(1, 12))}
+        gold = tuple((one,) for one in grades)
+        items.append(Item(f"q{number}", "?", gold=gold, grades=tuple((one, float(g)) for one, g in grades.items())))
+        found[f"q{number}"] = draw.sample(pool, draw.randint(1, 60))
+    return items, found
+
+
+@pytest.fixture(scope="module")
+def trec(runs: tuple[list[Item], dict[str, list[str]]]) -> dict[str, dict[str, float]]:
+    items, found = runs
+    qrels = {item.id: {one: int(grade) for one, grade in item.grades} for item in items}
+    scored = {id: {one: float(-rank) for rank, one in enumerate(names)} for id, names in found.items()}
+    evaluated: dict[str, dict[str, float]] = pytrec_eval.RelevanceEvaluator(qrels, ASKED_FOR).evaluate(scored)
+    return evaluated
+
+
+@pytest.mark.parametrize("written", TREC)
+def test_measures_of_retrieval_are_those_of_trec_eval(
+    written: str, runs: tuple[list[Item], dict[str, list[str]]], trec: dict[str, dict[str, float]]
+) -> None:
+    items, found = runs
+    measure: Any = parse_measure(written)
+    assert isinstance(measure, RetrievalMeasure)
+    for item in items:
+        assert measure.of(found[item.id], item) == pytest.approx(trec[item.id][TREC[written]], abs=1e-9)
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[tuple[str, list[str]]]:
+    draw = random.Random(11)
+
+    def text(longest: int) -> str:
+        return " ".join(draw.choices(WORDS, k=draw.randint(0, longest)))
+
+    return [(text(30), [text(20) for _ in range(draw.randint(1, 3))]) for _ in range(300)]
+
+
+@pytest.mark.parametrize(("written", "name"), [("ROUGE-1", "rouge1"), ("ROUGE-2", "rouge2"), ("ROUGE-L", "rougeL")])
+def test_rouge_is_that_of_rouge_score(written: str, name: str, texts: list[tuple[str, list[str]]]) -> None:
+    scorer = RougeScorer([name])
+    for text, answers in texts:
+        theirs = max(scorer.score(answer, text)[name].fmeasure for answer in answers)
+        assert measure_of(written).score(Answer(text), asked(*answers)) == pytest.approx(theirs, abs=1e-12)
+
+
+@pytest.mark.parametrize(("words", "tokenize"), [("13a", "13a"), ("characters", "char")])
+@pytest.mark.parametrize("count", [1, 3, 20, 300])
+def test_bleu_is_that_of_sacrebleu(words: str, tokenize: str, count: int, texts: list[tuple[str, list[str]]]) -> None:
+    some = texts[:count]
+    cases = [Case(asked(*answers), Answer(text)) for text, answers in some]
+    most = max(len(answers) for _, answers in some)
+    references: Any = [[answers[n] if n < len(answers) else None for _, answers in some] for n in range(most)]
+    bleu = sacrebleu.BLEU(tokenize=tokenize)
+    theirs = bleu.corpus_score([text for text, _ in some], references).score / 100
+    assert summary(BLEU(words=words), cases).value == pytest.approx(theirs, abs=1e-12)
+
+
+class _NoSynonyms:
+    """A WordNet that knows no word."""
+
+    def synsets(self, word: str) -> list[Any]:
+        return []
+
+
+class _Stems:
+    def stem(self, word: str) -> str:
+        return " ".join(Analyzer().terms(word)) or word
+
+
+FORMS = (("moon", "moons"), ("pull", "pulls", "pulled"), ("sea", "seas"), ("ship", "shipping"), ("red",), ("cat",))
+
+
+def test_meteor_is_that_of_nltk_where_no_word_comes_twice() -> None:
+    """Where a word has several places the two choose differently, and no published rule says which is right."""
+    draw = random.Random(3)
+    for _ in range(200):
+        sides = [[draw.choice(forms) for forms in draw.sample(FORMS, draw.randint(1, len(FORMS)))] for _ in range(2)]
+        theirs = single_meteor_score(sides[1], sides[0], stemmer=_Stems(), wordnet=_NoSynonyms())
+        assert Meteor().of(" ".join(sides[0]), [" ".join(sides[1])]) == pytest.approx(theirs, abs=1e-12)
