@@ -29,10 +29,10 @@ from spolia.stores.postgres.embedding import index_name
 from spolia.stores.postgres.nearest import DatabaseSearch
 from spolia.stores.tables.rows import SourceRow
 from spolia.stores.vectors.dense import Vectors
+from spolia.testing.stores.sharing import HOLDER, started
 from spolia.types import Document, Node
-from tests.stores.scenario import EMBEDDER, FIRST, MANIFEST, SECOND, add_missing_vectors, embed, put, sync
+from tests.stores.scenario import EMBEDDER, FIRST, MANIFEST, SECOND, add_missing_vectors, put, sync
 from tests.stores.servers import Server
-from tests.stores.test_concurrency import HOLDER, started
 from tests.stores.test_crashes import results
 
 TRUTHS = ("postgres",)
@@ -432,13 +432,6 @@ def test_the_server_uses_its_index(address: str) -> None:
     along._session.ask("SET enable_sort = off")
     plan = "\n".join(row[0] for row in along._session.raw.execute(statement, asked, prepare=False))
     assert f"Index Scan using {index_name('drawn/1', 'cosine', HNSW())}" in plan
-
-
-def test_a_vector_is_as_it_was_given(corpus: Corpus) -> None:
-    snapshot = corpus.snapshot()
-    keys = snapshot.allowed("chunk", NOBODY)
-    texts = [node.indexed_text for node in snapshot.nodes([int(key) for key in keys.keys[keys.positions()]], NOBODY)]
-    assert (snapshot.vectors("chunk", EMBEDDER, keys) == embed(texts)).all()
 
 
 def test_a_vector_database_beside_is_refused(corpus: Corpus) -> None:

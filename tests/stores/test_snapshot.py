@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +14,8 @@ from spolia.errors import StoreError
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.snapshot import Snapshot
-from spolia.types import Span
-from tests.stores.scenario import EMBEDDER, FIRST, MANIFEST, SECOND, add_missing_vectors, embed, put, sync, texts_of
+from spolia.stores.truth import Lease
+from tests.stores.scenario import EMBEDDER, MANIFEST, SECOND, add_missing_vectors, put, sync
 
 TRUTHS = ("folder", "postgres")
 NOBODY: frozenset[str] = frozenset()
@@ -23,52 +24,6 @@ ANN = frozenset(["ann", "bob"])
 
 def texts(snapshot: Snapshot, text: str, access: frozenset[str] = NOBODY, top_k: int = 10) -> list[str]:
     return [hit.node.text for hit in snapshot.hits(snapshot.search("chunk", text, top_k, access), access)]
-
-
-def test_a_node_comes_back_as_it_was_put(corpus: Corpus) -> None:
-    snapshot = corpus.snapshot()
-    (hit,) = snapshot.hits(snapshot.search("chunk", "employed", 10, NOBODY), NOBODY)
-    document = snapshot.document(hit.node.document, NOBODY)
-    assert (hit.node.uri, hit.node.text) == ("a.txt", "He was employed by the city.")
-    assert hit.node.span == Span(29, 57, lines=(2, 2))
-    assert (hit.node.meta, hit.node.context) == ((("suffix", ".txt"),), "Carsten ")
-    assert document.text == FIRST["a.txt"]
-    assert document.uri == "a.txt"
-    assert snapshot.node(hit.node.id, NOBODY) == hit.node
-
-
-def test_only_nodes_that_share_a_term_are_found(corpus: Corpus) -> None:
-    snapshot = corpus.snapshot()
-    assert texts(snapshot, "temples") == ["Stones of old temples\n"]
-    assert texts(snapshot, "zeppelin") == texts(snapshot, "") == texts(snapshot, "?!") == []
-    assert snapshot.search("chunk", "stones", 0, NOBODY) == []
-
-
-def test_restricted_nodes_are_found_and_read_by_their_readers_only(corpus: Corpus) -> None:
-    snapshot = corpus.snapshot()
-    assert texts(snapshot, "treasure") == []
-    assert texts(snapshot, "treasure", frozenset(["an", "", "public", "restricted"])) == []
-    assert texts(snapshot, "treasure", ANN) == ["Only ann may read about the treasure."]
-    ((key, _),) = snapshot.search("chunk", "treasure", 1, ANN)
-    assert snapshot.nodes([key], NOBODY) == []
-    (node,) = snapshot.nodes([key], ANN)
-    assert node.readers == ("ann",)
-    with pytest.raises(StoreError, match="no readable document"):
-        snapshot.document(node.document, NOBODY)
-    with pytest.raises(StoreError, match="no readable node"):
-        snapshot.node(node.id, NOBODY)
-    assert {document.uri for document in snapshot.documents()} == {"a.txt", "b.txt", "also.txt"}
-    assert len(list(snapshot.documents(ANN))) == 4
-    assert len(texts_of(snapshot.all_nodes("chunk", ANN))) == len(texts_of(snapshot.all_nodes("chunk"))) + 1
-
-
-def test_restricted_nodes_take_no_place_among_the_nearest(corpus: Corpus) -> None:
-    snapshot = corpus.snapshot()
-    vector = embed(["Only ann may read about the treasure."])[0]
-    count = len(texts_of(snapshot.all_nodes("chunk")))
-    found = snapshot.nearest("chunk", EMBEDDER, vector, 100, NOBODY)
-    assert len(found) == len(snapshot.nodes([key for key, _ in found], NOBODY)) == count
-    assert len(snapshot.nearest("chunk", EMBEDDER, vector, 100, ANN)) == count + 1
 
 
 def test_one_text_under_two_names_is_one_document_that_lives_as_long_as_one_of_them(corpus: Corpus) -> None:
@@ -80,20 +35,6 @@ def test_one_text_under_two_names_is_one_document_that_lives_as_long_as_one_of_t
     with corpus.writer() as writer:
         writer.remove("same.txt")
     assert texts(corpus.snapshot(), "names") == []
-
-
-def test_a_pinned_snapshot_stays_as_it_is_while_others_publish(corpus: Corpus) -> None:
-    pinned = corpus.snapshot()
-    for number in range(5):
-        sync(corpus, SECOND)
-        with corpus.writer() as writer:
-            put(writer, "a.txt", f"Carsten Olsen, version {number}")
-            add_missing_vectors(writer)
-    assert texts(pinned, "employed") == ["He was employed by the city."]
-    assert pinned.hits(pinned.search("chunk", "temples", 1, NOBODY), NOBODY)[0].node.uri == "b.txt"
-    assert len(pinned.nearest("chunk", EMBEDDER, embed(["Stones"])[0], 100, NOBODY)) == 5
-    assert pinned.check() == []
-    assert texts(corpus.snapshot(), "employed") == []
 
 
 @pytest.mark.parametrize("address", ["folder"], indirect=True)  # it looks at files
@@ -169,6 +110,24 @@ def test_stats_count_what_is_there(corpus: Corpus) -> None:
     assert (stats.generation, stats.documents, stats.sources) == (1, 4, (("indexed", 5),))
     assert (stats.nodes, stats.vectors) == ((("chunk", 6),), ((EMBEDDER, 6),))
     assert stats.bytes > 10_000
+
+
+def test_a_reader_whose_generation_was_swept_before_it_held_it_reads_the_next(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leased = type(corpus.truth).leased
+
+    def late(store: Any, generation: int) -> Lease | None:
+        if generation == 1:
+            for number in range(3):
+                with corpus.writer() as writer:
+                    put(writer, "a.txt", f"Version {number}")
+                    add_missing_vectors(writer)
+        return leased(store, generation)
+
+    monkeypatch.setattr(type(corpus.truth), "leased", late)
+    assert corpus.snapshot().generation == 4
+    assert corpus.snapshot().check() == []
 
 
 def test_no_other_module_knows_sql() -> None:

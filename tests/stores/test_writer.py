@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +11,14 @@ from spolia.errors import ManifestMismatch, StoreError
 from spolia.stores.corpus import Corpus
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Embedded
-from spolia.stores.tables.rows import SourceRow, hash_of
-from spolia.stores.writer import Writer
-from spolia.types import Document, Heading, Node
+from spolia.stores.tables.rows import SourceRow
+from spolia.types import Heading, Node
 from tests.stores.scenario import (
     EMBEDDER,
     FIRST,
-    FOURTH,
     MANIFEST,
-    SECOND,
-    THIRD,
     add_missing_vectors,
     document_of,
-    embed,
     put,
     source_of,
     sync,
@@ -42,16 +36,6 @@ def found(corpus: Corpus, text: str) -> list[str]:
 def files(corpus: Corpus) -> dict[str, tuple[int, int]]:
     paths = [path for path in Path(corpus.path).rglob("*") if path.is_file() and path.name != "writer.lock"]
     return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in paths}
-
-
-def test_every_state_is_reached_and_whole(address: str) -> None:
-    corpus = Corpus(address).create()
-    for number, state in enumerate((FIRST, SECOND, THIRD, FOURTH)):
-        sync(corpus, state)
-        snapshot = corpus.snapshot()
-        assert snapshot.generation == number + 1
-        assert set(snapshot.sources()) == set(state)
-        assert snapshot.check() == []
 
 
 @pytest.mark.parametrize("address", ["folder"], indirect=True)  # it looks at files
@@ -133,109 +117,11 @@ def test_a_failed_source_keeps_or_loses_what_it_held_as_it_says(corpus: Corpus) 
     assert corpus.snapshot().check() == []
 
 
-def test_nodes_inherit_the_readers_of_their_document(corpus: Corpus) -> None:
-    with corpus.writer() as writer:
-        put(writer, "private.txt", "A zeppelin.", ("ann",))
-        add_missing_vectors(writer)
-    assert found(corpus, "zeppelin") == []
-
-
 def test_other_readers_for_the_same_bytes_are_a_new_version(corpus: Corpus) -> None:
     with corpus.writer() as writer:
         put(writer, "b.txt", FIRST["b.txt"], ("ann",))
     assert found(corpus, "temples") == []
     assert corpus.snapshot().check() == []
-
-
-def test_a_document_whose_nodes_cannot_be_made_leaves_nothing_and_does_not_stop_the_others(corpus: Corpus) -> None:
-    document, nodes = document_of("bad.txt", "one zeppelin\ntwo")
-
-    def broken() -> Iterator[Node]:
-        yield nodes[0]
-        raise ValueError("no more pages")
-
-    with corpus.writer() as writer:
-        with pytest.raises(ValueError, match="no more pages"):
-            writer.put(document, broken(), source_of("bad.txt", "x"))
-        with pytest.raises(StoreError, match=r"two nodes have one id"):
-            writer.put(document, [nodes[0], nodes[0]], source_of("bad.txt", "x"))
-        with pytest.raises(StoreError, match="group 'page', which is not defined; defined are: chunk"):
-            writer.put(document, [nodes[0].but(group="page")], source_of("bad.txt", "x"))
-        with pytest.raises(StoreError, match="says that it is of document 'other'"):
-            writer.put(document, [nodes[0].but(document="other")], source_of("bad.txt", "x"))
-        with pytest.raises(StoreError, match="no encoding of Unicode"):
-            writer.put(document.but(text="\ud800"), nodes, source_of("bad.txt", "x"))
-        with pytest.raises(StoreError, match="no source 'nothing'"):
-            writer.remove("nothing")
-        put(writer, "good.txt", "A good zeppelin.")
-        add_missing_vectors(writer)
-    assert found(corpus, "zeppelin") == ["good.txt"]
-    assert "bad.txt" not in corpus.snapshot().sources()
-    assert corpus.snapshot().check() == []
-
-
-def test_any_text_can_be_kept(corpus: Corpus) -> None:
-    text = "nul \0 inside, bidi \u202e, emoji 👩‍🔬, ไทย 中文 한국어, line\u2028separator"
-    document = Document("odd", text, meta=(("n", 1.5), ("none", None), ("flag", True)))
-    uri = "fólder\n/👩‍🔬'\".txt"
-    with corpus.writer() as writer:
-        writer.put(document, [Node("odd:0", text, "odd")], SourceRow(uri, document="odd"))
-        add_missing_vectors(writer)
-    assert corpus.snapshot().document("odd", NOBODY) == document.but(uri=uri)
-    assert found(corpus, "한국어") == [uri]
-
-
-def test_leaving_by_an_error_takes_back_what_was_not_published(corpus: Corpus) -> None:
-    def interrupted() -> None:
-        with corpus.writer() as writer:
-            ended.append(writer)
-            put(writer, "c.txt", "A zeppelin.")
-            raise KeyboardInterrupt
-
-    ended: list[Writer] = []
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert found(corpus, "zeppelin") == []
-    with pytest.raises(StoreError, match="has ended"):
-        ended[0].publish()
-    sync(corpus, SECOND)
-    assert corpus.snapshot().check() == []
-
-
-def test_a_vector_is_never_made_twice(corpus: Corpus) -> None:
-    assert sync(corpus, SECOND) == 2  # of three changed lines one was there
-    assert sync(corpus, FIRST) == 0  # its vectors are still there
-    with corpus.writer() as writer:
-        put(writer, "twice.txt", "Same\nSame\n")
-        assert [text for _, text in writer.unembedded("chunk", EMBEDDER)] == ["Same\nSam\nSame\n"]
-        add_missing_vectors(writer)
-        assert list(writer.unembedded("chunk", EMBEDDER)) == []
-
-
-def test_vectors_outlive_a_writer_that_did_not_publish(corpus: Corpus) -> None:
-    texts = [f"text {number}" for number in range(600)]
-
-    def interrupted() -> None:
-        with corpus.writer() as writer:
-            writer.add_vectors(EMBEDDER, [hash_of(text) for text in texts], embed(texts))
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    with corpus.writer() as writer:
-        put(writer, "t.txt", "text 5")
-        writer.add_vectors(EMBEDDER, [], np.zeros((0, 8), np.float32))
-        left = [text for _, text in writer.unembedded("chunk", EMBEDDER)]
-        add_missing_vectors(writer)
-    assert left == ["text 5\ntext 5"]  # its title stands before it
-    assert dict(corpus.snapshot().stats().vectors)[EMBEDDER] == 607
-    assert corpus.snapshot().check() == []
-
-
-def test_a_group_with_an_embedder_is_not_published_without_vectors(corpus: Corpus) -> None:
-    with pytest.raises(StoreError, match="1 nodes of group 'chunk' have no vector"), corpus.writer() as writer:
-        put(writer, "c.txt", "A zeppelin.")
-    assert found(corpus, "zeppelin") == []
 
 
 @pytest.mark.parametrize(
@@ -301,8 +187,3 @@ def test_two_groups_are_searched_apart(corpus: Corpus) -> None:
     assert len(snapshot.search("chunk", "zeppelin balloon", 10, NOBODY)) == 2
     assert snapshot.groups() == ("chunk", "whole page")
     assert snapshot.check() == []
-
-
-def test_creating_again_changes_nothing(corpus: Corpus) -> None:
-    assert corpus.create() == corpus
-    assert corpus.snapshot().generation == 1

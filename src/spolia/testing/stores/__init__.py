@@ -1,0 +1,21 @@
+"""What every truth of a store must keep, as a class of tests that the author of another one derives from.
+
+    class TestMine(StoreContract):
+        def address(self, place):
+            return f"mine://server/{place.name}"
+
+Everything is asked through `Corpus`, so that its lexical and vector indexes are tested with it. What is right is said
+by definition: by dictionaries, by comparing every vector, by the formula of BM25.
+"""
+
+from spolia.testing.stores.carrying import Carrying
+from spolia.testing.stores.publishing import Publishing
+from spolia.testing.stores.searching import Searching
+from spolia.testing.stores.sharing import Sharing
+
+
+class StoreContract(Publishing, Searching, Sharing, Carrying):
+    """Tests of one kind of truth: `spolia.stores.truth.Truth`, at the addresses that `address` gives."""
+
+
+__all__ = ["StoreContract"]
