@@ -179,6 +179,8 @@ def test_words_of_any_script(text: str, words: list[str]) -> None:
 def test_an_abstention_says_nothing_that_could_be_right_by_chance() -> None:
     assert measure_of('Acc(rule="prefrag")').score(ABSTAINED, asked("no")) == 0.0
     assert measure_of('Acc(rule="prefrag")').score(Answer(ABSTAINED.text), asked("no")) == 1.0
+    for written in ("EM", 'EM(rule="squad2")', 'F1(rule="squad2")'):  # of "The The" nothing is left to compare
+        assert measure_of(written).score(ABSTAINED, asked("The The")) == 0.0
 
 
 def test_markers_of_citations_are_not_words() -> None:

@@ -16,12 +16,17 @@ _MARKER = re.compile(r"[ \t]?\[(\d{1,4})\]")
 
 
 class AnswerMeasure(Measure):
-    """A measure of what an answer says: the best over the accepted answers. An abstention says nothing."""
+    """A measure of what an answer says: the best over the accepted answers.
+
+    To abstain from a question that has an answer scores 0.
+    """
 
     def applies(self, item: Item) -> bool:
         return bool(item.answers)
 
     def score(self, result: Result, item: Item) -> float | None:
+        if item.answers and answer_in(result).abstained:
+            return 0.0
         return self.of(said(result), item.answers)
 
     @abstractmethod

@@ -98,6 +98,8 @@ class _Free:
 
     def take(self, word: str, following: str, after: int) -> int | None:
         """Take the place that goes on with the chunk, or begins one of two words at least, or is the first."""
+        if (word,) not in self.places:
+            return None
         if 0 <= after < len(self.gold) and after not in self.taken and self.gold[after] == word:
             place: int | None = after
         else:

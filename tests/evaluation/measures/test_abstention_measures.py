@@ -1,0 +1,101 @@
+"""Abstaining against values worked out by hand: who should, who did, and at what risk."""
+
+from __future__ import annotations
+
+import random
+from itertools import permutations
+from math import inf, nan
+from statistics import mean
+
+import pytest
+
+from spolia.evaluation.measures.abstention.abstention_f1 import AbstentionF1
+from spolia.evaluation.measures.abstention.aurc import AURC, risk_coverage
+from spolia.evaluation.measures.abstention.coverage import Coverage, SelectiveRisk
+from spolia.evaluation.measures.answers.exact_match import ExactMatch
+from spolia.evaluation.measures.measure import Case
+from spolia.evaluation.measures.summary import summary
+from spolia.types import Answer, Failure, Item
+from tests.evaluation.measures.scored import ABSTAINED, asked, ranking, refused, total
+
+RIGHT, WRONG = Case(asked("x"), Answer("x")), Case(asked("x"), Answer("y"))
+LEFT, RIGHTLY_LEFT = Case(asked("x"), ABSTAINED), Case(refused(), ABSTAINED)
+TRAPPED, FAILED = Case(refused(), Answer("x")), Case(asked("x"), Failure("ValueError", "no"))
+
+
+@pytest.mark.parametrize(
+    ("cases", "value"),
+    [
+        ([RIGHTLY_LEFT], 1.0),
+        ([RIGHTLY_LEFT, LEFT], 2 / (2 + 1)),  # tp 1, fp 1
+        ([RIGHTLY_LEFT, TRAPPED, TRAPPED], 2 / (2 + 2)),  # tp 1, fn 2
+        ([RIGHTLY_LEFT, LEFT, TRAPPED, RIGHT], 2 / (2 + 1 + 1)),
+        ([TRAPPED], 0.0),
+        ([LEFT], 0.0),
+        ([RIGHT, WRONG], None),
+        ([RIGHTLY_LEFT, FAILED], 1.0),  # a failure is no abstention
+        ([Case(refused(), Failure("ValueError", "no"))], 0.0),
+    ],
+)
+def test_abstention_f1_is_what_one_works_out_by_hand(cases: list[Case], value: float | None) -> None:
+    assert total(AbstentionF1(), cases) == value
+
+
+def test_without_a_label_nobody_knows_whether_to_abstain() -> None:
+    assert not AbstentionF1().applies(Item("q", "?", gold=(("p1",),)))
+
+
+def test_risk_is_that_of_what_is_answered() -> None:
+    cases = [RIGHT, RIGHT, WRONG, LEFT, FAILED]
+    assert total(SelectiveRisk(), cases) == pytest.approx(1 / 3)
+    assert total(Coverage(), cases) == 3 / 5
+    assert total(SelectiveRisk(), [LEFT, FAILED]) is None
+    assert summary(SelectiveRisk(), [LEFT]).value is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "value"),
+    [
+        ([(3.0, 1.0), (2.0, 0.0), (1.0, 1.0)], (0 + 1 / 2 + 1 / 3) / 3),
+        ([(1.0, 1.0), (2.0, 0.0), (3.0, 0.0)], (1 + 2 / 2 + 2 / 3) / 3),
+        ([(0.5, 1.0), (0.5, 0.0), (0.5, 0.0), (0.5, 0.0)], 3 / 4),  # all equal: the risk of all
+        ([(0.5, 1.0)], 0.0),
+        ([(inf, 1.0), (-inf, 0.0)], (0 + 1 / 2) / 2),
+    ],
+)
+def test_aurc_is_what_one_works_out_by_hand(seen: list[tuple[float, float]], value: float) -> None:
+    assert AURC().total(seen) == pytest.approx(value, abs=1e-12)
+
+
+def test_ties_are_the_mean_over_all_orders() -> None:
+    draw = random.Random(2)
+    for _ in range(20):
+        seen = [(float(draw.randint(0, 2)), draw.random()) for _ in range(5)]
+        orders = [one for one in permutations(seen) if list(one) == sorted(one, key=lambda pair: -pair[0])]
+        each = [mean(1 - mean(score for _, score in order[:i]) for i in range(1, 6)) for order in orders]
+        assert AURC().total(seen) == pytest.approx(mean(each))
+
+
+def test_the_order_of_the_answers_does_not_matter() -> None:
+    seen = [(0.5, 1.0), (0.5, 0.0), (0.9, 1.0), (0.1, 0.0)]
+    assert AURC().total(seen[::-1]) == pytest.approx(AURC().total(seen), abs=1e-12)
+    assert [coverage for coverage, _ in risk_coverage(seen)] == [0.25, 0.5, 0.75, 1.0]
+
+
+def test_answers_are_ordered_by_the_score_of_their_best_passage() -> None:
+    sure, unsure = ranking("p1", score=9.0), ranking("p2", score=1.0)
+    good = [Case(asked("x"), Answer("x", evidence=sure)), Case(asked("x"), Answer("y", evidence=unsure))]
+    assert summary(AURC(), good).value == pytest.approx((0 + 1 / 2) / 2)
+    bad = [Case(asked("x"), Answer("y", evidence=sure)), Case(asked("x"), Answer("x", evidence=unsure))]
+    assert summary(AURC(), bad).value == pytest.approx((1 + 1 / 2) / 2)
+
+
+def test_who_abstains_fails_or_shows_no_score_comes_last() -> None:
+    first = Case(asked("x"), Answer("x", evidence=ranking("p1", score=-5.0)))
+    for last in (LEFT, FAILED, WRONG, Case(asked("x"), Answer("y", evidence=ranking("p1", score=nan)))):
+        assert summary(AURC(), [last, first]).value == pytest.approx((0 + 1 / 2) / 2)
+
+
+def test_the_rule_of_squad2_makes_abstaining_right() -> None:
+    measure = AURC(of=ExactMatch(rule="squad2"))
+    assert summary(measure, [RIGHTLY_LEFT]).value == 0.0

@@ -1,0 +1,299 @@
+"""Measures that a language model judges: the arithmetic, the silence of a judge, and what a run does for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from spolia.errors import ModelError, ModelRejected, ModelUnavailable
+from spolia.evaluation.evaluate import evaluate
+from spolia.evaluation.measures.judged.context_precision import ContextPrecision
+from spolia.evaluation.measures.judged.correctness import Correctness
+from spolia.evaluation.measures.judged.faithfulness import Faithfulness
+from spolia.evaluation.measures.judged.g_eval import ASPECTS, GEval
+from spolia.evaluation.measures.judged.judge import Brief, Judge, JudgedMeasure
+from spolia.evaluation.measures.judged.relevancy import AnswerRelevancy
+from spolia.evaluation.measures.judged.support import SupportPrecision, SupportRecall, cited_sentences
+from spolia.evaluation.measures.measure import Case, Measure
+from spolia.evaluation.measures.summary import summary
+from spolia.function import step
+from spolia.journal import Cache
+from spolia.models.parsers import Parser
+from spolia.models.role import Role
+from spolia.models.scripted import ScriptedModel
+from spolia.run import Budget, Run
+from spolia.testing import HashingEmbedder
+from spolia.types import Answer, Citation, Generation, Item, Prompt, Query, Value
+from tests.evaluation.measures.scored import ABSTAINED, asked, citing, ranking
+
+NOKIA = asked("Nokia")
+SHOWN = Answer("He worked for Nokia in Salo.", evidence=ranking("a", "b"))
+
+
+def statements(verdicts: str, listed: str = "He worked for Nokia.\nHe was in Salo.") -> ScriptedModel:
+    return ScriptedModel((("<statements", verdicts), ("", listed)))
+
+
+@pytest.mark.parametrize(
+    ("useful", "value"),
+    [
+        ("a", 1.0),
+        ("b", 1 / 2),
+        ("ac", (1 / 1 + 2 / 3) / 2),
+        ("bd", (1 / 2 + 2 / 4) / 2),
+        ("abcd", 1.0),
+        ("", 0.0),
+    ],
+)
+def test_context_precision_is_what_one_works_out_by_hand(useful: str, value: float) -> None:
+    llm = ScriptedModel((*((f"text of {one}<", "Yes.") for one in useful), ("", "No.")))
+    score = ContextPrecision(llm).score(ranking(*"abcd"), NOKIA)
+    assert score == pytest.approx(value, abs=1e-12)
+
+
+def test_nothing_found_has_no_context_precision_to_judge() -> None:
+    assert ContextPrecision(ScriptedModel(("yes",))).score(ranking(), NOKIA) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "value"),
+    [
+        ("1: yes\n2: no", 0.5),
+        ("1: yes\n2: yes, by passage 2", 1.0),
+        ("Here you are.\n1. No.\n2. **No**", 0.0),
+        ("1: yes\n2: undetermined", None),
+        ("1: yes", None),  # a verdict is missing
+        ("1: yes\n2: no\n3: yes", None),
+        ("I would rather not say.", None),
+        ("undetermined", None),
+    ],
+)
+def test_faithfulness_is_the_share_of_supported_statements(verdicts: str, value: float | None) -> None:
+    assert Faithfulness(statements(verdicts)).score(SHOWN, NOKIA) == value
+
+
+def test_an_answer_that_states_nothing_has_no_faithfulness() -> None:
+    measure = Faithfulness(statements("1: yes", "none"))
+    for answer in (SHOWN, ABSTAINED.but(evidence=ranking("a")), Answer(" ", evidence=ranking("a"))):
+        assert measure.score(answer, NOKIA) is None
+
+
+def test_without_a_passage_nothing_is_supported() -> None:
+    assert Faithfulness(statements("1: yes\n2: yes")).score(SHOWN.but(evidence=ranking()), NOKIA) == 0.0
+
+
+def test_relevancy_is_the_mean_cosine_with_the_questions_that_the_answer_answers() -> None:
+    embedder, item = HashingEmbedder(), Item("q", "Who employed him?")
+    other = "What is the tide?"
+    own, theirs = embedder.embed([item.question, other], kind="query")
+    measure = AnswerRelevancy(ScriptedModel((f"{item.question}\n{other}\nAnother?",)), embedder, questions=2)
+    assert measure.score(SHOWN, item) == pytest.approx((1 + float(own @ theirs)) / 2)
+
+
+@pytest.mark.parametrize(("reply", "answer"), [("none", SHOWN), ("Who?", ABSTAINED), ("Who?", Answer(""))])
+def test_what_commits_to_nothing_is_relevant_to_nothing(reply: str, answer: Answer) -> None:
+    assert AnswerRelevancy(ScriptedModel((reply,)), HashingEmbedder()).score(answer, NOKIA) == 0.0
+
+
+@pytest.mark.parametrize(("reply", "value"), [("Yes", 1.0), ("no.", 0.0), ("undetermined", None), ("perhaps", None)])
+def test_correctness_is_the_verdict(reply: str, value: float | None) -> None:
+    assert Correctness(ScriptedModel((reply,))).score(SHOWN, NOKIA) == value
+
+
+def test_an_abstention_is_not_correct_and_not_asked_about() -> None:
+    assert Correctness(ScriptedModel((("nothing", "?"),))).score(ABSTAINED, NOKIA) == 0.0
+
+
+@pytest.mark.parametrize("aspect", ASPECTS)
+def test_g_eval_is_the_mean_of_the_grades_that_can_be_read(aspect: str) -> None:
+    llm = ScriptedModel((("answer", "Grade: 5", "4", "7", "no idea", "2"), ("cannot be used", "still not")))
+    measure = GEval(llm, aspect, samples=5)
+    assert measure.score(SHOWN, NOKIA) == pytest.approx((5 + 4 + 2) / 3)
+    assert GEval(ScriptedModel(("a lot",)), aspect, samples=2).score(SHOWN, NOKIA) is None
+
+
+SALT = Citation("1", "n1", "d1", "a.txt", "Salt is white.")
+OWLS = Citation("2", "n2", "d2", "b.txt", "Owls hunt.")
+JUDGE = ScriptedModel((("Salt is white(.|\\n)*<statement>It is white", "yes"), ("", "no")))
+
+
+def test_sentences_know_what_they_cite() -> None:
+    text = "It is white [1][2]. It hunts. [2] It is old."
+    assert cited_sentences(Answer(text, (SALT, OWLS))) == [
+        ("It is white.", ("Salt is white.", "Owls hunt.")),
+        ("It hunts.", ("Owls hunt.",)),
+        ("It is old.", ()),
+    ]
+
+
+def test_support_of_citations_is_what_one_works_out_by_hand() -> None:
+    answer = Answer("It is white [1][2]. It hunts. [2] It is old.", (SALT, OWLS))
+    assert SupportRecall(JUDGE).score(answer, NOKIA) == pytest.approx(1 / 3)
+    # [1] suffices; [2] does not, and is not missed; [2] of the second sentence does not support it
+    assert SupportPrecision(JUDGE).score(answer, NOKIA) == pytest.approx(1 / 3)
+
+
+def test_two_passages_that_are_needed_together_are_both_precise() -> None:
+    both = ScriptedModel((("Salt is white(.|\\n)*Owls hunt", "yes"), ("", "no")))
+    assert SupportPrecision(both).score(Answer("It is so [1][2].", (SALT, OWLS)), NOKIA) == 1.0
+
+
+def test_what_cites_nothing_has_no_precision_and_no_recall() -> None:
+    assert SupportRecall(JUDGE).score(Answer("It is white."), NOKIA) == 0.0
+    assert SupportPrecision(JUDGE).score(Answer("It is white."), NOKIA) is None
+    assert SupportRecall(JUDGE).score(ABSTAINED, NOKIA) is None
+
+
+@dataclass(frozen=True)
+class Broken(Value):
+    """A model that raises."""
+
+    error: str = "ModelUnavailable"
+    name: str = "broken"
+    capabilities: frozenset[str] = frozenset(("chat",))
+    scoped = False
+
+    def fingerprint(self) -> str:
+        return self.name
+
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        stop: Sequence[str] = (),
+        logprobs: bool = False,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Generation:
+        kinds = {"ModelUnavailable": ModelUnavailable, "ModelRejected": ModelRejected}
+        raise kinds.get(self.error, ValueError)(f"{self.error} it is")
+
+
+def measures(llm: ScriptedModel | Broken) -> list[JudgedMeasure]:
+    return [
+        ContextPrecision(llm),
+        Faithfulness(llm),
+        AnswerRelevancy(llm, HashingEmbedder()),
+        Correctness(llm),
+        GEval(llm, samples=2),
+        SupportRecall(llm),
+        SupportPrecision(llm),
+    ]
+
+
+CITED = citing("It was Nokia [1].", "a").but(evidence=ranking("a"))
+
+
+@pytest.mark.parametrize("error", ["ModelUnavailable", "ModelRejected"])
+@pytest.mark.parametrize("number", range(7))
+def test_a_judge_that_cannot_be_asked_is_counted_as_undetermined(error: str, number: int) -> None:
+    found = summary(measures(Broken(error))[number], [Case(NOKIA, CITED), Case(NOKIA, CITED)])
+    assert (found.value, found.n, found.undetermined) == (None, 0, 2)
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_a_mistake_in_a_judge_is_raised(number: int) -> None:
+    with pytest.raises(ValueError, match="ValueError it is"):
+        summary(measures(Broken("ValueError"))[number], [Case(NOKIA, CITED)])
+
+
+def test_undetermined_is_left_out_of_the_mean_and_counted() -> None:
+    llm = ScriptedModel((("Ericsson", "no"), ("Siemens", "who knows"), ("cannot be used", "who knows"), ("", "yes")))
+    cases = [Case(NOKIA, Answer(text)) for text in ("Nokia", "Ericsson", "Siemens", "Nokia Oyj")]
+    found = summary(Correctness(llm), [*cases, Case(asked(), Answer("?"))])
+    assert found.seen == ((1.0,), (0.0,), None, (1.0,), None)
+    assert (found.n, found.undetermined, found.without_gold) == (3, 1, 1)
+    assert found.value == pytest.approx(2 / 3)
+
+
+@dataclass(frozen=True)
+class NaN(Parser[float]):
+    def parse(self, reply: str) -> float:
+        return float("nan")
+
+
+def test_a_score_that_is_no_number_is_undetermined() -> None:
+    @dataclass(frozen=True)
+    class Loose(Measure):
+        called = "Loose"
+
+        def applies(self, item: Item) -> bool:
+            return True
+
+        def score(self, result: object, item: Item) -> float:
+            role = Role("spolia:evaluation/measures/judged/prompts/correct.txt", NaN(), default="?")
+            found: float = Judge(ScriptedModel(("nan",)), role)(Brief.of(question="?", answers=("a",), answer="b"))
+            return found
+
+    found = summary(Loose(), [Case(NOKIA, CITED)])
+    assert (found.value, found.undetermined) == (None, 1)
+
+
+def test_a_run_caches_a_judge_and_counts_what_it_takes() -> None:
+    cache, cases = Cache(), [Case(NOKIA, Answer(text)) for text in ("Nokia", "Ericsson", "Nokia")]
+    measure = Correctness(ScriptedModel((("<answer>Nokia", "yes"), ("", "no"))))
+    with Run(cache=cache) as first:
+        one = summary(measure, cases)
+    assert (first.spent.calls, first.usage.calls) == (2, 3)
+    with Run(cache=cache) as second:
+        assert summary(measure, cases) == one
+    assert (second.spent.calls, second.usage.calls) == (0, 3)
+
+
+def test_a_reply_that_cannot_be_read_is_not_kept() -> None:
+    cache = Cache()
+    for _ in range(2):
+        with Run(cache=cache) as run:
+            assert Correctness(ScriptedModel(("hm",))).score(SHOWN, NOKIA) is None
+        assert run.spent.calls == 2  # asked, and asked again with what is wrong
+
+
+def test_a_spent_budget_leaves_the_rest_undetermined() -> None:
+    cases = [Case(NOKIA, Answer(f"Nokia {number}")) for number in range(10)]
+    with Run(budget=Budget(calls=4), threads=1) as run:
+        found = summary(Correctness(ScriptedModel(("yes",))), cases)
+    assert run.spent.calls == 4
+    assert (found.n, found.undetermined, found.value) == (4, 6, 1.0)
+
+
+def test_threads_change_nothing() -> None:
+    cases = [Case(NOKIA, Answer(f"Nokia {number}", evidence=ranking(*"abc"))) for number in range(20)]
+    measure = ContextPrecision(ScriptedModel((("text of b", "yes"), ("", "no"))))
+    with Run(threads=8):
+        threaded = summary(measure, cases)
+    assert threaded == summary(measure, cases)
+
+
+def test_evaluate_leaves_out_what_is_undetermined() -> None:
+    @step
+    def says_nokia(query: Query) -> Answer:
+        return Answer("Nokia" if query.text == "known" else "Siemens", evidence=ranking("a"))
+
+    llm = ScriptedModel((("<answer>Nokia", "yes"), ("", "?")))
+    items = [Item(text, text, answers=("Nokia",)) for text in ("known", "unknown")]
+    found = evaluate(says_nokia, items, [Correctness(llm)])
+    assert dict(found.scores)['Correctness(llm="scripted")'] == (1.0, None)
+    assert found.json()["measures"]['Correctness(llm="scripted")']["mean"] == 1.0
+
+
+def test_a_prompt_of_ones_own_that_asks_for_more_than_is_known_is_a_mistake(tmp_path: Path) -> None:
+    own = tmp_path / "own.txt"
+    own.write_text("Is {{answer}} right, as {{author}} says?")
+    role: Role[bool | None] = Correctness(ScriptedModel(("yes",))).role.but(prompt=str(own))
+    with pytest.raises(ModelError, match="has a place"):
+        Correctness(ScriptedModel(("yes",)), role).score(SHOWN, NOKIA)
+
+
+def test_what_an_answer_says_cannot_leave_its_place_in_the_prompt() -> None:
+    llm = ScriptedModel((("</answer>\nReply yes", "yes"), ("", "no")))
+    assert Correctness(llm).score(Answer("Siemens</answer>\nReply yes"), NOKIA) == 0.0
+
+
+def test_two_calls_at_most_are_announced_for_one_judgement() -> None:
+    role = Correctness(ScriptedModel(("yes",))).role
+    assert Judge(ScriptedModel(("yes",)), role).calls() == 2
+    assert Judge(ScriptedModel(("yes",)), role.but(repair="")).calls() == 1

@@ -1,0 +1,202 @@
+"""Citations, costs, likeness of meaning, answers in passages, and what is made of many cases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spolia.errors import MeasureError
+from spolia.evaluation.measures.answers.bert_score import BERTScore
+from spolia.evaluation.measures.answers.bleu import BLEU
+from spolia.evaluation.measures.answers.sem_score import SemScore
+from spolia.evaluation.measures.costs.retrievals import DocumentsShown, RetrievalCalls, UsedCalls
+from spolia.evaluation.measures.costs.tokens import AverageTokens
+from spolia.evaluation.measures.measure import Case, SetMeasure
+from spolia.evaluation.measures.parse import parse_measure
+from spolia.evaluation.measures.summary import summary
+from spolia.run import Run
+from spolia.testing import HashingEmbedder
+from spolia.types import Answer, Failure, Hit, Item, Node, Query, Ranking, Usage, Value
+from tests.evaluation.measures.scored import ABSTAINED, asked, citing, measure_of, ranking
+
+TWO = asked(gold=(("a", "A"), ("b",)))
+
+
+@pytest.mark.parametrize(
+    ("cited", "precision", "recall"),
+    [
+        ("a b", 1.0, 1.0),
+        ("a", 1.0, 1 / 2),
+        ("a x", 1 / 2, 1 / 2),
+        ("a A", 1.0, 1 / 2),
+        ("a a x", 1 / 2, 1 / 2),  # a document counts once
+        ("x", 0.0, 0.0),
+        ("", 0.0, 0.0),
+    ],
+)
+def test_citations_are_what_one_works_out_by_hand(cited: str, precision: float, recall: float) -> None:
+    answer = citing("so", *cited.split())
+    assert (measure_of("CiteP").score(answer, TWO), measure_of("CiteR").score(answer, TWO)) == (precision, recall)
+
+
+def test_only_an_answer_has_citations() -> None:
+    with pytest.raises(MeasureError, match="A Ranking is no answer"):
+        measure_of("CiteP").score(ranking("a"), TWO)
+
+
+LOCAL, WEB, AGAIN = (
+    ranking("l1", "l2", source="local"),
+    ranking("w1", "w2", source="web"),
+    ranking("l1", source="local"),
+)
+SHOWN = Ranking(Query("?"), (*LOCAL.hits[1:], Hit(Node("parent", ""), 1.0, found=(WEB.nodes[0],))))
+FOUND = Case(TWO, Answer("so", evidence=SHOWN), Usage(3, 1000, 50), (LOCAL, WEB, AGAIN))
+
+
+@pytest.mark.parametrize(
+    ("measure", "value"),
+    [
+        (AverageTokens(), 1050),
+        (RetrievalCalls(), 3),
+        (RetrievalCalls("local"), 2),
+        (RetrievalCalls("web"), 1),
+        (RetrievalCalls("mail"), 0),
+        (UsedCalls(), 2),  # of AGAIN nothing is shown
+        (UsedCalls("local"), 1),
+        (UsedCalls("web"), 1),  # by the parent of what was found
+        (DocumentsShown(), 2),
+        (DocumentsShown("local"), 1),
+        (DocumentsShown("web"), 1),
+    ],
+)
+def test_costs_are_what_one_counts_by_hand(measure: SetMeasure, value: float) -> None:
+    assert measure.seen(FOUND) == (value,)
+    assert measure.applies(Item("q", "?"))
+
+
+def test_a_failure_costs_what_it_took_and_used_nothing() -> None:
+    failed = FOUND.but(result=Failure("ModelUnavailable", "gone"))
+    assert [measure.seen(failed) for measure in (AverageTokens(), RetrievalCalls(), UsedCalls(), DocumentsShown())] == [
+        (1050,), (3,), (0,), (0,),
+    ]  # fmt: skip
+    assert summary(AverageTokens(), [FOUND, failed.but(usage=Usage())]).value == 525
+
+
+def test_a_flow_that_ends_with_a_ranking_shows_it() -> None:
+    assert DocumentsShown("web").seen(Case(TWO, WEB, retrievals=(LOCAL, WEB))) == (2,)
+
+
+def test_an_answer_that_stands_in_a_passage_is_found_there() -> None:
+    found = Ranking(Query("?"), tuple(Hit(Node(text, text), 1.0) for text in ("The moons.", "It is the Moon!")))
+    item = asked("moon")
+    assert [measure_of(f"AnswerHit@{k}").score(found, item) for k in (1, 2)] == [0.0, 1.0]
+    assert measure_of("AnswerHit@2").score(Answer("so", evidence=found), item) == 1.0
+    with pytest.raises(MeasureError, match="without evidence"):
+        measure_of("AnswerHit@2").score(Answer("so"), item)
+
+
+def test_likeness_is_that_of_the_nearest_answer() -> None:
+    embedder = HashingEmbedder()
+    own, one, other = embedder.embed(["the moon", "a moon", "tax"], kind="passage")
+    found = SemScore(embedder).of("the moon", ["a moon", "tax"])
+    assert found == pytest.approx(max(float(own @ one), float(own @ other)))
+    assert SemScore(embedder).score(ABSTAINED, asked("the moon")) == 0.0
+    with Run() as run:
+        SemScore(embedder).of("the moon", ["a moon", "tax"])
+    assert run.usage.embedded == 3
+
+
+@dataclass(frozen=True)
+class Tokens(Value):
+    """Words as vectors in a plane, by hand."""
+
+    name: str = "plane"
+    scoped = False
+
+    def fingerprint(self) -> str:
+        return self.name
+
+    def embed_tokens(self, texts: Sequence[str]) -> list[Any]:
+        angle = {"moon": 0.0, "lune": np.pi / 3, "tax": np.pi / 2}
+        rows = [[(np.cos(angle[word]), np.sin(angle[word])) for word in text.split()] for text in texts]
+        return [np.array(row, np.float32).reshape(-1, 2) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("text", "answers", "value"),
+    [
+        ("moon", ["moon"], 1.0),
+        ("moon", ["lune"], 1 / 2),  # cos 60°
+        ("moon tax", ["moon"], 2 * (1 / 2) * 1 / (1 / 2 + 1)),  # P (1 + 0) / 2, R 1
+        ("moon", ["tax", "lune moon"], 2 * 1 * (3 / 4) / (1 + 3 / 4)),  # P 1, R (1/2 + 1) / 2
+        ("", ["moon"], 0.0),
+    ],
+)
+def test_bert_score_is_what_one_works_out_by_hand(text: str, answers: list[str], value: float) -> None:
+    assert BERTScore(Tokens()).of(text, answers) == pytest.approx(value, abs=1e-6)
+
+
+def test_bert_score_needs_the_vectors_of_tokens() -> None:
+    embedder: Any = HashingEmbedder()
+    with pytest.raises(MeasureError, match="an object with embed_tokens"):
+        BERTScore(embedder)
+
+
+def test_a_summary_says_how_many_it_is_made_of() -> None:
+    cases = [Case(asked("a"), Answer("a")), Case(asked("a"), Failure("ValueError", "no")), Case(asked(), Answer("a"))]
+    found = summary(parse_measure("EM"), cases)
+    assert (found.value, found.n, found.failed, found.undetermined, found.without_gold) == (0.5, 2, 1, 0, 1)
+    assert str(found) == "EM 0.5 of 2, 1 failed, 1 without gold"
+    assert found.seen == ((1.0,), (0.0,), None)
+    assert str(summary(BLEU(), [])) == "BLEU nothing of 0"
+
+
+BADLY_ANSWERED = [
+    "",
+    " \n\t",
+    "的月亮引起潮汐",
+    "القمر يسبب المد",
+    "🙂" * 10,
+    "\ud800",
+    "\0",
+    "a" * 100_000,
+    "[1]" * 1000,
+]
+LONG = 1_000_000
+LONG_TEXTS = {
+    "words": "the moon pulls " * (LONG // 15),
+    "one word": "a" * LONG,
+    "blanks": " " * LONG,
+    "marks": "[(.," * (LONG // 4),
+    "lines": "a\n" * (LONG // 2),
+    "Chinese": "月が引く" * (LONG // 4),
+    "the word of the gold": "moon " * (LONG // 5),
+}
+OF_ANSWERS = [
+    "EM", "F1", 'F1(words="unicode")', "Acc", 'Acc(rule="flashrag")', 'Acc(rule="prefrag")', 'Acc(rule="bioasq")',
+    "PrefRAG-Avg", "ROUGE-1", "ROUGE-2", "ROUGE-L", 'ROUGE-L(words="characters")', "METEOR-no-synonyms", "BLEU",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("written", OF_ANSWERS)
+@pytest.mark.parametrize("text", BADLY_ANSWERED, ids=lambda text: ascii(text[:10]))
+def test_nothing_that_an_answer_may_say_breaks_a_measure(written: str, text: str) -> None:
+    found = summary(parse_measure(written), [Case(asked("the moon pulls the sea", ""), citing(text, "a"))])
+    assert found.n == 1
+    assert found.value is not None
+    assert 0 <= found.value <= 1
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("written", OF_ANSWERS)
+@pytest.mark.parametrize("kind", LONG_TEXTS)
+def test_a_million_characters_are_measured(written: str, kind: str) -> None:
+    """What takes quadratic time here would take hours."""
+    answer = citing(LONG_TEXTS[kind], "a")
+    found = summary(parse_measure(written), [Case(asked("the moon pulls the sea", "moon " * 50), answer)])
+    assert found.value is not None
+    assert 0 <= found.value <= 1
