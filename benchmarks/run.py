@@ -27,6 +27,7 @@ NAMES = (
     "filters",
     "vectors",
     "kills",
+    "measures",
 )
 WITH_PEERS = ("steps", "imports", "bm25")
 
