@@ -1,4 +1,4 @@
-"""What measuring costs: 12 measures of 1,000 rankings of 100 passages, 1,000 answers, one answer of a million characters.
+"""What measuring costs: 12 measures of 1,000 rankings of 100 passages, 1,000 answers, one of a million characters.
 
     python benchmarks/measures.py [--rounds 5] [--out FILE]
 
