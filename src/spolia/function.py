@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from secrets import token_bytes
 from typing import Any, ClassVar, Self, TypeVar, get_type_hints, overload
 
+from spolia.code.digest import code_digest, source_of
 from spolia.errors import GroupError, WiringError
 from spolia.operator import In, Operator, Out
 from spolia.types import digest_of, kept
@@ -35,6 +36,8 @@ class Function(Operator[In, Out]):
     name: ClassVar[str] = ""
     beside: ClassVar[tuple[object, ...]] = ()
     plain: ClassVar[Any] = None
+    source: ClassVar[str] = ""
+    code: ClassVar[bytes | None] = None
 
     def __post_init__(self) -> None:
         names = _keywords(type(self).function) if self.arguments else ()
@@ -61,6 +64,7 @@ class Function(Operator[In, Out]):
             raise WiringError(f"{name} cannot be cached: {reason}")
         beside = (token_bytes(16),) if reason else _defaults(function)
         own = {"function": staticmethod(function), "types": types, "name": name, "beside": beside}
+        own["source"] = source_of(function)  # now, since the file may be another one by the time that it is needed
         home = getattr(function, "__module__", None) or __name__
         around = {"__module__": home, "__qualname__": name, "__doc__": function.__doc__}
         made: Self = type(name, (cls,), own | around | attributes)()
@@ -90,8 +94,14 @@ class Function(Operator[In, Out]):
 
     @kept
     def digest(self) -> bytes:
-        """Content hash: where the function stands, its version and defaults; for `untold` ones nothing equals it."""
-        place = (type(self).__module__, getattr(self.function, "__qualname__", self.name), self.version)
+        """Content hash: where the function stands, its version, defaults and code; for `untold` ones nothing equals it.
+
+        The code is that of the function and of what it refers to (`spolia.code`). `version` tells what that misses.
+        """
+        cls = type(self)
+        if cls.code is None:
+            cls.code = code_digest(cls.function, cls.source)
+        place = (cls.__module__, getattr(self.function, "__qualname__", self.name), self.version, cls.code)
         return digest_of((*place, *self.beside, *((self.arguments,) if self.arguments else ())))
 
     def __reduce__(self) -> str | tuple[Any, ...]:
@@ -138,7 +148,8 @@ def step(
     """Make a plain function of one value an operator that has a name and a version.
 
     Args:
-        version: count it up when the function's result changes; it is part of the cache key.
+        version: count it up when the function's result changes for a reason outside its code (`spolia.code`); both are
+            part of the cache key.
         cached: keep its results.
         waits: it waits for a server or a disk.
 

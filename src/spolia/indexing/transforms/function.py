@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from textwrap import dedent
 from typing import Any, ClassVar, get_type_hints, overload
 
 from spolia.errors import DocumentError, GroupError, SpoliaError, WiringError
@@ -15,7 +13,7 @@ from spolia.function import LAMBDA, Function, refuse_unstorable
 from spolia.indexing.transforms.returned import pieces_of
 from spolia.operator import Operator
 from spolia.stores.definition import Part, Piece, Pieces
-from spolia.types import Node, digest_of, kept
+from spolia.types import Node
 
 GIVEN: dict[str, type] = {"str": str, "Node": Node, "Part": Part}
 REFS = "refs"
@@ -28,12 +26,10 @@ class FunctionTransform(Function[Part, Pieces]):
     Class attributes:
         given: what the function takes: the text, the node or the part.
         refs: of what its `refs` are a list: texts or nodes; None when it takes none.
-        source: the function as it is written, without comments and docstring; empty where that is not to be had.
     """
 
     given: ClassVar[type] = str
     refs: ClassVar[type | None] = None
-    source: ClassVar[str] = ""
 
     def apply(self, value: Part, /) -> Pieces:
         place = f"node {value.node.id!r} of {value.document.uri or value.document.id!r}"
@@ -51,11 +47,6 @@ class FunctionTransform(Function[Part, Pieces]):
         if self.given is str and self.refs is not Node:
             return (value.node.text, tuple(node.text for node in value.refs) if self.refs else ())
         return value
-
-    @kept
-    def digest(self) -> bytes:
-        """Content hash: name, version, defaults and source. What the function calls is told by the version alone."""
-        return digest_of((super().digest, self.source))
 
     def _returned(self, part: Part) -> object:
         first = part.node.text if self.given is str else part.node if self.given is Node else part
@@ -85,11 +76,12 @@ def transform(
     `meta`, or any number of these. None and blank texts make none. A text that goes on where the last one ended, or
     that occurs once in what was given, is known to be cut from there, so that a citation of it has lines.
 
-    The signature of a group changes with the function's name, version, default values and source; comments do not
-    count. Code that it calls is not looked at: count `version` up when that changes.
+    The signature of a group changes with the function's name, version, default values and code, and with what that
+    refers to in the same code base: functions, classes, constants, not comments (`spolia.code` says what else is not
+    looked at: count `version` up when that changes).
 
     Args:
-        version: count it up when the result changes for a reason outside the function.
+        version: count it up when the result changes for a reason that its code does not show.
         cached: keep its results.
         waits: it waits for a server or a disk.
 
@@ -108,7 +100,7 @@ def transform(
 
     def made(function: Callable[..., object]) -> Operator[Part, Pieces]:
         given, refs = _parameters(function)
-        own = {"given": given, "refs": refs, "source": _source(function)}
+        own = {"given": given, "refs": refs}
         types = (Part, tuple[Piece, ...])
         return FunctionTransform.of(function, types, version=version, cached=cached, waits=waits, **own)
 
@@ -144,20 +136,6 @@ def _kind(name: str, parameter: str, hint: Any) -> type:
             f"Write {parameter}: str, {parameter}: Node or {parameter}: Part."
         )
     return GIVEN.get(written, str)
-
-
-def _source(function: Callable[..., object]) -> str:
-    """The function as it is written, in one form, without decorators and docstring."""
-    try:
-        tree = ast.parse(dedent(inspect.getsource(inspect.unwrap(function)))).body[0]
-    except (OSError, TypeError, SyntaxError, IndexError):
-        return ""
-    if not isinstance(tree, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return ""
-    tree.decorator_list.clear()
-    if ast.get_docstring(tree, clean=False) is not None:
-        tree.body = tree.body[1:] or [ast.Pass()]
-    return ast.unparse(tree)
 
 
 __all__ = ["FunctionTransform", "refuse_unstorable", "transform"]

@@ -1,0 +1,15 @@
+"""What a plain function does, as a hash: its code and whatever of the same code base that refers to.
+
+Two processes get the same hash for the same files. What is looked at:
+
+- the function as it is written, without comments and docstring, its default values, and what it closes over;
+- functions and classes that it names, and those that these name, wherever they stand in the user's own code: the
+  package of the function, and modules that are not installed;
+- constants that it names, by value: scalars, tuples, lists, dicts, sets, patterns, enumerations, dataclasses, values
+  and operators;
+- of other packages the version alone, if they state one; of Python and Spolia nothing.
+
+What is not: code that is reached by a name in a text or through an object's methods, the state of other objects, a
+container that the code itself fills, files, environment, and what is named beyond the first `MOST` functions and
+classes.
+"""

@@ -1,0 +1,33 @@
+"""Whose code a package is: the user's own, or one that a version stands for."""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import cache
+from importlib import metadata
+from importlib.util import find_spec
+
+
+@cache
+def is_installed(package: str) -> bool:
+    """Whether a package was installed, so that its version stands for its code; or is not to be found."""
+    try:
+        spec = find_spec(package)
+    except (ImportError, ValueError):
+        return True
+    places = [] if spec is None else [spec.origin or "", *(spec.submodule_search_locations or ())]
+    return not any(places) or any(re.search(r"[/\\](site|dist)-packages\b", place) for place in places)
+
+
+@cache
+def version(module: str) -> str:
+    """The version of the package of a module; empty for Python's own, Spolia, and what states none."""
+    package = module.partition(".")[0]
+    if package in sys.stdlib_module_names or package == "spolia":
+        return ""
+    try:
+        return metadata.version(package)
+    except (metadata.PackageNotFoundError, ValueError):
+        stated = getattr(sys.modules.get(package), "__version__", "")
+        return stated if isinstance(stated, str) else ""
