@@ -27,7 +27,7 @@ import numpy as np
 
 from spolia.catalogue import Catalogue
 from spolia.evaluation.datasets import DataSet
-from spolia.indexing.readers.markdown import headings_of
+from spolia.indexing.readers.marked.markdown import headings_of
 from spolia.indexing.splitters.by_pattern import ByPattern
 from spolia.indexing.splitters.code import CodeSplitter
 from spolia.indexing.splitters.csv_rows import CSVRows

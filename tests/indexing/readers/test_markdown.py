@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spolia.indexing.readers.markdown import MarkdownReader
+from spolia.indexing.readers.marked.markdown import MarkdownReader
 from spolia.indexing.readers.reading import Blob
 from spolia.types import Document
 

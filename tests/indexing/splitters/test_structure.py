@@ -9,7 +9,7 @@ import pytest
 
 from spolia.errors import WiringError
 from spolia.indexing.readers.html import HtmlReader
-from spolia.indexing.readers.markdown import MarkdownReader
+from spolia.indexing.readers.marked.markdown import MarkdownReader
 from spolia.indexing.readers.reading import Blob
 from spolia.indexing.splitters.by_pattern import ByPattern
 from spolia.indexing.splitters.code import CodeSplitter

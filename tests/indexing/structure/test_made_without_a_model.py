@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spolia.errors import WiringError
-from spolia.indexing.readers.markdown import MarkdownReader
+from spolia.indexing.readers.marked.markdown import MarkdownReader
 from spolia.indexing.readers.reading import Blob
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.structure.attach_metadata import AttachMetadata

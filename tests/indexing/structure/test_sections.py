@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from spolia.errors import WiringError
 from spolia.indexing.readers.html import HtmlReader
-from spolia.indexing.readers.markdown import MarkdownReader
+from spolia.indexing.readers.marked.markdown import MarkdownReader
 from spolia.indexing.readers.reading import Blob
 from spolia.indexing.structure.numbered import numbered_headings
 from spolia.indexing.structure.sections import Sections

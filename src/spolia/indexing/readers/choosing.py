@@ -12,12 +12,20 @@ from typing import TypeAlias
 
 from spolia.indexing.readers.by_function import FunctionReader, Reads
 from spolia.indexing.readers.html import HtmlReader
-from spolia.indexing.readers.markdown import MarkdownReader
+from spolia.indexing.readers.marked.asciidoc import AsciiDocReader
+from spolia.indexing.readers.marked.latex import LatexReader
+from spolia.indexing.readers.marked.markdown import MarkdownReader
+from spolia.indexing.readers.marked.restructured import RstReader
+from spolia.indexing.readers.marked.source_code import CodeReader
 from spolia.indexing.readers.office.docx import DocxReader
 from spolia.indexing.readers.office.pptx import PptxReader
 from spolia.indexing.readers.office.xlsx import XlsxReader
 from spolia.indexing.readers.pdf import PdfReader
 from spolia.indexing.readers.reading import Reader
+from spolia.indexing.readers.records.delimited import CsvReader
+from spolia.indexing.readers.records.json_files import JsonLinesReader, JsonReader
+from spolia.indexing.readers.records.notebook import NotebookReader
+from spolia.indexing.readers.records.xml_files import XmlReader
 from spolia.indexing.readers.text import TextReader
 
 READERS: tuple[Reader, ...] = (
@@ -28,6 +36,15 @@ READERS: tuple[Reader, ...] = (
     DocxReader(),
     PptxReader(),
     XlsxReader(),
+    RstReader(),
+    AsciiDocReader(),
+    LatexReader(),
+    CsvReader(),
+    JsonReader(),
+    JsonLinesReader(),
+    NotebookReader(),
+    XmlReader(),
+    CodeReader(),
 )
 Readers: TypeAlias = Sequence[Reader] | Mapping[str, Reader | Reads]
 """All of them; or, by suffix or pattern, those that read some files otherwise than the built-in ones."""
@@ -77,8 +94,8 @@ def reader_of(name: str, readers: Mapping[str, Reader]) -> Reader | None:
     A pattern with a slash is compared with the whole name, one without with what follows the last slash; case does not
     count. Of two suffixes, the longer one counts: `.tar.gz` before `.gz`.
 
-    >>> reader_of("Thesis.PDF", by_suffix()), reader_of("photo.xyz", by_suffix())
-    (PdfReader(), None)
+    >>> reader_of("Thesis.DOCX", by_suffix()), reader_of("photo.xyz", by_suffix())
+    (DocxReader(), None)
     """
     whole = name.lower()
     last = whole.rpartition("/")[2]
@@ -98,6 +115,6 @@ def versions(readers: Readers = READERS) -> str:
     """The readers as a manifest names them.
 
     >>> versions([TextReader(), MarkdownReader()])
-    'markdown 1, text 1'
+    'markdown 2, text 1'
     """
     return ", ".join(sorted({f"{reader.name} {reader.version}" for _, reader in _pairs(readers)}))

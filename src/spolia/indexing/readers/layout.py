@@ -22,6 +22,62 @@ class Mark:
         self.pieces, self.start = pieces, _NOWHERE
 
 
+class Table:
+    """A table whose cells are written one after the other, for what is read from beginning to end.
+
+    Attributes:
+        in_cell: whether a cell is open.
+        is_plain: whether it holds no other table; the outer one of two is how a page is arranged, and no region.
+
+    >>> layout = Layout()
+    >>> table = Table(layout)
+    >>> for row in (("stone", "t"), ("basalt", "3.0")):
+    ...     table.enter("row")
+    ...     for cell in row:
+    ...         table.enter("cell"), layout.write(cell), table.leave("cell")
+    ...     table.leave("row")
+    (None, None, None)
+    (None, None, None)
+    (None, None, None)
+    (None, None, None)
+    >>> table.close()
+    >>> layout.regions[0].rows, layout.text()
+    ((('stone', 't'), ('basalt', '3.0')), 'stone | t\\nbasalt | 3.0')
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout, self.in_cell, self.is_plain, self.caption = layout, False, True, ""
+        self._rows: list[list[str]] = []
+        self._mark = layout.mark()
+        self._cell = self._mark
+
+    def enter(self, what: str) -> None:
+        """A `row` or a `cell` begins."""
+        if what == "row" or not self._rows:
+            self.layout.gap(LINE)
+            self._rows.append([])
+        if what == "cell":
+            self.in_cell = True
+            if self._rows[-1]:
+                self.layout.write(" | ")
+            self._cell = self.layout.mark()
+
+    def leave(self, what: str) -> None:
+        """It ends."""
+        if what == "cell" and self.in_cell:
+            self.in_cell = False
+            self._rows[-1].append(self.layout.words(self._cell) if self.is_plain else "")
+        elif what == "row":
+            self.layout.gap(LINE)
+
+    def close(self) -> None:
+        """The table ends: a region, if it has two columns."""
+        if self.is_plain and any(len(row) > 1 for row in self._rows):
+            rows = [row for row in self._rows if any(row)]
+            self.layout.region("table", self._mark, rows=rows, caption=self.caption)
+        self.layout.gap(BLANK_LINE)
+
+
 class Layout:
     """A text that grows.
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spolia.indexing.readers.markdown import headings_of
+from spolia.indexing.readers.marked.markdown import headings_of
 from spolia.indexing.splitters.layers import Unit, by_line, by_sentence
 from spolia.indexing.splitters.paragraphs import by_paragraph
 from spolia.indexing.splitters.sections import Sections, sections_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from spolia.errors import WiringError
-from spolia.indexing.readers.markdown import headings_of
+from spolia.indexing.readers.marked.markdown import headings_of
 from spolia.indexing.splitters.atoms import stripped
 from spolia.indexing.splitters.places import places_in
 from spolia.indexing.structure.numbered import numbered_headings

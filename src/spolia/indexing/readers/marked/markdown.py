@@ -1,4 +1,6 @@
-"""Markdown: the document is the source itself, so that a quotation can be found in the file; headings are noted.
+"""Markdown: the document is the source itself, so that a quotation can be found in the file.
+
+Headings, tables, code and formulas are noted, and what the front matter says of author, date, language and keywords.
 
 Headings follow CommonMark 0.31 (ATX and setext), except that a setext heading is one line.
 """
@@ -8,13 +10,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from spolia.indexing.readers.decoding import decoded
+import yaml
+
+from spolia.indexing.readers.decoding import source_text
+from spolia.indexing.readers.fields import fields
+from spolia.indexing.readers.marked.markdown_regions import regions_of
 from spolia.indexing.readers.reading import Blob, Reading
 from spolia.types import Heading, Value
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(?:(?!---|\.\.\.).*\n){0,200}?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
-_FRONT_TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
+_FIELDS = {
+    "author": "author", "authors": "author", "date": "date", "lang": "language", "language": "language",
+    "tags": "keywords", "keywords": "keywords", "description": "description",
+}  # fmt: skip
 _MARK = re.compile(
     r"^ {0,3}(?:(?P<hashes>#{1,6})(?P<text>[ \t].*)?$"
     r"|(?P<fence>`{3,}|~{3,})(?P<info>.*)$"
@@ -36,20 +46,35 @@ class MarkdownReader(Value):
     """
 
     name = "markdown"
-    version = 1
+    version = 2
     media_type = "text/markdown"
     suffixes = (".md", ".markdown", ".mdown", ".mkd")
 
     def read(self, blob: Blob, /) -> Reading:
-        found = decoded(blob.data, blob.uri)
+        found = source_text(blob)
         front = _FRONT_MATTER.match(found.text)
-        headings = tuple(headings_of(found.text, front.end() if front else 0))
-        title = _FRONT_TITLE.search(front[0]) if front else None
+        start = front.end() if front else 0
+        headings = tuple(headings_of(found.text, start))
+        said = _front(front[0]) if front else {}
         first = headings[0].text if headings and headings[0].level == 1 else ""
         document = blob.document(
-            self, found.text, title=title[1].strip().strip("\"'") if title else first, headings=headings
+            self,
+            found.text,
+            title=" ".join(str(said.get("title") or first).split()),
+            headings=headings,
+            regions=tuple(regions_of(found.text, start)),
+            meta=fields(**{_FIELDS[name]: said[name] for name in _FIELDS if name in said}),
         )
         return Reading(document, found.encoding, warnings=found.warnings)
+
+
+def _front(text: str) -> dict[str, Any]:
+    """What the front matter says; nothing where it is not YAML."""
+    try:
+        found = yaml.safe_load(text.strip().strip("-."))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def headings_of(text: str, start: int = 0) -> Iterator[Heading]:

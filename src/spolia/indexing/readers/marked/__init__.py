@@ -1,0 +1,1 @@
+"""Texts with marks in them: Markdown, reST, AsciiDoc, LaTeX, source code."""

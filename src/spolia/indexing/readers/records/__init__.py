@@ -1,0 +1,1 @@
+"""Rows, values and trees: CSV, JSON, XML, notebooks."""

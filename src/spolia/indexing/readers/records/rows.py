@@ -1,0 +1,57 @@
+"""How the rows of a text file are parted, and whether the first one names the columns."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import mode
+
+from spolia.types import Value
+
+SAMPLE = 1 << 16
+"""Characters at the beginning of a file by which it is judged."""
+_MARKS = "\t;|,"
+_NUMBER = re.compile(r"[-+]?[\d.,\s]*\d%?|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}.{0,20}")
+csv.field_size_limit(2**31 - 1)  # the limit of 131,072 is the process's, and no protection: whole files are bounded
+
+
+@dataclass(frozen=True)
+class Dialect(Value):
+    """What stands between the fields of a row; whether the first row names the columns."""
+
+    mark: str = ","
+    has_head: bool = True
+
+
+def dialect_of(text: str) -> Dialect:
+    """The dialect of a table by its beginning: the mark that parts most rows into equally many fields, two or more.
+
+    The first row names the columns unless a field of it is empty, a number or a date, or stands there twice.
+
+    >>> dialect_of("stone;weight, t\\nbasalt;3,0\\nmarble;2,7\\n")
+    Dialect(mark=';', has_head=True)
+    """
+    sample = text[:SAMPLE]
+    if len(text) > SAMPLE:  # the last row is cut
+        sample = sample[: sample.rfind("\n") + 1] or sample
+    best, mark = (0.0, 0), ","
+    for candidate in _MARKS:
+        widths = [len(row) for row in rows_of(sample.splitlines(keepends=True), candidate) if row]
+        usual = mode(widths) if widths else 0
+        if usual > 1 and (rating := (widths.count(usual) / len(widths), usual)) > best:
+            best, mark = rating, candidate
+    first = next(iter(rows_of(sample.splitlines(keepends=True), mark)), [])
+    return Dialect(mark, _is_head(first))
+
+
+def rows_of(lines: Iterable[str], mark: str) -> Iterator[list[str]]:
+    """The fields of each row. A quote that is not closed ends with the file."""
+    return csv.reader(lines, delimiter=mark, skipinitialspace=mark != "\t")
+
+
+def _is_head(row: Sequence[str]) -> bool:
+    cells = [cell.strip() for cell in row]
+    named = all(cells) and not any(_NUMBER.fullmatch(cell) for cell in cells)
+    return bool(cells) and named and len(set(cells)) == len(cells)
