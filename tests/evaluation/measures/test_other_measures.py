@@ -15,6 +15,7 @@ from spolia.evaluation.measures.answers.bleu import BLEU
 from spolia.evaluation.measures.answers.sem_score import SemScore
 from spolia.evaluation.measures.costs.retrievals import DocumentsShown, RetrievalCalls, UsedCalls
 from spolia.evaluation.measures.costs.tokens import AverageTokens
+from spolia.evaluation.measures.known import by_name
 from spolia.evaluation.measures.measure import Case, SetMeasure
 from spolia.evaluation.measures.parse import parse_measure
 from spolia.evaluation.measures.summary import summary
@@ -153,6 +154,17 @@ def test_a_summary_says_how_many_it_is_made_of() -> None:
     assert str(found) == "EM 0.5 of 2, 1 failed, 1 without gold"
     assert found.seen == ((1.0,), (0.0,), None)
     assert str(summary(BLEU(), [])) == "BLEU nothing of 0"
+
+
+@pytest.mark.parametrize("written", ["R@5", "nDCG@10", "MAP", "CiteR", "EM", "F1", "ROUGE-L", "AnswerHit@5"])
+def test_to_score_an_item_without_gold_is_refused(written: str) -> None:
+    with pytest.raises(MeasureError, match=f"{written} does not apply to the item 'q'.*Ask applies"):
+        measure_of(written).score(Answer("so", evidence=ranking("a")), Item("q", "?"))
+
+
+def test_what_is_better_is_said() -> None:
+    lower = {name for name, cls in by_name().items() if cls.lower_is_better}
+    assert lower == {"atc", "calls", "usedcalls", "docsshown", "risk", "aurc"}
 
 
 BADLY_ANSWERED = [

@@ -8,7 +8,7 @@ from typing import ClassVar
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.answers.accuracy import holds
 from spolia.evaluation.measures.answers.words import checked_words
-from spolia.evaluation.measures.measure import Measure, Result
+from spolia.evaluation.measures.measure import Measure, Result, checked_item
 from spolia.evaluation.measures.ranked import checked_k
 from spolia.types import Answer, Item
 
@@ -44,6 +44,7 @@ class AnswerHit(Measure):
         return bool(item.answers)
 
     def score(self, result: Result, item: Item) -> float:
+        checked_item(self, item)
         ranking = result.evidence if isinstance(result, Answer) else result
         if ranking is None:
             raise MeasureError("An Answer without evidence holds no passages. Measure the Ranking before it.")

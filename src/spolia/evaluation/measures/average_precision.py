@@ -24,7 +24,8 @@ class AveragePrecision(RetrievalMeasure):
             P@r over the gold passages found (context precision with ids). `autorag`: that for each group by itself,
             averaged over the groups; with one passage in each group the same as `MRR(rule="autorag")`.
 
-    Source: Harman, TREC-1, 1993; as trec_eval's `map`. The rules: Es et al. 2024 (RAGAS), Kim et al. 2024 (AutoRAG).
+    Source: Manning, Raghavan and Schütze 2008, section 8.4; as trec_eval's `map`. The rules: Es et al. 2024 (RAGAS),
+    Kim et al. 2024 (AutoRAG).
 
     >>> item = Item("q", "?", gold=(("p1",), ("p2",)))
     >>> str(AveragePrecision()), AveragePrecision().of(["p1", "p8", "p9", "p2"], item)

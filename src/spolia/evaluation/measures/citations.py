@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from spolia.evaluation.measures.answers.answer import answer_in
-from spolia.evaluation.measures.measure import Measure, Result
+from spolia.evaluation.measures.measure import Measure, Result, checked_item
 from spolia.evaluation.measures.ranked import gold_ids, satisfied
 from spolia.types import Item
 
@@ -20,6 +20,7 @@ class CitationMeasure(Measure):
         return bool(item.gold)
 
     def score(self, result: Result, item: Item) -> float:
+        checked_item(self, item)
         return self.of({one.document or one.node for one in answer_in(result).citations}, item)
 
     @abstractmethod

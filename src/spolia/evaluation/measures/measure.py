@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields
 from math import isfinite
 from typing import ClassVar, TypeAlias
 
+from spolia.errors import MeasureError
 from spolia.types import Answer, Failure, Item, Ranking, Usage, Value
 
 Result: TypeAlias = Ranking | Answer
@@ -47,9 +48,11 @@ class SetMeasure(Value, ABC):
 
     Class attributes:
         called: its name as it is written.
+        lower_is_better: whether it measures something bad.
     """
 
     called: ClassVar[str]
+    lower_is_better: ClassVar[bool] = False
 
     @abstractmethod
     def applies(self, item: Item) -> bool:
@@ -95,6 +98,8 @@ class Measure(SetMeasure):
 class CostMeasure(SetMeasure):
     """What a question takes, whatever its gold; lower is better. A failed question costs what it took until then."""
 
+    lower_is_better: ClassVar[bool] = True
+
     @abstractmethod
     def cost(self, case: Case) -> float:
         """The number of one question."""
@@ -107,6 +112,15 @@ class CostMeasure(SetMeasure):
 
     def total(self, seen: Sequence[Seen]) -> float | None:
         return mean(seen)
+
+
+def checked_item(measure: SetMeasure, item: Item) -> None:
+    """Refuse an item to which a measure does not apply: whatever it scored would mean nothing."""
+    if not measure.applies(item):
+        raise MeasureError(
+            f"{measure} does not apply to the item {item.id!r}, which has no gold for it. Ask applies(item) first, or "
+            "call summary(measure, cases), which leaves such items out and counts them."
+        )
 
 
 def mean(seen: Sequence[Seen]) -> float | None:

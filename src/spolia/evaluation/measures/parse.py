@@ -44,8 +44,13 @@ def parse_measure(text: str, *, llm: LanguageModel | None = None, embedder: Embe
     return _made(cls, text, given, models)
 
 
-def parse_measures(text: str) -> tuple[Measure, ...]:
+def parse_measures(
+    text: str, *, llm: LanguageModel | None = None, embedder: Embedder | None = None
+) -> tuple[Measure, ...]:
     """Measures of one result each, separated by commas, each once, in order.
+
+    Args:
+        llm, embedder: as for `parse_measure`.
 
     Raises:
         MeasureError: one is not written like this, or is no measure of one result (`BLEU`, `ATC`).
@@ -53,7 +58,7 @@ def parse_measures(text: str) -> tuple[Measure, ...]:
     >>> [str(measure) for measure in parse_measures('R@5, F1(rule="hotpotqa"), R@5')]
     ['R@5', 'F1(rule="hotpotqa")']
     """
-    found = dict.fromkeys(parse_measure(part) for part in _listed(text))
+    found = dict.fromkeys(parse_measure(part, llm=llm, embedder=embedder) for part in _listed(text))
     if not found:
         raise MeasureError(f"{text!r} names no measure. Write some of: {known()}, separated by commas.")
     single = tuple(measure for measure in found if isinstance(measure, Measure))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spolia.errors import MeasureError
-from spolia.evaluation.measures.measure import Measure, Result
+from spolia.evaluation.measures.measure import Measure, Result, checked_item
 from spolia.types import Answer, Item, Ranking
 
 
@@ -22,6 +22,7 @@ class RetrievalMeasure(Measure):
         return bool(item.gold)
 
     def score(self, result: Result, item: Item) -> float:
+        checked_item(self, item)
         return self.of(found_ids(result), item)
 
     @abstractmethod

@@ -40,6 +40,7 @@ class AURC(SetMeasure):
     by: Measure = TOP
 
     called: ClassVar[str] = "AURC"
+    lower_is_better: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checked_measure(self.called, self.of, self.by)

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from spolia.errors import MeasureError
-from spolia.evaluation.measures.measure import Measure, Result
+from spolia.evaluation.measures.measure import Measure, Result, checked_item
 from spolia.types import Answer, Item
 
 UNANSWERABLE = "unanswerable"
@@ -25,6 +25,7 @@ class AnswerMeasure(Measure):
         return bool(item.answers)
 
     def score(self, result: Result, item: Item) -> float | None:
+        checked_item(self, item)
         if item.answers and answer_in(result).abstained:
             return 0.0
         return self.of(said(result), item.answers)

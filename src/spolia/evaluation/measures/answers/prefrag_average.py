@@ -16,7 +16,7 @@ from spolia.evaluation.measures.answers.f1 import F1
 class PrefRAGAverage(AnswerMeasure):
     """Mean of `Acc(rule="prefrag")`, `F1` and `EM`.
 
-    Source: Zhao et al. 2024 (PrefRAG), tables 1 and 2.
+    Source: Zhao et al. 2024 (PrefRAG), the column Avg.
 
     >>> str(PrefRAGAverage()), PrefRAGAverage().of("in Paris", ["Paris"])  # (1 + 2/3 + 0) / 3
     ('PrefRAG-Avg', 0.5555555555555555)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,9 +29,9 @@ class _Rouge(AnswerMeasure):
         found = cut(text)
         return max(self.against(found, cut(answer)) for answer in answers)
 
+    @abstractmethod
     def against(self, found: list[str], gold: list[str]) -> float:
         """F of two lists of words."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import ClassVar
 from spolia.evaluation.measures.judged.evidence import passages
 from spolia.evaluation.measures.judged.judge import Brief, Judge, JudgedMeasure, judgements
 from spolia.evaluation.measures.judged.parsers import UNDETERMINED, OrUndetermined
-from spolia.evaluation.measures.measure import Result
+from spolia.evaluation.measures.measure import Result, checked_item
 from spolia.models.parsers import YesNo
 from spolia.models.protocols import LanguageModel
 from spolia.models.role import Role
@@ -51,6 +51,7 @@ class ContextPrecision(JudgedMeasure):
         return bool(item.answers)
 
     def score(self, result: Result, item: Item) -> float | None:
+        checked_item(self, item)
         briefs = [
             Brief.of(question=item.question, answers=item.answers, passage=passage) for passage in passages(result)
         ]

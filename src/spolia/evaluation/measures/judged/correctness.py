@@ -8,7 +8,7 @@ from typing import ClassVar
 from spolia.evaluation.measures.answers.answer import said
 from spolia.evaluation.measures.judged.judge import Brief, Judge, JudgedMeasure, judgements
 from spolia.evaluation.measures.judged.parsers import UNDETERMINED, OrUndetermined
-from spolia.evaluation.measures.measure import Result
+from spolia.evaluation.measures.measure import Result, checked_item
 from spolia.models.parsers import YesNo
 from spolia.models.protocols import LanguageModel
 from spolia.models.role import Role
@@ -47,6 +47,7 @@ class Correctness(JudgedMeasure):
         return bool(item.answers)
 
     def score(self, result: Result, item: Item) -> float | None:
+        checked_item(self, item)
         answer = said(result)
         if not answer.strip():
             return 0.0

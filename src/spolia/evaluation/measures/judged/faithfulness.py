@@ -34,6 +34,7 @@ class Faithfulness(JudgedMeasure):
         llm: the judge.
         stated: prompt file with the places `{{question}}` and `{{answer}}`; its reply is read as a list.
         backed: prompt file with the places `{{passages}}` and `{{statements}}`; its reply has a verdict for each.
+        max_tokens: longest reply. Statements beyond it are not judged, which the trace notes.
 
     Source: Es et al. 2024 (RAGAS).
 
@@ -48,6 +49,7 @@ class Faithfulness(JudgedMeasure):
     llm: LanguageModel
     stated: Role[tuple[str, ...] | None] = STATED
     backed: Role[tuple[bool | None, ...] | None] = BACKED
+    max_tokens: int = 4096
 
     called: ClassVar[str] = "Faithfulness"
 
@@ -58,12 +60,16 @@ class Faithfulness(JudgedMeasure):
         answer, shown = said(result), passages(result)
         if not answer.strip():
             return None
-        (statements,) = judgements(Judge(self.llm, self.stated), [Brief.of(question=item.question, answer=answer)])
+        (statements,) = judgements(
+            Judge(self.llm, self.stated, self.max_tokens), [Brief.of(question=item.question, answer=answer)]
+        )
         if not statements:
             return None
         if not shown:
             return 0.0
-        (verdicts,) = judgements(Judge(self.llm, self.backed), [Brief.of(passages=shown, statements=statements)])
+        (verdicts,) = judgements(
+            Judge(self.llm, self.backed, self.max_tokens), [Brief.of(passages=shown, statements=statements)]
+        )
         if verdicts is None or None in verdicts or len(verdicts) != len(statements):
             return None
         return float(sum(verdicts) / len(verdicts))

@@ -34,11 +34,14 @@ class OrUndetermined(Parser[Any]):
 class Statements(Parser[tuple[str, ...]]):
     """One statement a line, without bullets and numbers; none at all for the word `none`.
 
+    Args:
+        at_most: further ones are left out.
+
     >>> Statements().parse("1. He worked for Nokia.\\n2. He left in 1998.")
     ('He worked for Nokia.', 'He left in 1998.')
     """
 
-    at_most: int = 100
+    at_most: int = 1000
 
     def parse(self, reply: str) -> tuple[str, ...]:
         return () if says_nothing(reply) else Lines(self.at_most).parse(reply)

@@ -54,7 +54,7 @@ class SupportRecall(_Support):
         llm: the judge, in place of the paper's entailment model.
         role: prompt file with the places `{{passages}}` and `{{statement}}`, and the reader of the reply.
 
-    Source: citation recall of ALCE, Gao et al. 2023, section 3.
+    Source: citation recall of ALCE, Gao et al. 2023.
 
     >>> from spolia.models.scripted import ScriptedModel
     >>> from spolia.types import Citation
@@ -82,7 +82,7 @@ class SupportPrecision(_Support):
         llm: the judge, in place of the paper's entailment model.
         role: prompt file with the places `{{passages}}` and `{{statement}}`, and the reader of the reply.
 
-    Source: citation precision of ALCE, Gao et al. 2023, section 3.
+    Source: citation precision of ALCE, Gao et al. 2023.
 
     >>> from spolia.models.scripted import ScriptedModel
     >>> from spolia.types import Citation
