@@ -18,7 +18,10 @@ from spolia.indexing.readers.marked.markdown import MarkdownReader
 from spolia.indexing.readers.marked.restructured import RstReader
 from spolia.indexing.readers.marked.source_code import CodeReader
 from spolia.indexing.readers.office.docx import DocxReader
+from spolia.indexing.readers.office.epub import EpubReader
+from spolia.indexing.readers.office.odf import OdfReader
 from spolia.indexing.readers.office.pptx import PptxReader
+from spolia.indexing.readers.office.rtf import RtfReader
 from spolia.indexing.readers.office.xlsx import XlsxReader
 from spolia.indexing.readers.pdf import PdfReader
 from spolia.indexing.readers.reading import Reader
@@ -36,6 +39,9 @@ READERS: tuple[Reader, ...] = (
     DocxReader(),
     PptxReader(),
     XlsxReader(),
+    OdfReader(),
+    RtfReader(),
+    EpubReader(),
     RstReader(),
     AsciiDocReader(),
     LatexReader(),

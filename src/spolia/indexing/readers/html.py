@@ -9,18 +9,28 @@ from typing import Any
 
 from spolia.indexing.readers.decoding import decoded
 from spolia.indexing.readers.elements import AROUND, AROUND_ROLES, HEADINGS, LINES, NEVER, PARAGRAPHS
-from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
+from spolia.indexing.readers.fields import fields, split
+from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout, Mark, Table
 from spolia.indexing.readers.nesting import DEEPEST, depth_of, flat
 from spolia.indexing.readers.reading import Blob, Reading
-from spolia.types import Value
+from spolia.types import Meta, Value
 
 _CHARSET = re.compile(rb"<meta[^<>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
 _MAIN_SHARE = 0.1
+_CAPTION = 12
+"""Characters of what is said of a picture, from which on it can be found by that; shorter ones are signs and logos."""
+_META = {
+    "author": "author", "article:author": "author", "date": "date", "dc.date": "date", "article:published_time": "date",
+    "description": "description", "keywords": "keywords",
+}  # fmt: skip
+_ROWS = {"tr": "row", "td": "cell", "th": "cell"}
 
 
 @dataclass(frozen=True)
 class HtmlReader(Value):
     """Reads HTML: `main` or the only `article` if the page has one, else the body without what stands around it.
+
+    Tables of two columns or more, preformatted parts and pictures of which something is said are regions.
 
     >>> page = b"<title>T</title><nav>Menu</nav><h1>Stones &amp; sand</h1><p>A<b>b</b>c.<script>x()</script>"
     >>> document = HtmlReader().read(Blob("a.html", page)).document
@@ -29,23 +39,38 @@ class HtmlReader(Value):
     """
 
     name = "html"
-    version = 1
+    version = 2
     media_type = "text/html"
     suffixes = (".html", ".htm", ".xhtml")
 
     def read(self, blob: Blob, /) -> Reading:
-        from selectolax.lexbor import LexborHTMLParser
-
         characters = decoded(blob.data, blob.uri, _declared(blob.data))
-        html, warnings = characters.text, characters.warnings
-        if (depth := depth_of(html)) > DEEPEST:
-            html = flat(html)
+        warnings = characters.warnings
+        if (depth := depth_of(characters.text)) > DEEPEST:
             warnings += (f"Its elements are nested {depth} deep; it was read without its structure.",)
-        tree = LexborHTMLParser(html)
-        layout = _content(tree)
+        layout, tree = content_of(characters.text, depth)
         title = _title(tree) or next((heading.text for heading in layout.headings if heading.level == 1), "")
-        document = blob.document(self, layout.text(), title=title, headings=tuple(layout.headings))
+        document = blob.document(
+            self,
+            layout.text(),
+            title=title,
+            headings=tuple(layout.headings),
+            regions=layout.in_order(),
+            meta=_meta(tree),
+        )
         return Reading(document, characters.encoding, warnings=warnings)
+
+
+def content_of(html: str, depth: int | None = None) -> tuple[Layout, Any]:
+    """The main content of a page, and its tree.
+
+    Args:
+        depth: how deep its elements are nested, where that is known.
+    """
+    from selectolax.lexbor import LexborHTMLParser
+
+    tree = LexborHTMLParser(flat(html) if (depth_of(html) if depth is None else depth) > DEEPEST else html)
+    return _content(tree), tree
 
 
 def words_of(html: str) -> str:
@@ -74,6 +99,23 @@ def _title(tree: Any) -> str:
     return " ".join(found.text().split()) if found is not None else ""
 
 
+def _meta(tree: Any) -> Meta:
+    """What the head says of the page."""
+    said: dict[str, str] = {}
+    for one in tree.css("meta[name], meta[property]"):
+        name = (one.attributes.get("name") or one.attributes.get("property") or "").lower()
+        said.setdefault(_META.get(name, ""), one.attributes.get("content") or "")
+    root = tree.css_first("html")
+    language = root.attributes.get("lang") if root is not None else ""
+    return fields(
+        author=said.get("author"),
+        date=said.get("date"),
+        description=said.get("description"),
+        keywords=split(said.get("keywords")),
+        language=language,
+    )
+
+
 def _content(tree: Any) -> Layout:
     body = tree.body or tree.root
     whole = _walked(body, NEVER | AROUND)
@@ -87,26 +129,26 @@ def _content(tree: Any) -> Layout:
 
 def _walked(root: Any, skipped: frozenset[str] | set[str]) -> Layout:
     """The text below an element; without recursion, since pages nest as deep as they like."""
-    layout = Layout()
+    writing = _Writing()
     todo: list[Any] = [root] if root is not None else []
     first = True
     while todo:
         node = todo.pop()
         if isinstance(node, str):
-            _leave(layout, node)
+            writing.leave(node)
             continue
         if not first and (following := node.next) is not None:
             todo.append(following)
         tag = node.tag
         if tag == "-text":
-            layout.write(node.text_content or "")
+            writing.layout.write(node.text_content or "")
         elif first or not (tag in skipped or tag[0] in "-!" or _is_hidden(node, skipped)):
-            _enter(layout, tag)
+            writing.enter(tag, node)
             todo.append(tag)
             if (child := node.child) is not None:
                 todo.append(child)
         first = False
-    return layout
+    return writing.layout
 
 
 def _is_hidden(node: Any, skipped: frozenset[str] | set[str]) -> bool:
@@ -118,31 +160,62 @@ def _is_hidden(node: Any, skipped: frozenset[str] | set[str]) -> bool:
     return around or "hidden" in said or "display:none" in style or "visibility:hidden" in style
 
 
-def _enter(layout: Layout, tag: str) -> None:
-    if tag in PARAGRAPHS:
-        layout.gap(BLANK_LINE)
-    elif tag in LINES:
-        layout.gap(LINE)
-    if tag in HEADINGS:
-        layout.open_heading()
-    elif tag == "li":
-        layout.write("- ", exactly=True)
-    elif tag == "tr":
-        layout.beside = False
-    elif tag in ("td", "th"):
-        layout.cell()
-    elif tag == "pre":
-        layout.exact += 1
+class _Writing:
+    """A page on its way into a layout."""
 
+    def __init__(self) -> None:
+        self.layout = Layout()
+        self._tables: list[Table] = []
+        self._marks: list[Mark] = []  # of preformatted parts and captions, which are open
 
-def _leave(layout: Layout, tag: str) -> None:
-    if tag in HEADINGS:
-        layout.close_heading(HEADINGS[tag])
-    elif tag == "pre":
-        layout.exact -= 1
-    elif tag in ("td", "th"):
-        layout.beside = True
-    if tag in PARAGRAPHS:
-        layout.gap(BLANK_LINE)
-    elif tag in LINES:
-        layout.gap(LINE)
+    def enter(self, tag: str, node: Any) -> None:
+        layout = self.layout
+        if tag in PARAGRAPHS:
+            layout.gap(BLANK_LINE)
+        elif tag in LINES:
+            layout.gap(LINE)
+        if tag in HEADINGS:
+            layout.open_heading()
+        elif tag == "li":
+            layout.write("- ", exactly=True)
+        elif tag == "img":
+            self._picture(node.attributes)
+        elif tag == "pre":
+            layout.exact += 1
+            self._marks.append(layout.mark())
+        elif tag == "caption":
+            self._marks.append(layout.mark())
+        elif tag == "table":
+            for outer in self._tables[-1:]:
+                outer.is_plain = False
+            self._tables.append(Table(layout))
+        elif self._tables and tag in _ROWS:
+            self._tables[-1].enter(_ROWS[tag])
+
+    def leave(self, tag: str) -> None:
+        layout = self.layout
+        if tag in HEADINGS:
+            layout.close_heading(HEADINGS[tag])
+        elif tag == "pre":
+            layout.exact -= 1
+            layout.region("code", self._marks.pop())
+        elif tag == "caption":
+            mark = self._marks.pop()
+            for table in self._tables[-1:]:
+                table.caption = layout.words(mark)
+        elif tag == "table":
+            self._tables.pop().close()
+        elif self._tables and tag in _ROWS:
+            self._tables[-1].leave(_ROWS[tag])
+        if tag in PARAGRAPHS:
+            layout.gap(BLANK_LINE)
+        elif tag in LINES:
+            layout.gap(LINE)
+
+    def _picture(self, said: dict[str, str | None]) -> None:
+        """What a page says of a picture; the picture itself is elsewhere, and nothing is fetched."""
+        alt = " ".join((said.get("alt") or "").split())
+        mark = self.layout.mark()
+        self.layout.write(alt)
+        if len(alt) >= _CAPTION and not self.layout.exact:
+            self.layout.region("image", mark, caption=alt)

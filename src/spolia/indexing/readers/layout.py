@@ -85,7 +85,6 @@ class Layout:
         headings: so far, in order.
         regions: so far, in the order in which they end.
         exact: above 0, blanks are kept as they are.
-        beside: whether a cell of the present table row is written already.
 
     >>> layout = Layout()
     >>> layout.write("One "), layout.write(" two"), layout.gap(BLANK_LINE), layout.write(" three ")
@@ -98,7 +97,6 @@ class Layout:
         self.headings: list[Heading] = []
         self.regions: list[Region] = []
         self.exact = 0
-        self.beside = False
         self._pieces: list[str] = []
         self._length = 0
         self._gap = 0
@@ -153,11 +151,6 @@ class Layout:
         """What was written since a mark, on one line."""
         return " ".join("".join(self._pieces[mark.pieces :]).split())
 
-    def cell(self) -> None:
-        """A cell of a table row begins."""
-        if self.beside:
-            self.write(" | ")
-
     def open_heading(self) -> None:
         """What is written from here on is a heading."""
         self._heading = self.mark()
@@ -210,6 +203,16 @@ class Layout:
             self.write(" | ".join(cells).strip())
             kept.append(cells)
         self.region("table", mark, rows=kept, caption=caption)
+        self.gap(BLANK_LINE)
+
+    def append(self, other: Layout) -> None:
+        """All of another one, in paragraphs of its own."""
+        self.gap(BLANK_LINE)
+        mark = self.mark()
+        self._add(other.text())
+        start = max(mark.start, 0)
+        self.headings += [heading.but(start=start + heading.start) for heading in other.headings]
+        self.regions += [one.but(start=start + one.start, end=start + one.end) for one in other.regions]
         self.gap(BLANK_LINE)
 
     def in_order(self) -> tuple[Region, ...]:

@@ -1,0 +1,134 @@
+"""EPUB: the chapters in the order of the spine, under their titles."""
+
+from __future__ import annotations
+
+import posixpath
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import unquote
+from xml.etree.ElementTree import Element
+
+from spolia.errors import DocumentError, EncryptedDocument
+from spolia.indexing.readers.fields import fields
+from spolia.indexing.readers.html import content_of
+from spolia.indexing.readers.layout import Layout
+from spolia.indexing.readers.office.packages import package
+from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.xml_parsing import characters, tree
+from spolia.types import Heading, Meta, Region, Value
+
+_META = {"creator": "author", "date": "date", "language": "language", "subject": "keywords",
+         "publisher": "publisher", "description": "description"}  # fmt: skip
+_CHAPTERS = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
+_NCX = "application/x-dtbncx+xml"
+
+
+@dataclass(frozen=True)
+class EpubReader(Value):
+    """Reads EPUB 2 and 3. A chapter without a heading gets its title in the table of contents; pictures are dropped."""
+
+    name = "epub"
+    version = 1
+    media_type = "application/epub+zip"
+    suffixes = (".epub",)
+
+    def read(self, blob: Blob, /) -> Reading:
+        with package(blob, "EPUB", "META-INF/container.xml") as archive:
+            book = _Book.of(blob, archive)
+            _refuse_locked(blob, archive, book)
+            title, meta = _said(book.root)
+            labels = _labels(archive, book)
+            text, headings, regions = _joined(_chapters(archive, book, labels))
+        pictures = sum(kind.startswith("image/") for _, kind in book.items.values())
+        document = blob.document(self, text, title=title, headings=headings, regions=regions, meta=meta)
+        return Reading(document, dropped=(("pictures", pictures),) if pictures else ())
+
+
+class _Book(NamedTuple):
+    """The package document: its elements, its files by id (path, media type), the paths of the chapters in order."""
+
+    root: Element
+    items: dict[str, tuple[str, str]]
+    spine: list[str]
+
+    @classmethod
+    def of(cls, blob: Blob, archive: zipfile.ZipFile) -> _Book:
+        files = tree(archive.read("META-INF/container.xml"), blob.uri).iter()
+        path = next((one.get("full-path") for one in files if _tag(one) == "rootfile" and one.get("full-path")), None)
+        if path is None:
+            raise DocumentError(f"{blob.uri} is no EPUB that can be read: it names no package. Fetch it again.")
+        root = tree(archive.read(path), blob.uri)
+        items = {
+            one.get("id") or "": (_path(path, one.get("href") or ""), one.get("media-type") or "")
+            for one in root.iter()
+            if _tag(one) == "item"
+        }
+        spine = [
+            items[one.get("idref") or ""][0]
+            for one in root.iter()
+            if _tag(one) == "itemref" and items.get(one.get("idref") or "", ("", ""))[1] in _CHAPTERS
+        ]
+        return cls(root, items, spine)
+
+
+def _tag(element: Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _path(base: str, href: str) -> str:
+    """The name within the archive; what leads out of it is no member of it."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(base), unquote(href.partition("#")[0])))
+
+
+def _refuse_locked(blob: Blob, archive: zipfile.ZipFile, book: _Book) -> None:
+    """Fonts may be scrambled; chapters may not."""
+    if "META-INF/encryption.xml" not in archive.namelist():
+        return
+    said = tree(archive.read("META-INF/encryption.xml"), blob.uri)
+    if any(unquote(one.get("URI") or "") in book.spine for one in said.iter()):
+        raise EncryptedDocument(f"{blob.uri} is locked by its seller (DRM). Ask for a copy that is not.")
+
+
+def _said(root: Element) -> tuple[str, Meta]:
+    said: dict[str, list[str]] = {}
+    for one in root.iter():
+        if one.tag.startswith("{http://purl.org/dc/elements/1.1/}"):
+            said.setdefault(_tag(one), []).append(one.text or "")
+    title = " ".join("".join(said.get("title", [])[:1]).split())
+    return title, fields(**{name: said[key] for key, name in _META.items() if key in said})
+
+
+def _labels(archive: zipfile.ZipFile, book: _Book) -> dict[str, str]:
+    """Titles in the table of contents, by path: the first one of each file."""
+    names, found = set(archive.namelist()), dict[str, str]()
+    for path, kind in book.items.values():
+        if kind == _NCX and path in names:
+            for point in tree(archive.read(path), path).iter():
+                if _tag(point) == "navPoint":
+                    words = "".join(one.text or "" for one in point.iterfind("./{*}navLabel/{*}text"))
+                    source = next((one.get("src") or "" for one in point if _tag(one) == "content"), "")
+                    found.setdefault(_path(path, source), " ".join(words.split()))
+    return found
+
+
+def _chapters(archive: zipfile.ZipFile, book: _Book, labels: dict[str, str]) -> Iterator[Layout]:
+    names = set(archive.namelist())
+    for path in dict.fromkeys(book.spine):
+        if path not in names:
+            continue
+        layout, _ = content_of(characters(archive.read(path), path).text)
+        if not layout.headings and (label := labels.get(path)) and len(layout):
+            body, layout = layout, Layout()
+            layout.heading(label, 1)
+            layout.append(body)
+        if len(layout):
+            yield layout
+
+
+def _joined(chapters: Iterator[Layout]) -> tuple[str, tuple[Heading, ...], tuple[Region, ...]]:
+    whole = Layout()
+    for chapter in chapters:
+        whole.append(chapter)
+    return whole.text(), tuple(whole.headings), whole.in_order()

@@ -1,0 +1,251 @@
+"""OpenDocument: texts, sheets and slides (ODT, ODS, ODP), ISO/IEC 26300."""
+
+from __future__ import annotations
+
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from xml.etree.ElementTree import Element
+
+from spolia.indexing.readers.fields import fields
+from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
+from spolia.indexing.readers.office.packages import locked, package
+from spolia.indexing.readers.office.xlsx import write_block
+from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.xml_parsing import tree
+from spolia.types import Document, Meta, Value
+
+_TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
+_TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
+_DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
+_OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
+_HREF = "{http://www.w3.org/1999/xlink}href"
+_NOT_READ = {
+    f"{_TEXT}tracked-changes": "tracked changes",
+    f"{_OFFICE}annotation": "comments",
+    f"{_DRAW}object": "embedded objects",
+    f"{_OFFICE}forms": "",
+    f"{_TEXT}sequence-decls": "",
+    f"{_TABLE}shapes": "",
+    f"{_OFFICE}event-listeners": "",
+}
+_META = {"initial-creator": "author", "creation-date": "date", "date": "modified", "subject": "subject",
+         "keyword": "keywords", "language": "language", "description": "description"}  # fmt: skip
+_MOST_REPEATED = 1000
+"""A cell or row that says that it is repeated counts so often at most; sheets say so of a million empty ones."""
+
+
+@dataclass(frozen=True)
+class OdfReader(Value):
+    """Reads OpenDocument texts, sheets and slides.
+
+    Sheets and slides are pages. Tables and pictures are regions; footnotes stand below their paragraph. Comments,
+    tracked deletions, embedded objects and macros are counted as dropped.
+    """
+
+    name = "odf"
+    version = 1
+    media_type = "application/vnd.oasis.opendocument.text"
+    suffixes = (".odt", ".ods", ".odp", ".ott", ".ots", ".otp")
+
+    def read(self, blob: Blob, /) -> Reading:
+        with package(blob, "OpenDocument file", "content.xml") as archive:
+            names = archive.namelist()
+            if "META-INF/manifest.xml" in names and b"encryption-data" in archive.read("META-INF/manifest.xml"):
+                raise locked(blob)
+            writing = _Writing(blob, archive)
+            body = tree(archive.read("content.xml"), blob.uri).find(f"{_OFFICE}body")
+            if body is not None:
+                writing.blocks(body)
+            title, meta = _said(archive)
+            writing.dropped.update({"macros": 1} if any(name.startswith("Basic/") for name in names) else {})
+        layout = writing.layout
+        document = blob.document(
+            self,
+            layout.text(),
+            title=title or next((heading.text for heading in layout.headings if heading.level == 1), ""),
+            pages=tuple(writing.pages),
+            headings=tuple(layout.headings),
+            regions=layout.in_order(),
+            meta=meta,
+        )
+        return Reading(
+            document,
+            empty_pages=tuple(_empty(document)),
+            dropped=tuple(sorted(writing.dropped.items())),
+            images=tuple(writing.images.values()),
+        )
+
+
+def _empty(document: Document) -> Iterator[int]:
+    """Numbers of the pages without text."""
+    for number, (start, end) in enumerate(pairwise((*document.pages, len(document.text))), 1):
+        if not document.text[start:end].strip():
+            yield number
+
+
+class _Writing:
+    def __init__(self, blob: Blob, archive: zipfile.ZipFile) -> None:
+        self.blob, self.archive = blob, archive
+        self.layout = Layout()
+        self.pages: list[int] = []
+        self.images: dict[str, Blob] = {}
+        self.dropped: Counter[str] = Counter()
+        self._notes: list[str] = []
+        self._numbers = 0
+        self._frames: list[Element] = []  # pictures in the present paragraph
+
+    def blocks(self, container: Element) -> None:
+        for block in container:
+            tag = block.tag
+            if tag in _NOT_READ:
+                self.dropped.update({_NOT_READ[tag]: 1} if _NOT_READ[tag] else {})
+            elif tag in (f"{_TEXT}p", f"{_TEXT}h"):
+                self._paragraph(block)
+            elif tag == f"{_TEXT}list-item":
+                self._item(block)
+            elif tag == f"{_TABLE}table":
+                self._table(block, is_sheet=container.tag == f"{_OFFICE}spreadsheet")
+            elif tag == f"{_DRAW}page":
+                self._page(block)
+            elif tag == f"{_DRAW}frame":
+                self._frame(block)
+            else:
+                self.blocks(block)
+
+    def _page(self, page: Element) -> None:
+        self._begin_page()
+        self.blocks(page)
+
+    def _begin_page(self) -> None:
+        self.layout.gap(BLANK_LINE)
+        self.pages.append(len(self.layout) + (2 if len(self.layout) else 0))
+
+    def _paragraph(self, paragraph: Element) -> None:
+        level = paragraph.get(f"{_TEXT}outline-level") if paragraph.tag == f"{_TEXT}h" else None
+        words = "".join(self._words(paragraph))
+        if level is not None or paragraph.tag == f"{_TEXT}h":
+            self.layout.heading(words, min(9, int(level or 1)))
+        else:
+            self.layout.gap(BLANK_LINE)
+            self.layout.write(words)
+            self.layout.gap(BLANK_LINE)
+        self._below()
+
+    def _item(self, item: Element) -> None:
+        for block in item:
+            self.layout.gap(LINE)
+            if block.tag in (f"{_TEXT}p", f"{_TEXT}h"):
+                words = "".join(self._words(block)).strip()
+                self.layout.write(f"- {words}" if words else "")
+                self.layout.gap(LINE)
+            else:
+                self.blocks([block])  # type: ignore[arg-type]
+        self._below()
+
+    def _below(self) -> None:
+        """Pictures and notes of the paragraph that was written."""
+        frames, self._frames = self._frames, []
+        for frame in frames:
+            self._frame(frame)
+        for note in self._notes:
+            self.layout.gap(BLANK_LINE)
+            self.layout.write(note)
+            self.layout.gap(BLANK_LINE)
+        self._notes.clear()
+
+    def _words(self, element: Element) -> Iterator[str]:
+        yield element.text or ""
+        for child in element:
+            if child.tag == f"{_TEXT}note":
+                yield self._note(child)
+            elif child.tag == f"{_DRAW}frame":
+                self._frames.append(child)
+            elif child.tag in _NOT_READ:
+                self.dropped.update({_NOT_READ[child.tag]: 1} if _NOT_READ[child.tag] else {})
+            elif child.tag in (f"{_TEXT}s", f"{_TEXT}tab"):
+                yield " "
+            elif child.tag == f"{_TEXT}line-break":
+                yield "\n"
+            else:
+                yield from self._words(child)
+            yield child.tail or ""
+
+    def _note(self, note: Element) -> str:
+        self._numbers += 1
+        body = note.find(f"{_TEXT}note-body")
+        words = " ".join("".join(self._words(body)).split()) if body is not None else ""
+        self._notes.append(f"[{self._numbers}] {words}")
+        return f" [{self._numbers}]"
+
+    def _frame(self, frame: Element) -> None:
+        """A text box, a table on a slide, or a picture with what is said of it."""
+        said = " ".join(" ".join(one.text or "" for one in frame if one.tag.endswith(("}title", "}desc"))).split())
+        for inner in frame:
+            if inner.tag == f"{_DRAW}image" and (image := self._image(inner.get(_HREF) or "")) is not None:
+                self.layout.gap(BLANK_LINE)
+                mark = self.layout.mark()
+                self.layout.write(said)
+                self.layout.region("image", mark, image=image.content_hash, caption=said)
+                self.layout.gap(BLANK_LINE)
+                return
+        self.blocks(frame)
+
+    def _image(self, href: str) -> Blob | None:
+        if href.removeprefix("./") not in self.archive.namelist():
+            return None
+        image = Blob(f"{self.blob.uri}/{href.removeprefix('./')}", self.archive.read(href.removeprefix("./")))
+        return self.images.setdefault(image.content_hash, image)
+
+    def _table(self, table: Element, *, is_sheet: bool) -> None:
+        name = table.get(f"{_TABLE}name") or ""
+        if is_sheet:
+            self._begin_page()
+            self.layout.heading(name, 1)
+        rows = self._rows(table)
+        if is_sheet:
+            for is_filled, block in groupby(rows, key=any):
+                if is_filled:
+                    write_block(self.layout, list(block), name)
+        else:
+            self.layout.table(row for row in rows if any(row))
+        self._below()
+
+    def _rows(self, table: Element) -> Iterator[list[str]]:
+        for part in table:
+            if part.tag == f"{_TABLE}table-row":
+                row = self._row(part)
+                times = _repeated(part, "rows") if any(row) else 1
+                for _ in range(times):
+                    yield row
+            elif part.tag in (f"{_TABLE}table-header-rows", f"{_TABLE}table-row-group", f"{_TABLE}table-rows"):
+                yield from self._rows(part)
+
+    def _row(self, row: Element) -> list[str]:
+        cells: list[str] = []
+        for cell in row:
+            if cell.tag in (f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
+                words = " ".join(" ".join("".join(self._words(block)).split()) for block in cell)
+                cells += [words.strip()] * _repeated(cell, "columns")
+        while cells and not cells[-1]:
+            cells.pop()
+        return cells
+
+
+def _repeated(element: Element, what: str) -> int:
+    said = element.get(f"{_TABLE}number-{what}-repeated") or "1"
+    return min(int(said), _MOST_REPEATED) if said.isdecimal() and len(said) < 10 else 1
+
+
+def _said(archive: zipfile.ZipFile) -> tuple[str, Meta]:
+    """Title and metadata."""
+    if "meta.xml" not in archive.namelist():
+        return "", ()
+    said: dict[str, list[str]] = {}
+    for element in tree(archive.read("meta.xml"), "meta.xml").iter():
+        said.setdefault(element.tag.rpartition("}")[2], []).append(element.text or "")
+    return " ".join("".join(said.get("title", [])[:1]).split()), fields(
+        **{name: said[key] for key, name in _META.items() if key in said}
+    )
