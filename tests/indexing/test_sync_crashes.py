@@ -17,7 +17,7 @@ NOT_BY_SYNC = {
     "redefine.write",
     "drop.write",
     "declare.write",
-    "add.nodes",
+    "unmade.write",
     "clear.nodes",
     "readers.document",
     "readers.nodes",

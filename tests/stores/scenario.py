@@ -152,6 +152,8 @@ def regroup(corpus: Corpus, said: Path | None = None) -> None:
         for document in list(writer.documents()):
             whole = Node(f"{document.id}:whole", document.text, document.id, "whole", parent=document.id, number=1)
             writer.add_nodes(document, [whole])
+            writer.note_unmade(document.id, {"chunk": "It is noted, and taken back."})
+            writer.note_unmade(document.id, {"chunk": ""})
         for document in [found for found in writer.documents() if found.readers]:
             writer.set_readers(document, ("ann", "bob"))
         generation = writer.publish()

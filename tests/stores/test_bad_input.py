@@ -79,7 +79,7 @@ def test_a_text_named_like_the_database(fast_folder: Path) -> None:
 def test_a_newer_schema(corpus: Corpus) -> None:
     with closing(sqlite3.connect(Path(corpus.path) / "corpus.db")) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreTooNew, match=r"schema 99.* this one knows up to 2\. Write: pip install -U spolia"):
+    with pytest.raises(StoreTooNew, match=r"schema 99.* this one knows up to 3\. Write: pip install -U spolia"):
         Corpus(corpus.path + "/../notes.spolia").group().corpus.writer().__enter__()
     copy = shutil.copytree(corpus.path, corpus.path + "2")
     with pytest.raises(StoreTooNew):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
-from spolia.errors import FilterError, SpoliaError, StoreError
+from spolia.errors import FilterError, SpoliaError
+from spolia.indexing.labels import Labels
 from spolia.indexing.loading import Loaded
-from spolia.indexing.readers.reading import Reading, Blob
+from spolia.indexing.readers.reading import Blob, Reading
 from spolia.indexing.report import DocumentReport
 from spolia.indexing.walking import File
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.groups.growing import Grown, Growth, grow
+from spolia.stores.groups.storing import store
 from spolia.stores.tables.rows import SourceRow
 from spolia.stores.writer import Writer
-from spolia.types import Document, Meta, Node, Scalar
+from spolia.types import Document, Node
 
 _SAMPLE = 2_000
 _KNOWN_SHARE = 0.95
@@ -76,75 +78,6 @@ def read(file: File, found: Bytes) -> Reading:
     raise Unreadable(found.row.but(status="failed", error=reason))
 
 
-@dataclass(frozen=True)
-class Labels:
-    """What the caller says of files beside their content.
-
-    Args:
-        metadata: fields of the document in a file, by its uri; None for none.
-        access: principals who may read it, none for everybody; None where nothing is said of that.
-        kept: who may read what the store has, by uri, where nothing else is said.
-    """
-
-    metadata: Callable[[str], Mapping[str, Scalar | Sequence[Scalar]]] | None = None
-    access: Callable[[str], Iterable[str]] | None = None
-    kept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    def readers(self, uri: str) -> tuple[str, ...]:
-        """Who may read a file, in order. Where nothing is said of it, whoever could read it before.
-
-        Raises:
-            StoreError: nothing is said of a new file, and other files of the store may be read by some only.
-        """
-        if self.access is not None:
-            return _principals(self.access(uri), uri)
-        if uri not in self.kept and any(self.kept.values()):
-            raise StoreError(
-                f"Nothing says who may read {uri!r}, and the store holds documents that not everybody may read. "
-                "Write sync(..., access=lambda uri: [...]), where an empty list is for everybody; on the command line, "
-                "spolia index with --readers FILE."
-            )
-        return self.kept.get(uri, ())
-
-    def meta(self, uri: str) -> Meta:
-        """The caller's fields; a name with several values stands there several times."""
-        found = self.metadata(uri) if self.metadata else {}
-        return tuple((name, value) for name, values in found.items() for value in _each(values))
-
-    def mark(self, uri: str) -> str:
-        """Tells the caller's fields of a file apart from others; empty for none."""
-        meta = self.meta(uri)
-        return blake2b(repr(meta).encode("utf-8", "replace"), digest_size=8).hexdigest() if meta else ""
-
-    def on(self, document: Document) -> Document:
-        """A document with what the caller says of its file; fields of the caller stand before those of the reader.
-
-        Two files with the same content and other labels are two documents.
-        """
-        meta, readers = self.meta(document.uri), self.readers(document.uri)
-        if not meta and not readers:
-            return document
-        named = {name for name, _ in meta}
-        kept = tuple(pair for pair in document.meta if pair[0] not in named)
-        labelled = document.but(meta=meta + kept, readers=readers)
-        mark = blake2b(repr((labelled.meta, readers)).encode("utf-8", "replace"), digest_size=4).hexdigest()
-        name, _, reader = document.id.rpartition(".")
-        return labelled.but(id=f"{name}-{mark}.{reader}")
-
-
-def _principals(said: object, uri: str) -> tuple[str, ...]:
-    listed = list(said) if isinstance(said, Iterable) and not isinstance(said, str) else None
-    if listed is None or not all(isinstance(name, str) and name for name in listed):
-        raise StoreError(
-            f"access({uri!r}) gave {said!r:.80}. Give a list of principals, each a text that is not empty: ['ann']."
-        )
-    return tuple(sorted(set(listed)))
-
-
-def _each(values: Scalar | Sequence[Scalar]) -> Sequence[Scalar]:
-    return values if isinstance(values, (list, tuple)) else (values,)
-
-
 @dataclass
 class Filed:
     """A file that was read and waits to be stored with others."""
@@ -170,6 +103,8 @@ class Filing:
     main: str
     labels: Labels
     pending: list[Filed] = field(default_factory=list)
+    tried: set[str] = field(default_factory=set)
+    """Documents of which a group could not be made, by their ids."""
 
     @property
     def characters(self) -> int:
@@ -179,9 +114,11 @@ class Filing:
     def flush(self) -> Iterator[tuple[Filed, DocumentReport | Unreadable]]:
         """Store what waits; for each file its report, or why it could not be cut.
 
+        A document that some groups could not be made of is stored with the others.
+
         Raises:
             StoreError: the store could not take it.
-            SpoliaError: a model that a transform asks could not be reached.
+            SpoliaError: a model that a transform asks could be reached for none of the documents.
         """
         pending, self.pending = self.pending, []
         documents = [filed.reading.document for filed in pending]
@@ -192,49 +129,63 @@ class Filing:
                 yield filed, failure
 
     def _put(self, filed: Filed, one: Grown) -> DocumentReport:
-        if one.failure is not None:
-            raise Unreadable(filed.row.but(status="failed", error=f"{one.failure.kind}: {one.failure.message}"))
-        document = filed.reading.document
-        tally = _Tally(self.main, self._embedder)
-        row = filed.row.but(document=document.id)
-        nodes = tally.over(one.nodes())
+        """Store a document and what could be made of it.
+
+        Raises:
+            Unreadable: no group could be made of it, or a field cannot hold what is said of it.
+        """
+        self._refuse_unmade(filed, one)
+        document, tally = filed.reading.document, _Tally(self._embedder)
+        nodes = one.made.get(self.main)
+        if isinstance(nodes, list):
+            tally.count(nodes)
+        elif nodes is not None:
+            one.made[self.main] = tally.over(nodes)
+        report = self._report(filed.reading, one, tally)
+        row = filed.row.but(document=document.id, report=report.json)
         try:
-            if not one.is_streamed:
-                listed = list(nodes)
-                report = self._report(filed.reading, tally)
-                self.writer.put(document, listed, row.but(report=report.json))
-                return report
-            self.writer.put(document, nodes, row)
-            for _ in nodes:  # a document that was there already was not cut
-                pass
-        except StoreError:
-            raise
+            is_new = self.writer.put(document, (), row)
         except FilterError as error:
             raise Unreadable(filed.row.but(status="failed", error=str(error))) from error
-        except Exception as error:
-            reason = f"The splitter failed on it: {type(error).__name__}: {error}"
-            raise Unreadable(filed.row.but(status="failed", error=reason)) from error
-        report = self._report(filed.reading, tally)
-        self.writer.touch(row.but(report=report.json))
-        return report
+        if is_new:
+            store(self.writer, one)
+            self._refuse_unmade(filed, one)
+        elif not isinstance(nodes, list):  # a document that was there already is not cut, but counted
+            deque(one.made.get(self.main, ()), maxlen=0)
+        return self._corrected(report, filed.reading, one, tally, row)
+
+    def _refuse_unmade(self, filed: Filed, one: Grown) -> None:
+        if one.failures:
+            self.tried.add(one.document.id)
+            if not one.made:
+                raise Unreadable(filed.row.but(status="failed", error=next(iter(one.reasons.values()))))
+
+    def _corrected(
+        self, report: DocumentReport, reading: Reading, one: Grown, tally: _Tally, row: SourceRow
+    ) -> DocumentReport:
+        """The report once all nodes were made: those of a long document are counted as they pass."""
+        found = self._report(reading, one, tally)
+        if found != report:
+            self.writer.touch(row.but(report=found.json))
+        return found
 
     @property
     def _embedder(self) -> Embedder | SparseEmbedder | None:
         embedders = (embedder for growth in self.growths if growth.group == self.main for embedder in growth.embedders)
         return next(embedders, None)
 
-    def _report(self, reading: Reading, tally: _Tally) -> DocumentReport:
-        document = reading.document
+    def _report(self, reading: Reading, one: Grown, tally: _Tally) -> DocumentReport:
+        document, is_made = reading.document, self.main in one.made
         return DocumentReport(
             reader=document.id.rpartition(".")[2],
             characters=len(document.text),
             pages=len(document.pages),
             empty_pages=reading.empty_pages,
-            chunks=tally.nodes,
+            chunks=tally.nodes if is_made else 0,
             tokens=tally.tokens if self._embedder else None,
             beyond_window=tally.beyond_window,
             encoding=reading.encoding,
-            warnings=(*reading.warnings, *self._warnings(document, tally)),
+            warnings=(*reading.warnings, *(self._warnings(document, tally) if is_made else ())),
             labels=self.labels.mark(document.uri),
         )
 
@@ -250,18 +201,20 @@ class Filing:
 
 
 class _Tally:
-    """Counts the nodes of one group and their tokens as they pass."""
+    """Counts nodes and their tokens, as the embedder counts them."""
 
-    def __init__(self, group: str, embedder: Embedder | SparseEmbedder | None) -> None:
-        self.group, self.embedder = group, embedder
+    def __init__(self, embedder: Embedder | SparseEmbedder | None) -> None:
+        self.embedder = embedder
         self.nodes = self.tokens = self.beyond_window = 0
 
-    def over(self, nodes: Iterator[Node]) -> Iterator[Node]:
+    def over(self, nodes: Iterable[Node]) -> Iterator[Node]:
         for node in nodes:
-            if node.group == self.group:
-                self.nodes += 1
-                if self.embedder is not None:
-                    (tokens,) = self.embedder.tokens([node.indexed_text])
-                    self.tokens += tokens
-                    self.beyond_window += tokens > self.embedder.window
+            self.count([node])
             yield node
+
+    def count(self, nodes: Sequence[Node]) -> None:
+        self.nodes += len(nodes)
+        if self.embedder is not None:
+            lengths = self.embedder.tokens([node.indexed_text for node in nodes])
+            self.tokens += sum(lengths)
+            self.beyond_window += sum(tokens > self.embedder.window for tokens in lengths)

@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from spolia.errors import DocumentError
 from spolia.filters import Field
-from spolia.indexing.filing import Filed, Filing, Labels, Unreadable, fetched, read
+from spolia.indexing.filing import Filed, Filing, Unreadable, fetched, read
+from spolia.indexing.labels import Labels
 from spolia.indexing.parts import Wanted
 from spolia.indexing.readers.reading import Reading
 from spolia.indexing.report import DocumentReport, Progress, SyncReport
@@ -16,6 +18,7 @@ from spolia.indexing.walking import TEXT, File, Found
 from spolia.stores.corpus import Corpus
 from spolia.stores.groups.growing import embed, in_batches
 from spolia.stores.groups.materialising import materialise
+from spolia.stores.groups.storing import make_up
 from spolia.stores.tables.rows import SourceRow
 from spolia.stores.writer import Writer
 from spolia.surrounding import check_cancelled
@@ -50,6 +53,7 @@ def keep(
     corpus.create()
     with corpus.writer(timeout_s) as writer:
         refuse(known := writer.sources())
+        labels.refuse_bad_readers(found.files)
         if fields is not None:
             writer.declare(fields)
         if labels.access is None and writer.is_restricted():
@@ -63,8 +67,10 @@ def keep(
         run.put_back(texts)
         run.run()
     if wanted.groups:
-        materialise(wanted.groups, known=wanted.known, tell=run.tell_of_groups)
-    return run.tally.report(corpus.latest().generation, found, time.perf_counter() - began)
+        materialise(wanted.groups, retry=False, known=wanted.known, tell=run.tell_of_groups, wait_s=timeout_s)
+    published = corpus.latest()
+    report = run.tally.report(published.generation, found, time.perf_counter() - began)
+    return report.but(unmade=published.unmade())
 
 
 def texts_of(writer: Writer, known: Iterable[SourceRow]) -> list[tuple[SourceRow, Document]]:
@@ -137,13 +143,24 @@ class Keeping:
             self.writer.remove(uri)
             self.tally.removed += 1
             self._tell(uri, "removed")
+        if self.retry:
+            self._make_up()
         self._publish()
+
+    def _make_up(self) -> None:
+        """Try again what could not be made of documents that this run has left alone."""
+        unmade = [lack for lack in self.writer.unmade() if lack.document not in self.filing.tried]
+        for one in make_up(self.writer, self.growths, unmade):
+            self._tell(one.document.uri)
 
     def _is_unchanged(self, file: File) -> bool:
         row = self.known.get(file.uri)
         if row is None or row.status != "indexed" or (row.size, row.mtime_ns) != (file.size, file.mtime_ns):
             return False
-        return self._is_labelled(row)
+        try:
+            return self._is_labelled(row)
+        except DocumentError:
+            return False  # it is recorded when its turn comes
 
     def _is_given_up(self, uri: str) -> bool:
         """Whether a file could not be read the last time, has not changed since, and is not to be tried again."""
@@ -165,6 +182,10 @@ class Keeping:
             self._read(file, before)
         except Unreadable as failure:
             self._fail(failure, before)
+            self._done(file.uri, "failed")
+        except DocumentError as error:
+            row = (before or SourceRow(file.uri)).but(size=file.size, mtime_ns=file.mtime_ns)
+            self._fail(Unreadable(row.but(status="failed", error=str(error))), before)
             self._done(file.uri, "failed")
 
     def _read(self, file: File, before: SourceRow | None) -> None:

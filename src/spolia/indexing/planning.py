@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from spolia.errors import ManifestMismatch
-from spolia.indexing.filing import Labels
 from spolia.indexing.keeping import Keeping, texts_of
+from spolia.indexing.labels import Labels
 from spolia.indexing.parts import Wanted, main_definition
 from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
 from spolia.indexing.rehearsing import Rehearsal, asks, unasked

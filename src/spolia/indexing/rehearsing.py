@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -14,7 +14,7 @@ from spolia.stores.definition import Part, Piece, Splitter
 from spolia.stores.groups.growing import Growth
 from spolia.stores.manifest import Manifest, refuse_other
 from spolia.stores.tables import sql
-from spolia.stores.tables.rows import SourceRow, hash_of
+from spolia.stores.tables.rows import SourceRow, Unmade, hash_of
 from spolia.stores.writer import Writer
 from spolia.types import Document, Node
 
@@ -107,6 +107,13 @@ class Rehearsal(Writer):
         assert self.snapshot is not None
         return self.snapshot.document(id, self._everybody)
 
+    def unmade(self) -> tuple[Unmade, ...]:
+        """Those that are tried again."""
+        if self.snapshot is None or self._forgot:
+            return ()
+        live = {row.document for row in self._sources.values()} - set(self._put)
+        return tuple(lack for lack in self.snapshot.unmade() if lack.document in live)
+
     # What is changed.
 
     def declare(self, fields: Iterable[Field]) -> None:
@@ -135,16 +142,20 @@ class Rehearsal(Writer):
         self.redefined.add(group)
         del self.manifests[group]
 
-    def put(self, document: Document, nodes: Iterable[Node], source: SourceRow) -> None:
+    def put(self, document: Document, nodes: Iterable[Node], source: SourceRow) -> bool:
         self._sources[source.uri] = source
         digest = document.but(uri="").digest
         if self._put.get(document.id) == digest or self._is_there(document.id, digest):
-            return
+            return False
         self._put[document.id] = digest
         self._count(nodes)
+        return True
 
     def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
         self._count(nodes)
+
+    def note_unmade(self, document: str, reasons: Mapping[str, str]) -> None:
+        """What cannot be made costs nothing."""
 
     def set_readers(self, document: Document, readers: Sequence[str]) -> None:
         """Another reader list costs nothing."""

@@ -10,6 +10,7 @@ from typing import Any
 from spolia.errors import StoreCorrupt
 from spolia.indexing.walking import Skipped
 from spolia.stores.corpus import Corpus
+from spolia.stores.tables.rows import Unmade
 from spolia.types import Value
 
 
@@ -105,6 +106,7 @@ class SyncReport(Value):
         warned: number of files that were read with a warning.
         chunks: nodes that were made.
         embedded: texts that were embedded.
+        unmade: groups that could not be made of documents, and why; these are found in their other groups.
         seconds: wall-clock time.
     """
 
@@ -120,6 +122,7 @@ class SyncReport(Value):
     warned: int = 0
     chunks: int = 0
     embedded: int = 0
+    unmade: tuple[Unmade, ...] = ()
     seconds: float = 0.0
 
 

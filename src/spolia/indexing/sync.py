@@ -8,8 +8,8 @@ from typing import Any
 
 from spolia.errors import FolderError
 from spolia.filters import Field
-from spolia.indexing.filing import Labels
 from spolia.indexing.keeping import keep
+from spolia.indexing.labels import Labels
 from spolia.indexing.parts import Wanted, main_definition
 from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
 from spolia.indexing.readers.reading import Reader

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spolia.stores.definition import Definition
 from spolia.stores.postgres.address import address_of
 from spolia.stores.truth import POSTGRES, Truth, truth_of
-from spolia.surrounding import note, pin
+from spolia.surrounding import pin
 from spolia.types import Value
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ class Corpus(Value):
     Args:
         path: its folder, by habit `NAME.spolia`; or a schema of a PostgreSQL database,
             `postgresql://user@host/database?schema=notes`, whose password is in the environment or in `~/.pgpass`.
+        wait_s: how long whoever writes waits for another writer, seconds, where nothing else is said: so does a search
+            that has to build its group first.
 
     Raises:
         StoreError: the address holds a password, or a schema that cannot be.
@@ -34,6 +36,7 @@ class Corpus(Value):
     """
 
     path: str
+    wait_s: float = field(default=10.0, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.path.startswith(POSTGRES):
@@ -97,13 +100,13 @@ class Corpus(Value):
         return latest(opened(self.truth))
 
     @contextmanager
-    def writer(self, timeout_s: float = 10.0) -> Iterator[Writer]:
+    def writer(self, timeout_s: float | None = None) -> Iterator[Writer]:
         """The right to write, for one at a time.
 
         Leaving it publishes what was written; leaving it by an exception takes back what was not yet published.
 
         Args:
-            timeout_s: how long to wait for another writer, seconds.
+            timeout_s: how long to wait for another writer, seconds; by default `wait_s`.
 
         Raises:
             StoreBusy: another process writes, and which.
@@ -111,7 +114,7 @@ class Corpus(Value):
         """
         from spolia.stores.writer import Writer
 
-        writer = Writer(self.truth, timeout_s)
+        writer = Writer(self.truth, self.wait_s if timeout_s is None else timeout_s)
         try:
             yield writer
             writer.publish()
@@ -145,22 +148,16 @@ class NodeGroup(Value):
     def snapshot(self) -> Snapshot:
         """The generation that the current run has pinned, in which this group is built: at its first use it is built.
 
-        Then the run goes on with the generation that has it, which is recorded.
+        Then the run goes on with the generation that has it, which is recorded. A group that is there is searched
+        whoever writes; one that is not waits for another writer, as long as the corpus says (`wait_s`).
 
         Raises:
             GroupError: nobody says what it is made of.
-            ManifestMismatch: a group of this name is made of something else.
+            ManifestMismatch: a group of this name is made of something else, or its vectors are searched otherwise.
+            StoreBusy: it is not there, and another process writes, and which.
             NotAStore, StoreTooNew, StoreCorrupt, StoreError: the store cannot be read, or not be written, and why.
         """
+        from spolia.stores.groups.first_use import built
         from spolia.stores.groups.materialising import serves
 
-        return pin(self.corpus.pinned_under, self._built, lambda snapshot: serves(self, snapshot))
-
-    def _built(self) -> Snapshot:
-        from spolia.stores.groups.materialising import materialise, serves
-
-        if not serves(self, snapshot := self.corpus.latest()):
-            note(f"Group {self.name!r} of {self.corpus.path} was built at its first use.")
-            materialise([self])
-            snapshot = self.corpus.latest()
-        return snapshot
+        return pin(self.corpus.pinned_under, lambda: built(self), lambda snapshot: serves(self, snapshot))

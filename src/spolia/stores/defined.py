@@ -15,7 +15,7 @@ from spolia.operator import Operator
 from spolia.stores.definition import DOCUMENT, Definition, Embedding, Transform, Whole
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.manifest import Embedded, Manifest, refuse_odd_name
 from spolia.types import digest_of
 
 BUILT_IN: Mapping[str, Any] = {
@@ -53,6 +53,7 @@ def manifest_of(
         GroupError: a parent or `ref` that is not there or not below the parent, or a transform that cannot be stored.
         ManifestMismatch: an embedder has the name of another one, by which a group is embedded.
     """
+    refuse_odd_name(name)
     _refuse_lineage(name, definition, above)
     for embedding in definition.embeddings:
         refuse_namesakes(embedding.embedder, above)
@@ -205,6 +206,10 @@ def _refuse_lineage(name: str, definition: Definition, above: Mapping[str, Manif
             "Give the group another name."
         )
     for role, group in (("parent", definition.parent), ("ref", definition.ref)):
+        if name != DOCUMENT and name in (group, *_line(group, above)):
+            raise GroupError(
+                f"Group {name!r} would be made from itself, by way of its {role} {group!r}. Change the {role}."
+            )
         if group and group != DOCUMENT and group not in above:
             raise GroupError(
                 f"Group {name!r} has the {role} {group!r}, which is not there; there are: "

@@ -113,6 +113,27 @@ class Splitter(Operator[Part, Pieces]):
         return tuple(self.pieces(value))
 
 
+class Choosing(Operator[Part, Pieces]):
+    """Base of the transforms that leave each document to another one: a group then grows as each of these would.
+
+    A subclass is a frozen dataclass and writes `transform_for`.
+    """
+
+    @abstractmethod
+    def transform_for(self, uri: str, /) -> Transform:
+        """What makes the pieces of the parts of a document at this address."""
+
+    def apply(self, value: Part, /) -> Pieces:
+        return self.transform_for(value.document.uri)(value)
+
+
+def transform_for(transform: Transform, document: Document) -> Transform:
+    """The transform that makes the pieces of a document's parts: itself, unless it leaves that to others."""
+    while isinstance(transform, Choosing):
+        transform = transform.transform_for(document.uri)
+    return transform
+
+
 @dataclass(frozen=True)
 class Whole(Splitter):
     """All of a part as one piece; of documents without text none.

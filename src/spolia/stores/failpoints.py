@@ -26,6 +26,7 @@ FAIL_POINTS: tuple[str, ...] = (
     "put.nodes",
     "put.source",
     "add.nodes",
+    "unmade.write",
     "clear.nodes",
     "readers.document",
     "readers.nodes",

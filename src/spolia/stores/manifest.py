@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from spolia.errors import ManifestMismatch, SpoliaError, StoreCorrupt
+from spolia.errors import GroupError, ManifestMismatch, SpoliaError, StoreCorrupt
 from spolia.stores.definition import DOCUMENT, Metric
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Value
 
 WITHIN = ("Exact", "HNSW")
 """Indexes that are part of the store."""
+LONGEST_NAME = 80
+_NAME = re.compile(r"\w([\w .-]*[\w.-])?")
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,17 @@ class Embedded(Value):
     index: str = '"HNSW"'
     plain: str = field(default="", compare=False)
     fingerprint: str = field(default="", compare=False)
+
+    @property
+    def said(self) -> str:
+        """How the vectors are searched, in words."""
+        numbers = "sparse" if self.is_sparse else f"{self.dimension} numbers"
+        return f"{self.embedder!r} ({self.metric}, {numbers}, {self.index})"
+
+    @property
+    def searched(self) -> tuple[str, str]:
+        """By which metric and index; another one needs no other vectors."""
+        return self.metric, self.index
 
     @property
     def is_sparse(self) -> bool:
@@ -101,9 +115,21 @@ def _said(part: object) -> str:
     if isinstance(part, tuple):
         return ", ".join(map(_said, part)) or "none"
     if isinstance(part, Embedded):
-        numbers = "sparse" if part.is_sparse else f"{part.dimension} numbers"
-        return f"{part.embedder!r} ({part.metric}, {numbers}, {part.index})"
+        return part.said
     return repr(part)
+
+
+def refuse_odd_name(group: str) -> None:
+    """Raise `GroupError` for a name that could not be told apart on a command line, in an id or in a file.
+
+    >>> refuse_odd_name("a/b")
+    Traceback (most recent call last):
+    spolia.errors.GroupError: A node group cannot be called 'a/b'. Write letters, digits, '_', '-', '.' and blanks.
+    """
+    if len(group) > LONGEST_NAME or not _NAME.fullmatch(group):
+        raise GroupError(
+            f"A node group cannot be called {group!r:.100}. Write letters, digits, '_', '-', '.' and blanks."
+        )
 
 
 def refuse_other(there: Manifest, here: Manifest) -> None:

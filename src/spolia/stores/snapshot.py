@@ -14,7 +14,7 @@ from spolia.stores.manifest import Manifest, of
 from spolia.stores.opened import Opened
 from spolia.stores.tables import sql
 from spolia.stores.tables.audiences import ReaderLists
-from spolia.stores.tables.rows import SourceRow, document_of, node_of, source_of
+from spolia.stores.tables.rows import SourceRow, Unmade, document_of, node_of, source_of
 from spolia.stores.tables.schema import read_schema
 from spolia.types import Document, Filter, Hit, Node, Value
 
@@ -262,6 +262,10 @@ class Snapshot:
         """What the documents were read from, by uri."""
         rows = self.opened.rows(sql.SOURCES, {"at": self.generation})
         return {row[0]: source_of(row) for row in rows}
+
+    def unmade(self) -> tuple[Unmade, ...]:
+        """Which groups could not be made of which documents, by uri; the next `sync` or `materialise` tries again."""
+        return tuple(Unmade(*row) for row in self.opened.rows(sql.UNMADE, {"at": self.generation}))
 
     def groups(self) -> tuple[str, ...]:
         """Names of the node groups."""

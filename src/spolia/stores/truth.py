@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from spolia.errors import MissingExtra, StoreError
+from spolia.errors import MissingExtra, StoreBusy, StoreError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -253,6 +253,20 @@ def truth_of(address: str) -> Truth:
     from spolia.stores.sqlite.folder import Folder
 
     return Folder(Path(address).absolute())
+
+
+def busy(place: object, holder: str, timeout_s: float) -> StoreBusy:
+    """What to raise when the right to write was not free in time.
+
+    Args:
+        holder: who has it, in words.
+    """
+    error = StoreBusy(
+        f"{place} is being written by {holder}; it did not finish within {timeout_s:g} s. Wait for it or end it, then "
+        "try again; in Python, corpus.writer(timeout_s=60) or Corpus(path, wait_s=60) waits longer."
+    )
+    error.holder = holder
+    return error
 
 
 @contextmanager

@@ -7,19 +7,19 @@ commit publish them together; whoever is killed before that has changed nothing,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spolia.errors import GroupError, NotAStore, StoreError
 from spolia.filters import Field, Schema
 from spolia.stores.failpoints import fail_point
-from spolia.stores.manifest import Manifest, read, refuse_other, written
+from spolia.stores.manifest import Manifest, read, refuse_odd_name, refuse_other, written
 from spolia.stores.tables import sql
 from spolia.stores.tables.audiences import ReaderLists
 from spolia.stores.tables.changes import Changes
 from spolia.stores.tables.publishing import Publication
-from spolia.stores.tables.rows import SourceRow, document_of, indexed_text, node_of, source_of
+from spolia.stores.tables.rows import SourceRow, Unmade, document_of, indexed_text, node_of, source_of
 from spolia.stores.tables.schema import read_schema, written_schema
 from spolia.stores.tables.transaction import Transaction
 from spolia.stores.truth import Truth, Writing, translated
@@ -124,6 +124,11 @@ class Writer:
                 raise StoreError(f"There is no document {id!r} in {self.store}. Write the id of one of documents().")
             return document_of(row, ReaderLists(self._connection).lists)
 
+    def unmade(self) -> tuple[Unmade, ...]:
+        """Which groups could not be made of which documents, with what this writer has changed; by uri."""
+        with self._transaction.reading():
+            return tuple(Unmade(*row) for row in self._connection.execute(sql.UNMADE, {"at": self.generation + 1}))
+
     # Changing it.
 
     def define(self, group: str, manifest: Manifest, *, rebuild: bool = False) -> None:
@@ -138,6 +143,7 @@ class Writer:
         """
         if manifest.group != group:
             raise StoreError(f"The manifest is of group {manifest.group!r}, not {group!r}. Write the same name twice.")
+        refuse_odd_name(group)
         there = self.manifests.get(group)
         if there == manifest:
             return
@@ -164,6 +170,7 @@ class Writer:
         Args:
             keep_nodes: they are made as before; only how they are embedded has changed.
         """
+        refuse_odd_name(group)
         with self._transaction.change():
             fail_point("redefine.write")
             if not keep_nodes:
@@ -199,17 +206,21 @@ class Writer:
                 self._connection.execute(sql.DECLARE, (written_schema(schema),))
                 self._changes.schema = schema
 
-    def put(self, document: Document, nodes: Iterable[Node], source: SourceRow) -> None:
+    def put(self, document: Document, nodes: Iterable[Node], source: SourceRow) -> bool:
         """Put a document with its nodes in the place of what its source held before; the nodes are streamed.
 
         A document that is there already, with the same text and fields, is shared, and its nodes are not asked for.
         When `nodes` raises, nothing of the document stays, and the writer goes on.
 
+        Returns:
+            Whether its nodes were asked for.
+
         Raises:
-            StoreError: two nodes with one id, a node of another document or of an undefined group, a full disk.
+            StoreError: two nodes with one id, a node of another document or of an undefined group, one that stands
+                beyond the text, a full disk; another document with this id was put since the last publication.
         """
         with self._transaction.change():
-            self._changes.put(document, nodes, source)
+            return self._changes.put(document, nodes, source)
 
     def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
         """Add nodes of other groups to a document that is there, as `documents()` gives it; they are streamed.
@@ -219,6 +230,16 @@ class Writer:
         """
         with self._transaction.change():
             self._changes.add_nodes(document, nodes)
+
+    def note_unmade(self, document: str, reasons: Mapping[str, str]) -> None:
+        """Note which groups could not be made of a document, by its id, and why; they stay noted until it is changed.
+
+        Args:
+            reasons: by group; an empty one takes back what was noted.
+        """
+        with self._transaction.change():
+            fail_point("unmade.write")
+            self._changes.note_unmade(document, reasons)
 
     def set_readers(self, document: Document, readers: Sequence[str]) -> None:
         """Give a document another reader list, and all its nodes but those that have one of their own.

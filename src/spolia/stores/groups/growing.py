@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import TypeVar
 
 from spolia.models.protocols import Embedder, SparseEmbedder
-from spolia.stores.definition import DOCUMENT, Part, Pieces, Splitter, Transform, whole
+from spolia.stores.definition import DOCUMENT, Part, Piece, Splitter, Transform, transform_for, whole
 from spolia.stores.groups.making import Making
 from spolia.stores.writer import Writer
 from spolia.surrounding import check_cancelled
@@ -48,16 +48,29 @@ class Grown:
         there: gives the nodes of a group that is not made here.
 
     Attributes:
-        failure: why they could not be made.
-        is_streamed: some are made only when they are asked for.
+        made: the nodes of each group that could be made; of some they are made only when they are asked for.
+        failures: why a group could not be made.
+        passed_over: groups that are made of one that could not be made.
     """
 
     def __init__(self, document: Document, there: Callable[[str], Sequence[Node]]) -> None:
         self.document = document
-        self.failure: Failure | None = None
+        self.made: dict[str, Iterable[Node]] = {}
+        self.failures: dict[str, Failure] = {}
+        self.passed_over: set[str] = set()
         self._there, self._known = there, {DOCUMENT: [whole(document)]}
-        self._made: list[Iterable[Node]] = []
-        self.is_streamed = False
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why groups could not be made, in words."""
+        return {group: f"{failure.kind}: {failure.message}" for group, failure in self.failures.items()}
+
+    def may_grow(self, growth: Growth) -> bool:
+        """Whether a group's turn has come, as far as those that it is made from could be made."""
+        if {growth.parent, growth.ref}.isdisjoint({*self.failures, *self.passed_over}):
+            return True
+        self.passed_over.add(growth.group)
+        return False
 
     def of(self, group: str) -> Sequence[Node]:
         """The nodes of a group."""
@@ -72,32 +85,24 @@ class Grown:
             for node in self.of(growth.parent)
         ]
 
-    def take(self, growth: Growth, parts: Sequence[Part], pieces: Iterable[Pieces], *, streamed: bool) -> None:
-        """Make nodes of what a transform gave."""
-        making = Making(self.document, growth.group, growth.transform)
-        nodes = chain.from_iterable(making.nodes(part, some) for part, some in zip(parts, pieces, strict=True))
-        self.put(growth.group, nodes, streamed=streamed)
-
-    def put(self, group: str, nodes: Iterable[Node], *, streamed: bool = False) -> None:
+    def take(self, group: str, made: Iterable[Node], *, streamed: bool = False) -> None:
         """These are the nodes of a group.
 
         Args:
             streamed: make them when they are stored, since no other group is made of them.
         """
         if streamed:
-            self.is_streamed = True
-            self._made.append(nodes)
+            self.made[group] = made
             return
         try:
-            self._known[group] = list(nodes)
-        except Exception as error:
-            self.failure = Failure.of(error, group)
-        else:
-            self._made.append(self._known[group])
+            self.made[group] = self._known[group] = list(made)
+        except Exception as error:  # whatever a transform raises concerns this document and this group
+            self.fail(group, Failure.of(error, group))
 
-    def nodes(self) -> Iterator[Node]:
-        """All nodes that were made, to be stored."""
-        return chain.from_iterable(self._made)
+    def fail(self, group: str, failure: Failure) -> None:
+        """A group could not be made."""
+        self.made.pop(group, None)
+        self.failures[group] = failure
 
     def _below(self, ref: str, node: Node) -> Iterator[Node]:
         parents = {known.id: known.parent for nodes in self._known.values() for known in nodes}
@@ -116,42 +121,55 @@ def grow(
 ) -> list[Grown]:
     """The nodes of documents in some groups. A transform that asks models gets the parts of all documents at once.
 
+    What cannot be made of one document in one group is noted; the other groups and documents go on.
+
     Args:
         growths: each after those that it is made from.
         there: the nodes of a document in a group that is not among them.
 
     Raises:
-        SpoliaError: what may succeed later, as when a model cannot be reached; what lies at a document fails it alone.
+        SpoliaError: a model could be reached for none of the documents.
     """
     found = [Grown(document, lambda group, of=document: there(of, group)) for document in documents]  # type: ignore[misc]
     needed = {name for growth in growths for name in (growth.parent, growth.ref)}
     for growth in growths:
-        if growth.group == DOCUMENT:
-            for one in found:
-                one.put(DOCUMENT, one.of(DOCUMENT) if one.document.text.strip() else ())
-        elif isinstance(growth.transform, Splitter):
-            for one in found:
+        asked: dict[Transform, list[Grown]] = {}
+        for one in found:
+            if not one.may_grow(growth):
+                continue
+            transform = transform_for(growth.transform, one.document)
+            if growth.group == DOCUMENT:
+                one.take(DOCUMENT, one.of(DOCUMENT) if one.document.text.strip() else ())
+            elif isinstance(transform, Splitter):
                 parts = one.parts(growth)
                 long = len(one.document.text) > LISTED and growth.group not in needed
-                one.take(growth, parts, map(growth.transform.pieces, parts), streamed=long)  # type: ignore[arg-type]
-        else:
-            _ask(growth, [one for one in found if one.failure is None])
+                one.take(growth.group, _nodes(one, growth, parts, map(transform.pieces, parts)), streamed=long)
+            else:
+                asked.setdefault(transform, []).append(one)
+        for transform, some in asked.items():
+            _ask(growth, transform, some)
     return found
 
 
-def _ask(growth: Growth, found: Sequence[Grown]) -> None:
+def _nodes(one: Grown, growth: Growth, parts: Sequence[Part], pieces: Iterable[Iterable[Piece]]) -> Iterator[Node]:
+    making = Making(one.document, growth.group, transform_for(growth.transform, one.document))
+    return chain.from_iterable(making.nodes(part, some) for part, some in zip(parts, pieces, strict=True))
+
+
+def _ask(growth: Growth, transform: Transform, found: Sequence[Grown]) -> None:
     parts = [one.parts(growth) for one in found]
-    answers = iter(growth.transform.batch([part for some in parts for part in some]))
+    answers = iter(transform.batch([part for some in parts for part in some]))
+    passing: list[Exception] = []
     for one, some in zip(found, parts, strict=True):
         pieces = list(islice(answers, len(some)))
-        failures = [answer for answer in pieces if isinstance(answer, Failure)]
-        if failures:
-            error = failures[0].raised()
-            if getattr(error, "transient", False):
-                raise error
-            one.failure = failures[0]
+        if failure := next((answer for answer in pieces if isinstance(answer, Failure)), None):
+            one.fail(growth.group, failure)
+            if getattr(error := failure.raised(), "transient", False):
+                passing.append(error)
         else:
-            one.take(growth, some, pieces, streamed=False)  # type: ignore[arg-type]
+            one.take(growth.group, _nodes(one, growth, some, pieces))  # type: ignore[arg-type]
+    if passing and len(passing) == len(found):
+        raise passing[0]
 
 
 def embed(writer: Writer, growths: Iterable[Growth], tell: Callable[[int], None] = lambda count: None) -> None:

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 
 from spolia.errors import GroupError
-from spolia.stores.definition import CONTEXT_CHARACTERS, Part, Piece, Splitter, Transform, whole
+from spolia.stores.definition import CONTEXT_CHARACTERS, Part, Piece, Splitter, Transform, transform_for, whole
 from spolia.stores.groups.outline import Outline
 from spolia.types import Document, Meta, Node, Span
+
+_HALF = re.compile("[\ud800-\udfff]")
 
 
 class Making:
@@ -39,12 +41,13 @@ class Making:
         """The nodes of a part's pieces, one at a time.
 
         Raises:
-            GroupError: a piece is not where it says that it is.
+            GroupError: a piece is not where it says that it is, or holds what no encoding of Unicode has.
         """
         offset = part.offset
         own = tuple(pair for pair in part.node.meta if pair not in self.document.meta)
         for piece in pieces:
             number = next(self._numbers)
+            self._refuse_unwritable(part, piece)
             span = self._span(part, piece, offset)
             above = self._above.at(span.start if span else offset or 0)
             yield Node(
@@ -61,6 +64,15 @@ class Making:
                 number=number,
                 search_text=piece.search_text,
             )
+
+    def _refuse_unwritable(self, part: Part, piece: Piece) -> None:
+        said = (piece.text, piece.context, piece.search_text, *(str(item) for pair in piece.meta for item in pair))
+        for text in said:
+            if not text.isascii() and (found := _HALF.search(text)):
+                raise GroupError(
+                    f"A transform of group {self.group!r} gave {found.group()!r} for {part.node.id!r}, which no "
+                    "encoding of Unicode has. Have it give text.encode('utf-8', 'replace').decode()."
+                )
 
     def _span(self, part: Part, piece: Piece, offset: int | None) -> Span | None:
         """Where a piece stands in the document; for one that was written, where the part stands."""
@@ -85,7 +97,7 @@ def cut(document: Document, transform: Transform, group: str = "chunk") -> Itera
     >>> [node.text for node in cut(Document("d", "Stones."), Whole())]
     ['Stones.']
     """
-    part = Part(whole(document), document)
+    part, transform = Part(whole(document), document), transform_for(transform, document)
     pieces = transform.pieces(part) if isinstance(transform, Splitter) else transform(part)
     return Making(document, group, transform).nodes(part, pieces)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from spolia.errors import GroupError, ManifestMismatch
@@ -21,10 +21,13 @@ from spolia.stores.defined import (
 )
 from spolia.stores.definition import DOCUMENT, Definition, Embedding
 from spolia.stores.groups.growing import Growth, embed, grow, in_batches
+from spolia.stores.groups.storing import DOCUMENTS_AT_ONCE, make_up, store, with_those_below
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.manifest import Manifest
+from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.tables.rows import Unmade
 from spolia.stores.writer import Writer
 from spolia.surrounding import check_cancelled
+from spolia.types import Document, Failure, Node
 
 if TYPE_CHECKING:
     from spolia.stores.corpus import NodeGroup
@@ -32,8 +35,6 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str, int, int], None]
 """Is told the group, how many documents were cut, how many texts embedded."""
-
-DOCUMENTS_AT_ONCE = 64
 
 
 def definition_of(group: NodeGroup) -> Definition:
@@ -55,13 +56,23 @@ def serves(group: NodeGroup, snapshot: Snapshot) -> bool:
     """Whether a group is built in a snapshot, with all the embeddings that are asked for.
 
     Raises:
-        ManifestMismatch: it is built there from another definition.
+        ManifestMismatch: it is built there from another definition, or its vectors are searched in another way.
     """
     if group.name not in snapshot.indexes:
         return False
     if group.definition is not None:
         refuse_other(group, snapshot.manifests)
-        return not lacking(group.definition, snapshot.manifests[group.name])
+        there = snapshot.manifests[group.name]
+        if searched_otherwise(group.definition, there):
+            here, asked = there.embeddings, map(embedded, group.definition.embeddings)
+            here, asked = there.embeddings, map(embedded, group.definition.embeddings)
+            raise ManifestMismatch(
+                f"The vectors of group {group.name!r} of {group.corpus.path} are searched by "
+                f"{', '.join(how.said for how in here)}, and are asked for by {', '.join(how.said for how in asked)}. "
+                "To change that for everybody, without embedding anything again, write materialise([group]); or ask "
+                "for what is there."
+            )
+        return not lacking(group.definition, there)
     return True
 
 
@@ -74,6 +85,12 @@ def lacking(definition: Definition, there: Manifest) -> list[Embedding]:
     for how in definition.embeddings:
         refuse_namesakes(how.embedder, {there.group: there})
     return [how for how in definition.embeddings if there.embedded(how.embedder.name) is None]
+
+
+def searched_otherwise(definition: Definition, there: Manifest) -> list[Embedded]:
+    """The embeddings of a definition that a group has with another index or metric; that can be changed at any time."""
+    wanted = [how for how in map(embedded, definition.embeddings) if not how.is_sparse]
+    return [how for how in wanted if (found := there.embedded(how.embedder)) and found.searched != how.searched]
 
 
 def refuse_other(group: NodeGroup, manifests: dict[str, Manifest]) -> None:
@@ -93,24 +110,36 @@ def materialise(
     groups: Iterable[NodeGroup],
     *,
     rebuild: bool = False,
+    retry: bool = True,
     known: Iterable[Operator[Any, Any] | type] = (),
     tell: Tell = lambda group, documents, embedded: None,
-) -> None:
+    wait_s: float | None = None,
+) -> tuple[Unmade, ...]:
     """Build groups that are not built yet, with those that they are made from, and publish them all at once.
 
-    Until then readers see what there was.
+    Until then readers see what there was. A document that a group cannot be made of is found in its other groups, and
+    is tried again by the next call and by `sync`.
 
     Args:
-        groups: of one corpus or of several; those that are built as they are defined are left as they are. An embedding
-            that a group does not have yet is added, and its nodes stay.
+        groups: of one corpus or of several, in any order; those that are built as they are defined are left as they
+            are. An embedding that a group does not have yet is added, another index or metric takes the place of the
+            one that is there, and its nodes stay.
         rebuild: build a group anew that is made of something else by now, and those that are made from it.
+        retry: try documents again that a group could not be made of.
         known: operators of the caller's own in definitions that the store holds.
         tell: is told how far it is.
+        wait_s: how long to wait for another writer, seconds; None for what the corpus says.
+
+    Returns:
+        What could not be made of these groups, and why.
 
     Raises:
-        GroupError: a group that nobody defines, a parent that is not there, a transform that cannot be stored.
+        GroupError: a group that nobody defines, a parent that is not there, groups made from each other in a circle, a
+            transform that cannot be stored.
         ManifestMismatch: a group of this name is made of something else.
+        StoreBusy: another process writes, and did not finish in time.
         StoreError: the store cannot be written.
+        SpoliaError: what the transform raised, when a group could be made of no document; nothing was published.
 
     >>> import tempfile
     >>> from spolia.indexing.sync import sync
@@ -120,20 +149,45 @@ def materialise(
     ...     _ = Path(folder, "stones.txt").write_text("Spolia are stones. Builders take them from older buildings.")
     ...     corpus = Corpus(f"{folder}/notes.spolia")
     ...     _ = sync(folder, corpus)
-    ...     materialise([corpus.group("sentence")])
+    ...     _ = materialise([corpus.group("sentence")])
     ...     [node.text for node in corpus.snapshot().all_nodes("sentence")]
     ['Spolia are stones.', 'Builders take them from older buildings.']
     """
     by_corpus: dict[str, list[NodeGroup]] = {}
     for group in groups:
         by_corpus.setdefault(group.corpus.path, []).append(group)
+    found: list[Unmade] = []
     for wanted in by_corpus.values():
-        snapshot = wanted[0].corpus.latest()
-        if rebuild or not all(serves(group, snapshot) for group in wanted):
-            with wanted[0].corpus.writer() as writer:
+        corpus = wanted[0].corpus
+        if rebuild or _is_to_do(wanted, corpus.latest(), retry):
+            with corpus.writer(wait_s) as writer:
                 building = Building(writer, wanted, rebuild, tuple(known), tell)
                 building.define()
                 building.build()
+                if retry:
+                    building.make_up()
+                building.embed()
+        found += unmade_of(wanted, corpus.latest().unmade())
+    return tuple(found)
+
+
+def _is_to_do(wanted: Sequence[NodeGroup], snapshot: Snapshot, retry: bool) -> bool:
+    for group in wanted:
+        there = snapshot.manifests.get(group.name)
+        if there is None or group.definition is None:
+            if there is None:
+                return True
+            continue
+        refuse_other(group, snapshot.manifests)
+        if lacking(group.definition, there) or searched_otherwise(group.definition, there):
+            return True
+    return retry and bool(unmade_of(wanted, snapshot.unmade()))
+
+
+def unmade_of(groups: Iterable[NodeGroup], unmade: Iterable[Unmade]) -> list[Unmade]:
+    """What could not be made of these groups."""
+    names = {group.name for group in groups}
+    return [lack for lack in unmade if lack.group in names]
 
 
 class Building:
@@ -155,62 +209,99 @@ class Building:
         known: tuple[Operator[Any, Any] | type, ...],
         tell: Tell,
     ) -> None:
-        self.writer, self.wanted, self.rebuild, self.known, self.tell = writer, wanted, rebuild, known, tell
+        self.writer, self.rebuild, self.known, self.tell = writer, rebuild, known, tell
+        self.wanted = _by_name(wanted)
         self.definitions: dict[str, Definition] = {}
-        self.extended: list[Growth] = []
+        self._way: list[str] = []
+        self._seen: set[str] = set()
+        self._built: list[Growth] = []
+        self._to_embed: list[Growth] = []
+        self._documents = 0
 
     def define(self) -> None:
-        """Write the manifests of those that are to be built, and of what they are made from."""
-        for group in self.wanted:
+        """Write the manifests of those that are to be built, each after those that it is made from."""
+        for group in self.wanted.values():
             self._define(group)
 
     def build(self) -> None:
-        """Cut and embed all documents in them, and in the groups below them."""
-        names = self._with_those_below(self.definitions)
-        manifests = {name: m for name, m in self.writer.manifests.items() if name in names}
-        growths = [self.growth(manifest) for manifest in in_order(manifests)]
-        for growth in growths:
+        """Cut all documents in them, and in the groups below them.
+
+        Raises:
+            SpoliaError: what a transform raised that could make nothing of any document.
+        """
+        self._built = self._growths(self.definitions)
+        for growth in self._built:
             if growth.group not in self.definitions:
                 self._renew(growth)
-        documents = self._grow(growths)
-        growths += self.extended
-        embed(self.writer, growths, lambda count: self.tell(growths[-1].group, documents, count))
-
-    def _grow(self, growths: Sequence[Growth]) -> int:
-        """Make the nodes of all documents; returns how many documents there are."""
-        documents = 0
-        for some in in_batches(self.writer.documents(), DOCUMENTS_AT_ONCE) if growths else ():
+        made: set[str] = set()
+        failures: dict[str, Failure] = {}
+        for some in in_batches(self.writer.documents(), DOCUMENTS_AT_ONCE) if self._built else ():
             check_cancelled()
-            for one in grow(some, growths, lambda document, group: self.writer.nodes(document.id, group)):
-                if one.failure is not None:
-                    raise one.failure.raised()
-                self.writer.add_nodes(one.document, one.nodes())
-            documents += len(some)
-            self.tell(growths[-1].group, documents, 0)
-        return documents
+            for one in grow(some, self._built, self._there):
+                store(self.writer, one)
+                made.update(one.made)
+                failures = one.failures | failures
+            self._documents += len(some)
+            self.tell(self._built[-1].group, self._documents, 0)
+        _refuse_nothing_made(failures, made)
+
+    def make_up(self) -> None:
+        """Try again what could not be made of documents in groups that were there."""
+        built = {growth.group for growth in self._built}
+        unmade = [lack for lack in unmade_of(self.wanted.values(), self.writer.unmade()) if lack.group not in built]
+        growths = self._growths({lack.group for lack in unmade})
+        for one in make_up(self.writer, growths, unmade):
+            self.tell(next(iter(one.made), ""), self._documents, 0)
+        self._to_embed += growths
+
+    def embed(self) -> None:
+        """Embed what has no vector yet."""
+        growths = [*self._built, *self._to_embed]
+        embed(self.writer, growths, lambda count: self.tell(growths[-1].group, self._documents, count))
+
+    def _there(self, document: Document, group: str) -> Sequence[Node]:
+        return self.writer.nodes(document.id, group)
+
+    def _growths(self, names: Iterable[str]) -> list[Growth]:
+        """How these groups and those below them grow, in order."""
+        return [self.growth(manifest) for manifest in with_those_below(names, in_order(self.writer.manifests))]
 
     def _define(self, group: NodeGroup) -> None:
         """Write a group's manifest, after those that it is made from."""
-        if group.name in self.writer.manifests and not self._is_other(group):
-            self._extend(group)
+        if group.name in self._seen:
             return
-        definition = definition_of(group)
-        for name in (definition.parent, definition.ref):
-            if name and name != group.name and (name != DOCUMENT) and name not in self.writer.manifests:
-                self._define(group.corpus.group(name))
-        manifest = manifest_of(group.name, definition, self._analyzer(), self.writer.manifests)
-        self.writer.redefine(group.name, manifest)
-        self.definitions[group.name] = definition
+        if group.name in self._way:
+            way = " → ".join([*self._way[self._way.index(group.name) :], group.name])
+            raise GroupError(f"The groups are made from each other in a circle: {way}. Change a parent or a ref.")
+        self._way.append(group.name)
+        is_there = group.name in self.writer.manifests
+        definition = group.definition if is_there else definition_of(group)
+        for name in (definition.parent, definition.ref) if definition else ():
+            if name and name != DOCUMENT and (name in self.wanted or name not in self.writer.manifests):
+                self._define(self.wanted.get(name) or group.corpus.group(name))
+        self._way.pop()
+        self._seen.add(group.name)
+        if definition is not None and is_there and not self._is_other(group):
+            self._extend(group, definition)
+        elif definition is not None:
+            manifest = manifest_of(group.name, definition, self._analyzer(), self.writer.manifests)
+            self.writer.redefine(group.name, manifest)
+            self.definitions[group.name] = definition
 
-    def _extend(self, group: NodeGroup) -> None:
-        """Embed the nodes of a group that is there in further ways."""
-        there, definition = self.writer.manifests[group.name], group.definition
-        if definition is None or not (more := lacking(definition, there)):
+    def _extend(self, group: NodeGroup, definition: Definition) -> None:
+        """Embed the nodes of a group that is there in further ways, and search its vectors as is asked for now."""
+        there = self.writer.manifests[group.name]
+        more, others = lacking(definition, there), searched_otherwise(definition, there)
+        if not more and not others:
             return
-        manifest = there.but(embeddings=(*there.embeddings, *map(embedded, more)))
+        for how in others:
+            _refuse_to_shorten(group.name, there, how)
+        by_name = {how.embedder: how for how in others}
+        kept = (by_name.get(how.embedder, how) for how in there.embeddings)
+        manifest = there.but(embeddings=(*kept, *map(embedded, more)))
         self.writer.redefine(group.name, manifest, keep_nodes=True)
         embedders = tuple(how.embedder for how in more)
-        self.extended.append(Growth(group.name, definition.transform, definition.parent, definition.ref, embedders))
+        self._to_embed.append(Growth(group.name, definition.transform, definition.parent, definition.ref, embedders))
 
     def _renew(self, growth: Growth) -> None:
         """A group is made of one that is built anew: its nodes end, its signature is another one."""
@@ -219,19 +310,11 @@ class Building:
         self.writer.redefine(growth.group, manifests[growth.group].but(signature=made))
 
     def _is_other(self, group: NodeGroup) -> bool:
-        if group.definition is None:
-            return False
+        assert group.definition is not None
         if not self.rebuild:
             refuse_other(group, self.writer.manifests)
             return False
         return self.writer.manifests[group.name].signature != signature(group.definition, self.writer.manifests)
-
-    def _with_those_below(self, names: Iterable[str]) -> set[str]:
-        """Groups, and all that are made from them."""
-        found = set(names)
-        while more := {m.group for m in self.writer.manifests.values() if {m.parent, m.ref} & found} - found:
-            found |= more
-        return found
 
     def _analyzer(self) -> Analyzer:
         """That of the first group: the one for the store's language."""
@@ -240,7 +323,8 @@ class Building:
 
     def growth(self, manifest: Manifest) -> Growth:
         """How a group grows."""
-        definition = self.definitions.get(manifest.group)
+        asked = self.wanted.get(manifest.group)
+        definition = self.definitions.get(manifest.group) or (asked.definition if asked else None)
         passed: list[Embedder | SparseEmbedder] = (
             [embedding.embedder for embedding in definition.embeddings] if definition else []
         )
@@ -251,3 +335,34 @@ class Building:
             manifest.ref,
             tuple(embedder_of(how, manifest.group, passed) for how in manifest.embeddings),
         )
+
+
+def _by_name(groups: Iterable[NodeGroup]) -> dict[str, NodeGroup]:
+    """Groups by name; of one that is named twice, what is said of it."""
+    found: dict[str, NodeGroup] = {}
+    for group in groups:
+        before = found.get(group.name)
+        if before is None or before.definition is None:
+            found[group.name] = group
+        elif group.definition not in (None, before.definition):
+            raise GroupError(f"Group {group.name!r} is asked for with two definitions. Give one of them another name.")
+    return found
+
+
+def _refuse_to_shorten(group: str, there: Manifest, how: Embedded) -> None:
+    """The cosine is computed of vectors of length 1, and those of another metric were taken as they came."""
+    found = there.embedded(how.embedder)
+    if how.metric == "cosine" and found is not None and found.metric != "cosine":
+        raise GroupError(
+            f"The vectors of group {group!r} by {how.embedder!r} are compared by {found.metric}, and were taken as the "
+            "embedder gave them; the cosine needs vectors of length 1. Keep the metric, or define another group."
+        )
+
+
+def _refuse_nothing_made(failures: Mapping[str, Failure], made: Set[str]) -> None:
+    """Raise what made a group fail of every document: that lies at the group, not at a document."""
+    for group, failure in failures.items():
+        if group not in made:
+            error = failure.raised()
+            error.add_note(f"Group {group!r} could be made of no document. Nothing was published.")
+            raise error

@@ -95,6 +95,9 @@ class _Export:
         self.at = {"at": snapshot.generation}
         self.members: dict[str, Member] = {}
         self.numbers: dict[tuple[str, ...], int] = {(): EVERYBODY}
+        self.unmade: dict[str, dict[str, str]] = {}
+        for lack in snapshot.unmade():
+            self.unmade.setdefault(lack.document, {})[lack.group] = lack.reason
 
     def write(self) -> Contents:
         manifests = in_order(self.snapshot.manifests)
@@ -117,9 +120,11 @@ class _Export:
             yield document_of(row, self.snapshot.readers.lists)
 
     def _document(self, document: Document) -> Any:
+        unmade = self.unmade.get(document.id)
         return {
             "document": encode(document.but(uri="", readers=()), Document),
             "readers": self._number(document.readers),
+            **({"unmade": unmade} if unmade else {}),
         }
 
     def _nodes(self, group: str) -> Iterator[tuple[Node, int]]:

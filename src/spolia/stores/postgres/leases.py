@@ -9,10 +9,10 @@ from contextlib import suppress
 
 import psycopg
 
-from spolia.errors import StoreBusy
 from spolia.stores.postgres import dialect
 from spolia.stores.postgres.address import Address
 from spolia.stores.postgres.session import Session
+from spolia.stores.truth import busy
 
 _POLL_S = 0.02
 
@@ -61,10 +61,7 @@ class Writing:
         lock = (lock_number(self.table), dialect.WRITING)
         while not self.connection.one(dialect.TRY_LOCK, lock)[0]:
             if time.monotonic() >= end:
-                raise StoreBusy(
-                    f"{address} is being written by {self._holder()}; it did not finish within {timeout_s:g} s. "
-                    "Wait for it or end it, then try again; in Python, corpus.writer(timeout_s=60) waits longer."
-                )
+                raise busy(address, self._holder(), timeout_s)
             time.sleep(min(_POLL_S, max(0.0, end - time.monotonic())))
 
     def _holder(self) -> str:

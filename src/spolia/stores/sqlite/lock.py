@@ -10,10 +10,10 @@ import os
 import time
 from pathlib import Path
 
-from spolia.errors import StoreBusy
 from spolia.stores.failpoints import fail_point
 from spolia.stores.layout import LOCK, pin_path
 from spolia.stores.sqlite.connection import translated
+from spolia.stores.truth import busy
 
 _POLL_S = 0.02
 
@@ -44,10 +44,7 @@ class WriterLock:
             if time.monotonic() >= end:
                 pid = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
                 whose = "this process" if pid == str(os.getpid()) else "another process"
-                raise StoreBusy(
-                    f"{store} is being written by {whose}, pid {pid}; it did not finish within {timeout_s:g} s. "
-                    "Wait for it or end it, then try again; in Python, corpus.writer(timeout_s=60) waits longer."
-                )
+                raise busy(store, f"{whose}, pid {pid}", timeout_s)
             time.sleep(min(_POLL_S, max(0.0, end - time.monotonic())))
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from spolia.errors import StoreError
@@ -30,18 +30,26 @@ class Changes:
         self.audiences = Audiences(connection)
         self.schema = Schema()
 
-    def put(self, document: Document, nodes: Iterable[Node], source: SourceRow) -> None:
-        """A document in the place of what its source held; it is shared with the sources that hold the same."""
+    def put(self, document: Document, nodes: Iterable[Node], source: SourceRow) -> bool:
+        """A document in the place of what its source held; it is shared with the sources that hold the same.
+
+        Returns:
+            Whether it was not there.
+        """
         self.audiences.begin()
         self.schema.check_values(document.meta, f"document {document.uri or document.id!r}")
         row = document_row(document, self.audiences.number(document.readers), self.next)
         there = self._one(sql.LIVE_DOCUMENT, (document.id,))
-        if there is not None and there[1] == row[1]:
-            key: int = there[0]
-        else:
-            key = self._replace(there[0] if there else None, document, row, nodes)
+        is_there = there is not None and there[1] == row[1]
+        if there is not None and not is_there and there[2] == self.next:
+            raise StoreError(
+                f"Two documents with the id {document.id!r} were put since the last publication, and they differ; the "
+                f"second is of {source.uri!r}. Give every document an id of its own, or publish() between the two."
+            )
+        key: int = there[0] if is_there else self._replace(there[0] if there else None, document, row, nodes)
         fail_point("put.source")
         self.point(source, key)
+        return not is_there
 
     def _replace(self, old: int | None, document: Document, row: Row, nodes: Iterable[Node]) -> int:
         sources = [source_of(found) for found in self.connection.execute(sql.LIVE_SOURCES_OF, (old,))] if old else []
@@ -89,12 +97,19 @@ class Changes:
 
     def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
         """More nodes of a document that is there, of groups that had none of it."""
-        key = self.document_key(document.id)
-        if key is None:
-            raise StoreError(f"There is no document {document.id!r} in the store. Write put(document, nodes, source).")
+        key = self._known_key(document.id)
         self.audiences.begin()
         fail_point("add.nodes")
         self.connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes))
+
+    def note_unmade(self, document: str, reasons: Mapping[str, str]) -> None:
+        """Which groups could not be made of a document, and why; an empty reason takes back what was noted."""
+        key = self._known_key(document)
+        for group, reason in reasons.items():
+            if reason:
+                self.connection.execute(sql.ADD_UNMADE, (key, group, reason))
+            else:
+                self.connection.execute(sql.DROP_UNMADE, (key, group))
 
     def clear(self, group: str) -> None:
         """The nodes of a group end."""
@@ -104,9 +119,7 @@ class Changes:
 
     def set_readers(self, document: Document, readers: Sequence[str]) -> None:
         """Another reader list for a document and those of its nodes that had the same: new rows, the same texts."""
-        key = self.document_key(document.id)
-        if key is None:
-            raise StoreError(f"There is no document {document.id!r} in the store. Write one of snapshot.documents().")
+        key = self._known_key(document.id)
         self.audiences.begin()
         old, new = self.audiences.number(document.readers), self.audiences.number(readers)
         row = document_row(document.but(readers=tuple(readers)), new, self.next)
@@ -119,6 +132,7 @@ class Changes:
         fail_point("readers.nodes")
         copies = [(fresh, new if audience == old else audience, self.next, node) for node, audience in nodes]
         self.connection.executemany(sql.COPY_NODE, copies)
+        self.connection.execute(sql.MOVE_UNMADE, (fresh, key))
         for source in sources:
             self.point(source, fresh)
         for statement in sql.DROP_ASIDE:
@@ -130,6 +144,15 @@ class Changes:
         if there is None:
             raise StoreError(f"There is no source {uri!r} in the store. Write one of writer.sources().")
         key: int | None = there[0]
+        return key
+
+    def _known_key(self, id: str) -> int:
+        key = self.document_key(id)
+        if key is None:
+            raise StoreError(
+                f"There is no document {id!r} in the store. Write put(document, nodes, source) before, or the id of "
+                "one of documents()."
+            )
         return key
 
     def document_key(self, id: str) -> int | None:

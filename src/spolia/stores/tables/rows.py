@@ -45,6 +45,23 @@ class SourceRow(Value):
     accessed_ns: int = 0
 
 
+@dataclass(frozen=True)
+class Unmade(Value):
+    """A node group that could not be made of a document: the document is there, and found in the groups that could.
+
+    Args:
+        document: its id.
+        uri: of one of its sources.
+        group: the node group.
+        reason: what happened.
+    """
+
+    document: str
+    uri: str
+    group: str
+    reason: str
+
+
 def hash_of(text: str) -> bytes:
     """16 bytes by which a text's vector is found again (BLAKE2b)."""
     return blake2b(text.encode(), digest_size=16).digest()
@@ -109,6 +126,11 @@ def node_row(node: Node, document: Document, key: int, audience: int, birth: int
         raise StoreError(
             f"Node {node.id!r} says that it is of document {node.document!r}, but it was put with {document.id!r}. "
             "Write put(document, nodes, source) with the nodes of that document only."
+        )
+    if (span := node.span) is not None and not 0 <= span.start <= span.end <= len(document.text):
+        raise StoreError(
+            f"Node {node.id!r} stands at {span.start} to {span.end} of document {document.id!r}, which has "
+            f"{len(document.text)} characters. Give it its true span, or None if it was written, not cut."
         )
     own: Meta = () if node.meta == document.meta else tuple(pair for pair in node.meta if pair not in document.meta)
     return (

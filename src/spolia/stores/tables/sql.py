@@ -6,7 +6,7 @@ Rows live from generation `birth` until before generation `death`; those that ar
 from __future__ import annotations
 
 APPLICATION_ID = 0x53504C41
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 ALIVE = 4611686018427387904
 """The generation at which a row dies that is still alive: later than any."""
 
@@ -40,6 +40,9 @@ SCHEMA = (
     """CREATE INDEX nodes_document ON nodes (document, grp, number)""",
     """CREATE INDEX nodes_parent ON nodes (parent)""",
     f"""CREATE INDEX nodes_dead ON nodes (death) WHERE death < {ALIVE}""",
+    """CREATE TABLE unmade (
+        document INTEGER NOT NULL REFERENCES documents (key) ON DELETE CASCADE, grp TEXT NOT NULL, error TEXT NOT NULL,
+        PRIMARY KEY (document, grp)) WITHOUT ROWID""",
     """CREATE TABLE segments (
         embedder TEXT NOT NULL, segment INTEGER NOT NULL, dimension INTEGER NOT NULL, count INTEGER NOT NULL,
         bytes INTEGER NOT NULL, PRIMARY KEY (embedder, segment)) WITHOUT ROWID""",
@@ -95,7 +98,7 @@ URI = "SELECT min(s.uri) FROM sources s WHERE s.document = d.key AND s.birth <= 
 DOCUMENT = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.id = :id AND d.birth <= :at AND d.death > :at"
 DOCUMENTS = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.birth <= :at AND d.death > :at ORDER BY d.id"
 DOCUMENTS_BY_KEY = DOCUMENTS.replace("ORDER BY d.id", "ORDER BY d.key")
-LIVE_DOCUMENT = f"SELECT key, hash FROM documents WHERE id = ? AND death = {ALIVE}"
+LIVE_DOCUMENT = f"SELECT key, hash, birth FROM documents WHERE id = ? AND death = {ALIVE}"
 ADD_DOCUMENT = f"""INSERT INTO documents
     (id, hash, text, title, media_type, pages, headings, meta, audience, birth, death)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE}) RETURNING key"""
@@ -138,6 +141,13 @@ PURGE = tuple(
     for table in ("nodes", "sources", "documents")
 )
 
+# What could not be made: it lasts as long as the document, whatever the generation.
+UNMADE = f"""SELECT d.id, ({URI}), u.grp, u.error FROM unmade u JOIN documents d ON d.key = u.document
+    WHERE d.birth <= :at AND d.death > :at ORDER BY 2, 1, 3"""
+ADD_UNMADE = "INSERT INTO unmade VALUES (?, ?, ?) ON CONFLICT (document, grp) DO UPDATE SET error = excluded.error"
+DROP_UNMADE = "DELETE FROM unmade WHERE document = ? AND grp = ?"
+MOVE_UNMADE = "UPDATE unmade SET document = ? WHERE document = ?"
+
 # Nodes.
 NODE_COLUMNS = """n.key, n.id, n.text, n.grp, n.start, n.stop, n.first_page, n.last_page, n.first_line, n.last_line,
     n.context, n.parent, n.meta, n.audience, d.id, n.number, n.search_text, d.meta"""
@@ -171,6 +181,7 @@ DROP_ASIDE = ("DELETE FROM nodes WHERE death < 0", "DELETE FROM documents WHERE 
 END_GROUP = (
     f"DELETE FROM nodes WHERE grp = :grp AND birth = :next AND death = {ALIVE}",
     f"UPDATE nodes SET death = :next WHERE grp = :grp AND death = {ALIVE}",
+    "DELETE FROM unmade WHERE grp = :grp",
 )
 COPY_NODE = f"""INSERT INTO nodes (id, grp, document, number, hash, text, context, search_text, start, stop, first_page,
     last_page, first_line, last_line, parent, meta, audience, birth, death)

@@ -1,0 +1,147 @@
+"""What the caller says of files beside their content: metadata, and who may read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from spolia.errors import DocumentError, StoreError
+from spolia.types import Document, Meta, Scalar
+
+SCALARS = (str, int, float, bool, type(None))
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the caller says of files beside their content.
+
+    Args:
+        metadata: fields of the document in a file, by its uri; None for none.
+        access: principals who may read it, none for everybody; None where nothing is said of that.
+        kept: who may read what the store has, by uri, where nothing else is said.
+
+    Each function is asked once for every file.
+    """
+
+    metadata: Callable[[str], Mapping[str, Scalar | Sequence[Scalar]]] | None = None
+    access: Callable[[str], Iterable[str]] | None = None
+    kept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    _metas: dict[str, Meta] = field(default_factory=dict, compare=False, repr=False)
+    _readers: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
+
+    def refuse_bad_readers(self, uris: Iterable[str]) -> None:
+        """Before anything is written: a mistake in a reader list could open a file to those who may not read it.
+
+        Raises:
+            StoreError: what is said of one of these files is no list of principals.
+        """
+        if self.access is not None:
+            for uri in uris:
+                self.readers(uri)
+
+    def readers(self, uri: str) -> tuple[str, ...]:
+        """Who may read a file, in order. Where nothing is said of it, whoever could read it before.
+
+        Raises:
+            StoreError: nothing is said of a new file, and other files of the store may be read by some only.
+        """
+        if self.access is not None:
+            if uri not in self._readers:
+                self._readers[uri] = _principals(self.access, uri)
+            return self._readers[uri]
+        if uri not in self.kept and any(self.kept.values()):
+            raise StoreError(
+                f"Nothing says who may read {uri!r}, and the store holds documents that not everybody may read. "
+                "Write sync(..., access=lambda uri: [...]), where an empty list is for everybody; on the command line, "
+                "spolia index with --readers FILE."
+            )
+        return self.kept.get(uri, ())
+
+    def meta(self, uri: str) -> Meta:
+        """The caller's fields; a name with several values stands there several times.
+
+        Raises:
+            DocumentError: the caller's function failed, or gave something else.
+        """
+        if self.metadata is None:
+            return ()
+        if uri not in self._metas:
+            self._metas[uri] = _fields(self.metadata, uri)
+        return self._metas[uri]
+
+    def mark(self, uri: str) -> str:
+        """Tells the caller's fields of a file apart from others; empty for none."""
+        meta = self.meta(uri)
+        return blake2b(repr(meta).encode("utf-8", "replace"), digest_size=8).hexdigest() if meta else ""
+
+    def on(self, document: Document) -> Document:
+        """A document with what the caller says of its file; fields of the caller stand before those of the reader.
+
+        Two files with the same content and other labels are two documents.
+        """
+        meta, readers = self.meta(document.uri), self.readers(document.uri)
+        if not meta and not readers:
+            return document
+        named = {name for name, _ in meta}
+        kept = tuple(pair for pair in document.meta if pair[0] not in named)
+        labelled = document.but(meta=meta + kept, readers=readers)
+        mark = blake2b(repr((labelled.meta, readers)).encode("utf-8", "replace"), digest_size=4).hexdigest()
+        name, _, reader = document.id.rpartition(".")
+        return labelled.but(id=f"{name}-{mark}.{reader}")
+
+
+def _principals(access: Callable[[str], Iterable[str]], uri: str) -> tuple[str, ...]:
+    try:
+        said: object = access(uri)
+        listed = list(said) if isinstance(said, Iterable) and not isinstance(said, str) else None
+    except Exception as error:
+        raise StoreError(
+            f"access({uri!r}) failed: {type(error).__name__}: {error}. Nothing was written. Correct the function."
+        ) from error
+    if listed is None or not all(isinstance(name, str) and name for name in listed):
+        raise StoreError(
+            f"access({uri!r}) gave {said!r:.80}. Give a list of principals, each a text that is not empty: ['ann']. "
+            "Nothing was written."
+        )
+    for name in listed:
+        if not _is_unicode(name):
+            raise StoreError(
+                f"access({uri!r}) gave the principal {name!r}, which no encoding of Unicode has. Give it as it is "
+                "written elsewhere. Nothing was written."
+            )
+    return tuple(sorted(set(listed)))
+
+
+def _fields(metadata: Callable[[str], object], uri: str) -> Meta:
+    try:
+        said = metadata(uri)
+    except Exception as error:
+        raise DocumentError(f"metadata({uri!r}) failed: {type(error).__name__}: {error}. Correct it.") from error
+    if not isinstance(said, Mapping):
+        raise DocumentError(f"metadata({uri!r}) gave {said!r:.80}. Give names with values: {{'year': 2020}}.")
+    found = tuple((name, value) for name, values in said.items() for value in _each(values))
+    for name, value in found:
+        if not isinstance(name, str) or not isinstance(value, SCALARS):
+            raise DocumentError(
+                f"metadata({uri!r}) gave {name!r}: {value!r:.80} of type {type(value).__name__}. Give texts, numbers, "
+                "True, False, None, or lists of these, under names that are texts."
+            )
+        if not _is_unicode(f"{name}{value}"):
+            raise DocumentError(
+                f"metadata({uri!r}) gave {name!r}: {value!r:.80}, which no encoding of Unicode has. Write "
+                "text.encode('utf-8', 'replace').decode()."
+            )
+    return found
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _each(values: object) -> Sequence[Scalar]:
+    return values if isinstance(values, (list, tuple)) else (values,)

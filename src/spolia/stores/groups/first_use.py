@@ -1,0 +1,66 @@
+"""The first use of a group builds it, or waits for who is building it already."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from spolia.errors import StoreBusy
+from spolia.stores.groups.materialising import materialise, serves
+from spolia.surrounding import check_cancelled, note
+
+if TYPE_CHECKING:
+    from spolia.stores.corpus import NodeGroup
+    from spolia.stores.snapshot import Snapshot
+
+LOOK_S = 1.0
+"""Seconds of waiting for another writer after which is looked whether that has built the group."""
+SHOWN = 3
+
+
+def built(group: NodeGroup) -> Snapshot:
+    """The published snapshot, in which a group is built: here and now, unless it is there.
+
+    While another process writes, its publications are looked at, so that what it builds is not built twice.
+
+    Raises:
+        StoreBusy: the group is not there, and the other writer did not finish in time.
+    """
+    end, said = time.monotonic() + group.corpus.wait_s, ""
+    while not serves(group, snapshot := group.corpus.latest()):
+        check_cancelled()
+        left = end - time.monotonic()
+        try:
+            _build(group, min(LOOK_S, max(left, 0.0)))
+        except StoreBusy as busy:
+            if left <= 0:
+                raise _out_of_patience(group, busy) from busy
+            said = said or _told(group, busy)
+    return snapshot
+
+
+def _build(group: NodeGroup, wait_s: float) -> None:
+    unmade = materialise([group], retry=False, wait_s=wait_s)
+    note(f"Group {group.name!r} of {group.corpus.path} was built at its first use.")
+    if unmade:
+        some = "; ".join(f"{lack.uri or lack.document}: {lack.reason}" for lack in unmade[:SHOWN])
+        note(f"Group {group.name!r} lacks {len(unmade)} documents that it could not be made of: {some}")
+
+
+def _told(group: NodeGroup, busy: StoreBusy) -> str:
+    """Tell whoever waits: in the trace, and by a warning in the log, which Python shows unless told otherwise."""
+    said = f"Group {group.name!r} has to be built first, and waits up to {group.corpus.wait_s:g} s for {busy.holder}."
+    note(said)
+    logging.getLogger("spolia").warning(said)
+    return said
+
+
+def _out_of_patience(group: NodeGroup, busy: StoreBusy) -> StoreBusy:
+    corpus = group.corpus
+    return StoreBusy(
+        f"Group {group.name!r} is built at its first use, and could not be within {corpus.wait_s:g} s, since "
+        f"{busy.holder or 'another process'} writes to {corpus.path}. Wait for it, then repeat. To build it "
+        f"beforehand: spolia groups build {group.name} --store {corpus.path}; to wait longer: "
+        f"Corpus({corpus.path!r}, wait_s=600)."
+    )
