@@ -22,8 +22,8 @@ import sacrebleu
 from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped]
 
 from spolia.evaluation.measures.measure import Case
+from spolia.evaluation.measures.measured import measured
 from spolia.evaluation.measures.parse import parse_measure
-from spolia.evaluation.measures.summary import summary
 from spolia.types import Answer, Hit, Item, Node, Query, Ranking
 
 QUESTIONS, FOUND, POOL = 1_000, 100, 10_000
@@ -137,7 +137,7 @@ def of_a_long_answer() -> dict[str, float]:
 
 def timed(written: Sequence[str], cases: Sequence[Case], rounds: int) -> float:
     measures = [parse_measure(one) for one in written]
-    return least(lambda: [summary(measure, cases) for measure in measures], rounds)
+    return least(lambda: [measured(measure, cases) for measure in measures], rounds)
 
 
 def main() -> None:

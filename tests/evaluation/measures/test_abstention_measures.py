@@ -14,7 +14,7 @@ from spolia.evaluation.measures.abstention.aurc import AURC, risk_coverage
 from spolia.evaluation.measures.abstention.coverage import Coverage, SelectiveRisk
 from spolia.evaluation.measures.answers.exact_match import ExactMatch
 from spolia.evaluation.measures.measure import Case
-from spolia.evaluation.measures.summary import summary
+from spolia.evaluation.measures.measured import measured
 from spolia.types import Answer, Failure, Item
 from tests.evaluation.measures.scored import ABSTAINED, asked, ranking, refused, total
 
@@ -50,7 +50,7 @@ def test_risk_is_that_of_what_is_answered() -> None:
     assert total(SelectiveRisk(), cases) == pytest.approx(1 / 3)
     assert total(Coverage(), cases) == 3 / 5
     assert total(SelectiveRisk(), [LEFT, FAILED]) is None
-    assert summary(SelectiveRisk(), [LEFT]).value is None
+    assert measured(SelectiveRisk(), [LEFT]).value is None
 
 
 @pytest.mark.parametrize(
@@ -85,17 +85,17 @@ def test_the_order_of_the_answers_does_not_matter() -> None:
 def test_answers_are_ordered_by_the_score_of_their_best_passage() -> None:
     sure, unsure = ranking("p1", score=9.0), ranking("p2", score=1.0)
     good = [Case(asked("x"), Answer("x", evidence=sure)), Case(asked("x"), Answer("y", evidence=unsure))]
-    assert summary(AURC(), good).value == pytest.approx((0 + 1 / 2) / 2)
+    assert measured(AURC(), good).value == pytest.approx((0 + 1 / 2) / 2)
     bad = [Case(asked("x"), Answer("y", evidence=sure)), Case(asked("x"), Answer("x", evidence=unsure))]
-    assert summary(AURC(), bad).value == pytest.approx((1 + 1 / 2) / 2)
+    assert measured(AURC(), bad).value == pytest.approx((1 + 1 / 2) / 2)
 
 
 def test_who_abstains_fails_or_shows_no_score_comes_last() -> None:
     first = Case(asked("x"), Answer("x", evidence=ranking("p1", score=-5.0)))
     for last in (LEFT, FAILED, WRONG, Case(asked("x"), Answer("y", evidence=ranking("p1", score=nan)))):
-        assert summary(AURC(), [last, first]).value == pytest.approx((0 + 1 / 2) / 2)
+        assert measured(AURC(), [last, first]).value == pytest.approx((0 + 1 / 2) / 2)
 
 
 def test_the_rule_of_squad2_makes_abstaining_right() -> None:
     measure = AURC(of=ExactMatch(rule="squad2"))
-    assert summary(measure, [RIGHTLY_LEFT]).value == 0.0
+    assert measured(measure, [RIGHTLY_LEFT]).value == 0.0

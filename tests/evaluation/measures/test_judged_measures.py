@@ -10,6 +10,8 @@ import pytest
 
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable
 from spolia.evaluation.evaluate import evaluate
+from spolia.evaluation.measures.abstention.aurc import AURC
+from spolia.evaluation.measures.abstention.coverage import SelectiveRisk
 from spolia.evaluation.measures.judged.context_precision import ContextPrecision
 from spolia.evaluation.measures.judged.correctness import Correctness
 from spolia.evaluation.measures.judged.faithfulness import Faithfulness
@@ -18,7 +20,7 @@ from spolia.evaluation.measures.judged.judge import Brief, Judge, JudgedMeasure
 from spolia.evaluation.measures.judged.relevancy import AnswerRelevancy
 from spolia.evaluation.measures.judged.support import SupportPrecision, SupportRecall, cited_sentences
 from spolia.evaluation.measures.measure import Case, Measure
-from spolia.evaluation.measures.summary import summary
+from spolia.evaluation.measures.measured import measured
 from spolia.function import step
 from spolia.journal import Cache
 from spolia.models.parsers import Parser
@@ -129,6 +131,11 @@ def test_sentences_know_what_they_cite() -> None:
     ]
 
 
+def test_a_marker_of_several_passages_cites_all_of_them() -> None:
+    answer = Answer("It is white [1].", (SALT, OWLS.but(marker="1")))
+    assert cited_sentences(answer) == [("It is white.", ("Salt is white.\nOwls hunt.",))]
+
+
 def test_support_of_citations_is_what_one_works_out_by_hand() -> None:
     answer = Answer("It is white [1][2]. It hunts. [2] It is old.", (SALT, OWLS))
     assert SupportRecall(JUDGE).score(answer, NOKIA) == pytest.approx(1 / 3)
@@ -191,20 +198,20 @@ CITED = citing("It was Nokia [1].", "a").but(evidence=ranking("a"))
 @pytest.mark.parametrize("error", ["ModelUnavailable", "ModelRejected"])
 @pytest.mark.parametrize("number", range(7))
 def test_a_judge_that_cannot_be_asked_is_counted_as_undetermined(error: str, number: int) -> None:
-    found = summary(measures(Broken(error))[number], [Case(NOKIA, CITED), Case(NOKIA, CITED)])
+    found = measured(measures(Broken(error))[number], [Case(NOKIA, CITED), Case(NOKIA, CITED)])
     assert (found.value, found.n, found.undetermined) == (None, 0, 2)
 
 
 @pytest.mark.parametrize("number", range(7))
 def test_a_mistake_in_a_judge_is_raised(number: int) -> None:
     with pytest.raises(ValueError, match="ValueError it is"):
-        summary(measures(Broken("ValueError"))[number], [Case(NOKIA, CITED)])
+        measured(measures(Broken("ValueError"))[number], [Case(NOKIA, CITED)])
 
 
 def test_undetermined_is_left_out_of_the_mean_and_counted() -> None:
     llm = ScriptedModel((("Ericsson", "no"), ("Siemens", "who knows"), ("cannot be used", "who knows"), ("", "yes")))
     cases = [Case(NOKIA, Answer(text)) for text in ("Nokia", "Ericsson", "Siemens", "Nokia Oyj")]
-    found = summary(Correctness(llm), [*cases, Case(asked(), Answer("?"))])
+    found = measured(Correctness(llm), [*cases, Case(asked(), Answer("?"))])
     assert found.seen == ((1.0,), (0.0,), None, (1.0,), None)
     assert (found.n, found.undetermined, found.without_gold) == (3, 1, 1)
     assert found.value == pytest.approx(2 / 3)
@@ -229,7 +236,7 @@ def test_a_score_that_is_no_number_is_undetermined() -> None:
             found: float = Judge(ScriptedModel(("nan",)), role)(Brief.of(question="?", answers=("a",), answer="b"))
             return found
 
-    found = summary(Loose(), [Case(NOKIA, CITED)])
+    found = measured(Loose(), [Case(NOKIA, CITED)])
     assert (found.value, found.undetermined) == (None, 1)
 
 
@@ -237,10 +244,10 @@ def test_a_run_caches_a_judge_and_counts_what_it_takes() -> None:
     cache, cases = Cache(), [Case(NOKIA, Answer(text)) for text in ("Nokia", "Ericsson", "Nokia")]
     measure = Correctness(ScriptedModel((("<answer>Nokia", "yes"), ("", "no"))))
     with Run(cache=cache) as first:
-        one = summary(measure, cases)
+        one = measured(measure, cases)
     assert (first.spent.calls, first.usage.calls) == (2, 3)
     with Run(cache=cache) as second:
-        assert summary(measure, cases) == one
+        assert measured(measure, cases) == one
     assert (second.spent.calls, second.usage.calls) == (0, 3)
 
 
@@ -255,17 +262,32 @@ def test_a_reply_that_cannot_be_read_is_not_kept() -> None:
 def test_a_spent_budget_leaves_the_rest_undetermined() -> None:
     cases = [Case(NOKIA, Answer(f"Nokia {number}")) for number in range(10)]
     with Run(budget=Budget(calls=4), threads=1) as run:
-        found = summary(Correctness(ScriptedModel(("yes",))), cases)
+        found = measured(Correctness(ScriptedModel(("yes",))), cases)
     assert run.spent.calls == 4
     assert (found.n, found.undetermined, found.value) == (4, 6, 1.0)
+
+
+def test_risk_and_coverage_ask_a_judge_about_what_is_answered_alone() -> None:
+    cases = [Case(NOKIA, answer) for answer in (Answer("Nokia"), ABSTAINED, Answer("Siemens"))]
+    judge = Correctness(ScriptedModel((("<answer>Nokia", "yes"), ("", "no"))))
+    with Run() as run:
+        assert measured(SelectiveRisk(judge), cases).value == 0.5
+        assert measured(AURC(judge), cases).value == pytest.approx(2 / 3)  # no scores: all equally unsure
+    assert run.spent.calls == 4
+
+
+def test_a_judge_that_fails_leaves_nothing_in_the_run() -> None:
+    with Run() as run:
+        measured(Correctness(Broken()), [Case(NOKIA, CITED)] * 3)
+    assert run.root.remarks is None
 
 
 def test_threads_change_nothing() -> None:
     cases = [Case(NOKIA, Answer(f"Nokia {number}", evidence=ranking(*"abc"))) for number in range(20)]
     measure = ContextPrecision(ScriptedModel((("text of b", "yes"), ("", "no"))))
     with Run(threads=8):
-        threaded = summary(measure, cases)
-    assert threaded == summary(measure, cases)
+        threaded = measured(measure, cases)
+    assert threaded == measured(measure, cases)
 
 
 def test_evaluate_leaves_out_what_is_undetermined() -> None:

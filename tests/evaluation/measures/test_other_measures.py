@@ -17,8 +17,8 @@ from spolia.evaluation.measures.costs.retrievals import DocumentsShown, Retrieva
 from spolia.evaluation.measures.costs.tokens import AverageTokens
 from spolia.evaluation.measures.known import by_name
 from spolia.evaluation.measures.measure import Case, SetMeasure
+from spolia.evaluation.measures.measured import measured
 from spolia.evaluation.measures.parse import parse_measure
-from spolia.evaluation.measures.summary import summary
 from spolia.run import Run
 from spolia.testing import HashingEmbedder
 from spolia.types import Answer, Failure, Hit, Item, Node, Query, Ranking, Usage, Value
@@ -84,7 +84,7 @@ def test_a_failure_costs_what_it_took_and_used_nothing() -> None:
     assert [measure.seen(failed) for measure in (AverageTokens(), RetrievalCalls(), UsedCalls(), DocumentsShown())] == [
         (1050,), (3,), (0,), (0,),
     ]  # fmt: skip
-    assert summary(AverageTokens(), [FOUND, failed.but(usage=Usage())]).value == 525
+    assert measured(AverageTokens(), [FOUND, failed.but(usage=Usage())]).value == 525
 
 
 def test_a_flow_that_ends_with_a_ranking_shows_it() -> None:
@@ -106,6 +106,7 @@ def test_likeness_is_that_of_the_nearest_answer() -> None:
     found = SemScore(embedder).of("the moon", ["a moon", "tax"])
     assert found == pytest.approx(max(float(own @ one), float(own @ other)))
     assert SemScore(embedder).score(ABSTAINED, asked("the moon")) == 0.0
+    assert SemScore(embedder).score(Answer("moon " * 300), asked("the moon")) is None  # its end would not be compared
     with Run() as run:
         SemScore(embedder).of("the moon", ["a moon", "tax"])
     assert run.usage.embedded == 3
@@ -149,11 +150,11 @@ def test_bert_score_needs_the_vectors_of_tokens() -> None:
 
 def test_a_summary_says_how_many_it_is_made_of() -> None:
     cases = [Case(asked("a"), Answer("a")), Case(asked("a"), Failure("ValueError", "no")), Case(asked(), Answer("a"))]
-    found = summary(parse_measure("EM"), cases)
+    found = measured(parse_measure("EM"), cases)
     assert (found.value, found.n, found.failed, found.undetermined, found.without_gold) == (0.5, 2, 1, 0, 1)
     assert str(found) == "EM 0.5 of 2, 1 failed, 1 without gold"
     assert found.seen == ((1.0,), (0.0,), None)
-    assert str(summary(BLEU(), [])) == "BLEU nothing of 0"
+    assert str(measured(BLEU(), [])) == "BLEU nothing of 0"
 
 
 @pytest.mark.parametrize("written", ["R@5", "nDCG@10", "MAP", "CiteR", "EM", "F1", "ROUGE-L", "AnswerHit@5"])
@@ -197,7 +198,7 @@ OF_ANSWERS = [
 @pytest.mark.parametrize("written", OF_ANSWERS)
 @pytest.mark.parametrize("text", BADLY_ANSWERED, ids=lambda text: ascii(text[:10]))
 def test_nothing_that_an_answer_may_say_breaks_a_measure(written: str, text: str) -> None:
-    found = summary(parse_measure(written), [Case(asked("the moon pulls the sea", ""), citing(text, "a"))])
+    found = measured(parse_measure(written), [Case(asked("the moon pulls the sea", ""), citing(text, "a"))])
     assert found.n == 1
     assert found.value is not None
     assert 0 <= found.value <= 1
@@ -209,6 +210,6 @@ def test_nothing_that_an_answer_may_say_breaks_a_measure(written: str, text: str
 def test_a_million_characters_are_measured(written: str, kind: str) -> None:
     """What takes quadratic time here would take hours."""
     answer = citing(LONG_TEXTS[kind], "a")
-    found = summary(parse_measure(written), [Case(asked("the moon pulls the sea", "moon " * 50), answer)])
+    found = measured(parse_measure(written), [Case(asked("the moon pulls the sea", "moon " * 50), answer)])
     assert found.value is not None
     assert 0 <= found.value <= 1

@@ -14,9 +14,9 @@ from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped]
 from spolia.evaluation.measures.answers.bleu import BLEU
 from spolia.evaluation.measures.answers.meteor import Meteor
 from spolia.evaluation.measures.measure import Case
+from spolia.evaluation.measures.measured import measured
 from spolia.evaluation.measures.parse import parse_measure
 from spolia.evaluation.measures.ranked import RetrievalMeasure
-from spolia.evaluation.measures.summary import summary
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Answer, Item
 from tests.evaluation.measures.scored import asked, measure_of
@@ -104,7 +104,7 @@ def test_bleu_is_that_of_sacrebleu(words: str, tokenize: str, count: int, texts:
     references: Any = [[answers[n] if n < len(answers) else None for _, answers in some] for n in range(most)]
     bleu = sacrebleu.BLEU(tokenize=tokenize)
     theirs = bleu.corpus_score([text for text, _ in some], references).score / 100
-    assert summary(BLEU(words=words), cases).value == pytest.approx(theirs, abs=1e-12)
+    assert measured(BLEU(words=words), cases).value == pytest.approx(theirs, abs=1e-12)
 
 
 class _NoSynonyms:

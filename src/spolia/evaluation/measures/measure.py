@@ -119,7 +119,7 @@ def checked_item(measure: SetMeasure, item: Item) -> None:
     if not measure.applies(item):
         raise MeasureError(
             f"{measure} does not apply to the item {item.id!r}, which has no gold for it. Ask applies(item) first, or "
-            "call summary(measure, cases), which leaves such items out and counts them."
+            "call measured(measure, cases), which leaves such items out and counts them."
         )
 
 

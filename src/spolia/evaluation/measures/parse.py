@@ -65,7 +65,7 @@ def parse_measures(
     if others := [str(measure) for measure in found if not isinstance(measure, Measure)]:
         raise MeasureError(
             f"{others[0]} is no mean of a score for each result: it needs all answers, or what a run recorded. "
-            "Leave it out here, and call summary(measure, cases) in Python."
+            "Leave it out here, and call measured(measure, cases) in Python."
         )
     return single
 

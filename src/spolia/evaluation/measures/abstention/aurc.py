@@ -50,8 +50,11 @@ class AURC(SetMeasure):
 
     def seen(self, case: Case) -> Seen | None:
         """Confidence and score."""
-        score = self.of.seen(case)
-        return score and (self._confidence(case), *score)
+        return self.all_seen([case])[0]
+
+    def all_seen(self, cases: Sequence[Case]) -> list[Seen | None]:
+        scores = self.of.all_seen(cases)
+        return [score and (self._confidence(case), *score) for case, score in zip(cases, scores, strict=True)]
 
     def total(self, seen: Sequence[Seen]) -> float:
         return sum(risk for _, risk in risk_coverage(seen)) / len(seen)

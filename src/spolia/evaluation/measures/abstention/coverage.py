@@ -76,11 +76,18 @@ class SelectiveRisk(SetMeasure):
 
     def seen(self, case: Case) -> Seen | None:
         """Whether it was answered, and how well."""
-        if isinstance(case.result, Failure) or answer_in(case.result).abstained:
-            return (0.0, 0.0)
-        score = self.of.seen(case)
-        return score and (1.0, *score)
+        return self.all_seen([case])[0]
+
+    def all_seen(self, cases: Sequence[Case]) -> list[Seen | None]:
+        scores = iter(self.of.all_seen([case for case in cases if answered(case)]))
+        pairs = ((1.0, next(scores)) if answered(case) else (0.0, (0.0,)) for case in cases)
+        return [score and (one, *score) for one, score in pairs]
 
     def total(self, seen: Sequence[Seen]) -> float | None:
         answered = sum(one for one, _ in seen)
         return 1 - sum(score for _, score in seen) / answered if answered else None
+
+
+def answered(case: Case) -> bool:
+    """Whether a flow neither abstained nor failed."""
+    return not isinstance(case.result, Failure) and not answer_in(case.result).abstained

@@ -8,18 +8,18 @@ from typing import ClassVar
 
 from spolia.evaluation.measures.answers.answer import AnswerMeasure
 from spolia.models.protocols import Embedder
-from spolia.surrounding import note
 
 
 @dataclass(frozen=True)
 class SemScore(AnswerMeasure):
     """Cosine of the embeddings of the answer and an accepted one, from -1 to 1; the best over these. No words: 0.
 
-    The embedder is a part of its name, since numbers of different embedders do not compare. The original has
-    all-mpnet-base-v2.
+    A text that is longer than the embedder's window is not compared by its beginning: the question is undetermined.
+
+    Numbers of different embedders do not compare. The original has all-mpnet-base-v2.
 
     Args:
-        embedder: what is longer than its window is compared by its beginning, which the trace notes.
+        embedder: any; its name is a part of the measure's.
 
     Source: Aynetdinov and Akbik 2024.
 
@@ -32,10 +32,10 @@ class SemScore(AnswerMeasure):
 
     called: ClassVar[str] = "SemScore"
 
-    def of(self, text: str, answers: Sequence[str]) -> float:
+    def of(self, text: str, answers: Sequence[str]) -> float | None:
         if not text.strip():
             return 0.0
         if max(self.embedder.tokens([text, *answers])) > self.embedder.window:
-            note(f"{self}: only the first {self.embedder.window} tokens of a longer text are compared.")
+            return None
         own, *others = self.embedder.embed([text, *answers], kind="passage")
         return float(max(own @ other for other in others))

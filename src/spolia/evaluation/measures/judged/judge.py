@@ -11,13 +11,12 @@ from spolia.errors import BudgetSpent, ModelRejected, ModelUnavailable
 from spolia.evaluation.measures.measure import Case, Measure, Seen
 from spolia.models.protocols import CHAT, LanguageModel
 from spolia.models.role import Role
-from spolia.models.template import Filling
 from spolia.operator import Operator
-from spolia.surrounding import gather, note
+from spolia.surrounding import gather
 from spolia.types import Failure, Prompt, Value
 
 UNASKED = (ModelUnavailable, ModelRejected, BudgetSpent)
-"""Why a judge may have no opinion. Any other error is a mistake of the caller, and is raised."""
+"""Why a judge may have no opinion; the trace says which. Any other error is a mistake of the caller, and is raised."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +69,19 @@ class Judge(Operator[Brief, Any]):
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 
     def apply(self, value: Brief, /) -> Any:
-        filling: Filling = dict(value.places)
         return self.role.ask(
-            self.llm, filling, sample=value.sample, max_tokens=self.max_tokens, temperature=self.temperature
+            self.llm,
+            dict(value.places),
+            sample=self._sample(value),
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
         )
 
     def reads(self, value: Brief, /) -> Prompt:
-        return self.role.prompt_for(dict(value.places), sample=value.sample if self.temperature > 0 else 0)
+        return self.role.prompt_for(dict(value.places), sample=self._sample(value))
+
+    def _sample(self, value: Brief) -> int:
+        return value.sample if self.temperature > 0 else 0
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return 2 if self.role.repair else 1
@@ -86,12 +91,9 @@ def judgements(judge: Judge, briefs: Sequence[Brief]) -> list[Any]:
     """What a judge says of each brief; None where it could not be asked, or its reply not be read."""
     found: list[Any] = []
     for result in judge.batch(briefs):
-        if isinstance(result, Failure):
-            if not isinstance(result.error, UNASKED):
-                raise result.raised()
-            note(f"Undetermined, because the judge could not be asked: {result.message}")
-            result = None
-        found.append(result)
+        if isinstance(result, Failure) and not isinstance(result.error, UNASKED):
+            raise result.raised()
+        found.append(None if isinstance(result, Failure) else result)
     return found
 
 
@@ -101,7 +103,7 @@ class JudgedMeasure(Measure):
     Use a run for judging, apart from that of the flow, so that neither cost is taken for the other's:
 
         with Run(cache=runs.cache, budget=Budget(cost_usd=1)) as judging:
-            print(summary(Faithfulness(llm), cases))
+            print(measured(Faithfulness(llm), cases))
     """
 
     def all_seen(self, cases: Sequence[Case]) -> list[Seen | None]:

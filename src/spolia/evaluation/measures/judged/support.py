@@ -88,7 +88,7 @@ class SupportPrecision(_Support):
     >>> from spolia.types import Citation
     >>> cited = (Citation("1", "n", "d", "a.txt", "Salt, all of it."), Citation("2", "m", "d", "a.txt", "Owls."))
     >>> measure = SupportPrecision(ScriptedModel((("Salt", "yes"), ("", "no"))))
-    >>> str(measure), measure.score(Answer("It is white salt [1][2].".replace("salt", "stuff"), cited), Item("q", "?"))
+    >>> str(measure), measure.score(Answer("It is white [1][2].", cited), Item("q", "?"))
     ('ALCE-P(llm="scripted")', 0.5)
     """
 
@@ -126,7 +126,9 @@ def cited_sentences(answer: Answer) -> list[Cited]:
     """
     if answer.abstained:
         return []
-    quotes = {citation.marker: citation.quote for citation in answer.citations}
+    quotes: dict[str, str] = {}
+    for one in answer.citations:  # a marker may stand for several smaller passages
+        quotes[one.marker] = f"{quotes[one.marker]}\n{one.quote}" if one.marker in quotes else one.quote
     found: list[tuple[str, list[str]]] = []
     for start, end in sentences(answer.text):
         text = answer.text[start:end]

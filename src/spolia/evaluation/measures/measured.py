@@ -10,7 +10,7 @@ from spolia.types import Failure, Value
 
 
 @dataclass(frozen=True)
-class Summary(Value):
+class Measured(Value):
     """A measure over cases.
 
     Args:
@@ -38,13 +38,13 @@ class Summary(Value):
         return ", ".join([f"{self.measure} {said} of {self.n}", *(f"{n} {what}" for n, what in left if n)])
 
 
-def summary(measure: SetMeasure, cases: Sequence[Case]) -> Summary:
+def measured(measure: SetMeasure, cases: Sequence[Case]) -> Measured:
     """What a measure says of cases. A judged one asks its model: inside a run, with its cache, budget and threads.
 
     >>> from spolia.evaluation.measures.answers.exact_match import ExactMatch
     >>> from spolia.types import Answer, Item
     >>> asked = [Item("q1", "?", answers=("Nokia",)), Item("q2", "?", answers=("1508",)), Item("q3", "?")]
-    >>> print(summary(ExactMatch(), [Case(item, Answer("Nokia.")) for item in asked]))
+    >>> print(measured(ExactMatch(), [Case(item, Answer("Nokia.")) for item in asked]))
     EM 0.5 of 2, 1 without gold
     """
     applies = [measure.applies(case.item) for case in cases]
@@ -54,7 +54,7 @@ def summary(measure: SetMeasure, cases: Sequence[Case]) -> Summary:
     known = [one for one in seen if one is not None]
     told = [case for case, one in zip(cases, seen, strict=True) if one is not None]
     failed = sum(isinstance(case.result, Failure) for case in told)
-    return Summary(
+    return Measured(
         str(measure),
         measure.total(known) if known else None,
         len(known),
