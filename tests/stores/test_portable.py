@@ -29,10 +29,11 @@ from spolia.stores.portable.form import CONTENTS, checksum
 from spolia.stores.portable.importing import import_store
 from spolia.stores.tables import sql
 from spolia.testing.hashing import HashingEmbedder
+from tests.retrieval.test_learned_sparse import Counting
 
 NOBODY: frozenset[str] = frozenset()
 ALL = frozenset({"ann", "bob"})
-EMBEDDER, SECOND = HashingEmbedder(32), HashingEmbedder(16, salt="b")
+EMBEDDER, SECOND, SPARSE = HashingEmbedder(32), HashingEmbedder(16, salt="b"), Counting()
 QUESTIONS = ("Who takes stones from older buildings?", "milestones", "salt and whelks", "the number 7")
 
 
@@ -58,7 +59,7 @@ def folder(fast_folder: Path) -> Path:
 
 
 def groups_of(corpus: Corpus) -> list[NodeGroup]:
-    pair = Definition(Sentences(), embeddings=(Embedding(EMBEDDER), Embedding(SECOND)))
+    pair = Definition(Sentences(), embeddings=(Embedding(EMBEDDER), Embedding(SECOND), Embedding(SPARSE)))
     return [corpus.group("sentence", pair), corpus.group("sub", Definition(Sentences(), parent="chunk"))]
 
 
@@ -95,6 +96,7 @@ def asked(corpus: Corpus) -> dict[str, Any]:
         vectors = embedder.embed(QUESTIONS, kind="query")
         return [hits(group, row) for row in snapshot.nearest_batch(group, embedder.name, vectors, 9, ALL)]
 
+    terms = snapshot.sparse("sentence", SPARSE.name, SPARSE.embed_sparse(QUESTIONS, kind="query"), 9, ALL)
     dense = [("chunk", EMBEDDER), ("sentence", EMBEDDER), ("sentence", SECOND)]
     condition = where(year=(1996, 1997), kind="note")
     return {
@@ -110,6 +112,7 @@ def asked(corpus: Corpus) -> dict[str, Any]:
             for who in (NOBODY, ALL)
         ],
         "vectors": [(group, e.name, nearest(group, e)) for group, e in dense],
+        "terms": [hits("sentence", row) for row in terms],
         "fields": snapshot.opened.row(sql.FIELDS),
         "stats": snapshot.stats().nodes,
     }
@@ -143,7 +146,7 @@ def test_an_imported_store_goes_on_with_its_folder(corpus: Corpus, folder: Path,
     (folder / "n9.txt").write_text("Document 9 is new.")
     how: dict[str, Any] = {"metadata": metadata, "access": lambda uri: ("ann",) if "salt" in uri else ()}
     report = sync(folder, other, embedder=EMBEDDER, groups=groups_of(other), **how)
-    assert (report.added, report.changed, report.removed, report.embedded) == (0, 1, 0, 2)
+    assert (report.added, report.changed, report.removed, report.embedded) == (0, 1, 0, 3)
 
 
 def test_an_empty_store_can_be_carried(fast_folder: Path) -> None:
@@ -316,6 +319,8 @@ def test_a_size_that_is_not_true_is_refused(exported: Path, monkeypatch: pytest.
         ("readers.jsonl", b'{"a": 1}\n'),
         ("vectors/0-0.f32", b"\0"),
         ("vectors/0-0.f32", np.full(32, np.nan, "<f4").tobytes()),
+        ("vectors/1-2.sparse", b"\0"),
+        ("vectors/1-2.sparse", b"\0\0\0\0"),
     ],
 )
 def test_what_cannot_be_understood_is_not_published(exported: Path, member: str, line: bytes) -> None:
@@ -323,6 +328,24 @@ def test_what_cannot_be_understood_is_not_published(exported: Path, member: str,
     rewritten(exported, lambda members: members.update({member: members[member] + line}))
     target = Corpus(str(exported.with_name("target.spolia")))
     with pytest.raises(StoreError):
+        import_store(exported, target)
+    assert not target.exists() or target.latest().generation == 0
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        b"",
+        b"\xff\xff\xff\xff",
+        b"\x02\0\0\0" + np.array([1, 2], "<i4").tobytes() + np.array([1, np.nan], "<f4").tobytes(),
+        b"\x02\0\0\0" + np.array([2, 1], "<i4").tobytes() + np.array([1, 1], "<f4").tobytes(),
+        b"\x01\0\0\0" + np.array([1], "<i4").tobytes(),
+    ],
+)
+def test_sparse_rows_that_are_none_are_not_published(exported: Path, row: bytes) -> None:
+    rewritten(exported, lambda members: members.update({"vectors/1-2.sparse": row}))
+    target = Corpus(str(exported.with_name("target.spolia")))
+    with pytest.raises(StoreCorrupt, match=r"vectors/1-2.sparse"):
         import_store(exported, target)
     assert not target.exists() or target.latest().generation == 0
 

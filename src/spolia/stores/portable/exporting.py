@@ -17,9 +17,9 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.defined import in_order
 from spolia.stores.files import fsync_file, fsync_folder
 from spolia.stores.groups.growing import in_batches
-from spolia.stores.manifest import Embedded
 from spolia.stores.portable.form import (
     CONTENTS,
+    COUNT_BYTES,
     DOCUMENTS,
     READERS,
     SOURCES,
@@ -33,6 +33,7 @@ from spolia.stores.tables import sql
 from spolia.stores.tables.audiences import EVERYBODY
 from spolia.stores.tables.rows import SourceRow, document_of, node_of, unpacked
 from spolia.stores.tables.schema import read_schema
+from spolia.stores.vectors.sparse import ENTRY_BYTES, packed
 from spolia.surrounding import check_cancelled
 from spolia.types import Document, Node
 
@@ -106,8 +107,9 @@ class _Export:
         for number, manifest in enumerate(manifests):
             self._lines(nodes_of(number), map(self._node, self._nodes(manifest.group)))
             for place, embedding in enumerate(manifest.embeddings):
-                _refuse_sparse(manifest.group, embedding)
-                self._member(vectors_of(number, place), self._vectors(manifest.group, embedding.embedder), ZIP_STORED)
+                rows = self._sparse if embedding.is_sparse else self._vectors
+                name = vectors_of(number, place, embedding)
+                self._member(name, rows(manifest.group, embedding.embedder), ZIP_STORED)
         self._lines(READERS, (list(readers) for readers in self.numbers if readers))
         schema = read_schema(self.snapshot.opened.row(sql.FIELDS)[0])
         contents = Contents(schema, tuple(manifests), self.members)
@@ -151,6 +153,12 @@ class _Export:
             rows = stored.at(np.arange(start, min(start + _AT_ONCE, count)))
             yield np.ascontiguousarray(rows, dtype="<f4").tobytes(), len(rows)
 
+    def _sparse(self, group: str, embedder: str) -> Iterator[tuple[bytes, int]]:
+        search: Any = self.snapshot.opened.store.vector_search(self.snapshot, group, embedder)
+        for position in range(len(search.keys)):
+            entries = packed(search.row(position))
+            yield (len(entries) // ENTRY_BYTES).to_bytes(COUNT_BYTES, "little") + entries, 1
+
     def _lines(self, name: str, values: Iterable[Any]) -> None:
         self._member(name, ((_line(value), 1) for value in values), ZIP_DEFLATED)
 
@@ -165,14 +173,6 @@ class _Export:
                     check_cancelled()
                     self.tell(name, rows)
         self.members[name] = Member(rows, size, digest.hexdigest())
-
-
-def _refuse_sparse(group: str, how: Embedded) -> None:
-    if not how.dimension:
-        raise StoreError(
-            f"Group {group!r} has sparse vectors by {how.embedder!r}, which an export does not hold. Export without "
-            f"it: spolia groups drop {group}. It can be built again where it is imported."
-        )
 
 
 def _entry(name: str, how: int) -> ZipInfo:

@@ -7,6 +7,7 @@
 | `sources.jsonl` | what the documents were read from, by uri |
 | `nodes/G.jsonl` | the nodes of group number G in the order of their keys |
 | `vectors/G-E.f32` | their vectors by the group's embedding number E: float32, little endian, one row for each node |
+| `vectors/G-E.sparse` | sparse ones: for each node its entries n (uint32), n terms (int32), n weights (float32) |
 | `readers.jsonl` | the reader lists from number 1 on; 0 is everybody |
 
 The BLAKE2b of `contents.json` is the file's comment. Nothing in it is a path, nothing is executed, and what is derived
@@ -24,14 +25,14 @@ from typing import Any
 
 from spolia.errors import SpoliaError, StoreCorrupt, StoreTooNew
 from spolia.filters import Schema
-from spolia.stores.manifest import Manifest, of
+from spolia.stores.manifest import Embedded, Manifest, of
 from spolia.stores.tables.schema import read_schema, written_schema
 from spolia.types import Value
 
 VERSION = 1
 KIND = "spolia export"
 CONTENTS, DOCUMENTS, SOURCES, READERS = "contents.json", "documents.jsonl", "sources.jsonl", "readers.jsonl"
-CHECKSUM_BYTES = 32
+CHECKSUM_BYTES, COUNT_BYTES = 32, 4
 
 
 def nodes_of(group: int) -> str:
@@ -39,9 +40,9 @@ def nodes_of(group: int) -> str:
     return f"nodes/{group}.jsonl"
 
 
-def vectors_of(group: int, embedding: int) -> str:
+def vectors_of(group: int, number: int, how: Embedded) -> str:
     """The member with the vectors of a group by one of its embeddings."""
-    return f"vectors/{group}-{embedding}.f32"
+    return f"vectors/{group}-{number}.{'sparse' if how.is_sparse else 'f32'}"
 
 
 def checksum(data: bytes = b"") -> blake2b:
@@ -103,7 +104,7 @@ class Contents(Value):
         """The names of the members that there must be."""
         found = {DOCUMENTS, SOURCES, READERS}
         for group, manifest in enumerate(self.manifests):
-            found |= {nodes_of(group), *(vectors_of(group, number) for number in range(len(manifest.embeddings)))}
+            found |= {nodes_of(group), *(vectors_of(group, *one) for one in enumerate(manifest.embeddings))}
         return found
 
     @property

@@ -16,12 +16,14 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 import numpy as np
 
 from spolia.codec import decode
-from spolia.errors import CodecError, NotAStore, StoreError
+from spolia.errors import CodecError, ModelError, NotAStore, StoreError
+from spolia.models.sparse import SparseRows
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest
 from spolia.stores.portable.exporting import Tell
 from spolia.stores.portable.form import (
     CONTENTS,
+    COUNT_BYTES,
     DOCUMENTS,
     READERS,
     SOURCES,
@@ -34,6 +36,7 @@ from spolia.stores.portable.form import (
 )
 from spolia.stores.tables.rows import SourceRow, hash_of
 from spolia.stores.vectors.dense import HASH_BYTES
+from spolia.stores.vectors.sparse import ENTRY_BYTES, unpacked
 from spolia.stores.writer import Writer
 from spolia.surrounding import check_cancelled
 from spolia.types import Document, Node
@@ -205,18 +208,44 @@ class _Import:
         return found.but(readers=self.readers[line["readers"]])
 
     def _read_vectors(self, number: int, place: int, manifest: Manifest, hashes: bytearray) -> None:
-        name, embedder = vectors_of(number, place), manifest.embeddings[place].embedder
+        how = manifest.embeddings[place]
+        name = vectors_of(number, place, how)
         said = self.contents.members[name]
         width = said.bytes // said.rows if said.rows else 0
-        if said.rows * HASH_BYTES != len(hashes) or said.rows * width != said.bytes or width % 4:
+        is_odd = not how.is_sparse and (said.rows * width != said.bytes or width % 4)
+        if said.rows * HASH_BYTES != len(hashes) or is_odd:
             raise damaged(self.path, f"{name} does not have one row for each node of {manifest.group!r}")
         with self.file.open(name) as member:
             for start in range(0, said.rows, _AT_ONCE):
                 end = min(start + _AT_ONCE, said.rows)
-                rows = np.frombuffer(_exactly(member, (end - start) * width), dtype="<f4").reshape(end - start, -1)
                 some = [bytes(hashes[at * HASH_BYTES : (at + 1) * HASH_BYTES]) for at in range(start, end)]
-                self.writer.add_vectors(embedder, some, rows)
+                if how.is_sparse:
+                    self.writer.add_sparse(how.embedder, some, self._sparse(name, member, end - start, said.bytes))
+                else:
+                    rows = np.frombuffer(_exactly(member, (end - start) * width), dtype="<f4")
+                    self.writer.add_vectors(how.embedder, some, rows.reshape(end - start, -1))
                 self._told(name, end)
+            if member.read(1):
+                raise damaged(self.path, f"{name} has more than one row for each node of {manifest.group!r}")
+
+    def _sparse(self, name: str, member: IO[bytes], count: int, size: int) -> SparseRows:
+        """So many rows of sparse vectors.
+
+        Args:
+            size: of the member, which no row exceeds.
+        """
+        rows = []
+        for _ in range(count):
+            written = _exactly(member, COUNT_BYTES)
+            entries = min(int.from_bytes(written, "little") * ENTRY_BYTES, size)
+            found = _exactly(member, entries)
+            if len(written) < COUNT_BYTES or len(found) < entries:
+                raise damaged(self.path, f"{name} is cut off within a row")
+            try:
+                rows.append(unpacked(found))
+            except ModelError as error:
+                raise damaged(self.path, f"{name} holds what is no sparse vector ({error})") from error
+        return SparseRows.together(rows)
 
     def _lines(self, name: str, made: Callable[[Any], Any]) -> Iterator[Any]:
         rows = 0

@@ -17,11 +17,11 @@ from spolia.stores.manifest import Embedded as Embedding
 from spolia.stores.manifest import Manifest
 from spolia.stores.postgres import dialect
 from spolia.stores.postgres.session import Session
-from spolia.stores.postgres.sparse import packed
 from spolia.stores.postgres.vectors import INDEXED_DIMENSIONS, OPERATORS, with_vectors
 from spolia.stores.vectors.accepted import accepted, refuse_other_count, refuse_other_kind
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.segments import AnyRows, dimension_of
+from spolia.stores.vectors.sparse import packed
 
 WRITTEN_AT_ONCE = 512
 

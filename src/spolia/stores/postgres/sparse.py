@@ -12,26 +12,10 @@ import numpy as np
 from spolia.errors import StoreError
 from spolia.models.sparse import SparseRows
 from spolia.stores.postgres import dialect
-from spolia.stores.vectors.sparse import SparseSearch, SparseSegment, lists_of
+from spolia.stores.vectors.sparse import SparseSearch, SparseSegment, lists_of, unpacked
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot import Snapshot
-
-
-def packed(row: SparseRows) -> bytes:
-    """One row as bytes: its terms, int32, and their weights, float32."""
-    return row.terms.astype("<i4").tobytes() + row.weights.astype("<f4").tobytes()
-
-
-def unpacked(entries: bytes) -> SparseRows:
-    """The row that was packed.
-
-    >>> unpacked(packed(SparseRows.of([{7: 1.5, 2: 0.5}]))).weights_of(0)
-    {2: 0.5, 7: 1.5}
-    """
-    count = len(entries) // 8
-    terms, weights = np.frombuffer(entries, "<i4", count), np.frombuffer(entries, "<f4", count, offset=4 * count)
-    return SparseRows(np.array([0, count]), terms, weights)
 
 
 def sparse_search_of(snapshot: Snapshot, group: str, embedder: str) -> SparseSearch:

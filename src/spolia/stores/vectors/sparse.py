@@ -24,6 +24,8 @@ from spolia.stores.vectors.placed import Rows
 from spolia.stores.vectors.searching import Found
 
 MAGIC = b"SPLSPR01"
+ENTRY_BYTES = 8
+"""Of a term and its weight."""
 _WIDE = 8
 
 
@@ -51,6 +53,12 @@ class SparseSegment:
         """The vectors; all of them are read and looked at."""
         return SparseRows(*self.entries)
 
+    def row(self, at: int) -> SparseRows:
+        """One vector."""
+        offsets, terms, weights = self.entries
+        entries = slice(int(offsets[at]), int(offsets[at + 1]))
+        return SparseRows(np.array([0, entries.stop - entries.start]), terms[entries], weights[entries])
+
     def scores(self, terms: Terms, weights: Weights) -> Scores:
         """Products of a query with every row, in float64, added up in the order of the terms."""
         lists, found = self.lists, np.zeros(len(self.hashes), dtype=np.float64)
@@ -62,6 +70,25 @@ class SparseSegment:
                 entries = slice(int(lists.offsets[list_]), int(lists.offsets[list_ + 1]))
                 found[lists.rows[entries]] += lists.weights[entries] * weight  # a row is in a list once
         return found
+
+
+def packed(row: SparseRows) -> bytes:
+    """One row as bytes: its terms, int32, and their weights, float32."""
+    return _bytes(row.terms, "<i4") + _bytes(row.weights, "<f4")
+
+
+def unpacked(entries: bytes) -> SparseRows:
+    """The row that was packed.
+
+    Raises:
+        ModelError: its terms do not ascend, or a weight is NaN or infinite.
+
+    >>> unpacked(packed(SparseRows.of([{7: 1.5, 2: 0.5}]))).weights_of(0)
+    {2: 0.5, 7: 1.5}
+    """
+    count = len(entries) // ENTRY_BYTES
+    terms, weights = np.frombuffer(entries, "<i4", count), np.frombuffer(entries, "<f4", count, offset=4 * count)
+    return SparseRows(np.array([0, count]), terms, weights)
 
 
 def write_sparse(path: Path, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> int:
@@ -140,6 +167,15 @@ class SparseSearch:
         if allowed.mask is not None:
             places, keys = places[allowed.mask], keys[allowed.mask]
         return [_best(keys, self._scores(*queries.row(at))[places], wanted) for at in range(len(queries))]
+
+    def row(self, position: int) -> SparseRows:
+        """The vector of the node at a position in `keys`."""
+        row = int(self.places[position])
+        for segment in self.segments:
+            if row < len(segment.hashes):
+                return segment.row(row)
+            row -= len(segment.hashes)
+        raise IndexError(position)
 
     def _scores(self, terms: Terms, weights: Weights) -> Scores:
         return np.concatenate([segment.scores(terms, weights) for segment in self.segments])
