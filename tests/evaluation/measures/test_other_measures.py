@@ -15,7 +15,6 @@ from spolia.evaluation.measures.answers.bleu import BLEU
 from spolia.evaluation.measures.answers.sem_score import SemScore
 from spolia.evaluation.measures.costs.retrievals import DocumentsShown, RetrievalCalls, UsedCalls
 from spolia.evaluation.measures.costs.tokens import AverageTokens
-from spolia.evaluation.measures.known import by_name
 from spolia.evaluation.measures.measure import Case, SetMeasure
 from spolia.evaluation.measures.measured import measured
 from spolia.evaluation.measures.parse import parse_measure
@@ -23,6 +22,7 @@ from spolia.run import Run
 from spolia.testing import HashingEmbedder
 from spolia.types import Answer, Failure, Hit, Item, Node, Query, Ranking, Usage, Value
 from tests.evaluation.measures.scored import ABSTAINED, asked, citing, measure_of, ranking
+from tests.tree import classes
 
 TWO = asked(gold=(("a", "A"), ("b",)))
 
@@ -164,8 +164,8 @@ def test_to_score_an_item_without_gold_is_refused(written: str) -> None:
 
 
 def test_what_is_better_is_said() -> None:
-    lower = {name for name, cls in by_name().items() if cls.lower_is_better}
-    assert lower == {"atc", "calls", "usedcalls", "docsshown", "risk", "aurc"}
+    lower = {cls.called for cls in classes(SetMeasure) if cls.lower_is_better}
+    assert lower == {"ATC", "Calls", "UsedCalls", "DocsShown", "Risk", "AURC"}
 
 
 BADLY_ANSWERED = [

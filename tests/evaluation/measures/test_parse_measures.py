@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from spolia.errors import MeasureError
-from spolia.evaluation.measures.known import MODULES, by_name
+from spolia.evaluation.measures.known import WRITTEN as TABLE
+from spolia.evaluation.measures.known import class_of, needs_k
+from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.parse import parse_measure, parse_measures
 from spolia.models.scripted import ScriptedModel
 from spolia.testing import HashingEmbedder
@@ -79,12 +81,13 @@ def test_a_model_is_written_by_its_name_and_given_by_the_caller(written: str) ->
         parse_measure(written)
 
 
-def test_every_measure_can_be_written() -> None:
-    from spolia.evaluation.measures.measure import SetMeasure
-
-    named = {name for names in MODULES.values() for name in names}
-    assert {cls.__qualname__ for cls in classes(SetMeasure)} == named
-    assert len(by_name()) == len(named)
+def test_every_measure_can_be_written_as_it_is_called() -> None:
+    found = {written: class_of(written.removesuffix("@k")) for written in TABLE}
+    assert set(found.values()) == set(classes(SetMeasure))
+    for written, cls in found.items():
+        assert cls is not None
+        assert written.removesuffix("@k") == cls.called
+        assert needs_k(cls.called) == (getattr(cls, "k", None) is not None)
 
 
 @pytest.mark.parametrize(

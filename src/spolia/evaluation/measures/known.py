@@ -1,66 +1,81 @@
-"""Which measures there are, and how they are called."""
+"""Which measures there are, and how they are written."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
-from functools import lru_cache
 from importlib import import_module
 
 from spolia.evaluation.measures.measure import SetMeasure
 
 HOME = "spolia.evaluation.measures"
-MODULES: Mapping[str, tuple[str, ...]] = {
-    "recall": ("Recall",),
-    "full_recall": ("FullRecall",),
-    "precision": ("Precision",),
-    "hit": ("AnyHit",),
-    "reciprocal_rank": ("ReciprocalRank",),
-    "average_precision": ("AveragePrecision",),
-    "ndcg": ("NDCG",),
-    "r_precision": ("RPrecision",),
-    "sets": ("SetPrecision", "SetRecall", "SetF1"),
-    "answer_hit": ("AnswerHit",),
-    "answers.exact_match": ("ExactMatch",),
-    "answers.f1": ("F1",),
-    "answers.accuracy": ("Accuracy",),
-    "answers.prefrag_average": ("PrefRAGAverage",),
-    "answers.rouge": ("Rouge1", "Rouge2", "RougeL"),
-    "answers.bleu": ("BLEU",),
-    "answers.meteor": ("Meteor",),
-    "answers.sem_score": ("SemScore",),
-    "answers.bert_score": ("BERTScore",),
-    "citations": ("CitationPrecision", "CitationRecall"),
-    "abstention.coverage": ("Coverage", "SelectiveRisk"),
-    "abstention.abstention_f1": ("AbstentionF1",),
-    "abstention.top_score": ("TopScore",),
-    "abstention.aurc": ("AURC",),
-    "costs.tokens": ("AverageTokens",),
-    "costs.retrievals": ("RetrievalCalls", "UsedCalls", "DocumentsShown"),
-    "judged.context_precision": ("ContextPrecision",),
-    "judged.faithfulness": ("Faithfulness",),
-    "judged.relevancy": ("AnswerRelevancy",),
-    "judged.correctness": ("Correctness",),
-    "judged.g_eval": ("GEval",),
-    "judged.support": ("SupportRecall", "SupportPrecision"),
+WRITTEN: Mapping[str, str] = {
+    "R@k": "recall.Recall",
+    "full@k": "full_recall.FullRecall",
+    "P@k": "precision.Precision",
+    "Hit@k": "hit.AnyHit",
+    "MRR": "reciprocal_rank.ReciprocalRank",
+    "MAP": "average_precision.AveragePrecision",
+    "nDCG@k": "ndcg.NDCG",
+    "Rprec": "r_precision.RPrecision",
+    "SetP": "sets.SetPrecision",
+    "SetR": "sets.SetRecall",
+    "SetF1": "sets.SetF1",
+    "AnswerHit@k": "answer_hit.AnswerHit",
+    "EM": "answers.exact_match.ExactMatch",
+    "F1": "answers.f1.F1",
+    "Acc": "answers.accuracy.Accuracy",
+    "PrefRAG-Avg": "answers.prefrag_average.PrefRAGAverage",
+    "ROUGE-1": "answers.rouge.Rouge1",
+    "ROUGE-2": "answers.rouge.Rouge2",
+    "ROUGE-L": "answers.rouge.RougeL",
+    "BLEU": "answers.bleu.BLEU",
+    "METEOR-no-synonyms": "answers.meteor.Meteor",
+    "SemScore": "answers.sem_score.SemScore",
+    "BERTScore": "answers.bert_score.BERTScore",
+    "CiteP": "citations.CitationPrecision",
+    "CiteR": "citations.CitationRecall",
+    "Coverage": "abstention.coverage.Coverage",
+    "Risk": "abstention.coverage.SelectiveRisk",
+    "AbstentionF1": "abstention.abstention_f1.AbstentionF1",
+    "TopScore": "abstention.top_score.TopScore",
+    "AURC": "abstention.aurc.AURC",
+    "ATC": "costs.tokens.AverageTokens",
+    "Calls": "costs.retrievals.RetrievalCalls",
+    "UsedCalls": "costs.retrievals.UsedCalls",
+    "DocsShown": "costs.retrievals.DocumentsShown",
+    "ContextPrecision": "judged.context_precision.ContextPrecision",
+    "Faithfulness": "judged.faithfulness.Faithfulness",
+    "AnswerRelevancy": "judged.relevancy.AnswerRelevancy",
+    "Correctness": "judged.correctness.Correctness",
+    "GEval": "judged.g_eval.GEval",
+    "ALCE-R": "judged.support.SupportRecall",
+    "ALCE-P": "judged.support.SupportPrecision",
 }
-"""Classes by module, in the order in which they are named to people."""
+"""The class of each, in the order in which they are named to people. Only what is asked for is imported."""
+
+_PLACES = {written.removesuffix("@k").lower(): place for written, place in WRITTEN.items()}
+_NEED_K = {written.removesuffix("@k").lower() for written in WRITTEN if written.endswith("@k")}
 
 
-@lru_cache(maxsize=1)
-def by_name() -> Mapping[str, type[SetMeasure]]:
-    """Every measure by its name in lower case."""
-    found: list[type[SetMeasure]] = []
-    for module, names in MODULES.items():
-        found += [getattr(import_module(f"{HOME}.{module}"), name) for name in names]
-    return {cls.called.lower(): cls for cls in found}
+def class_of(name: str) -> type[SetMeasure] | None:
+    """The measure that is called so, in whatever case; None when there is none.
+
+    >>> class_of("ndcg").called
+    'nDCG'
+    """
+    place = _PLACES.get(name.lower())
+    if place is None:
+        return None
+    module, _, cls = place.rpartition(".")
+    found: type[SetMeasure] = getattr(import_module(f"{HOME}.{module}"), cls)
+    return found
+
+
+def needs_k(name: str) -> bool:
+    """Whether one has to say how many places to look at."""
+    return name.lower() in _NEED_K
 
 
 def known() -> str:
     """How all measures are written."""
-    return ", ".join(cls.called + ("@k" if needs_k(cls) else "") for cls in by_name().values())
-
-
-def needs_k(cls: type[SetMeasure]) -> bool:
-    """Whether one has to say how many places to look at."""
-    return any(f.name == "k" and f.default is not None for f in fields(cls))  # type: ignore[arg-type]
+    return ", ".join(WRITTEN)

@@ -9,12 +9,12 @@ from dataclasses import fields
 from typing import Any
 
 from spolia.errors import MeasureError
-from spolia.evaluation.measures.known import by_name, known, needs_k
+from spolia.evaluation.measures.known import class_of, known, needs_k
 from spolia.evaluation.measures.measure import Measure, SetMeasure
 from spolia.models.protocols import Embedder, LanguageModel
 
 _WRITTEN = re.compile(r"([A-Za-z][A-Za-z0-9-]*)(?:@([1-9][0-9]{0,5}))?(?:\((.*)\))?", re.ASCII | re.DOTALL)
-_ALSO = {"recall": "r"}
+_ALSO = {"recall": "R"}
 
 
 def parse_measure(text: str, *, llm: LanguageModel | None = None, embedder: Embedder | None = None) -> SetMeasure:
@@ -34,12 +34,13 @@ def parse_measure(text: str, *, llm: LanguageModel | None = None, embedder: Embe
     """
     written = _WRITTEN.fullmatch(text.strip())
     name, k, inside = written.groups() if written else ("", None, None)
-    cls = by_name().get(_ALSO.get(name.lower(), name.lower()))
+    name = _ALSO.get(name.lower(), name)
+    cls = class_of(name)
     if cls is None:
         raise MeasureError(f"No measure is written {text!r}. Write one of: {known()}, with k from 1, for example R@5.")
     models = {"llm": llm, "embedder": embedder}
     given = dict(_fields(text, inside or "", models)) | ({"k": int(k)} if k else {})
-    if needs_k(cls) and "k" not in given:
+    if needs_k(name) and "k" not in given:
         raise MeasureError(f"{text!r} does not say how many places to look at. Write {name}@5, for example.")
     return _made(cls, text, given, models)
 
