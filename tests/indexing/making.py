@@ -36,7 +36,7 @@ def pdf_of(pages: Sequence[Sequence[str]], *, title: str = "", outline: Sequence
             objects.append(item + following + b" >>")
     objects[0] = root + b" >>"
     objects.append(b"<< /Title (%s) >>" % title.encode())
-    return _file(objects, b"/Info %d 0 R" % len(objects))
+    return pdf_file(objects, b"/Info %d 0 R" % len(objects))
 
 
 def locked_pdf(password: str) -> bytes:
@@ -57,10 +57,11 @@ def locked_pdf(password: str) -> bytes:
         encrypt,
     ]
     id = b"<" + b"0123456789abcdef".hex().encode() + b">"
-    return _file(objects, b"/Encrypt 4 0 R /ID [%s %s]" % (id, id))
+    return pdf_file(objects, b"/Encrypt 4 0 R /ID [%s %s]" % (id, id))
 
 
-def _file(objects: Sequence[bytes], trailer: bytes) -> bytes:
+def pdf_file(objects: Sequence[bytes], trailer: bytes) -> bytes:
+    """A file of some objects, the first of which is the catalogue, with further entries of its trailer."""
     out = io.BytesIO()
     out.write(b"%PDF-1.4\n")
     places = []

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 HYPHEN = "\ufffe"
 _MARK = re.compile("(?:\ufffe|\u00ad)+[ \t]*+\n?[ \t]*+")
-_BEFORE, _AFTER = re.compile(r"\w+\Z"), re.compile(r"\w+")
+_NO_WORD = re.compile(r"\W")
 _LONGEST = 40
-_WORD = re.compile(
-    "(?<![-\\w\ufffe\u00ad])\\w+(?:-\\w+)*+(?![-\\w\ufffe\u00ad])"
-)  # a whole one, not a part before a mark
+_WORD = re.compile("[-\\w\ufffe\u00ad]+")
+Change = tuple[int, int, str]
+"""Start and end of what goes, and what comes in its place."""
 
 
 def joined_words(pages: Sequence[str]) -> list[str]:
@@ -25,19 +25,34 @@ def joined_words(pages: Sequence[str]) -> list[str]:
     >>> joined_words(["An effi\\ufffecient dual\\ufffeencoder.", "A dual-encoder is efficient."])
     ['An efficient dual-encoder.', 'A dual-encoder is efficient.']
     """
+    return [changed(page, found) for page, found in zip(pages, joints(pages), strict=True)]
+
+
+def joints(pages: Sequence[str]) -> list[list[Change]]:
+    """What becomes of the marks on each page, in the order of its text."""
     if not any(HYPHEN in page or "\u00ad" in page for page in pages):
-        return list(pages)
+        return [[] for _ in pages]
     words: set[str] = set()
     for page in pages:
-        words.update(word.casefold() for word in _WORD.findall(page))
+        words.update(_WORD.findall(page.casefold()))
 
-    def joined(mark: re.Match[str]) -> str:
+    def change(mark: re.Match[str]) -> Change:
         page, start, end = mark.string, mark.start(), mark.end()
-        left = _BEFORE.search(page, max(0, start - _LONGEST), start)
-        right = _AFTER.match(page, end, end + _LONGEST)
-        return "-" if left and right and _has_hyphen(left[0], right[0], words) else ""
+        left = _NO_WORD.split(page[max(0, start - _LONGEST) : start])[-1]
+        right = _NO_WORD.split(page[end : end + _LONGEST], maxsplit=1)[0]
+        return start, end, "-" if left and right and _has_hyphen(left, right, words) else ""
 
-    return [_MARK.sub(joined, page) for page in pages]
+    return [[change(mark) for mark in _MARK.finditer(page)] for page in pages]
+
+
+def changed(text: str, changes: Sequence[Change]) -> str:
+    """The text after changes, which are in its order."""
+    pieces: list[str] = []
+    at = 0
+    for start, end, instead in changes:
+        pieces += text[at:start], instead
+        at = end
+    return "".join((*pieces, text[at:])) if changes else text
 
 
 def _has_hyphen(left: str, right: str, words: set[str]) -> bool:

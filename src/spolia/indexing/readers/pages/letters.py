@@ -1,0 +1,114 @@
+"""Single characters and where they stand: needed where a page has a table, and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from ctypes import byref
+from itertools import pairwise
+from operator import itemgetter
+from statistics import median
+from typing import Any, NamedTuple
+
+from pypdfium2 import raw
+
+from spolia.indexing.readers.hyphens import HYPHEN
+from spolia.indexing.readers.pages.area import Area, Sheet
+from spolia.indexing.readers.pages.line import NO_TEXT
+
+
+class Letter(NamedTuple):
+    """A character that is no blank: its number on the page, and where it stands."""
+
+    at: int
+    text: str
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    @property
+    def middle(self) -> float:
+        """Of its height."""
+        return (self.top + self.bottom) / 2
+
+
+Row = list[Letter]
+_left = itemgetter(2)
+
+
+def letters_of(text_page: Any, text: str, stretches: Iterable[tuple[int, int]], sheet: Sheet) -> list[Letter]:
+    """The characters of some stretches of a page, in the order of the file."""
+    box = raw.FS_RECTF()
+    handle, to, ask = text_page.raw, byref(box), raw.FPDFText_GetLooseCharBox  # of one height for all of a font
+    area = sheet.area
+    found = [
+        Letter(at, character, *area(box.left, box.bottom, box.right, box.top))
+        for start, end in stretches
+        for at, character in enumerate(text[start:end], start)
+        if character > " " and not character.isspace() and ask(handle, at, to)
+    ]
+    return [letter for letter in found if not NO_TEXT.match(letter.text)] if NO_TEXT.search(text) else found
+
+
+def _middle(letter: Letter) -> float:
+    return letter[3] + letter[5]
+
+
+def area_of(letters: Iterable[Letter]) -> Area:
+    """The smallest area around some letters."""
+    _, _, lefts, tops, rights, bottoms = zip(*letters, strict=True)
+    return Area(min(lefts), min(tops), max(rights), max(bottoms))
+
+
+def rows_of(letters: Sequence[Letter]) -> list[Row]:
+    """Letters that stand at one height, from top to bottom, each row from left to right; small ones join large ones."""
+    if not letters:
+        return []
+    usual = 0.8 * median([bottom - top for _, _, _, top, _, bottom in letters])
+    large = [letter for letter in letters if letter.bottom - letter.top >= usual]
+    rows: list[Row] = []
+    reach = float("-inf")
+    for letter in sorted(large, key=_middle):
+        _, _, _, top, _, bottom = letter
+        if top + bottom > 2 * reach:
+            rows.append([])
+            reach = (top + bottom) / 2 + 0.45 * min(bottom - top, 20.0)
+        rows[-1].append(letter)
+    middles = [row[0].middle for row in rows]
+    for letter in letters:
+        if letter.bottom - letter.top < usual:
+            middle = letter.middle
+            rows[min(range(len(rows)), key=lambda number: abs(middles[number] - middle))].append(letter)
+    return [sorted(row, key=_left) for row in rows]
+
+
+def phrases_of(row: Row) -> Iterator[Row]:
+    """What stands together in a row: letters with less than two blanks between them."""
+    return _parted(row, 0.42)
+
+
+def words_of(row: Row) -> Iterator[Row]:
+    """The words of a row: letters with less than a blank between them."""
+    return _parted(row, 0.15)
+
+
+def _parted(row: Row, ems: float) -> Iterator[Row]:
+    start, end = 0, float("inf")
+    for number, (_, _, left, top, right, bottom) in enumerate(row):
+        if left - end > 1.0 and left - end > ems * max(4.0, bottom - top):
+            yield row[start:number]
+            start = number
+        end = right
+    if row:
+        yield row[start:]
+
+
+def written(letters: Sequence[Letter], text: str) -> str:
+    """What letters say, in the order of the file, with a blank where the file has one or goes on elsewhere."""
+    ordered = sorted(letters)
+    pieces = [letter.text for letter in ordered[:1]]
+    for before, after in pairwise(ordered):
+        skipped = after.at - before.at - 1
+        apart = skipped and before.text != HYPHEN and (skipped > 2 or text[before.at + 1 : after.at].isspace())
+        pieces.append(" " + after.text if apart else after.text)
+    return "".join(pieces)

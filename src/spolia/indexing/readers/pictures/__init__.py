@@ -1,0 +1,1 @@
+"""Pictures: their letters, recognised, and their bytes."""

@@ -1,0 +1,139 @@
+"""Reading the text in pictures with Tesseract, where that program is installed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import groupby, pairwise
+from statistics import fmean
+from typing import Any
+
+from spolia.indexing.readers.hyphens import HYPHEN
+from spolia.indexing.readers.pages.area import Area
+from spolia.indexing.readers.pages.line import Line
+from spolia.types import Value
+
+_PROGRAM = "tesseract"
+_INSTALL = "apt-get install tesseract-ocr, brew install tesseract, or https://tesseract-ocr.github.io"
+_LEAST_SURE = 30.0
+"""Percent. What Tesseract is less sure of are mostly stains and drawings that it takes for letters."""
+_POINTS = 72.0
+_BROKEN = re.compile(r"(?<=\w)[-¬]$")
+_UNSPACED = re.compile(r"(?<=[\u3040-\u30ff\u3400-\u9fff\uff00-\uffef]) (?=[\u3040-\u30ff\u3400-\u9fff\uff00-\uffef])")
+
+
+@dataclass(frozen=True)
+class Recognised(Value):
+    """What was found in a picture.
+
+    Args:
+        lines: in reading order, each with its place in points.
+        sure: how sure Tesseract is of the words, from 0 to 100, in the mean.
+        why: nothing was found, if something went wrong.
+    """
+
+    lines: tuple[Line, ...] = field(default=(), compare=False)
+    sure: float = 0.0
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Ocr(Value):
+    """How pictures of text are read: with Tesseract (Smith, An overview of the Tesseract OCR engine, ICDAR 2007).
+
+    Pictures that were scanned on their side or upside down are turned.
+
+    Args:
+        languages: as Tesseract names them, the most frequent first: `("eng", "deu")`.
+        dpi: dots per inch at which pages of a PDF are drawn for it.
+        timeout_s: seconds for one page.
+    """
+
+    languages: tuple[str, ...] = ("eng",)
+    dpi: int = 300
+    timeout_s: float = 60.0
+
+    def lacking(self) -> str:
+        """What is missing before a picture can be read, and how to get it; empty if nothing is."""
+        there = _languages(shutil.which(_PROGRAM) or "")
+        if not there:
+            return f"Tesseract is not installed ({_INSTALL})"
+        missing = [language for language in self.languages if language not in there]
+        if missing:
+            named = " ".join(f"tesseract-ocr-{language.replace('_', '-')}" for language in missing)
+            return f"Tesseract does not know the languages {', '.join(missing)} (apt-get install {named})"
+        return ""
+
+    def recognise(self, pixels: Any, dpi: float) -> Recognised:
+        """The text in a picture.
+
+        Args:
+            pixels: height × width bytes of grey, 0 is black.
+            dpi: its dots per inch, by which places are given in points.
+        """
+        height, width = pixels.shape
+        picture = b"P5 %d %d 255\n" % (width, height) + pixels.tobytes()  # netpbm: nothing to compress or to decode
+        try:
+            found = subprocess.run(self._command(dpi), input=picture, capture_output=True, timeout=self.timeout_s,
+                                   env={**os.environ, "OMP_THREAD_LIMIT": "1"}, check=False)  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return Recognised(why=f"Tesseract took more than {self.timeout_s:g} s")
+        except OSError as error:
+            return Recognised(why=f"Tesseract could not be started: {error}")
+        if found.returncode:
+            said = found.stderr.decode("utf-8", "replace").strip().splitlines()
+            return Recognised(why=f"Tesseract failed: {said[-1] if said else f'it ended with {found.returncode}'}")
+        return _recognised(found.stdout.decode("utf-8", "replace"), _POINTS / dpi)
+
+    def _command(self, dpi: float) -> list[str]:
+        there = _languages(shutil.which(_PROGRAM) or "")
+        layout = "1" if "osd" in there else "3"  # with orientation, if its data are there
+        languages = "+".join(self.languages)
+        return [_PROGRAM, "stdin", "stdout", "-l", languages, "--psm", layout, "--dpi", f"{dpi:.0f}", "tsv"]
+
+
+OCR = Ocr()
+
+
+@cache
+def _languages(program: str) -> frozenset[str]:
+    """The languages that are installed; none without the program."""
+    if not program:
+        return frozenset()
+    try:
+        listed = subprocess.run([program, "--list-langs"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return frozenset()
+    return frozenset(line.strip() for line in listed.stdout.splitlines()[1:])
+
+
+def _recognised(table: str, scale: float) -> Recognised:
+    """The lines of Tesseract's table: a row for each word, with its block, paragraph, line, place and sureness."""
+    words = [fields for row in table.splitlines()[1:] if len(fields := row.split("\t", 11)) == 12 and fields[0] == "5"]
+    words = [fields for fields in words if fields[11].strip() and float(fields[10]) >= 0]
+    found = [line for _, group in groupby(words, lambda fields: fields[1:5]) for line in _line(list(group), scale)]
+    sure = fmean(float(fields[10]) for fields in words) if words else 0.0
+    return Recognised(tuple(_marked([line for line in found if line.text])), sure)
+
+
+def _line(words: list[list[str]], scale: float) -> Iterator[Line]:
+    if fmean(float(fields[10]) for fields in words) < _LEAST_SURE:
+        return
+    areas = [
+        Area(left * scale, top * scale, (left + width) * scale, (top + height) * scale)
+        for left, top, width, height in ([int(value) for value in fields[6:10]] for fields in words)
+    ]
+    yield Line(_UNSPACED.sub("", " ".join(fields[11].strip() for fields in words)), Area.around(areas))
+
+
+def _marked(lines: list[Line]) -> list[Line]:
+    """A hyphen at the end of a line before a small letter is the mark of a broken word."""
+    for line, following in pairwise(lines):
+        if following.text[0].islower():
+            line.text = _BROKEN.sub(HYPHEN, line.text)
+    return lines
