@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -18,18 +19,20 @@ from psycopg.sql import SQL, Literal
 from spolia.errors import MissingExtra, NotAStore, StoreBusy, StoreError, StoreTooNew, StoreUnavailable
 from spolia.filters import Field, where
 from spolia.models.sparse import SparseRows
+from spolia.stores import opened
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Metric
 from spolia.stores.failpoints import FAIL_POINTS, POSTGRES_FAIL_POINTS
 from spolia.stores.indexes import HNSW, Exact
 from spolia.stores.manifest import Embedded
-from spolia.stores.postgres import dialect, nearest
+from spolia.stores.postgres import dialect, nearest, session
 from spolia.stores.postgres.address import address_of
 from spolia.stores.postgres.embedding import index_name
 from spolia.stores.postgres.nearest import DatabaseSearch
 from spolia.stores.tables.rows import SourceRow
 from spolia.stores.vectors.dense import Vectors
 from spolia.testing.stores.sharing import HOLDER, started
+from spolia.testing.wire import Wire
 from spolia.types import Document, Node
 from tests.stores.scenario import EMBEDDER, FIRST, MANIFEST, SECOND, add_missing_vectors, put, sync
 from tests.stores.servers import Server
@@ -228,6 +231,54 @@ def test_a_statement_that_takes_too_long_is_ended(corpus: Corpus) -> None:
     hasty = Corpus(corpus.path + "&options=-c%20statement_timeout%3D50")
     with pytest.raises(StoreUnavailable, match=r"did not answer in time.*statement_timeout"):
         hasty.snapshot().opened.rows("SELECT pg_sleep(1)")
+
+
+def wired(corpus: Corpus, wire: Wire, *more: str) -> Corpus:
+    """The same store over a wire."""
+    address = address_of(corpus.path)
+    asked = "&".join((f"host=127.0.0.1&port={wire.port}&sslmode=disable&schema={address.schema}", *more))
+    return Corpus(f"postgresql://postgres@/postgres?{asked}")
+
+
+def socket_of(server: Server) -> str:
+    """The path of a server's socket."""
+    return f"{Path(unquote(server.uri.partition('host=')[2]))}/.s.PGSQL.5432"
+
+
+def test_a_server_that_never_answers_is_an_error_in_time(corpus: Corpus) -> None:
+    with Wire(None) as wire:
+        silent = wired(corpus, wire, "connect_timeout=2")
+        for use in (silent.exists, silent.snapshot, silent.writer().__enter__):
+            with pytest.raises(StoreUnavailable, match=rf"127\.0\.0\.1.*{wire.port}.*Repeat later"):
+                use()
+
+
+@pytest.mark.parametrize("after", [0, 300, 20_000])
+@pytest.mark.parametrize("how", ["cut", "silent"])
+def test_a_server_that_is_cut_off_or_goes_silent_in_the_middle_of_a_write_loses_nothing_and_repeating_resumes(
+    corpus: Corpus, server: Server, how: str, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "GRACE_S", 0.5)
+
+    def write() -> None:
+        with there.writer(timeout_s=30) as writer:
+            put(writer, "first.txt", "A zeppelin.")
+            getattr(wire, how)(after)
+            for number in range(200):
+                put(writer, f"{number}.txt", f"Another zeppelin, number {number}.")
+            add_missing_vectors(writer)
+
+    with Wire(socket_of(server)) as wire:
+        there = wired(corpus, wire, "options=-c%20statement_timeout%3D1000")
+        with pytest.raises(StoreUnavailable, match=str(wire.port)):
+            write()
+        assert found(corpus, "zeppelin") == []
+        wire.mended()
+        monkeypatch.setattr(wire, how, lambda after: None)
+        write()
+    assert len(found(corpus, "zeppelin")) == 10
+    assert corpus.snapshot().check() == []
+    opened._open.pop(there.truth.place, None)
 
 
 # Locks.

@@ -21,10 +21,12 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from urllib.parse import urlsplit
 from zlib import crc32
 
 from spolia.errors import StoreError
 from spolia.stores.indexes import Database, VectorIndex
+from spolia.testing.wire import Wire
 
 if TYPE_CHECKING:
     import numpy as np
@@ -290,7 +292,13 @@ class IndexContract:
 
 
 class ServerContract(IndexContract):
-    """Tests of a database on a server, besides those of every index."""
+    """Tests of a database on a server, besides those of every index.
+
+    Class attributes:
+        patience_s: after which no answer is an error, where one is waited for.
+    """
+
+    patience_s: ClassVar[float] = 3.0
 
     def at(self, url: str, timeout_s: float) -> Database:
         """The settings for a server at another address."""
@@ -308,11 +316,39 @@ class ServerContract(IndexContract):
         assert url in said
 
     def test_no_answer_is_an_error_in_time(self, tmp_path: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0), backlog=16) as silent:
-            url, began = f"http://127.0.0.1:{silent.getsockname()[1]}", monotonic()
+        with Wire(None) as wire:
+            url, began = f"http://127.0.0.1:{wire.port}", monotonic()
             said = _refused(lambda: self.at(url, 1.0).open(tmp_path, NAME, DIMENSION, "cosine"), transient=True)
             assert monotonic() - began < 30.0, "it waits without end"
         assert url in said
+
+    def test_a_server_that_goes_silent_or_is_cut_off_in_the_middle_of_a_write_loses_nothing(
+        self, tmp_path: Path
+    ) -> None:
+        keys, vectors = list(range(400)), clustered(400)
+        with Wire(self._place(tmp_path)) as wire:
+            url = f"http://127.0.0.1:{wire.port}"
+            index = self.at(url, self.patience_s).open(tmp_path, called(tmp_path), DIMENSION, "cosine")
+            index.add(keys[:100], vectors[:100])
+            for number, fails in enumerate((wire.cut, wire.silent), 1):
+                for after in (0, 300, 20_000):  # before the request, in its head, among the vectors
+                    fails(after)
+                    began = monotonic()
+                    assert url in _refused(lambda: index.add(keys, vectors), transient=True)
+                    assert monotonic() - began < 10 * self.patience_s, "it waits without end"
+                    wire.mended()
+                    assert set(index.keys()) >= set(keys[: 100 * number])
+                index.add(keys[: 100 * (number + 1)], vectors[: 100 * (number + 1)])
+            index.add(keys, vectors)
+            assert sorted(index.keys()) == keys
+            assert [near[0][0] for near in index.search(vectors[::40], 1)] == keys[::40]
+            index.close()
+
+    def _place(self, place: Path) -> tuple[str, int]:
+        """Host and port of the server that is tested."""
+        parts = urlsplit(getattr(self.settings(place), "url", ""))
+        assert parts.hostname, "settings() names no server in its field url"
+        return parts.hostname, parts.port or 80
 
     def test_a_server_that_goes_away_loses_nothing_and_the_same_add_is_repeated(self, tmp_path: Path) -> None:
         keys, vectors = list(range(400)), clustered(400)

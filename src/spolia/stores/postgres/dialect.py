@@ -72,6 +72,7 @@ VERSION = f"SELECT version FROM {MARK}"
 SET_PATH = """SELECT set_config('search_path', concat_ws(', ', format('%%I', %(schema)s::text),
     (SELECT format('%%I', n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
     WHERE e.extname = 'vector')), false)"""
+ALLOWED_MS = "SELECT setting::int FROM pg_settings WHERE name = 'statement_timeout'"
 NO_TIMEOUT = "SET LOCAL statement_timeout = 0"
 
 # Locks, which end with their session: on the store's table and a number, -1 for writing, else a generation.

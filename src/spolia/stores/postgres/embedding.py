@@ -133,8 +133,7 @@ def _index(session: Session, embedder: str, metric: Metric, dimension: int, sett
         expansion_add=Literal(max(settings.expansion_add, 2 * settings.connectivity)),
         embedder=Literal(embedder),
     )
-    with session.raw.transaction():
-        session.ask(dialect.NO_TIMEOUT)
+    with session.unhurried():
         session.ask(dialect.MORE_MEMORY)
         fail_point("postgres.index")
         session.raw.execute(statement)

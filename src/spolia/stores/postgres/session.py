@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import select
 import socket
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -21,6 +24,8 @@ from spolia.stores.postgres.address import Address
 CONNECT_S = 10
 READ_S = 60
 WRITE_S = 600
+GRACE_S = 5.0
+"""Beyond what a statement may take: until then the server has said that it has ended it."""
 _AT_ONCE = 500
 _FETCHED = 2_000
 _SET_ASIDE = "\x1a"
@@ -44,7 +49,43 @@ def _back(found: re.Match[str]) -> str:
     return "\0" if found[1] == "0" else _SET_ASIDE
 
 
-def connected(address: Address, timeout_s: float, *settings: str) -> psycopg.Connection[Any]:
+class Patient(psycopg.Connection[Any]):
+    """A connection that ends when its server says nothing for too long, as one does that hangs: what a statement may
+    take is counted by the server, and this machine knows only whether the other one is there.
+
+    Attributes:
+        patience_s: how long to wait for what is asked next.
+    """
+
+    patience_s: float = math.inf
+
+    def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return super().wait(_limited(gen, self.patience_s), *args, **options)
+        except _Silent as error:
+            self.pgconn.finish()
+            raise psycopg.OperationalError(f"the server said nothing for {self.patience_s:g} s") from error
+
+
+class _Silent(Exception):
+    """Nothing came."""
+
+
+def _limited(gen: Any, seconds: float) -> Any:
+    """What a generator of psycopg gives, which is told again and again that nothing is ready."""
+    until = monotonic() + seconds
+    try:
+        state = next(gen)
+        while True:
+            ready = yield state
+            if not ready and monotonic() > until:
+                raise _Silent
+            state = gen.send(ready)
+    except StopIteration as end:
+        return end.value
+
+
+def connected(address: Address, timeout_s: float, *settings: str) -> Patient:
     """A connection that commits each statement, under a name that says which process of which machine has it.
 
     Args:
@@ -65,20 +106,23 @@ def connected(address: Address, timeout_s: float, *settings: str) -> psycopg.Con
         if found.val:
             defaults.pop(found.keyword.decode(), None)
     options_text = " ".join([*(f"-c {option}" for option in options), theirs]).strip()
-    raw = psycopg.connect(
+    raw = Patient.connect(
         address.server,
         autocommit=True,
         **{**defaults, **address.secrets(), "options": options_text, "client_encoding": "UTF8"},  # type: ignore[arg-type]
     )
     raw.adapters.register_dumper(str, _Texts)
     raw.adapters.register_loader("text", _TextsBack)
+    raw.patience_s = timeout_s + GRACE_S
+    (allowed,) = raw.execute(dialect.ALLOWED_MS, prepare=False).fetchone() or (0,)
+    raw.patience_s = allowed / 1000 + GRACE_S if allowed else math.inf  # the address may say otherwise
     return raw
 
 
 class Session:
     """A connection as the store's statements want it; see `Connection`."""
 
-    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+    def __init__(self, raw: Patient) -> None:
         self.raw = raw
         self.pid = os.getpid()
         self._number = 0
@@ -113,6 +157,17 @@ class Session:
     def one(self, statement: str, values: Any = (), /) -> Any:
         """The first row that it gives, or None."""
         return self.ask(statement, values).fetchone()
+
+    @contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """A transaction whose statements may take any time."""
+        before, self.raw.patience_s = self.raw.patience_s, math.inf
+        try:
+            with self.raw.transaction():
+                self.ask(dialect.NO_TIMEOUT)
+                yield
+        finally:
+            self.raw.patience_s = before
 
     @property
     def is_lost(self) -> bool:
