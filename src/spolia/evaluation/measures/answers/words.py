@@ -1,11 +1,13 @@
 """How a text becomes the words that measures compare: the published ways, and one for any script.
 
-squad       lower case, ASCII punctuation and English articles dropped, cut at blanks
-rouge       lower case, runs of a-z and 0-9: every other script has no words at all
-13a         as WMT's mteval-v13a, for BLEU
-characters  every character that is no blank
-unicode     NFKC and case-folded, cut at all that is no letter, mark or digit; characters one by one in scripts that put
-            no blanks between words (Chinese, Japanese, Thai, Lao, Burmese, Khmer)
+    squad       lower case, ASCII punctuation and English articles dropped, cut at blanks
+    rouge       lower case, runs of a-z and 0-9: every other script has no words at all
+    13a         as WMT's mteval-v13a, for BLEU
+    characters  every character that is no blank
+    unicode     NFKC and case-folded, cut at all that is no letter, mark or digit; characters one by one in scripts that
+                put no blanks between words (Chinese, Japanese, Thai, Lao, Burmese, Khmer)
+
+Korean and Arabic join particles to words; there `characters` finds an answer in running text, `unicode` does not.
 """
 
 from __future__ import annotations
