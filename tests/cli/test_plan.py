@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from spolia.indexing.sync import sync
+from spolia.indexing.transforms.summary import Summary
+from spolia.models.chat import ChatModel
 from spolia.stores.corpus import Corpus
+from spolia.stores.definition import Definition
 
 from .conftest import Spolia
 
@@ -30,7 +35,8 @@ def test_a_plan_comes_before_a_store(spolia: Spolia, notes: Path, tmp_path: Path
     ran = spolia("plan", notes, "--store", tmp_path / "n.spolia", "--no-vectors", "--json")
     assert (ran.code, ran.json["new"]) == (0, ["salt.txt", "tides.md"])
     assert ran.json["groups"][0] | {"why": []} == {
-        "group": "chunk", "change": "new", "why": [], "nodes": 2, "texts": 0, "known": 0, "calls": 0,
+        "group": "chunk", "change": "new", "why": [], "nodes": 2, "texts": 0, "known": 0, "calls": 0, "prompts": 0,
+        "input_tokens": 0, "output_tokens": 0, "text_tokens": 0, "cost_usd": None,
     }  # fmt: skip
     assert not (tmp_path / "n.spolia").exists()
 
@@ -59,6 +65,23 @@ def test_a_rebuild_is_explained(spolia: Spolia, notes: Path, store: Path) -> Non
     assert "group sentence  dropped" in ran.out
     assert "--rebuild" in ran.err
     assert set(Corpus(str(store)).latest().groups()) == {"chunk", "sentence"}
+
+
+def test_what_models_would_be_asked_for_and_cost_is_shown(
+    spolia: Spolia, notes: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = ChatModel("small", "http://127.0.0.1:9/v1", usd_per_million=(1000.0, 5000.0))
+    (notes / "salt.txt").rename(notes.parent / "salt.txt")
+    (notes / "tides.md").rename(notes.parent / "tides.md")
+    corpus = Corpus(str(store.parent / "empty.spolia"))
+    (notes / "blank.txt").write_text(" ")
+    sync(notes, corpus, groups=[corpus.group("short", Definition(Summary(model, max_tokens=100)))])
+    (notes / "salt.txt").write_text("Salt is dug in mines. It is sold.")
+    ran = spolia("plan", notes, "--store", corpus.path)
+    assert re.search(r"1 prompts to models: about \d+ tokens, replies of at most 100, at most \$0\.\d\d", ran.out)
+    assert "(2 calls at most, with those that are sent back)" in ran.out
+    (told,) = [one for one in spolia("plan", notes, "--store", corpus.path, "--json").json["groups"] if one["prompts"]]
+    assert told["cost_usd"] == pytest.approx((told["input_tokens"] * 1000 + 100 * 5000) / 1e6)
 
 
 def test_a_plan_for_no_folder_is_refused(spolia: Spolia, store: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,17 @@ from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync import sync
+from spolia.indexing.transforms.headers import ContextualHeaders
+from spolia.indexing.transforms.keywords import Keywords
 from spolia.indexing.transforms.summary import Summary
+from spolia.models.replies import estimated_tokens
 from spolia.models.scripted import ScriptedModel
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialising import materialise
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.testing.hashing import HashingEmbedder
+from spolia.types import Generation, Prompt, Usage, Value
 
 
 @pytest.fixture
@@ -163,6 +168,86 @@ def test_models_are_not_asked_but_counted(folder: Path, corpus: Corpus) -> None:
     assert calls
     found = {one.group: (one.change, one.nodes, one.texts, one.calls) for one in plan.groups}
     assert found == {"chunk": ("kept", 1, 0, 0), "short": ("new", None, None, 9 * calls), "below": ("new", None, 0, 0)}
+
+
+@dataclass(frozen=True)
+class Priced(Value):
+    """A model that replies and notes what it was sent; its price is stated."""
+
+    usd_per_million: tuple[float, float] = (2.0, 8.0)
+    name: str = "priced"
+    capabilities: frozenset[str] = frozenset({"chat"})
+    scoped = False
+
+    def fingerprint(self) -> str:
+        return self.name
+
+    def priced(self, usage: Usage) -> Usage:
+        sent, written = self.usd_per_million
+        return usage.but(cost_usd=(usage.input_tokens * sent + usage.output_tokens * written) / 1e6)
+
+    def generate(self, prompt: Prompt, *, max_tokens: int = 512, **more: Any) -> Generation:
+        SENT.append((prompt, max_tokens))
+        return Generation("Short.")
+
+
+SENT: list[tuple[Prompt, int]] = []
+
+
+@pytest.mark.parametrize(
+    ("transform", "prompts"),
+    [
+        (Summary(Priced(), characters=20), 9),
+        (ContextualHeaders(Priced(), Sentences()), 17),
+        (Keywords(Priced(usd_per_million=(0.0, 0.0))), 9),
+    ],
+    ids=lambda value: getattr(value, "short", str(value)),
+)
+def test_tokens_and_money_are_those_of_the_prompts_that_are_then_sent(
+    folder: Path, corpus: Corpus, transform: Any, prompts: int
+) -> None:
+    sync(folder, corpus)
+    (folder / "new.txt").write_text("Ein neuer Stein — über Wälle, for one.")
+    (folder / "blank.txt").write_text("  ")
+    SENT.clear()
+    group = corpus.group("made", Definition(transform))
+    plan = planned(folder, corpus, groups=[group])
+    assert not SENT
+    (told,) = [one for one in plan.groups if one.group == "made"]
+    sync(folder, corpus, groups=[group])
+    assert told.prompts == len(SENT) == prompts
+    sent = sum(estimated_tokens(m.content) + 8 for prompt, _ in SENT for m in prompt.messages)
+    written = sum(most for _, most in SENT)
+    assert (told.input_tokens, told.output_tokens) == (sent, written)
+    expected = transform.llm.priced(Usage(input_tokens=sent, output_tokens=written)).cost_usd
+    assert told.cost_usd == (pytest.approx(expected) if expected else None)
+
+
+def test_only_what_a_change_makes_anew_costs(folder: Path, corpus: Corpus) -> None:
+    first = corpus.group("made", Definition(Summary(Priced())))
+    sync(folder, corpus, groups=[first])
+    again = {one.group: one for one in planned(folder, corpus, groups=[first]).groups}
+    assert (again["made"].prompts, again["made"].cost_usd) == (0, None)
+    (folder / "1.txt").write_text("Whelks.")
+    changed = {one.group: one for one in planned(folder, corpus, groups=[first], known=[Priced]).groups}
+    assert (changed["made"].change, changed["made"].prompts) == ("kept", 1)
+    other = corpus.group("made", Definition(Summary(Priced(), max_words=5)))
+    rebuilt = {one.group: one for one in planned(folder, corpus, groups=[other]).groups}
+    assert (rebuilt["made"].change, rebuilt["made"].prompts) == ("rebuilt", 8)
+    assert rebuilt["made"].why == ("transform.Summary.max_words: default there, 5 here",)
+
+
+def test_texts_to_embed_have_tokens_and_no_embedder_is_asked(folder: Path, corpus: Corpus) -> None:
+    class Mute(HashingEmbedder):
+        def embed(self, texts: Any, *, kind: Any) -> Any:
+            raise AssertionError("It was asked.")
+
+    plan = planned(folder, corpus, embedder=Mute(16))
+    assert plan.groups[0].texts == 8
+    texts = [f"Document {number} is about stones.\n\nIt has number {number}." for number in range(8)]
+    assert plan.groups[0].text_tokens == sum(map(estimated_tokens, texts))
+    assert plan.seconds is None
+    assert (planned(folder, corpus, embedder=EMBEDDER, timed=True).seconds or 0) > 0
 
 
 def test_a_fast_plan_reads_no_file(folder: Path, corpus: Corpus) -> None:

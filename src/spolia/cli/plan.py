@@ -66,6 +66,7 @@ def plan(
             follow_links=follow_links,
             rebuild=rebuild,
             fast=fast,
+            timed=True,
         )
     screen.say(f"without vectors: {why}" if why else f"with vectors of {embedder.name}")
     screen.give(folder=str(folder), store=str(store), **asdict(found))
@@ -93,6 +94,18 @@ def _report(found: Plan, store: str) -> list[RenderableType]:
     return [text, *map(_group, found.groups)]
 
 
+def _asked(one: GroupPlan) -> str:
+    """What models would be asked for, in words."""
+    if one.prompts == 0 and one.calls == 0:
+        return ""
+    calls = "calls without a known bound" if one.calls is None else f"{one.calls:,} calls at most"
+    if one.prompts is None:
+        return f", model {calls}"
+    tokens = f"about {one.input_tokens:,} tokens, replies of at most {one.output_tokens:,}"
+    cost = "no price stated" if one.cost_usd is None else f"at most ${one.cost_usd:,.2f}"
+    return f", {one.prompts:,} prompts to models: {tokens}, {cost} ({calls}, with those that are sent back)"
+
+
 def _group(one: GroupPlan) -> RenderableType:
     from rich.text import Text
 
@@ -102,8 +115,8 @@ def _group(one: GroupPlan) -> RenderableType:
         nodes = "passages not counted" if one.nodes is None else f"{one.nodes} passages to cut"
         texts = "texts to embed not counted" if one.texts is None else f"{one.texts} texts to embed"
         known = f" ({one.known} are embedded already)" if one.known else ""
-        calls = "model calls without a known bound" if one.calls is None else f"at most {one.calls} model calls"
-        text.append(f"  {nodes}, {texts}{known}{'' if one.calls == 0 else f', {calls}'}")
+        tokens = f" of about {one.text_tokens:,} tokens" if one.texts else ""
+        text.append(f"  {nodes}, {texts}{tokens}{known}{_asked(one)}")
     for reason in one.why:
         text.append(f"\n  since {one_line(reason, 300)}", "dim")
     return text

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from spolia.bounds import times
 from spolia.errors import ManifestMismatch
 from spolia.indexing.keeping import Keeping, texts_of
 from spolia.indexing.labels import Labels
 from spolia.indexing.parts import Wanted, main_definition
 from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
-from spolia.indexing.rehearsing import Rehearsal, asks, unasked
+from spolia.indexing.rehearsing import Rehearsal
 from spolia.indexing.report import Progress
 from spolia.indexing.sync import refuse_empty
+from spolia.indexing.unasked import Asked, asks, unasked
 from spolia.indexing.walking import Found, walk
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
@@ -46,6 +47,12 @@ class GroupPlan(Value):
         texts: that would be embedded; None likewise.
         known: texts that were embedded before, so that they are not again.
         calls: to language models at most, when none is answered from a cache; None where no bound is known.
+        prompts: that would be sent to them, each once; None where only a model can tell, or nothing was cut. A reply
+            that cannot be read is sent back, which makes more calls.
+        input_tokens: of the prompts, estimated: one for three bytes, and 8 for each message.
+        output_tokens: of the replies, at most.
+        text_tokens: of the texts to embed, estimated: one for three bytes.
+        cost_usd: of prompts and replies, at most, by the prices of the models; None where none states a price.
     """
 
     group: str
@@ -55,6 +62,11 @@ class GroupPlan(Value):
     texts: int | None = 0
     known: int = 0
     calls: int | None = 0
+    prompts: int | None = 0
+    input_tokens: int | None = 0
+    output_tokens: int | None = 0
+    text_tokens: int | None = 0
+    cost_usd: float | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,7 @@ class Plan(Value):
         again: number of files that are as they were, and are read again because of a rebuild.
         unchanged: number of files that are as they were.
         groups: each after those that it is made from.
-        seconds: estimated, by a sample of the texts; None where nothing was measured.
+        seconds: estimated, by a sample of the texts; None where nothing was measured (`timed`).
     """
 
     rebuild: bool = False
@@ -103,15 +115,18 @@ def planned(
     follow_links: bool = False,
     rebuild: bool = False,
     fast: bool = False,
+    timed: bool = False,
 ) -> Plan:
     """What `sync` with these arguments would do. Groups of another definition count as rebuilt.
 
     Files that seem new or changed are read, and cut in memory, as `sync` does it: the numbers are exact, but for groups
-    that a model makes, and those below them.
+    that a model makes, and those below them. Nothing is written, and no model is asked: the prompts of the groups that
+    ask one are made and measured (`spolia.indexing.unasked`).
 
     Args:
         folder: and what follows: see `sync`.
         fast: read nothing: files are told apart by size and time, nodes and texts are not counted.
+        timed: embed a few of the texts, to estimate how long a run takes: for embedders in this process.
 
     Raises:
         FolderError: as `sync` does.
@@ -134,7 +149,7 @@ def planned(
     texts = texts_of(writer, sources.values())
     forgets = _defined(wanted, writer, found, rebuild=rebuild)
     building = _Building(writer, groups, True, tuple(known), lambda group, documents, embedded: None)
-    building.parts = wanted.parts
+    building.asked = wanted.asked
     building.define()
     wanted = replace(wanted, groups=tuple(groups))
     changes = _Changes(sources, progress)
@@ -147,8 +162,8 @@ def planned(
         changes.unchanged = run.tally.unchanged
         building.build()
     growths = wanted.exact(writer.manifests)
-    plans = tuple(_plans(writer, before, growths, None if fast else wanted.parts))
-    seconds = None if fast else time.perf_counter() - began + _embedding_s(writer, growths)
+    plans = tuple(_plans(writer, before, growths, None if fast else wanted.asked))
+    seconds = time.perf_counter() - began + _embedding_s(writer, growths) if timed and not fast else None
     return Plan(
         rebuild=forgets,
         again=changes.again,
@@ -164,13 +179,13 @@ class _Wanted(Wanted):
     """Groups that grow without asking a model.
 
     Args:
-        parts: that models would have been asked for, by group.
+        asked: what models would have been asked for, by group.
     """
 
-    parts: Counter[str] = field(default_factory=Counter)
+    asked: dict[str, Asked] = field(default_factory=dict)
 
     def growths(self, manifests: dict[str, Manifest]) -> list[Growth]:
-        return [unasked(growth, self.parts) for growth in self.exact(manifests)]
+        return [unasked(growth, self.asked) for growth in self.exact(manifests)]
 
     def exact(self, manifests: dict[str, Manifest]) -> list[Growth]:
         """How the groups grow really."""
@@ -180,10 +195,10 @@ class _Wanted(Wanted):
 class _Building(Building):
     """Builds groups without asking a model."""
 
-    parts: Counter[str]
+    asked: dict[str, Asked]
 
     def growth(self, manifest: Manifest) -> Growth:
-        return unasked(super().growth(manifest), self.parts)
+        return unasked(super().growth(manifest), self.asked)
 
 
 class _Changes:
@@ -227,7 +242,7 @@ def _defined(wanted: Wanted, writer: Rehearsal, found: Found, *, rebuild: bool) 
 
 
 def _plans(
-    writer: Rehearsal, before: Mapping[str, Manifest], growths: Sequence[Growth], parts: Counter[str] | None
+    writer: Rehearsal, before: Mapping[str, Manifest], growths: Sequence[Growth], asked: dict[str, Asked] | None
 ) -> Iterator[GroupPlan]:
     by_name = {growth.group: growth for growth in growths}
     untold: set[str] = set()
@@ -239,14 +254,28 @@ def _plans(
         growth, counted = by_name[name], writer.of(name)
         change: Change = "new" if name not in before else "rebuilt" if name in writer.redefined else "kept"
         why = tuple(reasons(before[name], manifest)) if change == "rebuilt" else ()
-        each, is_above_told = growth.transform.calls(), {growth.parent, growth.ref}.isdisjoint(untold)
-        calls = each if not each else each * parts[name] if parts is not None and is_above_told else None
-        if asks(growth) or not is_above_told:
+        is_told = asked is not None and {growth.parent, growth.ref}.isdisjoint(untold)
+        told = _of_models(growth, (asked or {}).get(name, Asked()) if is_told else None)
+        if asks(growth) or not is_told:
             untold.add(name)
-        if parts is None or name in untold:
-            yield GroupPlan(name, change, why, None, None if manifest.embeddings else 0, 0, calls)
+            unknown = None if manifest.embeddings else 0
+            yield GroupPlan(name, change, why, None, unknown, 0, text_tokens=unknown, **told)
         else:
-            yield GroupPlan(name, change, why, counted.nodes, counted.texts, counted.known, calls)
+            told["text_tokens"] = counted.tokens
+            yield GroupPlan(name, change, why, counted.nodes, counted.texts, counted.known, **told)
+
+
+def _of_models(growth: Growth, asked: Asked | None) -> dict[str, Any]:
+    """What a group asks language models for; None for what only they can tell."""
+    each, names = growth.transform.calls(), ("calls", "prompts", "input_tokens", "output_tokens")
+    if each == 0 or asked is None:
+        return dict.fromkeys(names, 0 if each == 0 else None)
+    usage = asked.usage
+    most = times(each, asked.parts)
+    return {
+        **dict(zip(names, (most, usage.calls, usage.input_tokens, usage.output_tokens), strict=True)),
+        "cost_usd": usage.cost_usd if asked.has_price else None,
+    }
 
 
 def reasons(there: Manifest, here: Manifest) -> Iterator[str]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 from spolia.filters import Field
+from spolia.models.replies import estimated_tokens
 from spolia.stores.corpus import Corpus
-from spolia.stores.definition import Part, Piece, Splitter
-from spolia.stores.groups.growing import Growth
 from spolia.stores.manifest import Manifest, refuse_other
 from spolia.stores.tables import sql
 from spolia.stores.tables.rows import SourceRow, Unmade, hash_of
@@ -22,23 +20,6 @@ SAMPLED = 16
 _LAST = 2**62
 
 
-@dataclass(frozen=True)
-class _Unasked(Splitter):
-    """Stands for a transform that asks models: it makes nothing, and counts what it would have been asked for.
-
-    Args:
-        group: that it makes.
-        parts: by group.
-    """
-
-    group: str
-    parts: Counter[str] = field(default_factory=Counter, compare=False)
-
-    def pieces(self, part: Part, /) -> Iterator[Piece]:
-        self.parts[self.group] += 1
-        return iter(())
-
-
 @dataclass
 class Counted:
     """What one group would take.
@@ -47,6 +28,7 @@ class Counted:
         nodes: that are cut.
         texts: that are embedded, each once.
         characters: of these.
+        tokens: of these, one for three bytes.
         known: texts whose vectors are there already.
         sample: some of the texts, by embedder.
     """
@@ -54,6 +36,7 @@ class Counted:
     nodes: int = 0
     texts: int = 0
     characters: int = 0
+    tokens: int = 0
     known: int = 0
     sample: dict[str, list[str]] = field(default_factory=dict)
 
@@ -216,17 +199,7 @@ class Rehearsal(Writer):
             return
         counted.texts += 1
         counted.characters += len(text)
+        counted.tokens += estimated_tokens(text)
         sample = counted.sample.setdefault(embedder, [])
         if counted.texts & (counted.texts - 1) == 0 and len(sample) < SAMPLED:  # the 1st, 2nd, 4th, 8th …
             sample.append(text)
-
-
-def unasked(growth: Growth, parts: Counter[str]) -> Growth:
-    """How a group grows when no model is asked, but counted what for."""
-    return replace(growth, transform=_Unasked(growth.group, parts)) if asks(growth) else growth
-
-
-def asks(growth: Growth) -> bool:
-    """Whether a group's transform asks language models, or embeds."""
-    models = (model for model in growth.transform.resources if hasattr(model, "generate") or hasattr(model, "embed"))
-    return growth.transform.calls() != 0 or any(models)

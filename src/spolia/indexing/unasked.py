@@ -1,0 +1,132 @@
+"""What a transform would ask language models for, found out without asking: its prompts are made, and nobody replies.
+
+Tokens are estimated as they are reserved before a call: one for three bytes of UTF-8, more than most tokenizers make,
+and 8 for each message. A reply is counted with all that it may have. Steps that need a first reply to make a second
+prompt are seen as far as the first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, NoReturn
+
+from spolia.errors import SpoliaError
+from spolia.models.protocols import Kind, LanguageModel
+from spolia.models.replies import estimated_tokens
+from spolia.operator import Operator
+from spolia.stores.definition import Part, Piece, Splitter, Transform
+from spolia.stores.groups.growing import Growth
+from spolia.types import Prompt, Usage, Value
+
+MESSAGE_TOKENS = 8
+
+
+class Unanswered(SpoliaError):
+    """A model that is not to be asked was asked."""
+
+
+@dataclass
+class Asked:
+    """What a group would ask models for.
+
+    Attributes:
+        parts: that the transform was given.
+        usage: of the prompts, each sent once; the price is that of the models that state one.
+        has_price: whether some do.
+    """
+
+    parts: int = 0
+    usage: Usage = field(default_factory=Usage)
+    has_price: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def add(self, model: LanguageModel, prompt: Prompt, max_tokens: int) -> None:
+        """A prompt would be sent."""
+        sent = sum(estimated_tokens(message.content) + MESSAGE_TOKENS for message in prompt.messages)
+        usage = Usage(calls=1, input_tokens=sent, output_tokens=max_tokens)
+        priced: Callable[[Usage], Usage] | None = getattr(model, "priced", None)
+        usage = priced(usage) if priced is not None else usage
+        with self.lock:
+            self.usage += usage
+            self.has_price |= usage.cost_usd > 0
+
+
+@dataclass(frozen=True)
+class Unasked(Splitter):
+    """Stands for a transform that asks models: it makes nothing, and counts what would be asked.
+
+    Args:
+        transform: with models that do not reply.
+        asked: what it would be asked for.
+    """
+
+    transform: Transform
+    asked: Asked = field(compare=False)
+
+    def pieces(self, part: Part, /) -> Iterator[Piece]:
+        self.asked.parts += 1
+        with suppress(Unanswered):
+            self.transform(part)
+        return iter(())
+
+
+def unasked(growth: Growth, asked: dict[str, Asked]) -> Growth:
+    """How a group grows when no model is asked, but counted what for.
+
+    Args:
+        asked: by group.
+    """
+    if not asks(growth):
+        return growth
+    tally = asked.setdefault(growth.group, Asked())
+    return replace(growth, transform=Unasked(_silent(growth.transform, tally), tally))
+
+
+def asks(growth: Growth) -> bool:
+    """Whether a group's transform asks language models, or embeds."""
+    return growth.transform.calls() != 0 or any(map(_is_model, growth.transform.resources))
+
+
+def _is_model(value: object) -> bool:
+    return any(hasattr(value, name) for name in ("generate", "embed", "embed_sparse"))
+
+
+def _silent(value: Any, asked: Asked) -> Any:
+    """A value whose models do not reply."""
+    if _is_model(value):
+        return _Silent(value, asked)
+    if isinstance(value, tuple):
+        found = tuple(_silent(item, asked) for item in value)
+        return found if any(one is not other for one, other in zip(found, value, strict=True)) else value
+    if not isinstance(value, (Operator, Value)) or not is_dataclass(value):
+        return value
+    held = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
+    found = {name: _silent(item, asked) for name, item in held.items()}
+    if all(found[name] is item for name, item in held.items()):
+        return value
+    return value.made(found) if isinstance(value, Operator) else replace(value, **found)
+
+
+@dataclass(frozen=True)
+class _Silent(Value):
+    """A model that counts what it is asked, and does not reply; in all else it is the other one."""
+
+    model: Any
+    asked: Asked = field(compare=False, repr=False)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "model":
+            raise AttributeError(name)
+        return getattr(self.model, name)
+
+    def generate(self, prompt: Prompt, *, max_tokens: int = 512, **more: Any) -> NoReturn:
+        self.asked.add(self.model, prompt, max_tokens)
+        raise Unanswered(f"{self.model.name} is not asked, since nothing is to be done yet.")
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> NoReturn:
+        raise Unanswered(f"{self.model.name} is not asked, since nothing is to be done yet.")
+
+    embed_sparse = embed
