@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import NoneType
 from typing import ClassVar, Literal, TypeAlias
 
 from spolia.errors import FilterError
@@ -36,7 +37,8 @@ class Field(Value):
         max_length: characters of a text, at most; None for no limit.
 
     Raises:
-        FilterError: for a default that is no value of the field.
+        FilterError: for a default that is no value of the field, an empty name, an unknown kind, a length of what has
+            none.
 
     >>> Field("year", "int", default=0).default
     0
@@ -48,8 +50,15 @@ class Field(Value):
     max_length: int | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise FilterError(f"A field is called {self.name!r}. Write a name: Field('year', 'int').")
         if self.kind not in KINDS:
             raise FilterError(f"Field {self.name!r} has kind {self.kind!r}. Write one of: {', '.join(KINDS)}.")
+        if self.max_length is not None and (self.kind != "str" or self.max_length < 1):
+            raise FilterError(
+                f"Field {self.name!r} holds {self.kind} with max_length={self.max_length!r}. It is the number of "
+                "characters of a text, at least 1; leave it away for other kinds."
+            )
         if self.default is not None:
             self.check(self.default, "the default")
 
@@ -125,10 +134,18 @@ class Leaf(Condition):
     def leaves(self) -> Iterator[Leaf]:
         yield self
 
+    def _refuse_odd_operands(self) -> None:
+        for operand in self.operands():
+            if not isinstance(operand, (str, int, float, NoneType)):
+                raise FilterError(
+                    f"{type(self).__name__}({self.field!r}) compares with {operand!r:.80} ({type(operand).__name__}). "
+                    "Write a text, an int, a float or a bool."
+                )
+
 
 @dataclass(frozen=True)
 class AnyOf(Leaf):
-    """A value of the field is one of these; with one it is equality.
+    """A value of the field is one of these; with one it is equality, with none it never holds.
 
     >>> AnyOf("year", (0,)).accepts({"year": (0,)}), AnyOf("year", (0,)).accepts({})
     (True, False)
@@ -136,6 +153,14 @@ class AnyOf(Leaf):
 
     field: str
     values: tuple[Scalar, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.values, tuple):
+            raise FilterError(
+                f"AnyOf({self.field!r}) has {self.values!r:.80} ({type(self.values).__name__}). Write a tuple of "
+                f"values: AnyOf({self.field!r}, ('a', 'b')); or where({self.field}=...)."
+            )
+        self._refuse_odd_operands()
 
     def holds(self, value: Scalar, /) -> bool:
         return value in self.values
@@ -161,6 +186,7 @@ class Between(Leaf):
     def __post_init__(self) -> None:
         if not self.operands():
             raise FilterError(f"Between({self.field!r}) has no bound. Write at_least=, at_most=, above= or below=.")
+        self._refuse_odd_operands()
 
     def holds(self, value: Scalar, /) -> bool:
         found: object = value
@@ -181,6 +207,9 @@ class And(Condition):
 
     filters: tuple[Condition, ...]
 
+    def __post_init__(self) -> None:
+        _refuse_others(self, self.filters)
+
     def accepts(self, record: Record, /) -> bool:
         return all(part.accepts(record) for part in self.filters)
 
@@ -191,9 +220,12 @@ class And(Condition):
 
 @dataclass(frozen=True)
 class Or(Condition):
-    """At least one of these holds."""
+    """At least one of these holds; of none, none does."""
 
     filters: tuple[Condition, ...]
+
+    def __post_init__(self) -> None:
+        _refuse_others(self, self.filters)
 
     def accepts(self, record: Record, /) -> bool:
         return any(part.accepts(record) for part in self.filters)
@@ -209,6 +241,9 @@ class Not(Condition):
 
     filter: Condition
 
+    def __post_init__(self) -> None:
+        _refuse_others(self, (self.filter,))
+
     def accepts(self, record: Record, /) -> bool:
         return not self.filter.accepts(record)
 
@@ -216,23 +251,54 @@ class Not(Condition):
         yield from self.filter.leaves()
 
 
+def _refuse_others(condition: Condition, parts: object) -> None:
+    for part in parts if isinstance(parts, tuple) else (parts,):
+        if not isinstance(part, Condition):
+            raise FilterError(
+                f"{type(condition).__name__} is made of {part!r:.80} ({type(part).__name__}), which is no condition. "
+                "Write conditions, several as a tuple: where(lang='en') & ~where(kind='draft')."
+            )
+
+
 def where(**fields: Scalar | Iterable[Scalar]) -> Condition:
-    """Each field is equal to its value, or to one of its values.
+    """Each field is equal to its value, or to one of its values; no field at all is fulfilled by everything.
 
     >>> where(lang="en", year=(2020, 2021))
     And(filters=(AnyOf(field='lang', values=('en',)), AnyOf(field='year', values=(2020, 2021))))
     """
     leaves = tuple(
-        AnyOf(name, (wanted,) if isinstance(wanted, (str, int, float, bool, type(None))) else tuple(wanted))
+        AnyOf(name, tuple(wanted) if _are_several(wanted) else (wanted,))  # type: ignore[arg-type]
         for name, wanted in fields.items()
     )
     return leaves[0] if len(leaves) == 1 else And(leaves)
 
 
+def _are_several(wanted: object) -> bool:
+    return isinstance(wanted, Iterable) and not isinstance(wanted, (str, bytes))
+
+
 class Schema(tuple[Field, ...]):
-    """The declared fields of a store, and those of every file."""
+    """The declared fields of a store, and those of every file.
+
+    Raises:
+        FilterError: two fields of one name, or one of a field of every file.
+    """
 
     implied: ClassVar[tuple[Field, ...]] = FILE_FIELDS
+
+    def __new__(cls, fields: Iterable[Field] = ()) -> Schema:
+        found = super().__new__(cls, fields)
+        taken = {field.name for field in cls.implied}
+        for field in found:
+            if not isinstance(field, Field):
+                raise FilterError(f"{field!r:.80} is no field. Write Field(name, kind): Field('year', 'int').")
+            if field.name in taken:
+                raise FilterError(
+                    f"Field {field.name!r} is declared twice, or is one that every file has "
+                    f"({', '.join(implied.name for implied in cls.implied)}). Declare it once, under a name of its own."
+                )
+            taken.add(field.name)
+        return found
 
     @cached_property
     def by_name(self) -> Mapping[str, Field]:
@@ -272,6 +338,16 @@ class Schema(tuple[Field, ...]):
 
 
 def narrowed(*filters: Filter | None) -> Condition | None:
-    """All of these together; None where there is none."""
-    given = tuple(part for part in filters if isinstance(part, Condition))
-    return (given[0] if len(given) == 1 else And(given)) if given else None
+    """All of these together; None where there is none.
+
+    Raises:
+        FilterError: one of them is no filter. It is never passed over: more would be found than may be.
+    """
+    given = tuple(part for part in filters if part is not None)
+    for part in given:
+        if not isinstance(part, Condition):
+            raise FilterError(
+                f"{part!r:.80} ({type(part).__name__}) is no filter. Write one of spolia.filters, for example "
+                "where(lang='en') or Between('year', at_least=2020)."
+            )
+    return (given[0] if len(given) == 1 else And(given)) if given else None  # type: ignore[arg-type, return-value]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spolia import filters as filters_module
 from spolia.errors import FilterError
-from spolia.filters import FILE_FIELDS, And, AnyOf, Between, Condition, Field, Not, Or, Schema, where
+from spolia.filters import FILE_FIELDS, And, AnyOf, Between, Condition, Field, Leaf, Not, Or, Schema, where
 from spolia.flows.across import across
 from spolia.operator import Operator
 from spolia.retrieval.bm25 import BM25
@@ -24,10 +27,10 @@ from spolia.run import Run
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Embedded, Manifest
-from spolia.stores.reading.records import file_meta
+from spolia.stores.reading.inherited import file_meta
 from spolia.stores.tables.rows import SourceRow
 from spolia.testing import HashingEmbedder
-from spolia.types import Document, Failure, Filter, Meta, Node, Query, Ranking, Span
+from spolia.types import Document, Failure, Filter, Meta, Node, Query, Ranking, Scalar, Span
 
 EMBEDDER = HashingEmbedder()
 FIELDS = (
@@ -236,6 +239,12 @@ WRONG: Sequence[tuple[Condition, str]] = [
     (Between("year", at_least="2020"), "holds int"),
     (Between("file_modified", at_least=2020), "holds str"),
     (where(price=float("nan")), "holds float"),
+    (Between("price", at_least=float("nan")), "holds float"),
+    (Between("price", at_least=0.5, below="1"), "holds float"),
+    (Between("year", at_least=2019.5), "holds int"),
+    (Between("lang", above=0), "holds str"),
+    (Between("seen", at_least=0), "holds bool"),
+    (where(lang=("en", None)), "holds str"),
 ]
 
 
@@ -258,6 +267,84 @@ def test_a_condition_that_is_equal_and_of_another_type_is_still_refused(
         assert isinstance(right, Ranking)
         assert isinstance(wrong, Failure)
         assert wrong.kind == "FilterError"
+
+
+odd: Any = filters_module
+"""Called in ways that its types do not allow."""
+MISSHAPEN: Mapping[str, tuple[Callable[[], object], str]] = {
+    "a text for several values": (lambda: odd.AnyOf("lang", "en"), r"AnyOf\('lang'\) has 'en' \(str\). Write a tuple"),
+    "a list for a tuple": (lambda: odd.AnyOf("lang", ["en"]), r"has \['en'\] \(list\)"),
+    "numbers of numpy": (lambda: odd.AnyOf("year", (np.int64(2020),)), r"compares with np.int64\(2020\) \(int64\)"),
+    "one number of numpy": (lambda: odd.where(year=np.int64(2020)), r"compares with np.int64\(2020\)"),
+    "a list as a bound": (lambda: odd.Between("year", at_least=[2020]), r"compares with \[2020\] \(list\)"),
+    "no bound": (lambda: odd.Between("year"), "has no bound"),
+    "a list of conditions": (lambda: odd.And([where(lang="en")]), "And is made of"),
+    "a text in them": (lambda: odd.Or((where(lang="en"), "lang=de")), r"Or is made of 'lang=de' \(str\)"),
+    "nothing": (lambda: odd.where(lang="en") & None, r"And is made of None \(NoneType\)"),
+    "the negation of a text": (lambda: odd.Not("lang=en"), "Not is made of 'lang=en'"),
+}
+
+
+@pytest.mark.parametrize("name", MISSHAPEN)
+def test_what_is_no_condition_cannot_be_made(name: str) -> None:
+    make, message = MISSHAPEN[name]
+    with pytest.raises(FilterError, match=message):
+        make()
+
+
+class Odd(Filter):
+    """A filter of nobody's."""
+
+
+@pytest.mark.parametrize("wrong", ["lang=en", {"lang": "en"}, Odd(), where], ids=["text", "mapping", "own", "call"])
+def test_what_is_no_filter_is_refused_and_never_passed_over(
+    wrong: Any, kept: tuple[NodeGroup, dict[str, Meta]]
+) -> None:
+    for retriever in retrievers(kept[0]):
+        with pytest.raises(FilterError, match="is no filter"):
+            retriever(QUERY.but(filter=wrong))
+        with Run(filter=wrong), pytest.raises(FilterError, match="is no filter"):
+            retriever(QUERY)
+        (failed,) = retriever.batch([QUERY.but(filter=wrong)])
+        assert isinstance(failed, Failure)
+        assert failed.kind == "FilterError"
+    with pytest.raises(FilterError, match="is no filter"):
+        kept[0].snapshot().allowed("chunk", frozenset(), wrong)
+
+
+def test_a_condition_of_a_callers_own_is_looked_at_value_by_value(kept: tuple[NodeGroup, dict[str, Meta]]) -> None:
+    @dataclass(frozen=True)
+    class Prefixed(Leaf):
+        field: str
+        prefix: str
+
+        def holds(self, value: Any, /) -> bool:
+            return str(value).startswith(self.prefix)
+
+        def operands(self) -> tuple[Scalar, ...]:
+            return (self.prefix,)
+
+    for retriever in retrievers(kept[0]):
+        assert found(retriever, QUERY.but(filter=Prefixed("file_name", "c"))) == {"n2.0", "n2.1"}
+
+
+FIELDS_REFUSED: Mapping[str, tuple[Callable[[], object], str]] = {
+    "two of one name": (lambda: Schema((Field("year"), Field("year", "int"))), "'year' is declared twice"),
+    "that of every file": (lambda: Schema((Field("file_size", "float"),)), "'file_size' .* every file has"),
+    "even if it is the same": (lambda: Schema(FILE_FIELDS[:1]), "'file_name' .* every file has"),
+    "a name only": (lambda: odd.Schema(("year",)), "'year' is no field. Write Field"),
+    "no name": (lambda: Field(""), "is called ''"),
+    "a length of numbers": (lambda: Field("year", "int", max_length=4), "holds int with max_length=4"),
+    "no length": (lambda: Field("lang", max_length=0), "max_length=0"),
+    "a default that is none": (lambda: Field("price", "float", default=float("nan")), "the default is nan"),
+}
+
+
+@pytest.mark.parametrize("name", FIELDS_REFUSED)
+def test_fields_that_cannot_be_declared(name: str) -> None:
+    make, message = FIELDS_REFUSED[name]
+    with pytest.raises(FilterError, match=message):
+        make()
 
 
 def test_metadata_that_no_filter_could_compare_is_refused_when_it_is_stored(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Embedded, Manifest
-from spolia.stores.reading.records import file_meta
+from spolia.stores.reading.inherited import file_meta
 from spolia.stores.tables.rows import SourceRow
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Meta, Node, Query, Span

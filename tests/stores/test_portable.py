@@ -27,7 +27,6 @@ from spolia.stores.groups.materialising import materialise
 from spolia.stores.portable.exporting import export_store
 from spolia.stores.portable.form import CONTENTS, checksum
 from spolia.stores.portable.importing import import_store
-from spolia.stores.tables import sql
 from spolia.testing.hashing import HashingEmbedder
 from tests.retrieval.test_learned_sparse import Counting
 
@@ -113,7 +112,7 @@ def asked(corpus: Corpus) -> dict[str, Any]:
         ],
         "vectors": [(group, e.name, nearest(group, e)) for group, e in dense],
         "terms": [hits("sentence", row) for row in terms],
-        "fields": snapshot.opened.row(sql.FIELDS),
+        "fields": snapshot.schema,
         "stats": snapshot.stats().nodes,
     }
 

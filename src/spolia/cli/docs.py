@@ -41,11 +41,9 @@ def list_(store: StorePath, where: Where = None, access: SeenBy = None, json: As
     """List the documents of a store, whoever may read them: characters, passages, state, readers, time of the file."""
     from spolia.cli.conditions import condition_of
     from spolia.cli.held import held
-    from spolia.stores.tables import sql
-    from spolia.stores.tables.schema import read_schema
 
     screen, snapshot = Screen(json=json), _snapshot(store)
-    schema = read_schema(snapshot.opened.row(sql.FIELDS)[0])
+    schema = snapshot.schema
     condition = condition_of(where or (), schema)
     found = [one for one in held(snapshot, access) if condition is None or condition.accepts(schema.record(_meta(one)))]
     screen.give(documents=[document_data(one) for one in found])
@@ -167,7 +165,7 @@ def _snapshot(store: str) -> Snapshot:
 
 
 def _meta(one: Held) -> tuple[tuple[str, Any], ...]:
-    from spolia.stores.reading.records import file_meta
+    from spolia.stores.reading.inherited import file_meta
 
     row = one.source
     files = file_meta(row.uri, row.size, row.created_ns, row.mtime_ns, row.accessed_ns)

@@ -54,8 +54,9 @@ def keep(
     with corpus.writer(timeout_s) as writer:
         refuse(known := writer.sources())
         labels.refuse_bad_readers(found.files)
-        if fields is not None:
-            writer.declare(fields)
+        fits = fields is None or writer.declare(fields)
+        if not (fits or labels.metadata or rebuild):
+            writer.publish()  # is refused, and says why: nothing gives other values
         if labels.access is None and writer.is_restricted():
             labels = replace(labels, kept={uri: readers for uri, (_, readers) in writer.readers().items()})
         texts = texts_of(writer, known.values()) if rebuild else []
@@ -63,7 +64,7 @@ def keep(
         wanted.refuse_changed(writer.manifests)
         if rebuild:
             known = writer.sources()
-        run = Keeping(writer, wanted, labels, found, known, progress, None if forgets else batch, retry)
+        run = Keeping(writer, wanted, labels, found, known, progress, batch if fits and not forgets else None, retry)
         run.put_back(texts)
         run.run()
     if wanted.groups:

@@ -14,7 +14,15 @@ from spolia.stores.manifest import Manifest, of
 from spolia.stores.opened import Opened
 from spolia.stores.tables import sql
 from spolia.stores.tables.audiences import ReaderLists
-from spolia.stores.tables.rows import SourceRow, Unmade, document_of, node_of, source_of
+from spolia.stores.tables.rows import (
+    AUDIENCE_OF_DOCUMENT,
+    AUDIENCE_OF_NODE,
+    SourceRow,
+    Unmade,
+    document_of,
+    node_of,
+    source_of,
+)
 from spolia.stores.tables.schema import read_schema
 from spolia.types import Document, Filter, Hit, Node, Value
 
@@ -25,12 +33,13 @@ if TYPE_CHECKING:
     from spolia.models.sparse import SparseRows
     from spolia.stores.lexical.index import Lexical
     from spolia.stores.reading.allowed import Allowed
+    from spolia.stores.reading.inherited import Inherited
     from spolia.stores.reading.records import Records
     from spolia.stores.truth import Lease, Stored
     from spolia.stores.vectors.searching import VectorSearch
     from spolia.stores.vectors.sparse import SparseSearch
 
-NODES_KEPT = 8_192
+NODES_KEPT, ASKERS_KEPT = 8_192, 1_024
 _ATTEMPTS = 50
 
 
@@ -58,16 +67,30 @@ class Stats(Value):
 class Snapshot:
     """One published generation. Any thread may use it; as long as it lives, what it needs is not swept."""
 
-    def __init__(self, opened: Opened, generation: int, indexes: str, manifests: str, lease: Lease | None) -> None:
-        self.opened, self.generation, self._lease = opened, generation, lease
+    def __init__(
+        self,
+        opened: Opened,
+        published: tuple[int, str, str, str],
+        lease: Lease | None = None,
+        before: Snapshot | None = None,
+    ) -> None:
+        self.opened, self._lease = opened, lease
+        self.generation, indexes, fields, manifests = published
         self.indexes: dict[str, tuple[int, int]] = {name: (at, key) for name, (at, key) in json.loads(indexes).items()}
         self.manifests = {manifest["group"]: of(manifest) for manifest in json.loads(manifests)}
-        self.fingerprint = f"{opened.uuid}@{generation}"
-        self.readers = ReaderLists(opened.connection)
+        self.schema = read_schema(fields)
+        self.fingerprint = f"{opened.uuid}@{self.generation}"
+        self.readers = opened.shared("reader lists", ReaderLists)
+        self.readers.take_in(opened.connection)
+        self._open_to: dict[frozenset[str], frozenset[int]] = {}
         self._indexes: dict[object, Any] = {}
         self.derived: dict[object, Any] = {}  # what others computed of this generation, as long as it is looked at
-        self._nodes: dict[int, Node] = {}
+        self._nodes: dict[int, tuple[int, Node]] = {}
         self._lock = threading.Lock()
+        self._inherited: Inherited | None = None
+        self._records: dict[str | None, Records] = {}
+        if before is not None and before._lease is not None:  # else rows may be gone that have died since
+            self._take_over(before)
 
     # Searching.
 
@@ -135,7 +158,7 @@ class Snapshot:
 
     def allowed(self, group: str, access: frozenset[str], filter: Filter | None = None) -> Allowed:
         """The nodes of a group that may be found: the one place where access and filters are decided."""
-        return self._records(group).allowed(self._audiences(access), filter)
+        return self.records(group).allowed(self._audiences(access), filter)
 
     def vectors(self, group: str, embedder: str, allowed: Allowed) -> npt.NDArray[np.float32]:
         """The vectors float32[n, d] of the allowed nodes of a group, in the order of their keys, as they are kept."""
@@ -143,7 +166,15 @@ class Snapshot:
 
     def _audiences(self, access: frozenset[str]) -> frozenset[int] | None:
         """The audiences that these principals belong to; None where everything is everybody's."""
-        return self.readers.open_to(access) if self.readers.restricted else None
+        return self._all_audiences(access) if self.readers.restricted else None
+
+    def _all_audiences(self, access: frozenset[str]) -> frozenset[int]:
+        found = self._open_to.get(access)
+        if found is None:
+            if len(self._open_to) >= ASKERS_KEPT:
+                self._open_to = {}
+            found = self._open_to[access] = self.readers.open_to(access)
+        return found
 
     # Reading.
 
@@ -223,9 +254,9 @@ class Snapshot:
 
     def _whole(self, id: str, access: frozenset[str]) -> Node | None:
         row = self.opened.row(sql.DOCUMENT, {"id": id, "at": self.generation})
-        if row is None or not _readable(document := document_of(row, self.readers.lists), access):
+        if row is None or not _readable(row[AUDIENCE_OF_DOCUMENT], self._all_audiences(access)):
             return None
-        return whole(document)
+        return whole(document_of(row, self.readers.lists))
 
     def _nodes_of_ids(self, ids: Sequence[str], access: frozenset[str]) -> dict[str, Node]:
         values = {"ids": json.dumps(list(dict.fromkeys(ids))), "at": self.generation}
@@ -233,30 +264,32 @@ class Snapshot:
 
     def readable_of(self, rows: Sequence[Any], access: frozenset[str]) -> list[Node]:
         """The nodes that these rows of the truth hold, as far as they may be read."""
-        nodes = (node_of(row, self.readers.lists) for row in rows)
-        return [node for node in nodes if _readable(node, access)]
+        audiences = self._all_audiences(access)
+        return [node_of(row, self.readers.lists) for row in rows if _readable(row[AUDIENCE_OF_NODE], audiences)]
 
     def document(self, id: str, access: frozenset[str]) -> Document:
         """The document of this id."""
         row = self.opened.row(sql.DOCUMENT, {"id": id, "at": self.generation})
-        if row is None or not _readable(document := document_of(row, self.readers.lists), access):
+        if row is None or not _readable(row[AUDIENCE_OF_DOCUMENT], self._all_audiences(access)):
             raise StoreError(
                 f"There is no readable document {id!r} in generation {self.generation} of {self.opened.store}. "
                 "Write the document of a node from a search, and search and read as the same principal."
             )
-        return document
+        return document_of(row, self.readers.lists)
 
     def documents(self, access: frozenset[str] = frozenset()) -> Iterator[Document]:
         """All readable documents, by id."""
+        audiences = self._all_audiences(access)
         for row in self.opened.each(sql.DOCUMENTS, {"at": self.generation}):
-            if _readable(document := document_of(row, self.readers.lists), access):
-                yield document
+            if _readable(row[AUDIENCE_OF_DOCUMENT], audiences):
+                yield document_of(row, self.readers.lists)
 
     def all_nodes(self, group: str, access: frozenset[str] = frozenset()) -> Iterator[Node]:
         """All readable nodes of a group, by id."""
+        audiences = self._all_audiences(access)
         for row in self.opened.each(sql.NODES, {"grp": group, "at": self.generation}):
-            if _readable(node := node_of(row, self.readers.lists), access):
-                yield node
+            if _readable(row[AUDIENCE_OF_NODE], audiences):
+                yield node_of(row, self.readers.lists)
 
     def sources(self) -> dict[str, SourceRow]:
         """What the documents were read from, by uri."""
@@ -305,12 +338,13 @@ class Snapshot:
         there = {key: known[key] for key in keys if key in known}
         if len(there) < len(keys):
             there |= self._fetched([key for key in keys if key not in there])
-        found = ((key, there.get(key)) for key in keys)
-        return [(key, node) for key, node in found if node and (not node.readers or _readable(node, access))]
+        audiences = self._all_audiences(access)
+        found = ((key, there[key]) for key in keys if key in there)
+        return [(key, node) for key, (audience, node) in found if _readable(audience, audiences)]
 
-    def _fetched(self, keys: Sequence[int]) -> dict[int, Node]:
+    def _fetched(self, keys: Sequence[int]) -> dict[int, tuple[int, Node]]:
         rows = self.opened.rows(sql.NODES_OF_KEYS, {"keys": json.dumps(keys), "at": self.generation})
-        found = {row[0]: node_of(row, self.readers.lists) for row in rows}
+        found = {row[0]: (row[AUDIENCE_OF_NODE], node_of(row, self.readers.lists)) for row in rows}
         with self._lock:
             if len(self._nodes) + len(found) > NODES_KEPT:
                 self._nodes = {}
@@ -330,16 +364,29 @@ class Snapshot:
             self._indexes[group] = found
         return found
 
-    def _records(self, group: str) -> Records:
-        key = (group, "records")
-        found: Records | None = self._indexes.get(key)
+    def records(self, group: str | None) -> Records:
+        """What filters and access look at, of the nodes of a group; of None, of the documents themselves."""
+        found = self._records.get(group)
         if found is None:
             from spolia.stores.reading.records import Records
 
-            self.manifest(group)
-            schema = read_schema(self.opened.row(sql.FIELDS)[0])
-            found = self._indexes[key] = Records(self.opened.rows, group, self.generation, schema)
+            if group is not None:
+                self.manifest(group)
+            found = self._records[group] = Records(self.opened.rows, group, self._inheritance(), self.schema)
         return found
+
+    def _inheritance(self, before: Inherited | None = None) -> Inherited:
+        if self._inherited is None:
+            from spolia.stores.reading.inherited import Inherited
+
+            self._inherited = Inherited(self.opened.rows, self.generation, before)
+        return self._inherited
+
+    def _take_over(self, before: Snapshot) -> None:
+        """What an earlier snapshot has computed of metadata and has not changed since."""
+        for group, records in before._records.copy().items():
+            if group is None or group in self.indexes:
+                self._records[group] = records.at(self._inheritance(before._inherited), self.schema)
 
     def stored(self, group: str, embedder: str) -> Stored:
         """The vectors of a group's live nodes, by their positions."""
@@ -359,8 +406,8 @@ class Snapshot:
         return found
 
 
-def _readable(value: Document | Node, access: frozenset[str]) -> bool:
-    return not value.readers or not access.isdisjoint(value.readers)
+def _readable(audience: int, audiences: frozenset[int]) -> bool:
+    return audience in audiences
 
 
 def latest(opened: Opened) -> Snapshot:
@@ -369,9 +416,9 @@ def latest(opened: Opened) -> Snapshot:
     for _ in range(_ATTEMPTS):
         if found is not None and found.generation == opened.row(sql.PUBLISHED)[0]:
             return found
-        generation, indexes, manifests = opened.row(sql.PUBLISHED_WHOLE)
-        lease = opened.leased(generation)
-        if opened.row(sql.IS_KEPT, (generation,)):  # else it was swept before the lease held it
-            opened.latest = found = Snapshot(opened, generation, indexes, manifests, lease)
+        published = opened.row(sql.PUBLISHED_WHOLE)
+        lease = opened.leased(published[0])
+        if opened.row(sql.IS_KEPT, published[:1]):  # else it was swept before the lease held it
+            opened.latest = found = Snapshot(opened, published, lease, found)
             return found
     raise StoreError(f"{opened.store} is published too fast to be read. Search again.")

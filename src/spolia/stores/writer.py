@@ -11,16 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from spolia.errors import GroupError, NotAStore, StoreError
+from spolia.errors import FilterError, GroupError, NotAStore, StoreError
 from spolia.filters import Field, Schema
 from spolia.stores.failpoints import fail_point
 from spolia.stores.manifest import Manifest, read, refuse_odd_name, refuse_other, written
 from spolia.stores.tables import sql
-from spolia.stores.tables.audiences import ReaderLists
+from spolia.stores.tables.audiences import StoredLists
 from spolia.stores.tables.changes import Changes
 from spolia.stores.tables.publishing import Publication
 from spolia.stores.tables.rows import SourceRow, Unmade, document_of, indexed_text, node_of, source_of
-from spolia.stores.tables.schema import read_schema, written_schema
+from spolia.stores.tables.schema import misfit, read_schema
 from spolia.stores.tables.transaction import Transaction
 from spolia.stores.truth import Truth, Writing, translated
 from spolia.types import Document, Node
@@ -72,7 +72,8 @@ class Writer:
         manifests = [read(row[0]) for row in self._connection.execute(sql.MANIFESTS)]
         self.manifests = {manifest.group: manifest for manifest in manifests}
         self._changes = Changes(self._connection, self.generation + 1, self.manifests)
-        self._changes.schema = read_schema(self._connection.execute(sql.FIELDS).fetchone()[0])
+        self.schema = read_schema(self._connection.execute(sql.FIELDS, (self.generation,)).fetchone()[0])
+        self._changes.schema = self.schema
 
     def _drop_indexes(self, *, all: bool) -> None:
         """Have the damaged lexical indexes built again by the next publication; read `all` of them."""
@@ -92,29 +93,29 @@ class Writer:
 
     def documents(self) -> Iterator[Document]:
         """All documents, with what this writer has changed, by id."""
-        readers = ReaderLists(self._connection)
+        readers = StoredLists(self._connection)
         with self._transaction.reading():
             for row in self._connection.each(sql.DOCUMENTS, {"at": self.generation + 1}):
-                yield document_of(row, readers.lists)
+                yield document_of(row, readers)
 
     def nodes(self, document: str, group: str) -> list[Node]:
         """The nodes of a document in a group, with what this writer has changed, in order."""
         at = {"document": document, "grp": group, "first": 0, "last": sql.ALIVE, "at": self.generation + 1}
-        readers = ReaderLists(self._connection)
+        readers = StoredLists(self._connection)
         with self._transaction.reading():
-            return [node_of(row, readers.lists) for row in self._connection.execute(sql.NUMBERED, at)]
+            return [node_of(row, readers) for row in self._connection.execute(sql.NUMBERED, at).fetchall()]
 
     def readers(self) -> dict[str, tuple[str, tuple[str, ...]]]:
         """For each source the id of the document that it holds, and who may read that; with what was changed."""
         with self._transaction.reading():
             rows = self._connection.execute(sql.READERS_OF_SOURCES).fetchall()
-            lists = ReaderLists(self._connection).lists
-        return {uri: (document, lists[audience]) for uri, document, audience in rows}
+            lists = StoredLists(self._connection)
+            return {uri: (document, lists[audience]) for uri, document, audience in rows}
 
     def is_restricted(self) -> bool:
         """Whether anything was ever stored that not everybody may read."""
         with self._transaction.reading():
-            return ReaderLists(self._connection).restricted
+            return self._connection.execute(sql.IS_RESTRICTED).fetchone() is not None
 
     def document(self, id: str) -> Document:
         """A document, with what this writer has changed."""
@@ -122,7 +123,7 @@ class Writer:
             row = self._connection.execute(sql.DOCUMENT, {"id": id, "at": self.generation + 1}).fetchone()
             if row is None:
                 raise StoreError(f"There is no document {id!r} in {self.store}. Write the id of one of documents().")
-            return document_of(row, ReaderLists(self._connection).lists)
+            return document_of(row, StoredLists(self._connection))
 
     def unmade(self) -> tuple[Unmade, ...]:
         """Which groups could not be made of which documents, with what this writer has changed; by uri."""
@@ -197,14 +198,26 @@ class Writer:
                 f"There is no node group {group!r} in {self.store}. It has: {', '.join(sorted(self.manifests))}."
             )
 
-    def declare(self, fields: Iterable[Field]) -> None:
-        """Say which metadata fields can be filtered by; those that were declared before and are not named go."""
+    def declare(self, fields: Iterable[Field]) -> bool:
+        """Say which metadata fields can be filtered by; those that were declared before and are not named go.
+
+        Returns:
+            Whether all that is stored fits. What does not has to be put anew, or removed, before the next publication,
+            which is refused otherwise.
+
+        Raises:
+            FilterError: two fields of one name, or one that every file has.
+        """
         schema = Schema(fields)
         if schema != self._changes.schema:
             with self._transaction.change():
                 fail_point("declare.write")
-                self._connection.execute(sql.DECLARE, (written_schema(schema),))
                 self._changes.schema = schema
+        return self._misfit() is None
+
+    def _misfit(self) -> FilterError | None:
+        with self._transaction.reading():
+            return misfit(self._connection, self.schema, self._changes.schema)
 
     def put(self, document: Document, nodes: Iterable[Node], source: SourceRow) -> bool:
         """Put a document with its nodes in the place of what its source held before; the nodes are streamed.
@@ -328,9 +341,14 @@ class Writer:
     # Publishing.
 
     def publish(self) -> int:
-        """Make all changes durable and visible at once; returns the generation. Nothing to do: nothing is written."""
+        """Make all changes durable and visible at once; returns the generation. Nothing to do: nothing is written.
+
+        Raises:
+            FilterError: something that is stored does not fit to the declared fields; the writer goes on.
+        """
         self._transaction.refuse_if_ended()
         if self._transaction.visible:
+            self._refuse_what_does_not_fit()
             self._publish()
         elif self._transaction.began:
             self._transaction.commit()
@@ -344,7 +362,8 @@ class Writer:
                 self._embedded.flush()
             known = {group: key for group, (_, key) in self.indexes.items()}
             self.store.follow(self._connection, self.manifests, known, self.generation)
-            publication = Publication(self.store, self._connection, self.generation + 1, self.manifests)
+            schema = self._changes.schema
+            publication = Publication(self.store, self._connection, self.generation + 1, self.manifests, schema)
             self.indexes = publication.publish(self.indexes, self._embedded_to)
             self.mended += publication.mended
         self._transaction.renew()
@@ -354,7 +373,7 @@ class Writer:
             for group, manifest in self.manifests.items()
             for embedding in manifest.embeddings
         }
-        self.generation += 1
+        self.generation, self.schema = self.generation + 1, schema
         self._changes.next = self.generation + 1
         with translated(self.store, "swept"):
             self.mended += self.store.sweep(self._connection)
@@ -366,6 +385,13 @@ class Writer:
             raise NotAStore(
                 f"{self.store} was deleted while it was being written; nothing could be published. "
                 f"Write: spolia index FOLDER --store {self.store}"
+            )
+
+    def _refuse_what_does_not_fit(self) -> None:
+        if (error := self._misfit()) is not None:
+            raise FilterError(
+                f"{error} It was stored before the field was declared like this; nothing was published. Put it with "
+                "another value before publishing, for example with sync(..., fields=..., metadata=...)."
             )
 
     def repair(self) -> list[str]:

@@ -32,7 +32,6 @@ from spolia.stores.portable.form import (
 from spolia.stores.tables import sql
 from spolia.stores.tables.audiences import EVERYBODY
 from spolia.stores.tables.rows import SourceRow, document_of, node_of, unpacked
-from spolia.stores.tables.schema import read_schema
 from spolia.stores.vectors.sparse import ENTRY_BYTES, packed
 from spolia.surrounding import check_cancelled
 from spolia.types import Document, Node
@@ -111,8 +110,7 @@ class _Export:
                 name = vectors_of(number, place, embedding)
                 self._member(name, rows(manifest.group, embedding.embedder), ZIP_STORED)
         self._lines(READERS, (list(readers) for readers in self.numbers if readers))
-        schema = read_schema(self.snapshot.opened.row(sql.FIELDS)[0])
-        contents = Contents(schema, tuple(manifests), self.members)
+        contents = Contents(self.snapshot.schema, tuple(manifests), self.members)
         self.file.writestr(_entry(CONTENTS, ZIP_DEFLATED), contents.written)
         self.file.comment = checksum(contents.written).hexdigest().encode()
         return contents

@@ -55,7 +55,7 @@ def _fill(session: Session, address: Address) -> None:
     for statement in dialect.TABLES:
         session.ask(statement)
     session.execute(sql.NEW_STORE, (os.urandom(16).hex(),))
-    session.execute(sql.PUBLISH, (0, "{}"))
+    session.execute(sql.PUBLISH, (0, "{}", ""))
 
 
 def _extend(session: Session, address: Address) -> None:

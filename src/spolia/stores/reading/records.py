@@ -1,63 +1,75 @@
-"""The metadata of a group's nodes as columns, so that a filter is looked at for all of them at once.
+"""The metadata of a group's nodes at a generation, for filters and access.
 
-A column holds the values of one field: for each value the position of the node that has it. A node may stand there more
-than once, or not at all.
+What has not changed since an earlier generation is taken over from there: rows are immutable, so that it is enough to
+ask for those that were born or have died since.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import reduce
-from pathlib import PurePosixPath
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from spolia.errors import FilterError
-from spolia.filters import And, AnyOf, Between, Field, Leaf, Not, Or, Schema
+from spolia.filters import And, Field, Leaf, Not, Or, Schema, narrowed
 from spolia.stores.reading.allowed import Allowed, Mask
+from spolia.stores.reading.columns import Codes, Coding, Column, Positions
+from spolia.stores.reading.inherited import Ask, Inherited, meta_of
 from spolia.stores.tables import sql
 from spolia.types import Filter, Meta, Scalar
 
-Positions = npt.NDArray[np.int64]
-_DTYPES: Mapping[str, Any] = {"str": object, "int": np.int64, "float": np.float64, "bool": np.bool_}
 _MASKS_KEPT = 64
-_EXACT = 2**53
-"""Integers up to which a float has each of them."""
 
 
-@dataclass(frozen=True, eq=False)
-class Column:
-    """The values of a field: `values[i]` belongs to the node at position `rows[i]`."""
+@dataclass(frozen=True)
+class Kind:
+    """The statements that give rows; see `spolia.stores.tables.sql`. `own`: metadata beside what is inherited."""
 
-    rows: Positions
-    values: npt.NDArray[Any]
+    live: str
+    dead: str
+    last: str
+    own: str
+
+
+_NODES = Kind(sql.RECORDS, sql.DEAD_RECORDS, sql.LAST_RECORD, sql.OWN_METADATA)
+_DOCUMENTS = Kind(sql.WHOLE_RECORDS, sql.DEAD_WHOLE_RECORDS, sql.LAST_WHOLE_RECORD, "")
 
 
 class Records:
     """What is known of the nodes of a group at a generation, for filters and access.
 
     Args:
-        rows: runs a statement and gives its rows.
-        group: name of the group.
-        generation: at which.
+        ask: runs a statement and gives its rows.
+        group: name of the group; None for the documents themselves.
+        inherited: what the documents are described by, at the same generation.
         schema: the declared fields.
+        before: those of an earlier generation of the group which is still kept.
     """
 
-    def __init__(self, rows: Callable[[str, Any], list[Any]], group: str, generation: int, schema: Schema) -> None:
-        self.schema, self._rows, self._at = schema, rows, {"at": generation}
-        found = rows(sql.RECORDS, {"grp": group, "at": generation})
-        self.keys = np.array([row[0] for row in found], dtype=np.int64)
-        self._documents = np.array([row[1] for row in found], dtype=np.int64)
-        self._audiences = np.array([row[2] for row in found], dtype=np.int64)
-        self._own = {position: _meta(row[3]) for position, row in enumerate(found) if row[3]}
-        self._inherited: dict[int, Meta] | None = None
-        self._columns: dict[str, Column] = {}
+    def __init__(
+        self,
+        ask: Ask,
+        group: str | None,
+        inherited: Inherited,
+        schema: Schema,
+        before: Records | None = None,
+    ) -> None:
+        self.schema, self._ask, self._group, self._inherited = schema, ask, group, inherited
+        self._kind = kind = _DOCUMENTS if group is None else _NODES
+        self._at = {"grp": group, "at": inherited.generation}
+        self.last: int = next((key for (key,) in ask(kind.last, self._at)), 0)
+        self._own: dict[int, Meta] | None = None
+        self._columns: dict[Field, Column] = {}
         self._masks: dict[object, Mask] = {}
+        born = np.array(ask(kind.live, {**self._at, "known": before.last if before else 0}), dtype=np.int64)
+        self.keys, self._documents, self._audiences = np.ascontiguousarray(born.reshape(-1, 3).T)
+        if before is not None:
+            self._take_over(before)
+
+    def at(self, inherited: Inherited, schema: Schema) -> Records:
+        """Those of a later generation."""
+        return Records(self._ask, self._group, inherited, schema, self)
 
     def allowed(self, audiences: frozenset[int] | None, filter: Filter | None) -> Allowed:
         """The nodes of these audiences that fulfil a filter.
@@ -71,10 +83,11 @@ class Records:
         """
         if audiences is None and filter is None:
             return Allowed(self.keys)
-        key = (audiences, None if filter is None else filter.digest)  # 1 and True are equal, and not one condition
+        wanted = narrowed(filter)
+        key = (audiences, None if wanted is None else wanted.digest)  # 1 and True are equal, and not one condition
         mask = self._masks.get(key)
         if mask is None:
-            mask = np.ones(len(self.keys), dtype=np.bool_) if filter is None else self._mask(filter)
+            mask = self._all() if wanted is None else self._mask(wanted)
             if audiences is not None:
                 mask = mask & np.isin(self._audiences, list(audiences))
             if len(self._masks) >= _MASKS_KEPT:
@@ -92,127 +105,88 @@ class Records:
         if isinstance(filter, Not):
             return ~self._mask(filter.filter)
         if isinstance(filter, Leaf):
-            return self._leaf(filter)
+            self.schema.check(filter)
+            return self._column(self.schema.by_name[filter.field]).holding(filter, len(self.keys))
         raise FilterError(
-            f"{filter!r} is no filter that a store knows. Write one of spolia.filters: AnyOf, Between, And, Or, Not."
+            f"{filter!r:.80} is no condition that a store knows. Write AnyOf, Between, And, Or, Not of spolia.filters."
         )
 
     def _all(self) -> Mask:
         return np.ones(len(self.keys), dtype=np.bool_)
 
-    def _leaf(self, leaf: Leaf) -> Mask:
-        self.schema.check(leaf)
-        column = self._column(self.schema.by_name[leaf.field])
-        mask = np.zeros(len(self.keys), dtype=np.bool_)
-        mask[column.rows[_holding(leaf, column.values)]] = True
-        return mask
-
     # Columns.
 
     def _column(self, field: Field) -> Column:
-        found = self._columns.get(field.name)
+        found = self._columns.get(field)
         if found is None:
-            found = self._columns[field.name] = self._made(field)
+            coding = Coding(field)
+            rows, codes = self._entries(coding, np.arange(len(self.keys)))
+            found = self._columns[field] = Column(rows, codes, coding.values)
         return found
 
-    def _made(self, field: Field) -> Column:
-        documents, places = np.unique(self._documents, return_inverse=True)
-        inherited = self._of_documents()
+    def _entries(self, coding: Coding, positions: Positions) -> tuple[Positions, Codes]:
+        """The values of a field that the nodes at these positions have: positions again, and codes."""
+        found = [self._of_documents(coding, positions), self._of_their_own(coding, positions)]
+        if coding.field.default is not None:
+            without = np.setdiff1d(positions, np.concatenate([rows for rows, _ in found]))
+            found.append((without, np.repeat(coding.codes([coding.field.default]), len(without))))
+        return np.concatenate([rows for rows, _ in found]), np.concatenate([codes for _, codes in found])
+
+    def _of_documents(self, coding: Coding, positions: Positions) -> tuple[Positions, Codes]:
+        documents, places = np.unique(self._documents[positions], return_inverse=True)
         values: list[Scalar] = []
         starts = np.zeros(len(documents) + 1, dtype=np.int64)
-        for number, document in enumerate(documents):
-            values += [value for name, value in inherited.get(int(document), ()) if name == field.name]
+        for number, document in enumerate(documents.tolist()):
+            values += self._inherited.values(document, coding.field.name)
             starts[number + 1] = len(values)
         counts = np.diff(starts)[places]
-        rows = np.repeat(np.arange(len(self.keys)), counts)
+        rows = np.repeat(positions, counts)
         within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        taken = _typed(values, field)[np.repeat(starts[:-1][places], counts) + within]
-        return self._with_own_and_default(field, Column(rows, taken))
+        return rows, coding.codes(values)[np.repeat(starts[:-1][places], counts) + within]
 
-    def _with_own_and_default(self, field: Field, inherited: Column) -> Column:
-        own = [
-            (position, value)
-            for position, meta in self._own.items()
-            for name, value in meta
-            if name == field.name and value is not None
-        ]
-        rows = np.concatenate([inherited.rows, np.array([position for position, _ in own], dtype=np.int64)])
-        values = np.concatenate([inherited.values, _typed([value for _, value in own], field)])
-        if field.default is None:
-            return Column(rows, values)
-        without = np.setdiff1d(np.arange(len(self.keys)), rows)
-        return Column(
-            np.concatenate([rows, without]),
-            np.concatenate([values, _typed([field.default] * len(without), field)]),
-        )
+    def _of_their_own(self, coding: Coding, positions: Positions) -> tuple[Positions, Codes]:
+        own, name = self._own_metadata(), coding.field.name
+        pairs = zip(positions.tolist(), self.keys[positions].tolist(), strict=True) if own else ()
+        found = [(position, value) for position, key in pairs for n, value in own.get(key, ()) if n == name]
+        rows = np.array([position for position, _ in found], dtype=np.int64)
+        return rows, coding.codes(value for _, value in found)
 
-    def _of_documents(self) -> dict[int, Meta]:
-        if self._inherited is None:
-            found = {key: _meta(meta) for key, meta in self._rows(sql.DOCUMENT_RECORDS, self._at)}
-            for document, *source in self._rows(sql.SOURCE_RECORDS, self._at):
-                found[document] = found.get(document, ()) + file_meta(*source)
-            self._inherited = {key: tuple(p for p in meta if p[1] is not None) for key, meta in found.items()}
-        return self._inherited
+    def _own_metadata(self) -> dict[int, Meta]:
+        if self._own is None:
+            self._own = self._read_own(0)
+        return self._own
 
+    def _read_own(self, known: int) -> dict[int, Meta]:
+        rows = self._ask(self._kind.own, {**self._at, "known": known}) if self._kind.own else ()
+        return {key: meta_of(meta) for key, meta in rows}
 
-def file_meta(uri: str, size: int, created_ns: int, modified_ns: int, accessed_ns: int) -> Meta:
-    """The fields of a file: name, suffix, bytes, times; a time that is not known is left out.
+    # What has not changed.
 
-    >>> file_meta("old/Stones.TXT", 12, 0, 1_700_000_000_000_000_000, 0)[:4]
-    (('file_name', 'Stones.TXT'), ('file_type', 'txt'), ('file_size', 12), ('file_modified', '2023-11-14T22:13:20Z'))
-    """
-    path = PurePosixPath(uri)
-    times = (("file_created", created_ns), ("file_modified", modified_ns), ("file_accessed", accessed_ns))
-    return (
-        ("file_name", path.name),
-        ("file_type", path.suffix.lower().removeprefix(".")),
-        ("file_size", size),
-        *((name, _utc(time_ns)) for name, time_ns in times if time_ns),
-    )
+    def _take_over(self, before: Records) -> None:
+        """Put what an earlier generation knows of the nodes that live on before the ones that were born since."""
+        since = {**self._at, "since": before._inherited.generation}
+        dead = np.array([key for (key,) in self._ask(self._kind.dead, since)], dtype=np.int64)
+        stays, born = ~np.isin(before.keys, dead), len(self.keys)
+        self.keys = np.concatenate([before.keys[stays], self.keys])
+        self._documents = np.concatenate([before._documents[stays], self._documents])
+        self._audiences = np.concatenate([before._audiences[stays], self._audiences])
+        other = np.isin(self._documents, self._inherited.changed)
+        other[len(self.keys) - born :] = True
+        if (own := before._own) is not None:
+            self._own = own | self._read_own(before.last)
+            for key in dead.tolist():
+                self._own.pop(key, None)
+        places = np.full(len(before.keys), -1, dtype=np.int64)
+        places[stays] = np.where(other[: len(self.keys) - born], -1, np.arange(len(self.keys) - born))
+        for field, column in before._columns.copy().items():
+            if self.schema.by_name.get(field.name) == field:
+                self._columns[field] = self._updated(field, column.moved(places), np.flatnonzero(other))
+        if self.schema == before.schema and stays.all() and not other.any():
+            self._masks = before._masks.copy()
 
-
-def _utc(time_ns: int) -> str:
-    return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _meta(packed: str) -> Meta:
-    return tuple((name, value) for name, value in json.loads(packed)) if packed else ()
-
-
-def _typed(values: Iterable[Scalar], field: Field) -> npt.NDArray[Any]:
-    """Values as an array of the field's type.
-
-    Raises:
-        FilterError: one of them is of another type: it was stored before the field was declared.
-    """
-    listed = list(values)
-    for value in listed:
-        field.check(value, "a stored value")
-    array = np.empty(len(listed), dtype=_DTYPES[field.kind] if _are_exact(listed) else object)
-    array[:] = listed
-    return array
-
-
-def _are_exact(values: Iterable[Scalar]) -> bool:
-    """Whether numpy compares these numbers as Python does, whatever their types."""
-    return all(not isinstance(value, int) or -_EXACT <= value <= _EXACT for value in values)
-
-
-def _holding(leaf: Leaf, values: npt.NDArray[Any]) -> Mask:
-    """Which values fulfil a condition: what `leaf.holds` says, for all of them at once where numpy can."""
-    if values.dtype == object or not _are_exact(leaf.operands()):
-        holds = set(leaf.values).__contains__ if isinstance(leaf, AnyOf) else leaf.holds
-        return np.fromiter(map(holds, values.tolist()), dtype=np.bool_, count=len(values))
-    if isinstance(leaf, AnyOf):
-        return np.isin(values, np.array(leaf.values))
-    assert isinstance(leaf, Between)
-    mask = np.ones(len(values), dtype=np.bool_)
-    for bound, compare in (
-        (leaf.at_least, np.greater_equal),
-        (leaf.at_most, np.less_equal),
-        (leaf.above, np.greater),
-        (leaf.below, np.less),
-    ):
-        if bound is not None:
-            mask &= compare(values, bound).astype(np.bool_)
-    return mask
+    def _updated(self, field: Field, column: Column, others: Positions) -> Column:
+        if not len(others):
+            return column
+        coding = Coding(field, column.values)
+        rows, codes = self._entries(coding, others)
+        return Column(np.concatenate([column.rows, rows]), np.concatenate([column.codes, codes]), coding.values)

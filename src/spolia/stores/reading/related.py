@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from spolia.stores.definition import DOCUMENT
 from spolia.stores.tables import sql
 from spolia.types import Filter, Node
 
 if TYPE_CHECKING:
-    from spolia.stores.reading.records import Records
     from spolia.stores.snapshot import Snapshot
 
 
@@ -79,18 +78,8 @@ def _passing(snapshot: Snapshot, nodes: Sequence[Node], access: frozenset[str], 
     wanted = {"ids": json.dumps([node.id for node in nodes]), "at": snapshot.generation}
     if all(node.group == DOCUMENT and node.id == node.document for node in nodes):
         keys = dict(snapshot.opened.rows(sql.WHOLE_KEYS_OF_IDS, wanted))
-        allowed = _whole_records(snapshot).allowed(None, filter)
+        allowed = snapshot.records(None).allowed(None, filter)
     else:
         keys = dict(snapshot.opened.rows(sql.KEYS_OF_IDS, wanted))
         allowed = snapshot.allowed(nodes[0].group, access, filter)
     return {id for id, holds in zip(keys, allowed.holds(keys.values()), strict=True) if holds}
-
-
-def _whole_records(snapshot: Snapshot) -> Records:
-    from spolia.stores.reading.records import Records
-    from spolia.stores.tables.schema import read_schema
-
-    def rows(statement: str, values: Any) -> list[Any]:
-        return snapshot.opened.rows(sql.WHOLE_RECORDS if statement == sql.RECORDS else statement, values)
-
-    return Records(rows, DOCUMENT, snapshot.generation, read_schema(snapshot.opened.row(sql.FIELDS)[0]))

@@ -61,7 +61,7 @@ def _fill(folder: Path) -> None:
         for statement in sql.SCHEMA:
             connection.execute(statement)
         connection.execute(sql.NEW_STORE, (os.urandom(16).hex(),))
-        connection.execute(sql.PUBLISH, (0, "{}"))
+        connection.execute(sql.PUBLISH, (0, "{}", ""))
         connection.execute(sql.COMMIT)
     finally:
         connection.close()

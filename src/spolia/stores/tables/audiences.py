@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Sequence
 from hashlib import blake2b
 
 from spolia.stores.tables import sql
@@ -11,50 +12,100 @@ from spolia.stores.truth import Connection
 
 EVERYBODY = 0
 """The audience of what has no readers."""
+_LISTS_KEPT = 1_024
+
+Readers = tuple[str, ...]
 
 
 class Audiences:
     """Numbers for reader lists, as a writer gives them.
 
-    A number holds for one change only: when that is taken back, another list may get it.
+    A number holds for one change only: when that is taken back, another list may get it. How a list is written does not
+    change, so that it is sorted and hashed once, however many documents have it.
     """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self._written: dict[Readers, tuple[bytes, str]] = {}
         self.begin()
 
     def begin(self) -> None:
         """Another change begins."""
-        self._known: dict[tuple[str, ...], int] = {(): EVERYBODY}
+        self._known: dict[bytes, int] = {}
+        self._last: tuple[Sequence[str], int] = ((), EVERYBODY)
 
     def number(self, readers: Sequence[str]) -> int:
         """The number of a list, whatever its order and repetitions."""
-        found = self._known.get(key := tuple(readers))
+        if not readers:
+            return EVERYBODY
+        if readers is not self._last[0]:  # nodes of a document have one list, and to look a long one up takes time
+            self._last = (readers, self._number(*self._as_written(tuple(readers))))
+        return self._last[1]
+
+    def digest(self, readers: Sequence[str]) -> bytes:
+        """16 bytes that tell a list apart, whatever its order and repetitions."""
+        return self._as_written(tuple(readers))[0]
+
+    def _number(self, digest: bytes, written: str) -> int:
+        found = self._known.get(digest)
         if found is None:
-            written = json.dumps(sorted(set(key)), ensure_ascii=False)
-            digest = blake2b(written.encode(), digest_size=16).digest()
-            self.connection.execute(sql.ADD_AUDIENCE, (digest, written))
-            found = self._known[key] = int(self.connection.execute(sql.AUDIENCE, (digest,)).fetchone()[0])
+            row = self.connection.execute(sql.AUDIENCE, (digest,)).fetchone()
+            if row is None:
+                self.connection.execute(sql.ADD_AUDIENCE, (digest, written))
+                row = self.connection.execute(sql.AUDIENCE, (digest,)).fetchone()
+            found = self._known[digest] = int(row[0])
+        return found
+
+    def _as_written(self, readers: Readers) -> tuple[bytes, str]:
+        found = self._written.get(readers)
+        if found is None:
+            if len(self._written) >= _LISTS_KEPT:
+                self._written = {}
+            written = json.dumps(sorted(set(readers)), ensure_ascii=False)
+            found = self._written[readers] = (blake2b(written.encode(), digest_size=16).digest(), written)
+        return found
+
+
+class StoredLists(dict[int, Readers]):
+    """Reader lists by their numbers, each read when it is asked for."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__({EVERYBODY: ()})
+        self._connection = connection
+
+    def __missing__(self, number: int) -> Readers:
+        (written,) = self._connection.execute(sql.READERS, (number,)).fetchone()
+        found = self[number] = tuple(json.loads(written))
         return found
 
 
 class ReaderLists:
-    """The reader lists of a store, as its readers see them: they are never changed, only more are added."""
+    """The published reader lists of a store. They are never changed, only more are added, so that all snapshots of a
+    process share them; a snapshot knows at least those that its rows have.
 
-    def __init__(self, connection: Connection) -> None:
-        rows = connection.execute(sql.AUDIENCES).fetchall()
-        self.lists: Mapping[int, tuple[str, ...]] = {EVERYBODY: ()} | {
-            number: tuple(json.loads(readers)) for number, readers in rows
-        }
-        self._open: dict[frozenset[str], frozenset[int]] = {}
+    Attributes:
+        lists: by number.
+    """
+
+    def __init__(self) -> None:
+        self.lists: dict[int, Readers] = {EVERYBODY: ()}
+        self._names: dict[str, str] = {}
+        self._numbers: dict[str, list[int]] = {}
+        self._last = EVERYBODY
+        self._lock = threading.Lock()
+
+    def take_in(self, connection: Connection) -> None:
+        """Read the lists that were added since the last time."""
+        with self._lock:
+            for number, written in connection.execute(sql.AUDIENCES, (self._last,)).fetchall():
+                names = tuple(self._names.setdefault(name, name) for name in json.loads(written))
+                for name in names:
+                    self._numbers.setdefault(name, []).append(number)
+                self.lists[number], self._last = names, number
 
     def open_to(self, access: frozenset[str]) -> frozenset[int]:
         """The audiences to which somebody with these principals belongs; everybody's is one of them."""
-        found = self._open.get(access)
-        if found is None:
-            ours = (number for number, readers in self.lists.items() if not readers or not access.isdisjoint(readers))
-            found = self._open[access] = frozenset(ours)
-        return found
+        return frozenset((EVERYBODY,)).union(*(self._numbers[name] for name in access if name in self._numbers))
 
     @property
     def restricted(self) -> bool:

@@ -38,7 +38,7 @@ class Changes:
         """
         self.audiences.begin()
         self.schema.check_values(document.meta, f"document {document.uri or document.id!r}")
-        row = document_row(document, self.audiences.number(document.readers), self.next)
+        row = self._row(document)
         there = self._one(sql.LIVE_DOCUMENT, (document.id,))
         is_there = there is not None and there[1] == row[1]
         if there is not None and not is_there and there[2] == self.next:
@@ -50,6 +50,10 @@ class Changes:
         fail_point("put.source")
         self.point(source, key)
         return not is_there
+
+    def _row(self, document: Document) -> Row:
+        audiences = self.audiences
+        return document_row(document, audiences.number(document.readers), audiences.digest(document.readers), self.next)
 
     def _replace(self, old: int | None, document: Document, row: Row, nodes: Iterable[Node]) -> int:
         sources = [source_of(found) for found in self.connection.execute(sql.LIVE_SOURCES_OF, (old,))] if old else []
@@ -86,8 +90,11 @@ class Changes:
             self._release(there[0])
 
     def touch(self, source: SourceRow) -> None:
-        """The source holds what it held; the rest of its row is new."""
-        self.connection.execute(sql.SET_SOURCE, (*source_values(source), source.uri))
+        """The source holds what it held; the rest of its row is new, from the next generation on."""
+        if not self.connection.execute(sql.SET_SOURCE, (*source_values(source), source.uri, self.next)).rowcount:
+            key = self.held_by(source.uri)
+            self.connection.execute(sql.END_SOURCE, {"uri": source.uri, "next": self.next})
+            self.connection.execute(sql.ADD_SOURCE, (source.uri, *source_values(source), key, self.next))
 
     def forget(self, uri: str) -> None:
         """The source is gone, and what it held, unless another source has it."""
@@ -122,7 +129,7 @@ class Changes:
         key = self._known_key(document.id)
         self.audiences.begin()
         old, new = self.audiences.number(document.readers), self.audiences.number(readers)
-        row = document_row(document.but(readers=tuple(readers)), new, self.next)
+        row = self._row(document.but(readers=tuple(readers)))
         sources = [source_of(found) for found in self.connection.execute(sql.LIVE_SOURCES_OF, (key,))]
         nodes = self.connection.execute(sql.LIVE_NODES_OF, (key,)).fetchall()
         for statement in sql.SET_ASIDE:

@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterator, Mapping
 
 from spolia.errors import StoreCorrupt, StoreError
+from spolia.filters import Schema
 from spolia.stores.failpoints import fail_point
 from spolia.stores.manifest import Manifest
 from spolia.stores.tables import sql
 from spolia.stores.tables.rows import indexed_text
+from spolia.stores.tables.schema import written_schema
 from spolia.stores.truth import Connection, Truth
 
 KEPT = 2
@@ -21,8 +23,11 @@ Indexes = dict[str, tuple[int, int]]
 class Publication:
     """The next generation of a store on its way, inside the writer's transaction."""
 
-    def __init__(self, store: Truth, connection: Connection, generation: int, manifests: dict[str, Manifest]) -> None:
-        self.store, self.connection, self.generation, self.manifests = store, connection, generation, manifests
+    def __init__(
+        self, store: Truth, connection: Connection, generation: int, manifests: dict[str, Manifest], schema: Schema
+    ) -> None:
+        self.store, self.connection, self.generation = store, connection, generation
+        self.manifests, self.schema = manifests, schema
         self.mended: list[str] = []
 
     def publish(self, indexes: Indexes, embedded_to: Mapping[tuple[str, str], int]) -> Indexes:
@@ -37,7 +42,7 @@ class Publication:
         self.store.pin(self.generation)
         taken = self._forget_old_generations()
         fail_point("publish.row")
-        self.connection.execute(sql.PUBLISH, (self.generation, json.dumps(fresh)))
+        self.connection.execute(sql.PUBLISH, (self.generation, json.dumps(fresh), written_schema(self.schema)))
         fail_point("publish.commit")
         self.connection.execute(sql.COMMIT)
         fail_point("publish.committed")

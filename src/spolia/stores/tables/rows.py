@@ -9,9 +9,13 @@ from hashlib import blake2b
 from typing import Any
 
 from spolia.errors import StoreError
+from spolia.stores.tables import sql
 from spolia.types import Document, Heading, Meta, Node, Span, Value
 
 Row = Sequence[Any]
+AUDIENCE_OF_NODE = sql.NODE_COLUMNS.replace("\n   ", "").split(", ").index("n.audience")
+AUDIENCE_OF_DOCUMENT = sql.DOCUMENT_COLUMNS.split(", ").index("d.audience")
+"""Where the number of the reader list stands in a row."""
 Readers = Mapping[int, tuple[str, ...]]
 """Reader lists by the number of the audience."""
 
@@ -83,10 +87,17 @@ def unpacked(text: str) -> tuple[Any, ...]:
     return tuple(tuple(item) if isinstance(item, list) else item for item in json.loads(text)) if text else ()
 
 
-def document_row(document: Document, audience: int, birth: int) -> Row:
+def document_row(document: Document, audience: int, readers: bytes, birth: int) -> Row:
+    """A document as a row.
+
+    Args:
+        audience: the number of its reader list.
+        readers: the digest of that list, in the place of its names, of which there may be many.
+        birth: generation in which it is born.
+    """
     return (
         document.id,
-        document.but(uri="").digest,
+        document.but(uri="", readers=(readers.hex(),)).digest,
         document.text,
         document.title,
         document.media_type,

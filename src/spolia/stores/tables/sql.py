@@ -11,9 +11,9 @@ ALIVE = 4611686018427387904
 """The generation at which a row dies that is still alive: later than any."""
 
 SCHEMA = (
-    """CREATE TABLE store (uuid TEXT NOT NULL, fields TEXT NOT NULL)""",
+    """CREATE TABLE store (uuid TEXT NOT NULL)""",
     """CREATE TABLE manifests (grp TEXT PRIMARY KEY, manifest TEXT NOT NULL) WITHOUT ROWID""",
-    """CREATE TABLE generations (generation INTEGER PRIMARY KEY, indexes TEXT NOT NULL)""",
+    """CREATE TABLE generations (generation INTEGER PRIMARY KEY, indexes TEXT NOT NULL, fields TEXT NOT NULL)""",
     """CREATE TABLE audiences (
         id INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, readers TEXT NOT NULL)""",
     """CREATE TABLE documents (
@@ -29,6 +29,7 @@ SCHEMA = (
         error TEXT NOT NULL, report TEXT NOT NULL, birth INTEGER NOT NULL, death INTEGER NOT NULL,
         UNIQUE (uri, death))""",
     """CREATE INDEX sources_document ON sources (document, uri)""",
+    """CREATE INDEX sources_born ON sources (birth)""",
     f"""CREATE INDEX sources_dead ON sources (death) WHERE death < {ALIVE}""",
     """CREATE TABLE nodes (
         key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, grp TEXT NOT NULL,
@@ -69,19 +70,18 @@ ROLLBACK = "ROLLBACK"
 MARK = "SAVEPOINT mark"
 KEEP = "RELEASE mark"
 UNDO = "ROLLBACK TO mark"
-NEW_STORE = "INSERT INTO store VALUES (?, '')"
+NEW_STORE = "INSERT INTO store VALUES (?)"
 UUID = "SELECT uuid FROM store"
-FIELDS = "SELECT fields FROM store"
-DECLARE = "UPDATE store SET fields = ?"
 
 # Generations and manifests.
 PUBLISHED = "SELECT max(generation) FROM generations"
-PUBLISHED_WHOLE = """SELECT generation, indexes,
+PUBLISHED_WHOLE = """SELECT generation, indexes, fields,
     (SELECT '[' || coalesce(group_concat(manifest), '') || ']' FROM manifests)
     FROM generations ORDER BY generation DESC LIMIT 1"""
 GENERATIONS = "SELECT generation, indexes FROM generations ORDER BY generation"
 IS_KEPT = "SELECT 1 FROM generations WHERE generation = ?"
-PUBLISH = "INSERT INTO generations VALUES (?, ?)"
+FIELDS = "SELECT fields FROM generations WHERE generation = ?"
+PUBLISH = "INSERT INTO generations VALUES (?, ?, ?)"
 FORGET = "DELETE FROM generations WHERE generation = ?"
 MANIFESTS = "SELECT manifest FROM manifests ORDER BY grp"
 DROP_MANIFEST = "DELETE FROM manifests WHERE grp = ?"
@@ -90,7 +90,9 @@ DEFINE = "INSERT INTO manifests VALUES (:grp, :manifest) ON CONFLICT (grp) DO UP
 # Reader lists.
 ADD_AUDIENCE = "INSERT INTO audiences (digest, readers) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
 AUDIENCE = "SELECT id FROM audiences WHERE digest = ?"
-AUDIENCES = "SELECT id, readers FROM audiences ORDER BY id"
+AUDIENCES = "SELECT id, readers FROM audiences WHERE id > ? ORDER BY id"
+READERS = "SELECT readers FROM audiences WHERE id = ?"
+IS_RESTRICTED = "SELECT 1 FROM audiences LIMIT 1"
 
 # Documents.
 DOCUMENT_COLUMNS = "d.id, d.text, d.title, d.media_type, d.pages, d.headings, d.meta, d.audience"
@@ -121,7 +123,7 @@ ADD_SOURCE = f"""INSERT INTO sources
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE})"""
 SET_SOURCE = f"""UPDATE sources
     SET size = ?, mtime_ns = ?, content_hash = ?, status = ?, error = ?, report = ?, created_ns = ?, accessed_ns = ?
-    WHERE uri = ? AND death = {ALIVE}"""
+    WHERE uri = ? AND birth = ? AND death = {ALIVE}"""
 UNSAY_SOURCE = f"DELETE FROM sources WHERE uri = :uri AND birth = :next AND death = {ALIVE}"
 END_SOURCE = f"UPDATE sources SET death = :next WHERE uri = :uri AND death = {ALIVE}"
 READERS_OF_SOURCES = f"""SELECT s.uri, d.id, d.audience FROM sources s JOIN documents d ON d.key = s.document
@@ -197,21 +199,42 @@ NEW_NODES = f"""SELECT key, context, text, search_text, audience FROM nodes
 TEXTS_OF_KEYS = """SELECT n.key, n.context, n.text, n.search_text, n.audience FROM json_each(:keys) wanted
     CROSS JOIN nodes n ON n.key = wanted.value ORDER BY n.key"""
 DEAD_KEYS = f"SELECT key FROM nodes WHERE grp = ? AND death > ? AND key <= ? AND death < {ALIVE} ORDER BY key"
-RECORDS = """SELECT key, document, audience, meta FROM nodes
-    WHERE grp = :grp AND birth <= :at AND death > :at ORDER BY key"""
 LINEAGE = """SELECT key, id, document, number, parent, meta FROM nodes
     WHERE grp = :grp AND birth <= :at AND death > :at ORDER BY key"""
-DOCUMENT_RECORDS = "SELECT key, meta FROM documents WHERE birth <= :at AND death > :at"
-WHOLE_RECORDS = "SELECT key, key, audience, '' FROM documents WHERE birth <= :at AND death > :at ORDER BY key"
-WHOLE_KEYS_OF_IDS = """SELECT d.id, d.key FROM json_each(:ids) wanted CROSS JOIN documents d ON d.id = wanted.value
-    WHERE d.birth <= :at AND d.death > :at"""
-SOURCE_RECORDS = """SELECT document, uri, size, created_ns, mtime_ns, accessed_ns FROM sources
-    WHERE document IS NOT NULL AND birth <= :at AND death > :at ORDER BY uri"""
 LIVE_KEYS = "SELECT key FROM nodes WHERE grp = :grp AND birth <= :at AND death > :at ORDER BY key"
 COUNT_NODES = "SELECT grp, count(*) FROM nodes WHERE birth <= :at AND death > :at GROUP BY grp ORDER BY grp"
 COUNT_DOCUMENTS = "SELECT count(*) FROM documents WHERE birth <= :at AND death > :at"
 COUNT_SOURCES = """SELECT status, count(*) FROM sources WHERE birth <= :at AND death > :at
     GROUP BY status ORDER BY status"""
+
+# Metadata, for filters: what lives, and what of that was born or has died since an earlier generation.
+RECORDS = """SELECT key, document, audience FROM nodes
+    WHERE grp = :grp AND key > :known AND birth <= :at AND death > :at ORDER BY key"""
+DEAD_RECORDS = f"SELECT key FROM nodes WHERE death > :since AND death <= :at AND death < {ALIVE} AND grp = :grp"
+LAST_RECORD = "SELECT key FROM nodes WHERE birth <= :at ORDER BY key DESC LIMIT 1"
+OWN_METADATA = """SELECT key, meta FROM nodes
+    WHERE grp = :grp AND key > :known AND meta <> '' AND birth <= :at AND death > :at"""
+WHOLE_RECORDS = """SELECT key, key, audience FROM documents
+    WHERE key > :known AND birth <= :at AND death > :at ORDER BY key"""
+DEAD_WHOLE_RECORDS = f"SELECT key FROM documents WHERE death > :since AND death <= :at AND death < {ALIVE}"
+LAST_WHOLE_RECORD = "SELECT key FROM documents WHERE birth <= :at ORDER BY key DESC LIMIT 1"
+WHOLE_KEYS_OF_IDS = """SELECT d.id, d.key FROM json_each(:ids) wanted CROSS JOIN documents d ON d.id = wanted.value
+    WHERE d.birth <= :at AND d.death > :at"""
+DOCUMENT_METADATA = "SELECT key, meta FROM documents WHERE birth <= :at AND death > :at"
+METADATA_OF_DOCUMENTS = """SELECT d.key, d.meta FROM json_each(:keys) wanted
+    CROSS JOIN documents d ON d.key = wanted.value WHERE d.birth <= :at AND d.death > :at"""
+FILES = """SELECT document, uri, size, created_ns, mtime_ns, accessed_ns FROM sources
+    WHERE document IS NOT NULL AND birth <= :at AND death > :at ORDER BY uri"""
+FILES_OF_DOCUMENTS = """SELECT s.document, s.uri, s.size, s.created_ns, s.mtime_ns, s.accessed_ns
+    FROM json_each(:keys) wanted CROSS JOIN sources s ON s.document = wanted.value
+    WHERE s.birth <= :at AND s.death > :at ORDER BY s.uri"""
+CHANGED_DOCUMENTS = f"""SELECT document FROM sources WHERE document IS NOT NULL AND birth > :since AND birth <= :at
+    UNION SELECT document FROM sources
+    WHERE document IS NOT NULL AND death > :since AND death <= :at AND death < {ALIVE}"""
+LIVE_METADATA = f"""SELECT 'document ' || coalesce((SELECT min(s.uri) FROM sources s
+        WHERE s.document = d.key AND s.death = {ALIVE}), d.id), d.meta
+    FROM documents d WHERE d.death = {ALIVE} AND d.meta <> ''
+    UNION ALL SELECT 'node ' || id, meta FROM nodes WHERE death = {ALIVE} AND meta <> ''"""
 
 # Vectors.
 UNEMBEDDED = f"""SELECT n.key, n.hash, n.context, n.text, n.search_text FROM nodes n

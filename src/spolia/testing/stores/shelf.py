@@ -13,7 +13,7 @@ from spolia.models.sparse import SparseRows
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Metric
 from spolia.stores.manifest import Embedded, Manifest
-from spolia.stores.reading.records import file_meta
+from spolia.stores.reading.inherited import file_meta
 from spolia.stores.tables.rows import SourceRow
 from spolia.testing.hashing import HashingEmbedder
 from spolia.types import Document, Meta, Node, Span, Value

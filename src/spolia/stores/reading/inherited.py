@@ -1,0 +1,118 @@
+"""What nodes inherit: the metadata of their document, and the fields of the files that it was read from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from spolia.stores.tables import sql
+from spolia.stores.tables.rows import unpacked
+from spolia.types import Meta, Scalar
+
+Ask = Callable[[str, Any], list[Any]]
+"""Runs a statement and gives its rows."""
+Keys = npt.NDArray[np.int64]
+
+
+class File(NamedTuple):
+    """What the truth says of a file; times in nanoseconds, 0 where they are not known."""
+
+    uri: str
+    size: int
+    created_ns: int
+    modified_ns: int
+    accessed_ns: int
+
+
+def _utc(time_ns: int) -> Scalar:
+    return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if time_ns else None
+
+
+_OF_FILE: Mapping[str, Callable[[File], Scalar]] = {
+    "file_name": lambda file: PurePosixPath(file.uri).name,
+    "file_type": lambda file: PurePosixPath(file.uri).suffix.lower().removeprefix("."),
+    "file_size": lambda file: file.size,
+    "file_created": lambda file: _utc(file.created_ns),
+    "file_modified": lambda file: _utc(file.modified_ns),
+    "file_accessed": lambda file: _utc(file.accessed_ns),
+}
+
+
+def file_meta(uri: str, size: int, created_ns: int, modified_ns: int, accessed_ns: int) -> Meta:
+    """The fields of a file: name, suffix, bytes, times; a time that is not known is left out.
+
+    >>> file_meta("old/Stones.TXT", 12, 0, 1_700_000_000_000_000_000, 0)[:4]
+    (('file_name', 'Stones.TXT'), ('file_type', 'txt'), ('file_size', 12), ('file_modified', '2023-11-14T22:13:20Z'))
+    """
+    file = File(uri, size, created_ns, modified_ns, accessed_ns)
+    return tuple((name, value) for name, made in _OF_FILE.items() if (value := made(file)) is not None)
+
+
+class Described(NamedTuple):
+    """A document's metadata and its files."""
+
+    meta: Meta
+    files: tuple[File, ...]
+
+
+class Inherited:
+    """What the documents of a store are described by at a generation. It is read when it is first asked for.
+
+    Args:
+        ask: runs a statement.
+        generation: at which.
+        before: that of an earlier generation which is still kept; what has not changed since is not read again.
+
+    Attributes:
+        changed: keys of the documents that are described in another way than before, or came or went.
+    """
+
+    def __init__(self, ask: Ask, generation: int, before: Inherited | None = None) -> None:
+        self._ask, self.generation = ask, generation
+        self.changed: Keys = np.zeros(0, dtype=np.int64)
+        self._found: dict[int, Described] | None = None
+        if before is not None:
+            rows = ask(sql.CHANGED_DOCUMENTS, {"since": before.generation, "at": generation})
+            self.changed = np.array([key for (key,) in rows], dtype=np.int64)
+            if before._found is not None:
+                self._found = self._updated(before._found, self.changed.tolist())
+
+    def values(self, document: int, field: str) -> Iterator[Scalar]:
+        """All values of a field."""
+        described = self._all.get(document)
+        if described is not None:
+            yield from (value for name, value in described.meta if name == field)
+            if (made := _OF_FILE.get(field)) is not None:
+                yield from (value for file in described.files if (value := made(file)) is not None)
+
+    @property
+    def _all(self) -> dict[int, Described]:
+        if self._found is None:
+            at = {"at": self.generation}
+            self._found = _described(self._ask(sql.DOCUMENT_METADATA, at), self._ask(sql.FILES, at))
+        return self._found
+
+    def _updated(self, before: dict[int, Described], changed: list[int]) -> dict[int, Described]:
+        found = before.copy()
+        for key in changed:
+            found.pop(key, None)
+        at = {"keys": json.dumps(changed), "at": self.generation}
+        return found | _described(self._ask(sql.METADATA_OF_DOCUMENTS, at), self._ask(sql.FILES_OF_DOCUMENTS, at))
+
+
+def _described(documents: Iterable[Any], files: Iterable[Any]) -> dict[int, Described]:
+    by_document: dict[int, tuple[File, ...]] = {}
+    for document, *file in files:
+        by_document[document] = (*by_document.get(document, ()), File(*file))
+    return {key: Described(meta_of(meta), by_document.get(key, ())) for key, meta in documents}
+
+
+def meta_of(packed: str) -> Meta:
+    """Metadata from the truth, without fields that have no value."""
+    return tuple(pair for pair in unpacked(packed) if pair[1] is not None)

@@ -1,0 +1,160 @@
+"""Declared fields: what is stored fits to them, and they are published with the rows that they are about."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from spolia.errors import FilterError
+from spolia.filters import Between, Condition, Field, where
+from spolia.run import Run
+from spolia.stores.corpus import Corpus
+from spolia.stores.manifest import Manifest
+from spolia.stores.portable.exporting import export_store
+from spolia.stores.portable.importing import import_store
+from spolia.stores.snapshot import Snapshot
+from spolia.stores.tables.rows import SourceRow
+from spolia.stores.writer import Writer
+from spolia.types import Document, Meta, Node
+
+TRUTHS = ("folder", "postgres")
+NOBODY: frozenset[str] = frozenset()
+YEAR = Field("year", "int")
+
+
+def put(writer: Writer, name: str, meta: Meta = (), own: Meta = (), mtime_ns: int = 0) -> None:
+    document = Document(name, f"The tide of {name}.", uri=name, meta=meta)
+    node = Node(f"{name}:1", document.text, name, meta=meta + own, number=1)
+    writer.put(document, [node], SourceRow(name, len(document.text), mtime_ns, name))
+
+
+def filled(address: str, *fields: Field, **metas: Meta) -> Corpus:
+    corpus = Corpus(address).create()
+    with corpus.writer() as writer:
+        writer.define("chunk", Manifest("chunk"))
+        writer.declare(fields)
+        for name, meta in metas.items():
+            put(writer, name, meta)
+    return corpus
+
+
+def found(snapshot: Snapshot, filter: Condition) -> set[str]:
+    allowed = snapshot.allowed("chunk", NOBODY, filter)
+    return {node.uri for node in snapshot.nodes(allowed.keys[allowed.positions()].tolist(), NOBODY)}
+
+
+# What is stored fits.
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        ((Field("year"),), YEAR, r"Field 'year' holds int, and document a is '2020' \(str\)"),
+        ((), YEAR, r"Field 'year' holds int, and document a is '2020'"),
+        ((Field("year"),), Field("year", max_length=3), "at most 3 characters, and document a has 4"),
+    ],
+)
+def test_what_is_stored_has_to_fit_to_another_declaration(
+    address: str, before: tuple[Field, ...], now: Field, said: str
+) -> None:
+    corpus = filled(address, *before, a=(("year", "2020"),))
+    with corpus.writer() as writer:
+        assert not writer.declare([now])
+        put(writer, "b")
+        with pytest.raises(FilterError, match=rf"{said}.*nothing was published"):
+            writer.publish()
+        writer.declare(before)
+    snapshot = corpus.snapshot()
+    assert snapshot.schema == before
+    assert list(snapshot.sources()) == ["a", "b"], "the writer has gone on"
+
+
+def test_the_own_metadata_of_a_node_has_to_fit_too(address: str) -> None:
+    corpus = filled(address)
+    with corpus.writer() as writer:
+        put(writer, "a", own=(("year", 1.5),))
+    with corpus.writer() as writer:
+        assert not writer.declare([YEAR])
+        with pytest.raises(FilterError, match=r"node a:1 is 1\.5 \(float\)"):
+            writer.publish()
+        assert writer.declare([Field("year", "float")])
+
+
+def test_another_type_and_values_of_it_are_published_together(address: str) -> None:
+    corpus = filled(address, Field("year"), a=(("year", "2020"),), b=(("year", "2021"),), c=())
+    with corpus.writer() as writer:
+        assert not writer.declare([YEAR])
+        put(writer, "a", (("year", 2020),))
+        writer.remove("b")
+    assert found(corpus.snapshot(), where(year=2020)) == {"a"}
+    with corpus.writer() as writer:
+        assert writer.declare([Field("year", "float"), Field("kind", default="note")])
+    assert found(corpus.snapshot(), where(kind="note")) == {"a", "c"}
+    assert found(corpus.snapshot(), Between("year", below=2020.5)) == {"a"}
+
+
+def test_two_fields_of_one_name_and_those_of_every_file_are_refused(address: str) -> None:
+    corpus = filled(address, YEAR)
+    with corpus.writer() as writer:
+        for fields in ([YEAR, Field("year")], [Field("file_name")], [Field("file_size", "int")]):
+            with pytest.raises(FilterError, match="is declared twice, or is one that every file has"):
+                writer.declare(fields)
+    assert corpus.snapshot().schema == (YEAR,)
+
+
+# They are part of a generation.
+
+
+def test_a_generation_keeps_its_fields(address: str) -> None:
+    corpus = filled(address, YEAR, a=(("year", 2020),), b=())
+    with Run():
+        before = corpus.snapshot()
+        with corpus.writer() as writer:
+            writer.declare([Field("lang", default="en")])
+        assert corpus.snapshot() is before
+        assert found(before, where(year=2020)) == {"a"}  # it had read nothing of this when the other was published
+        with pytest.raises(FilterError, match="no metadata field 'lang'"):
+            found(before, where(lang="en"))
+    assert found(corpus.snapshot(), where(lang="en")) == {"a", "b"}
+    with pytest.raises(FilterError, match="no metadata field 'year'"):
+        found(corpus.snapshot(), where(year=2020))
+
+
+def test_what_is_declared_and_not_published_is_forgotten(address: str) -> None:
+    corpus = filled(address, YEAR)
+    with suppress(KeyError), corpus.writer() as writer:
+        writer.declare([])
+        raise KeyError
+    assert corpus.snapshot().schema == (YEAR,)
+    with corpus.writer() as writer:
+        assert writer.schema == (YEAR,)
+
+
+def test_fields_come_back_from_an_export(address: str, fast_folder: Path) -> None:
+    fields = (YEAR, Field("lang", default="en", max_length=2))
+    corpus = filled(address, *fields, a=(("year", 2020),))
+    export_store(corpus, fast_folder / "notes.zip")
+    other = Corpus(str(fast_folder / "other.spolia"))
+    import_store(fast_folder / "notes.zip", other)
+    assert other.snapshot().schema == fields
+    assert found(other.snapshot(), where(year=2020, lang="en")) == {"a"}
+
+
+def test_a_touched_file_has_its_new_time_from_the_next_generation_on(address: str) -> None:
+    corpus = filled(address)
+    with corpus.writer() as writer:
+        put(writer, "a", mtime_ns=1_600_000_000_000_000_000)
+    lately, before = Between("file_modified", at_least="2023"), corpus.snapshot()
+    with corpus.writer() as writer:
+        for day in range(2):
+            writer.touch(writer.sources()["a"].but(mtime_ns=1_700_000_000_000_000_000 + day))
+    assert corpus.snapshot() is before
+    assert found(before, lately) == set()
+    with corpus.writer() as writer:
+        assert writer.sources()["a"].mtime_ns == 1_700_000_000_000_000_001
+        put(writer, "b")
+    assert found(before, lately) == set()
+    assert found(corpus.snapshot(), lately) == {"a"}
+    assert corpus.snapshot().check() == []

@@ -1,0 +1,251 @@
+"""Whatever is published, filters and access say what a plain look at every node says.
+
+Metadata are not read again for each generation: what has not changed is taken over from the snapshot before. So after
+every publication of a random history the same is asked of the snapshot that took over, of one that has read everything,
+and of an older one that is still held.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spolia.filters import Between, Condition, Field, Schema, where
+from spolia.stores import opened
+from spolia.stores.corpus import Corpus
+from spolia.stores.manifest import Manifest
+from spolia.stores.opened import Opened
+from spolia.stores.reading.inherited import file_meta
+from spolia.stores.reading.records import Records
+from spolia.stores.reading.related import passing
+from spolia.stores.snapshot import Snapshot, latest
+from spolia.stores.tables.rows import SourceRow
+from spolia.stores.writer import Writer
+from spolia.types import Document, Meta, Node
+from tests.stores.servers import Server
+
+GROUPS = ("chunk", "other")
+LANG, YEAR = Field("lang"), Field("year", "int", default=0)
+SCHEMAS = (Schema((LANG, YEAR)), Schema((LANG,)), Schema((Field("lang", default="de"), Field("year", "int"))))
+FILTERS: Sequence[Condition] = (
+    where(lang="en"),
+    ~where(lang=("en", "de")),
+    Between("year", at_least=1, at_most=2**60),
+    where(year=0) | where(file_name="a.txt"),
+    Between("file_modified", at_least="2023") & ~where(file_type="md"),
+    where(file_size=(1, 7)),
+)
+ASKERS = tuple(frozenset(found) for found in ((), ("ann",), ("bob", "eve")))
+
+names = st.sampled_from(["a.txt", "b.md", "c.txt", "d.md"])
+metas: st.SearchStrategy[Meta] = st.lists(
+    st.tuples(st.just("lang"), st.sampled_from(["en", "de", "", None]))
+    | st.tuples(st.just("year"), st.sampled_from([0, 1, 2**60, None])),
+    max_size=3,
+).map(tuple)
+readers = st.sampled_from([(), ("ann",), ("ann", "bob")])
+changes = st.one_of(
+    st.tuples(st.just("put"), names, metas, st.lists(metas, max_size=3), readers),
+    st.tuples(st.just("put"), names, metas, st.lists(metas, max_size=3), readers),
+    st.tuples(st.just("copy"), names, names),
+    st.tuples(st.just("move"), names, names),
+    st.tuples(st.just("remove"), names),
+    st.tuples(st.just("touch"), names, st.sampled_from([0, 1, 7])),
+    st.tuples(st.just("readers"), names, readers),
+    st.tuples(st.just("declare"), st.sampled_from(SCHEMAS)),
+    st.tuples(st.just("rebuild"), st.sampled_from(GROUPS)),
+)
+Change = tuple[object, ...]
+histories = st.lists(st.tuples(st.lists(changes, max_size=4), st.sampled_from(FILTERS)), min_size=1, max_size=7)
+
+
+@dataclass
+class History:
+    """A store, and how often something was put."""
+
+    corpus: Corpus
+    count: int = 0
+    held: list[tuple[Snapshot, Mapping[object, set[str]]]] = field(default_factory=list)
+
+    def publish(self, made: Sequence[Change]) -> None:
+        with self.corpus.writer() as writer:
+            for change in made:
+                self.change(writer, *change)
+
+    def change(self, writer: Writer, kind: object, *said: object) -> None:
+        there = writer.sources()
+        if kind == "declare":
+            (schema,) = said
+            assert isinstance(schema, Schema)
+            writer.declare(schema)
+        elif kind == "rebuild":
+            self.rebuild(writer, str(said[0]))
+        elif kind == "put":
+            self.put(writer, *said)  # type: ignore[arg-type]
+        elif (row := there.get(str(said[0]))) is not None:
+            self.change_source(writer, kind, row, said[-1])
+
+    def put(self, writer: Writer, name: str, meta: Meta, owns: list[Meta], who: tuple[str, ...]) -> None:
+        self.count += 1
+        id = f"d{self.count}"
+        document = Document(id, f"The tide {self.count}.", uri=name, meta=meta, readers=who)
+        writer.put(document, list(_nodes(document, owns)), SourceRow(name, self.count, 0, id, id))
+
+    def change_source(self, writer: Writer, kind: object, row: SourceRow, said: object) -> None:
+        if kind == "copy":
+            writer.put(writer.document(row.document), (), row.but(uri=str(said)))
+        elif kind == "move":
+            writer.move(row.uri, row.but(uri=str(said)))
+        elif kind == "remove":
+            writer.remove(row.uri)
+        elif kind == "touch":
+            writer.touch(row.but(size=said, mtime_ns=1_700_000_000_000_000_000))
+        else:
+            assert isinstance(said, tuple)
+            writer.set_readers(writer.document(row.document), said)
+
+    def rebuild(self, writer: Writer, group: str) -> None:
+        """The group ends, and every second document gets new nodes of it."""
+        self.count += 1
+        writer.redefine(group, Manifest(group))
+        for document in list(writer.documents())[::2]:
+            id = f"{document.id}:{group}:again{self.count}"
+            writer.add_nodes(document, [Node(id, document.text, document.id, group, number=1, meta=document.meta)])
+
+    def look(self, asked: Condition) -> None:
+        """Compare what everybody sees by every filter; `asked` alone has been asked of some of the snapshots before."""
+        snapshot = self.corpus.snapshot()
+        if asked_of(snapshot, asked):
+            snapshot.allowed("chunk", ASKERS[1], asked)
+        expected = seen(snapshot, expected_of)
+        self.held = [*self.held[-1:], (snapshot, expected)]
+        for each, then in self.held:
+            assert seen(each, found_by) == then
+        fresh = latest(Opened(self.corpus.truth))
+        assert seen(fresh, found_by) == expected
+
+
+def asked_of(snapshot: Snapshot, filter: Condition) -> bool:
+    return all(leaf.field in snapshot.schema.by_name for leaf in filter.leaves())
+
+
+def _nodes(document: Document, owns: Sequence[Meta]) -> Iterator[Node]:
+    for group in GROUPS:
+        for number, own in enumerate(owns, 1):
+            id = f"{document.id}:{group}:{number}"
+            yield Node(id, document.text, document.id, group, number=number, meta=document.meta + own)
+
+
+def seen(snapshot: Snapshot, how: object) -> dict[object, set[str]]:
+    assert callable(how)
+    return {
+        (group, asker, filter): how(snapshot, group, asker, filter)
+        for group in GROUPS
+        for asker in ASKERS
+        for filter in (None, *FILTERS)
+        if filter is None or asked_of(snapshot, filter)
+    }
+
+
+def found_by(snapshot: Snapshot, group: str, asker: frozenset[str], filter: Condition | None) -> set[str]:
+    allowed = snapshot.allowed(group, asker, filter)
+    nodes = snapshot.nodes(allowed.keys[allowed.positions()].tolist(), frozenset().union(*ASKERS))
+    assert len(nodes) == allowed.count
+    whole = [Node(id, "", id, "document") for id in sorted({node.document for node in nodes})]
+    passed = {f"whole {node.id}" for node in passing(snapshot, whole, asker, filter)}
+    return {node.id for node in nodes} | (passed if filter is not None else set())
+
+
+def expected_of(snapshot: Snapshot, group: str, asker: frozenset[str], filter: Condition | None) -> set[str]:
+    """Node by node, value by value."""
+    files: dict[str, Meta] = {}
+    for row in snapshot.sources().values():
+        own = file_meta(row.uri, row.size, row.created_ns, row.mtime_ns, row.accessed_ns)
+        files[row.document] = files.get(row.document, ()) + own
+    documents = {found.id: found.meta for found in snapshot.documents(frozenset().union(*ASKERS))}
+
+    def accepts(meta: Meta) -> bool:
+        return filter is None or filter.accepts(snapshot.schema.record(meta))
+
+    nodes = [
+        node
+        for node in snapshot.all_nodes(group, frozenset().union(*ASKERS))
+        if (not node.readers or asker & set(node.readers)) and accepts(node.meta + files[node.document])
+    ]
+    whole = {id for id in {node.document for node in nodes} if accepts(documents[id] + files[id])}
+    return {node.id for node in nodes} | ({f"whole {id}" for id in whole} if filter is not None else set())
+
+
+def holds(corpus: Corpus, history: Sequence[tuple[Sequence[Change], Condition]]) -> None:
+    run = History(corpus.create())
+    with corpus.writer() as writer:
+        for group in GROUPS:
+            writer.define(group, Manifest(group))
+        writer.declare(SCHEMAS[0])
+    for made, asked in history:
+        run.publish(made)
+        run.look(asked)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(history=histories)
+def test_filters_and_access_are_those_of_a_plain_look(history: Sequence[tuple[Sequence[Change], Condition]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        holds(Corpus(str(Path(folder) / "notes.spolia")), history)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(history=histories)
+def test_they_are_in_a_database_too(server: Server, history: Sequence[tuple[Sequence[Change], Condition]]) -> None:
+    corpus = Corpus(server.address())
+    holds(corpus, history)
+    opened._open.pop(corpus.truth.place)
+
+
+def test_nothing_is_read_again_that_has_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = History(Corpus(str(tmp_path / "notes.spolia")).create())
+    with run.corpus.writer() as writer:
+        for group in GROUPS:
+            writer.define(group, Manifest(group))
+        writer.declare(SCHEMAS[0])
+        for number in range(50):
+            run.put(writer, f"{number}", (("lang", "en"), ("year", number)), [(("year", 7),)], ())
+    filter = where(lang="en", year=7) & Between("file_size", at_most=50)
+    run.corpus.snapshot().allowed("chunk", frozenset(), filter)
+    with run.corpus.writer() as writer:
+        writer.remove("3")
+        run.put(writer, "4", (("lang", "en"),), [(("year", 7),)], ())
+    asked, rows = list[int](), Opened.rows
+
+    def counted(store: Opened, statement: str, values: Any = ()) -> list[Any]:
+        found = rows(store, statement, values)
+        asked.append(len(found))
+        return found
+
+    monkeypatch.setattr(Opened, "rows", counted)
+    allowed = run.corpus.snapshot().allowed("chunk", frozenset(), filter)
+    assert allowed.count == 48
+    assert 0 < sum(asked) < 20, "as many as changed, not as many as there are"
+
+
+def test_the_masks_stay_where_nothing_of_the_group_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = History(Corpus(str(tmp_path / "notes.spolia")).create())
+    with run.corpus.writer() as writer:
+        for group in GROUPS:
+            writer.define(group, Manifest(group))
+        writer.declare(SCHEMAS[0])
+        run.put(writer, "a.txt", (("lang", "en"),), [()], ("ann",))
+    mask = run.corpus.snapshot().allowed("other", ASKERS[1], FILTERS[0]).mask
+    with run.corpus.writer() as writer:
+        document = writer.document("d1")
+        writer.redefine("chunk", Manifest("chunk"))
+        writer.add_nodes(document, [Node("more", document.text, "d1", number=1)])
+    monkeypatch.delattr(Records, "_mask")
+    assert run.corpus.snapshot().allowed("other", ASKERS[1], FILTERS[0]).mask is mask
