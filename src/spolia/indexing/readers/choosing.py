@@ -10,8 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
+from spolia.indexing.readers.archives.tars import PackedReader, TarReader
+from spolia.indexing.readers.archives.zips import ZipReader
 from spolia.indexing.readers.by_function import FunctionReader, Reads
 from spolia.indexing.readers.html import HtmlReader
+from spolia.indexing.readers.mails.eml import EmlReader
+from spolia.indexing.readers.mails.mbox import MboxReader
+from spolia.indexing.readers.mails.msg import MsgReader
 from spolia.indexing.readers.marked.asciidoc import AsciiDocReader
 from spolia.indexing.readers.marked.latex import LatexReader
 from spolia.indexing.readers.marked.markdown import MarkdownReader
@@ -51,6 +56,12 @@ READERS: tuple[Reader, ...] = (
     NotebookReader(),
     XmlReader(),
     CodeReader(),
+    EmlReader(),
+    MsgReader(),
+    MboxReader(),
+    ZipReader(),
+    TarReader(),
+    PackedReader(),
 )
 Readers: TypeAlias = Sequence[Reader] | Mapping[str, Reader | Reads]
 """All of them; or, by suffix or pattern, those that read some files otherwise than the built-in ones."""

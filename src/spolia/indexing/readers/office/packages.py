@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spolia.errors import DocumentError, EncryptedDocument, SpoliaError
+from spolia.indexing.readers.archives.entries import refuse_many
 from spolia.indexing.readers.reading import Blob
 from spolia.indexing.readers.signatures import OLD_OFFICE, ZIP, signature_of
 
@@ -43,6 +44,8 @@ def package(blob: Blob, kind: str, needs: str) -> Iterator[zipfile.ZipFile]:
     """
     refuse_ole(blob, kind)
     try:
+        with blob.open() as file:
+            refuse_many(file, blob.uri, _MOST_PARTS)
         with zipfile.ZipFile(io.BytesIO(blob.data)) as archive:
             _refuse_other(blob, archive, kind, needs)
             _refuse_bomb(blob, archive)
@@ -75,7 +78,7 @@ def damaged(blob: Blob, kind: str, why: object) -> DocumentError:
     """That it is not what it should be."""
     reason = f"{type(why).__name__}: {why}" if isinstance(why, Exception) else str(why)
     other = signature_of(blob.data[:64])
-    if other is not None and other.begins != ZIP:
+    if other is not None and other.begins not in ((ZIP, OLD_OFFICE) if kind in ("MSG", "XLS") else (ZIP,)):
         return DocumentError(
             f"{blob.uri} is {other.what}, not {_a(kind)}, although its name says so. "
             "Give it the suffix of its format, or take it out of the folder."
@@ -94,8 +97,6 @@ def _refuse_other(blob: Blob, archive: zipfile.ZipFile, kind: str, needs: str) -
     parts = archive.infolist()
     if any(part.flag_bits & _IS_LOCKED for part in parts):
         raise locked(blob)
-    if len(parts) > _MOST_PARTS:
-        raise DocumentError(f"{blob.uri} has {len(parts)} parts; a document has {_MOST_PARTS} at most. Split it.")
     names = archive.namelist()
     if not any(name.startswith(needs) for name in names):
         other = next((other for begin, other in _KINDS if any(name.startswith(begin) for name in names)), "ZIP archive")

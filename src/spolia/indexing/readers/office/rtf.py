@@ -21,7 +21,7 @@ _TOKEN = re.compile(
     r"|(?P<brace>[{}])|(?P<text>[^\\{}\r\n]+)"
 )
 _NOT_READ = frozenset([
-    "fonttbl", "colortbl", "stylesheet", "listtable", "listoverridetable", "rsidtbl", "generator", "themedata",
+    "fonttbl", "colortbl", "info", "stylesheet", "listtable", "listoverridetable", "rsidtbl", "generator", "themedata",
     "colorschememapping", "latentstyles", "datastore", "xmlnstbl", "fldinst", "bkmkstart", "bkmkend", "nonshppict",
     "listtext", "pntext", "pict", "header", "headerl", "headerr", "headerf", "footer", "footerl", "footerr",
     "footerf", "object", "objdata", "filetbl", "revtbl", "annotation", "atnid", "atnauthor", "mmathPr", "wgrffmtfilter",
@@ -175,7 +175,7 @@ class _Writing:
         state = self._state
         if state.target == "*":  # the destination after a star is skipped unless it is known
             self._enter(word, is_starred=True)
-        elif state.is_first and (word in _NOT_READ or word in _INFO):
+        elif state.is_first and (word in _NOT_READ or (word in _INFO and state.target == "info")):
             self._enter(word)
         elif state.target == "body":
             self._control(word, number)
@@ -190,7 +190,7 @@ class _Writing:
             self.dropped[_DROPPED[word]] += 1
         if word in ("listtext", "pntext"):
             self._is_listed = True
-        known = word in ("fonttbl", "stylesheet") or word in _INFO
+        known = word in ("fonttbl", "stylesheet", "info") or word in _INFO
         kept = is_starred and word in _KEPT_THOUGH_STARRED
         self._state = replace(self._state, target="body" if kept else word if known else "")
 
@@ -278,3 +278,10 @@ def _known(encoding: str) -> str:
         return codecs.lookup(encoding).name
     except LookupError:
         return ""
+
+
+def rtf_text(data: bytes) -> str:
+    """The text of an RTF document."""
+    writing = _Writing(data.decode("latin-1"))
+    writing.run()
+    return writing.layout.text()

@@ -1,0 +1,1 @@
+"""Archives: what stands in them is read as blobs of their own."""

@@ -1,0 +1,194 @@
+"""Mails as they are sent (RFC 5322 with MIME): the best body is the text, headers are fields, attachments are parts."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from email import message_from_bytes, policy
+from email.header import decode_header, make_header
+from email.message import Message
+from email.utils import getaddresses, parsedate_to_datetime
+from typing import Any
+
+from spolia.errors import DocumentError, EncryptedDocument
+from spolia.indexing.readers.decoding import Decoded, decoded
+from spolia.indexing.readers.fields import fields
+from spolia.indexing.readers.html import content_of
+from spolia.indexing.readers.layout import Layout
+from spolia.indexing.readers.mails.naming import Names
+from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.signatures import signature_of
+from spolia.types import Meta, Value
+
+_LOCKED = ("multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime")
+_MOST_PARTS = 1000
+
+
+@dataclass(frozen=True)
+class EmlReader(Value):
+    """Reads a mail. Its plain text is read, or its HTML where it has no other; attachments are its parts.
+
+    Fields: `sender`, `to`, `cc`, `date`, `message_id`, `in_reply_to`; the subject is the title.
+
+    >>> mail = b"From: Ann <ann@a.org>\\nSubject: Stones\\nDate: Mon, 5 Oct 2026 10:00:00 +0200\\n\\nThey are here.\\n"
+    >>> document = EmlReader().read(Blob("a.eml", mail)).document
+    >>> document.title, document.text, document.meta[0]
+    ('Stones', 'They are here.', ('sender', 'Ann <ann@a.org>'))
+    """
+
+    name = "mail"
+    version = 1
+    media_type = "message/rfc822"
+    suffixes = (".eml", ".mht", ".mhtml")
+
+    def read(self, blob: Blob, /) -> Reading:
+        message = _parsed(blob)
+        _refuse_locked(blob, message)
+        body, others = _sorted(message)
+        layout, found = _text(body, blob) if body is not None else (Layout(), Decoded(""))
+        document = blob.document(
+            self,
+            layout.text(),
+            title=_header(message, "Subject"),
+            headings=tuple(layout.headings),
+            regions=layout.in_order(),
+            meta=_meta(message),
+        )
+        many = max(0, len(others) - _MOST_PARTS)
+        dropped = (("attachments", many),) if many else ()
+        return Reading(document, found.encoding, dropped=dropped, warnings=found.warnings)
+
+    def parts(self, blob: Blob, /) -> Iterator[Blob]:
+        """The attachments, and mails within the mail."""
+        message = _parsed(blob)
+        _refuse_locked(blob, message)
+        names = Names()
+        for part in _sorted(message)[1][:_MOST_PARTS]:
+            name = names.of(_filename(part), part.get_content_type())
+            yield Blob(f"{blob.uri}/{name}", _bytes(part))
+
+
+def _parsed(blob: Blob) -> Message:
+    if (other := signature_of(blob.data[:64])) is not None:
+        raise DocumentError(f"{blob.uri} is {other.what}, not a mail, although its name says so. Rename it.")
+    try:
+        message = message_from_bytes(blob.data, policy=policy.compat32)
+    except (RecursionError, ValueError, LookupError, AttributeError) as error:
+        raise DocumentError(f"{blob.uri} is no mail that can be read: {type(error).__name__}: {error}") from error
+    if not message.keys():
+        raise DocumentError(
+            f"{blob.uri} is no mail that can be read: it has no header, and begins with {blob.data[:20]!r}. "
+            "Save it again as the server has it."
+        )
+    return message
+
+
+def _refuse_locked(blob: Blob, message: Message) -> None:
+    is_signed = message.get_param("smime-type") in ("signed-data", "certs-only")
+    if message.get_content_type() in _LOCKED and not is_signed:
+        raise EncryptedDocument(f"{blob.uri} is encrypted (S/MIME or PGP). Save a copy that is not.")
+
+
+def _sorted(message: Message) -> tuple[Message | None, list[Message]]:
+    """The part that is the body, and those that are attachments; what a mail says in other words is neither."""
+    plain: Message | None = None
+    html: Message | None = None
+    others: list[Message] = []
+    todo = [message]
+    while todo:
+        part = todo.pop()
+        kind, inner = part.get_content_type(), part.get_payload()
+        if isinstance(inner, list) and part.get_content_maintype() == "multipart":
+            todo += [one for one in reversed(inner) if isinstance(one, Message)]
+        elif part.get_content_disposition() == "attachment" or _filename(part) or part.get_content_maintype() != "text":
+            others.append(part)
+        elif kind == "text/html":
+            others += [part] if html is not None and plain is not None else []
+            html = html or part
+        elif plain is None:
+            plain = part
+        elif kind == "text/plain" and _has_words(part):
+            others.append(part)
+    if plain is not None and not _has_words(plain):
+        plain = None
+    return plain or html, others
+
+
+def _has_words(part: Message) -> bool:
+    return bool(_bytes(part).strip())
+
+
+def _text(body: Message, blob: Blob) -> tuple[Layout, Decoded]:
+    data, declared = _bytes(body), ""
+    with suppress(LookupError, ValueError):
+        declared = codecs.lookup(str(body.get_content_charset() or "")).name
+    found = decoded(data, blob.uri, declared)
+    if body.get_content_type() == "text/html":
+        return content_of(found.text)[0], found
+    layout = Layout()
+    layout.write(found.text.strip().replace("\r\n", "\n"), exactly=True)
+    return layout, found
+
+
+def _bytes(part: Message) -> bytes:
+    """The content, decoded; of a mail within a mail, its source."""
+    inner = part.get_payload()
+    if isinstance(inner, list):
+        return b"\n\n".join(one.as_bytes() for one in inner if isinstance(one, Message))
+    try:
+        found = part.get_payload(decode=True)
+    except (ValueError, LookupError, AssertionError):
+        found = None
+    return found if isinstance(found, bytes) else b""
+
+
+def _filename(part: Message) -> str:
+    try:
+        return part.get_filename() or ""
+    except (ValueError, LookupError, TypeError, IndexError):
+        return ""
+
+
+def _header(message: Message, name: str) -> str:
+    """A header in plain characters, on one line."""
+    said = message.get(name)
+    return _plain(said) if said is not None else ""
+
+
+def _plain(said: Any) -> str:
+    try:
+        text = str(make_header(decode_header(str(said))))
+    except (ValueError, LookupError, TypeError):
+        text = str(said)
+    return " ".join(text.encode("utf-8", "replace").decode().split())
+
+
+def _meta(message: Message) -> Meta:
+    return fields(
+        sender=_header(message, "From"),
+        to=_addresses(message, "To"),
+        cc=_addresses(message, "Cc"),
+        date=_date(message),
+        message_id=_header(message, "Message-ID"),
+        in_reply_to=_header(message, "In-Reply-To"),
+    )
+
+
+def _addresses(message: Message, name: str) -> list[str]:
+    said = [_plain(one) for one in message.get_all(name, [])]
+    try:
+        pairs = getaddresses(said)
+    except (ValueError, IndexError):
+        return said
+    return [f"{who} <{where}>" if who and where else who or where for who, where in pairs[:1000]]
+
+
+def _date(message: Message) -> datetime | str:
+    said = _header(message, "Date")
+    try:
+        return parsedate_to_datetime(said)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return said
