@@ -78,6 +78,6 @@ def address(request: pytest.FixtureRequest, fast_folder: Path) -> Iterator[str]:
     found = server.address()
     yield found
     from spolia.stores import opened
-    from spolia.stores.truth import truth_of
+    from spolia.stores.addresses import truth_of
 
     opened._open.pop(truth_of(found).place, None)  # its connections, of which the server gives a hundred

@@ -45,6 +45,7 @@ from spolia.post_retrieval.mapped import Mapped
 from spolia.post_retrieval.sentence_window import SentenceWindow
 from spolia.post_retrieval.show_metadata import ShowMetadata
 from spolia.stores.adapters.milvus import Milvus
+from spolia.stores.addresses import truth_of
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.defined import BUILT_IN, index_of
 from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric, Part, Piece, Transform
@@ -52,7 +53,6 @@ from spolia.stores.groups.materialising import materialise
 from spolia.stores.indexes import HNSW, Exact
 from spolia.stores.manifest import Embedded, Manifest
 from spolia.stores.sqlite.folder import Folder
-from spolia.stores.truth import truth_of
 from spolia.stores.vectors.beside import collection
 from spolia.testing.hashing import HashingEmbedder
 from spolia.types import Node, Value

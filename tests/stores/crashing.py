@@ -22,10 +22,10 @@ from pathlib import Path
 import tantivy  # noqa: F401  imported once for all children
 
 from spolia.stores import failpoints, integrity, writer  # noqa: F401
+from spolia.stores.addresses import POSTGRES
 from spolia.stores.corpus import Corpus
 from spolia.stores.lexical import index  # noqa: F401
 from spolia.stores.sqlite import adopting  # noqa: F401
-from spolia.stores.truth import POSTGRES
 from spolia.stores.vectors import located  # noqa: F401
 from tests.stores.scenario import FIFTH, STATES, cut_a_segment, ingest, problems, source_of, sync, tables
 

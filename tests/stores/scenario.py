@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.filters import Field
+from spolia.stores.addresses import POSTGRES
 from spolia.stores.corpus import Corpus
 from spolia.stores.layout import segment_path
 from spolia.stores.manifest import Embedded, Manifest
 from spolia.stores.tables.publishing import KEPT
 from spolia.stores.tables.rows import SourceRow, hash_of
-from spolia.stores.truth import POSTGRES
 from spolia.stores.vectors import embedded
 from spolia.stores.vectors.dense import write_segment
 from spolia.stores.writer import Writer

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from spolia.stores.addresses import POSTGRES, truth_of
 from spolia.stores.definition import Definition
 from spolia.stores.postgres.address import address_of
-from spolia.stores.truth import POSTGRES, Truth, truth_of
+from spolia.stores.truth import Truth
 from spolia.surrounding import pin
 from spolia.types import Value
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from spolia.errors import MissingExtra, StoreBusy, StoreError
+from spolia.errors import StoreBusy, StoreError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     import numpy.typing as npt
 
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from spolia.stores.vectors.dense import Vectors
     from spolia.stores.vectors.searching import VectorSearch
     from spolia.stores.vectors.sparse import SparseSearch
-
-
-POSTGRES = ("postgresql://", "postgres://")
-"""How the addresses of databases begin; everything else is the path of a folder."""
 
 
 Manifests: TypeAlias = "Mapping[str, Manifest]"
@@ -236,23 +232,6 @@ class Truth(Protocol):
     def bytes(self, connection: Connection) -> int:
         """Size of the store."""
         ...
-
-
-def truth_of(address: str) -> Truth:
-    """The truth at an address: the path of a folder, or `postgresql://user@host/database?schema=name`.
-
-    >>> str(truth_of("/srv/notes.spolia"))
-    '/srv/notes.spolia'
-    """
-    if address.startswith(POSTGRES):
-        if find_spec("psycopg") is None:
-            raise MissingExtra("postgres", "psycopg", "A store in PostgreSQL")
-        from spolia.stores.postgres.server import postgres
-
-        return postgres(address)
-    from spolia.stores.sqlite.folder import Folder
-
-    return Folder(Path(address).absolute())
 
 
 def busy(place: object, holder: str, timeout_s: float) -> StoreBusy:

@@ -1,0 +1,29 @@
+"""Which truth is at an address: the one place that knows all of them."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from spolia.errors import MissingExtra
+from spolia.stores.truth import Truth
+
+POSTGRES = ("postgresql://", "postgres://")
+"""How the addresses of databases begin; everything else is the path of a folder."""
+
+
+def truth_of(address: str) -> Truth:
+    """The truth at an address: the path of a folder, or `postgresql://user@host/database?schema=name`.
+
+    >>> str(truth_of("/srv/notes.spolia"))
+    '/srv/notes.spolia'
+    """
+    if address.startswith(POSTGRES):
+        if find_spec("psycopg") is None:
+            raise MissingExtra("postgres", "psycopg", "A store in PostgreSQL")
+        from spolia.stores.postgres.server import postgres
+
+        return postgres(address)
+    from spolia.stores.sqlite.folder import Folder
+
+    return Folder(Path(address).absolute())
