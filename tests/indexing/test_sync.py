@@ -118,7 +118,11 @@ def test_a_file_with_another_time_and_the_same_content_is_not_read_again(folder:
     report = sync(folder, corpus)
     assert counts(report) == (0, 0, 0, 0, 3)
     assert report.generation == 1
-    assert corpus.snapshot().sources()["a.txt"].mtime_ns == 1_000_000_000
+    assert corpus.snapshot().sources()["a.txt"].mtime_ns > 1_000_000_000, (
+        "filters see another time when it is published"
+    )
+    with corpus.writer() as writer:
+        assert writer.sources()["a.txt"].mtime_ns == 1_000_000_000
 
 
 def test_a_moved_file_costs_nothing(folder: Path, corpus: Corpus) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 
 from spolia.errors import DocumentError, StoreError
 from spolia.types import Document, Meta, Scalar
 
 SCALARS = (str, int, float, bool, type(None))
+_LISTS_KEPT = 1_024
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Labels:
     kept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     _metas: dict[str, Meta] = field(default_factory=dict, compare=False, repr=False)
     _readers: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
+    _lists: dict[object, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def refuse_bad_readers(self, uris: Iterable[str]) -> None:
         """Before anything is written: a mistake in a reader list could open a file to those who may not read it.
@@ -48,7 +52,7 @@ class Labels:
         """
         if self.access is not None:
             if uri not in self._readers:
-                self._readers[uri] = _principals(self.access, uri)
+                self._readers[uri] = _principals(self.access, uri, self._lists)
             return self._readers[uri]
         if uri not in self.kept and any(self.kept.values()):
             raise StoreError(
@@ -78,7 +82,8 @@ class Labels:
     def on(self, document: Document) -> Document:
         """A document with what the caller says of its file; fields of the caller stand before those of the reader.
 
-        Two files with the same content and other labels are two documents.
+        Two files with the same content and other labels are two documents. The mark that tells them apart has 16
+        bytes: whoever could find two labels with one mark would open the one file to the readers of the other.
         """
         meta, readers = self.meta(document.uri), self.readers(document.uri)
         if not meta and not readers:
@@ -86,19 +91,34 @@ class Labels:
         named = {name for name, _ in meta}
         kept = tuple(pair for pair in document.meta if pair[0] not in named)
         labelled = document.but(meta=meta + kept, readers=readers)
-        mark = blake2b(repr((labelled.meta, readers)).encode("utf-8", "replace"), digest_size=4).hexdigest()
+        said = repr(labelled.meta).encode("utf-8", "replace") + _digest_of(readers)
         name, _, reader = document.id.rpartition(".")
-        return labelled.but(id=f"{name}-{mark}.{reader}")
+        return labelled.but(id=f"{name}-{blake2b(said, digest_size=16).hexdigest()}.{reader}")
 
 
-def _principals(access: Callable[[str], Iterable[str]], uri: str) -> tuple[str, ...]:
+@lru_cache(maxsize=64)
+def _digest_of(readers: tuple[str, ...]) -> bytes:
+    """16 bytes that tell a reader list apart; of a long one that many files have they are made once."""
+    return blake2b(repr(readers).encode("utf-8", "replace"), digest_size=16).digest()
+
+
+def _principals(
+    access: Callable[[str], Iterable[str]], uri: str, known: dict[object, tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Who may read a file. A list that was seen before is not looked through again, and is kept once.
+
+    Args:
+        known: what was made of lists that were seen before.
+    """
     try:
         said: object = access(uri)
-        listed = list(said) if isinstance(said, Iterable) and not isinstance(said, str) else None
+        listed = tuple(said) if isinstance(said, Iterable) and not isinstance(said, str) else None
     except Exception as error:
         raise StoreError(
             f"access({uri!r}) failed: {type(error).__name__}: {error}. Nothing was written. Correct the function."
         ) from error
+    with suppress(KeyError, TypeError):  # not known, or of things that cannot be
+        return known[listed]
     if listed is None or not all(isinstance(name, str) and name for name in listed):
         raise StoreError(
             f"access({uri!r}) gave {said!r:.80}. Give a list of principals, each a text that is not empty: ['ann']. "
@@ -110,7 +130,10 @@ def _principals(access: Callable[[str], Iterable[str]], uri: str) -> tuple[str, 
                 f"access({uri!r}) gave the principal {name!r}, which no encoding of Unicode has. Give it as it is "
                 "written elsewhere. Nothing was written."
             )
-    return tuple(sorted(set(listed)))
+    found = tuple(sorted(set(listed)))
+    if len(known) >= _LISTS_KEPT:
+        known.clear()
+    return known.setdefault(listed, known.setdefault(found, found))
 
 
 def _fields(metadata: Callable[[str], object], uri: str) -> Meta:
