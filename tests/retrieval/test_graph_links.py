@@ -23,7 +23,7 @@ from spolia.retrieval.graph.address import NodeGraph
 from spolia.retrieval.graph.edges import Belonging, Edges, InOrder, SharedEntities, Similar
 from spolia.retrieval.graph.links import Links, Pairs
 from spolia.retrieval.graph.sharing import Having, sharing
-from spolia.retrieval.graph.similarity import similar
+from spolia.retrieval.graph.similarity import nearest
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Part, Piece, Pieces
@@ -151,13 +151,41 @@ def test_the_nearest_neighbours_do_not_depend_on_the_blocks(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(similarity, "ROWS", rows)
         patch.setattr(similarity, "COLUMNS", columns)
-        pairs = similar(placed, len(vectors), neighbours, 0.0)
+        pairs = nearest(placed, placed.keys, neighbours).pairs(0.0)
     weights = dict(zip(zip(pairs.one.tolist(), pairs.other.tolist(), strict=True), pairs.weight.tolist(), strict=True))
     assert len(weights) == len(pairs.one)
     for row in range(len(vectors)):
         best = sorted(cosines[row][cosines[row] > 1e-9].tolist(), reverse=True)[:neighbours]
         mine = sorted((w for (one, _), w in weights.items() if one == row), reverse=True)
         assert mine == pytest.approx(best, abs=1e-6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    vectors=arrays(np.float32, st.tuples(st.integers(2, 24), st.just(3)), elements=st.integers(-2, 2).map(float)),
+    neighbours=st.integers(1, 4),
+    gone=st.sets(st.integers(0, 23), max_size=6),
+    born=st.integers(0, 8),
+    block=st.integers(1, 9),
+)
+def test_neighbours_that_are_followed_are_those_that_are_found_anew(
+    vectors: np.ndarray[Any, Any], neighbours: int, gone: set[int], born: int, block: int
+) -> None:
+    """Vectors of few different numbers: many cosines are equal, and equal ones go by key."""
+
+    def placed(which: list[int]) -> Placed:
+        return Placed(np.array(which, dtype=np.int64) * 7, [vectors], np.array(which, dtype=np.int64))
+
+    first = placed(list(range(max(1, len(vectors) - born))))
+    then = placed([at for at in range(len(vectors)) if at not in gone] or [0])
+    before = nearest(first, first.keys, neighbours)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(similarity, "ROWS", block)
+        patch.setattr(similarity, "COLUMNS", block + 1)
+        followed = nearest(then, then.keys, neighbours, before)
+    anew = nearest(then, then.keys, neighbours)
+    for name in ("keys", "near", "cosines"):
+        assert getattr(followed, name).tobytes() == getattr(anew, name).tobytes(), name
 
 
 def _interleaved(count: int) -> np.ndarray[Any, Any]:
@@ -268,6 +296,30 @@ def test_a_damaged_file_is_built_again(tmp_path: Path, damage: str) -> None:
         path.write_bytes({"cut off": whole[:middle], "changed": changed, "empty": b"", "text": b"links"}[damage])
     assert content(corpus) == first
     assert path.read_bytes() == whole
+
+
+def test_a_later_generation_compares_what_is_new_and_is_as_if_built_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {f"{number}": f"STONE {number} of ROME|WALL {number % 5} and SEA" for number in range(30)}
+    corpus = stored(tmp_path / "s.spolia", texts, GROUPS, EMBEDDER)
+    content(corpus)
+    compared: list[int] = []
+    exactly = similarity._exact
+
+    def counting(mine: Any, which: Any, theirs: Any, other: Any) -> Any:
+        compared.append(len(mine) * len(theirs))
+        return exactly(mine, which, theirs, other)
+
+    with corpus.writer() as writer:
+        writer.remove("7.txt")
+    monkeypatch.setattr(similarity, "_exact", counting)
+    followed, some = content(corpus), sum(compared)
+    for path in files(corpus):
+        path.unlink()
+    compared.clear()
+    assert content(corpus) == followed
+    assert 0 < some < sum(compared) / 2
 
 
 def test_a_later_generation_has_its_own_graph_and_the_old_file_goes(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from spolia.types import Value, digest_of
 
 if TYPE_CHECKING:
     from spolia.retrieval.graph.links import Links
+    from spolia.retrieval.graph.similarity import Neighbours
     from spolia.stores.snapshot import Snapshot
 
 _building = threading.Lock()
@@ -24,7 +25,9 @@ class NodeGraph(Value):
 
     It is built at its first use for the generation that is searched, and kept in a file beside the store's indexes,
     named by the generation and the edges; a damaged file is built again. The same generation gives the same graph.
-    Comparing 100,000 vectors of 384 numbers takes five minutes of a processor, and some 200 MB of memory.
+    Comparing 100,000 vectors of 384 numbers takes five minutes of a processor, and some 200 MB of memory; at a later
+    generation only new nodes are compared, and those that have lost a neighbour. Links by what nodes have in common are
+    made anew, since the rarity of each thing depends on all nodes.
 
     Which links there are depends on all nodes, as the idf of BM25 does; a search follows only those between nodes that
     may be found.
@@ -79,12 +82,17 @@ class NodeGraph(Value):
 
     def _opened(self, snapshot: Snapshot) -> Links:
         from spolia.retrieval.graph.building import Building
-        from spolia.retrieval.graph.kept import SUFFIX, drop_others, kept
+        from spolia.retrieval.graph.kept import SUFFIX, drop_others, earlier, kept
         from spolia.stores.layout import links_folder
         from spolia.stores.tables import sql
 
         folder = links_folder(snapshot.opened.folder, self.group.name)
         path = folder / f"g{snapshot.generation}-{digest_of(self.edges).hex()[:16]}{SUFFIX}"
-        found = kept(path, lambda: Building(snapshot, self.group.name).links(self.edges))
+
+        def build() -> tuple[Links, dict[Edges, Neighbours]]:
+            building = Building(snapshot, self.group.name, earlier(path, self.edges))
+            return building.links(self.edges), building.neighbours
+
+        found = kept(path, build, self.edges)
         drop_others(folder, lambda generation: bool(snapshot.opened.row(sql.IS_KEPT, (generation,))))
         return found

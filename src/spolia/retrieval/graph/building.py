@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +12,7 @@ from spolia.errors import WiringError
 from spolia.retrieval.graph.edges import Belonging, Edges, InOrder, SharedEntities, Similar
 from spolia.retrieval.graph.links import Links, Pairs, Positions
 from spolia.retrieval.graph.sharing import Having, sharing
-from spolia.retrieval.graph.similarity import similar
+from spolia.retrieval.graph.similarity import Neighbours, nearest
 from spolia.stores.reading.lineage import Climbing, Row, rows_of
 from spolia.stores.snapshot import Snapshot
 from spolia.stores.tables.rows import unpacked
@@ -25,10 +25,16 @@ class Building:
     Args:
         snapshot: which generation.
         group: of the nodes.
+        before: the nearest neighbours at an earlier generation, by the kind of links that they make.
+
+    Attributes:
+        neighbours: those at this one, of which links were made.
     """
 
     snapshot: Snapshot
     group: str
+    before: Mapping[Edges, Neighbours] = field(default_factory=dict)
+    neighbours: dict[Edges, Neighbours] = field(default_factory=dict, init=False)
 
     def links(self, edges: tuple[Edges, ...]) -> Links:
         """The links of these kinds.
@@ -82,7 +88,9 @@ class Building:
                 "Index it with an embedder, or leave Similar out of the graph's edges."
             )
         stored = self.snapshot.stored(self.group, embedder)
-        return similar(stored, len(self.keys), kind.neighbours, kind.at_least)
+        found = nearest(stored, self.keys, kind.neighbours, self.before.get(kind))
+        self.neighbours[kind] = found
+        return found.pairs(kind.at_least)
 
     def _speaking(self, kind: SharedEntities) -> Having:
         numbers: dict[object, int] = {}

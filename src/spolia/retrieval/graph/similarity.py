@@ -1,8 +1,13 @@
-"""The nearest neighbours of all vectors of a group, block by block."""
+"""The nearest neighbours of all nodes of a group by the cosines of their vectors, found anew or followed.
+
+Rough cosines, float32 products, leave some candidates, of which the exact ones choose, equal ones by key. So the lists
+do not depend on how the vectors were put together, nor on whether they were found at once or from those of an earlier
+generation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,66 +20,107 @@ from spolia.surrounding import check_cancelled
 
 ROWS, COLUMNS = 2_048, 4_096
 """Vectors of a block: 32 MB of products at a time, whatever the number of nodes."""
+_ULP = 2.0**-23
 _NOTHING = 1e-6
 """A cosine of vectors at right angles, as far as their float32 numbers tell."""
+_NOBODY = -1
+
+Cosines = npt.NDArray[np.float64]
 
 
-def similar(stored: Stored, count: int, neighbours: int, at_least: float) -> Pairs:
-    """Each node with those of the highest cosine, found by comparing all with all.
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """For each node its nearest ones.
+
+    Args:
+        keys: int64[n], of the nodes, ascending.
+        near: int64[n, k], keys of the nearest, best first; -1 where there are fewer.
+        cosines: float64[n, k], of these; -inf where there are fewer.
+    """
+
+    keys: Positions
+    near: Positions
+    cosines: Cosines
+
+    @classmethod
+    def none(cls, keys: Positions, neighbours: int) -> Neighbours:
+        """Nodes of which no neighbours are known."""
+        shape = (len(keys), neighbours)
+        return cls(keys, np.full(shape, _NOBODY, np.int64), np.full(shape, -np.inf))
+
+    def pairs(self, at_least: float) -> Pairs:
+        """The links that they are, without lower cosines, and those that are not above 0."""
+        one, place = np.nonzero((self.cosines >= at_least) & (self.cosines > _NOTHING))
+        other = np.searchsorted(self.keys, self.near[one, place])
+        return Pairs(one, other, self.cosines[one, place].astype(np.float32))
+
+
+def nearest(stored: Stored, keys: Positions, neighbours: int, before: Neighbours | None = None) -> Neighbours:
+    """Each node with those of the highest cosine.
 
     Args:
         stored: the vectors of the nodes.
-        count: of the nodes.
+        keys: of the nodes, ascending.
         neighbours: of a node.
-        at_least: lower cosines are left out, and those that are not above 0.
+        before: those of another generation. Nodes that are in both are compared only with the new ones, unless one of
+            their neighbours is gone; without it all are compared with all.
     """
-    return Pairs.joined(_nearest(stored, count, start, neighbours, at_least) for start in range(0, count, ROWS))
+    found, every = Neighbours.none(keys, neighbours), np.arange(len(keys))
+    if before is None:
+        _compare(stored, found, every, every)
+        return found
+    stays, place = np.isin(keys, before.keys), np.searchsorted(before.keys, keys)
+    found.near[stays], found.cosines[stays] = before.near[place[stays]], before.cosines[place[stays]]
+    lost = ((found.near != _NOBODY) & ~np.isin(found.near, keys)).any(axis=1)
+    found.near[lost], found.cosines[lost] = _NOBODY, -np.inf
+    _compare(stored, found, every[~stays | lost], every)
+    _compare(stored, found, every[stays & ~lost], every[~stays])
+    return found
 
 
-def _nearest(stored: Stored, count: int, start: int, neighbours: int, at_least: float) -> Pairs:
-    """The neighbours of one block of nodes."""
-    own = np.arange(start, min(start + ROWS, count))
-    rows = unit(stored.at(own))
-    best = np.zeros((len(rows), 0), np.float32)
-    where = np.zeros((len(rows), 0), np.int64)
-    for first, columns in _blocks(stored, count):
-        check_cancelled()
-        scores = rows @ columns.T
-        inside = (own >= first) & (own < first + len(columns))
-        scores[inside, own[inside] - first] = -np.inf
-        near = _highest(scores, neighbours)
-        best = np.concatenate([best, np.take_along_axis(scores, near, axis=1)], axis=1)
-        where = np.concatenate([where, near + first], axis=1)
-        kept = _highest(best, neighbours)
-        best, where = np.take_along_axis(best, kept, axis=1), np.take_along_axis(where, kept, axis=1)
-    one, other = np.repeat(own, best.shape[1]), where.ravel()
-    real = one != other
-    return _weighed(stored, one[real], other[real], at_least)
+def _compare(stored: Stored, found: Neighbours, nodes: Positions, others: Positions) -> None:
+    """Put those of the others that are nearer than what was found for these nodes, by their positions, in its place."""
+    for start in range(0, len(nodes), ROWS):
+        rows = nodes[start : start + ROWS]
+        mine = unit(stored.at(rows))
+        for first in range(0, len(others), COLUMNS):
+            check_cancelled()
+            columns = others[first : first + COLUMNS]
+            _take(found, rows, mine, columns, unit(stored.at(columns)))
 
 
-def _highest(scores: Vectors, count: int) -> Positions:
-    """In each row the columns of the highest scores, in any order."""
-    if scores.shape[1] <= count:
-        return np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
-    return np.argpartition(scores, -count, axis=1)[:, -count:]
+def _take(found: Neighbours, rows: Positions, mine: Vectors, columns: Positions, theirs: Vectors) -> None:
+    which, other = _candidates(mine @ theirs.T, rows, columns, found.cosines[rows], mine.shape[1])
+    count, neighbours = found.near[rows].shape
+    cosines = np.concatenate([found.cosines[rows].ravel(), _exact(mine, which, theirs, other)])
+    near = np.concatenate([found.near[rows].ravel(), found.keys[columns[other]]])
+    which = np.concatenate([np.repeat(np.arange(count), neighbours), which])
+    order = np.lexsort((near, -cosines, which))
+    begins = np.searchsorted(which[order], np.arange(count))
+    best = order[begins[:, None] + np.arange(neighbours)]
+    found.near[rows], found.cosines[rows] = near[best], cosines[best]
 
 
-def _weighed(stored: Stored, one: Positions, other: Positions, at_least: float) -> Pairs:
-    """Pairs with their cosines in double precision: the same from both sides, however the blocks were cut."""
-    cosines = np.concatenate(
-        [
-            (_at(stored, one[start : start + COLUMNS]) * _at(stored, other[start : start + COLUMNS])).sum(axis=1)
-            for start in range(0, max(1, len(one)), COLUMNS)
-        ]
-    )
-    near = (cosines >= at_least) & (cosines > _NOTHING)
-    return Pairs(one[near], other[near], cosines[near].astype(np.float32))
+def _candidates(
+    scores: Vectors, rows: Positions, columns: Positions, known: Cosines, dimension: int
+) -> tuple[Positions, Positions]:
+    """Which columns may be among the nearest of which rows, for all that float32 tells."""
+    at = np.minimum(np.searchsorted(columns, rows), len(columns) - 1)
+    itself = np.flatnonzero(columns[at] == rows)
+    scores[itself, at[itself]] = -np.inf
+    bar, neighbours = known[:, -1], known.shape[1]
+    if scores.shape[1] > neighbours:
+        bar = np.maximum(bar, np.partition(scores, -neighbours, axis=1)[:, -neighbours])
+    least = np.maximum(bar - 2 * dimension * _ULP, np.finfo(np.float32).min)
+    which, other = np.nonzero(scores >= least[:, None])
+    return which, other
 
 
-def _at(stored: Stored, positions: Positions) -> npt.NDArray[np.float64]:
-    return unit(stored.at(positions)).astype(np.float64)
-
-
-def _blocks(stored: Stored, count: int) -> Iterator[tuple[int, Vectors]]:
-    for first in range(0, count, COLUMNS):
-        yield first, unit(stored.at(np.arange(first, min(first + COLUMNS, count))))
+def _exact(mine: Vectors, which: Positions, theirs: Vectors, other: Positions) -> Cosines:
+    """Cosines in double precision: the same from both sides, however the blocks were cut."""
+    parts = [
+        (mine[which[start:end]].astype(np.float64) * theirs[other[start:end]].astype(np.float64)).sum(axis=1)
+        for start, end in ((start, start + COLUMNS) for start in range(0, max(1, len(which)), COLUMNS))
+    ]
+    found: Cosines = np.concatenate(parts)
+    return found
