@@ -17,8 +17,8 @@ from tests.indexing.readers.drawing import FIRST, Sheet, lines, pdf, stream, tex
 pytest.importorskip("pypdfium2")
 
 
-def read(data: bytes, **settings: bool) -> Reading:
-    return PdfReader(ocr=None, **settings).read(Blob("a.pdf", data))
+def read(data: bytes, tables: bool = True) -> Reading:
+    return PdfReader(ocr=None, tables=tables).read(Blob("a.pdf", data))
 
 
 def test_pages_title_and_outline() -> None:

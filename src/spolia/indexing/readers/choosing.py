@@ -29,6 +29,7 @@ from spolia.indexing.readers.office.pptx import PptxReader
 from spolia.indexing.readers.office.rtf import RtfReader
 from spolia.indexing.readers.office.xlsx import XlsxReader
 from spolia.indexing.readers.pdf import PdfReader
+from spolia.indexing.readers.pictures.image import ImageReader
 from spolia.indexing.readers.reading import Reader
 from spolia.indexing.readers.records.delimited import CsvReader
 from spolia.indexing.readers.records.json_files import JsonLinesReader, JsonReader
@@ -41,6 +42,7 @@ READERS: tuple[Reader, ...] = (
     MarkdownReader(),
     HtmlReader(),
     PdfReader(),
+    ImageReader(),
     DocxReader(),
     PptxReader(),
     XlsxReader(),

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from spolia.indexing.readers.hyphens import HYPHEN
 from spolia.indexing.readers.pages.area import Area
 from spolia.indexing.readers.pages.captions import caption_of
 from spolia.indexing.readers.pages.headings import Styled
 from spolia.indexing.readers.pages.line import Line
-from spolia.indexing.readers.pages.page import Page
-from spolia.indexing.readers.pages.pictures import Picture
-from spolia.indexing.readers.pages.tables import Table
 from spolia.indexing.readers.pages.writing import Written, written
+
+if TYPE_CHECKING:
+    from spolia.indexing.readers.pages.page import Page
+    from spolia.indexing.readers.pages.pictures import Picture
+    from spolia.indexing.readers.pages.tables import Table
 
 
 @dataclass(frozen=True)

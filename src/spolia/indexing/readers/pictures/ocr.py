@@ -22,9 +22,10 @@ _PROGRAM = "tesseract"
 _INSTALL = "apt-get install tesseract-ocr, brew install tesseract, or https://tesseract-ocr.github.io"
 _LEAST_SURE = 30.0
 """Percent. What Tesseract is less sure of are mostly stains and drawings that it takes for letters."""
+_LEAST_SURE_PAGE = 40.0
 _POINTS = 72.0
 _BROKEN = re.compile(r"(?<=\w)[-¬]$")
-_UNSPACED = re.compile(r"(?<=[\u3040-\u30ff\u3400-\u9fff\uff00-\uffef]) (?=[\u3040-\u30ff\u3400-\u9fff\uff00-\uffef])")
+_UNSPACED = re.compile(r"(?<=[\u3001-\u30ff\u3400-\u9fff\uff00-\uffef]) (?=[\u3001-\u30ff\u3400-\u9fff\uff00-\uffef])")
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,8 @@ def _recognised(table: str, scale: float) -> Recognised:
     words = [fields for fields in words if fields[11].strip() and float(fields[10]) >= 0]
     found = [line for _, group in groupby(words, lambda fields: fields[1:5]) for line in _line(list(group), scale)]
     sure = fmean(float(fields[10]) for fields in words) if words else 0.0
+    if 0 < sure < _LEAST_SURE_PAGE:
+        return Recognised(sure=sure, why=f"Tesseract is sure of {sure:.0f} % of it only; name the languages in it")
     return Recognised(tuple(_marked([line for line in found if line.text])), sure)
 
 

@@ -1,0 +1,138 @@
+"""Which letters between rules are of one cell."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from spolia.indexing.readers.pages.grids import Grid
+from spolia.indexing.readers.pages.letters import Row, phrases_of, words_of
+
+_GAP = 5.0
+"""Points between columns that no rule parts."""
+_FILLED = 0.9
+"""Share of its column that a wrapped line can take."""
+_BLANK = 3.0
+Cells = list[list[Row]]
+"""Rows of cells, each with its letters."""
+Homes = dict[tuple[int, int], tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The rules around a possible table and the lines of text between them.
+
+    Args:
+        grid: the rules.
+        lines: letters at one height, from top to bottom.
+    """
+
+    grid: Grid
+    lines: Sequence[Row]
+
+    @property
+    def ruled(self) -> bool:
+        """Whether rules part the columns."""
+        return len(self.grid.sides) > 2
+
+    @cached_property
+    def sides(self) -> list[float]:
+        """Where columns begin and end: rules, else white space that nearly all lines leave, parted at its freest."""
+        if self.ruled:
+            return self.grid.sides
+        phrases = [list(phrases_of(line)) for line in self.lines]
+        edges = sorted(edge for line in phrases for one in line for edge in ((one[0].left, 1), (one[-1].right, -1)))
+        found, depth = [self.grid.area.left], 0
+        free: list[tuple[int, float, float]] = []  # how many cross it, its width below 0, its middle
+        for (place, step), (following, _) in pairwise(edges):
+            depth += step
+            if depth <= len(phrases) // 3:
+                free.append((depth, place - following, (place + following) / 2))
+                continue
+            if -sum(width for _, width, _ in free) >= _GAP and free[0][2] > found[0]:
+                found.append(min(free)[2])
+            free = []
+        return [*found, self.grid.area.right]
+
+    @cached_property
+    def homes(self) -> Homes:
+        """For each cell the one at the upper left of those that no rule parts from it; none without rules."""
+        homes: Homes = {}
+        for down, (top, bottom) in enumerate(pairwise(self.grid.heights)) if self.ruled else ():
+            for right, (left, end) in enumerate(pairwise(self.sides)):
+                home = (down, right)
+                if right and not self.grid.parted_down(left, top, bottom):
+                    home = homes[down, right - 1]
+                elif down and not self.grid.parted_across(top, left, end):
+                    home = homes[down - 1, right]
+                homes[down, right] = home
+        return homes
+
+    def home(self, letter_left: float, letter_right: float, middle: float) -> tuple[int, int]:
+        """The cell of what stands at a place."""
+        place = _between(middle, self.grid.heights), _between((letter_left + letter_right) / 2, self.sides)
+        return self.homes.get(place, place)
+
+    @cached_property
+    def crossed(self) -> int:
+        """How many lines have a word through a rule that parts columns."""
+        return sum(any(len({self.home(a.left, a.right, a.middle) for a in word}) > 1 for word in words_of(line))
+                   for line in self.lines) if self.ruled else 0  # fmt: skip
+
+    def bands(self) -> Cells:
+        """What stands between two rules next to each other, cell by cell; a cell over several bands is of the first.
+
+        Where no rules part the columns, what stands together stays so.
+        """
+        bands: Cells = [[[] for _ in pairwise(self.sides)] for _ in pairwise(self.grid.heights)]
+        for line in self.lines:
+            for word in ([letter] for letter in line) if self.ruled else phrases_of(line):
+                down, right = self.home(word[0].left, word[0].right, word[0].middle)
+                bands[down][right] += word
+        return bands
+
+    def rows(self) -> Iterator[list[Row]]:
+        """The rows, of which there may be several in a band."""
+        line_of = {letter.at: number for number, line in enumerate(self.lines) for letter in line}
+        for number, band in enumerate(self.bands()):
+            tall = {home[1] for cell, home in self.homes.items() if home[0] == number < cell[0]}
+            yield from self._parted(band, tall, line_of)
+
+    def _parted(self, band: Sequence[Row], tall: set[int], line_of: dict[int, int]) -> Cells:
+        """The rows of a band: a line begins one if in one of its columns its first word had fitted above."""
+        lines: dict[int, dict[int, Row]] = {}
+        for number, cell in enumerate(band):
+            for letter in cell if number not in tall else ():
+                lines.setdefault(line_of[letter.at], {}).setdefault(number, []).append(letter)
+        least = max(2.0, sum(map(bool, band)) / 2) if self.ruled else 1.0
+        rows: Cells = [[list(cell) if number in tall else [] for number, cell in enumerate(band)]]
+        above: dict[int, Row] = {}
+        for _, cells in sorted(lines.items()):
+            if above and len(cells) >= least and self._begins(cells, above, sum(map(bool, band))):
+                rows.append([[] for _ in band])
+                above = {}
+            for number, cell in cells.items():
+                rows[-1][number] += cell
+                above[number] = cell
+        return rows
+
+    def _begins(self, cells: dict[int, Row], above: dict[int, Row], columns: int) -> bool:
+        """Whether a line is a row of its own, not the rest of wrapped cells."""
+        fits = [
+            _width(above[number]) + _BLANK + _width(next(words_of(cell)))
+            < _FILLED * (self.sides[number + 1] - self.sides[number])
+            for number, cell in cells.items()
+            if number in above
+        ]
+        return not fits or any(fits) or len(cells) > max(2, columns // 2 + 1)
+
+
+def _between(place: float, limits: Sequence[float]) -> int:
+    return max(0, min(bisect_right(limits, place) - 1, len(limits) - 2))
+
+
+def _width(letters: Row) -> float:
+    return letters[-1].right - letters[0].left

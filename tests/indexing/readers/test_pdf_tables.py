@@ -1,0 +1,173 @@
+"""Tables, pictures and reading order of PDF."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from spolia.indexing.readers.pdf import PdfReader
+from spolia.indexing.readers.reading import Blob, Reading
+from spolia.types import Region
+from tests.indexing.readers.drawing import FIRST, Sheet, lines, pdf, rules, stream, text
+
+pytest.importorskip("pypdfium2")
+ROWS = (("Stone", "Weight", "Price"), ("Marble", "2.7", "90"), ("Tuff", "1.4", "12"))
+
+
+def read(*sheets: Sheet, tables: bool = True) -> Reading:
+    return PdfReader(ocr=None, tables=tables).read(Blob("a.pdf", pdf(sheets)))
+
+
+def cells(left: float, top: float, rows: tuple[tuple[str, ...], ...] = ROWS, width: float = 100) -> bytes:
+    """The words of a table, 20 points for a row."""
+    return b"".join(
+        text(left + 5 + width * column, top - 14 - 20 * row, cell)
+        for row, line in enumerate(rows)
+        for column, cell in enumerate(line)
+    )
+
+
+def grid(left: float, top: float, rows: int = 3, columns: int = 3) -> bytes:
+    right, bottom = left + 100 * columns, top - 20 * rows
+    across = [(left, top - 20 * row, right, top - 20 * row) for row in range(rows + 1)]
+    down = [(left + 100 * column, top, left + 100 * column, bottom) for column in range(columns + 1)]
+    return rules(*across, *down)
+
+
+def tables(reading: Reading) -> list[Region]:
+    return [region for region in reading.document.regions if region.kind == "table"]
+
+
+def test_a_table_between_rules_keeps_its_cells() -> None:
+    page = text(60, 740, "Before the table.") + grid(60, 700) + cells(60, 700) + text(60, 600, "After the table.")
+    reading = read(Sheet(page))
+    (table,) = tables(reading)
+    said = "Stone | Weight | Price\nMarble | 2.7 | 90\nTuff | 1.4 | 12"
+    assert reading.document.text == f"Before the table.\n{said}\nAfter the table."
+    assert reading.document.text[table.start : table.end] == said
+    assert table.rows == ROWS
+    assert table.box is not None
+    assert (table.box.page, 60 < table.box.left < 70, 100 < table.box.top < 110) == (1, True, True)
+
+
+def test_its_caption_stands_with_it() -> None:
+    page = text(60, 715, "Table 4: Stones by weight") + grid(60, 700) + cells(60, 700)
+    assert tables(read(Sheet(page)))[0].caption == "Table 4: Stones by weight"
+
+
+def test_without_tables_the_lines_stay_as_they_are() -> None:
+    reading = read(Sheet(grid(60, 700) + cells(60, 700)), tables=False)
+    assert not reading.document.regions
+    assert "Marble 2.7 90" in reading.document.text
+
+
+def test_a_cell_over_two_columns_stands_in_the_first() -> None:
+    down = [(60, 700, 60, 640), (160, 680, 160, 640), (260, 700, 260, 640), (360, 700, 360, 640)]
+    across = [(60, 700 - 20 * row, 360, 700 - 20 * row) for row in range(4)]
+    rows = (("A long head over both", "", "Price"), *ROWS[1:])
+    assert tables(read(Sheet(rules(*across, *down) + cells(60, 700, rows))))[0].rows == rows
+
+
+def test_a_wrapped_cell_is_one_cell_and_rows_without_rules_are_rows() -> None:
+    head_only = rules((60, 700, 360, 700), (60, 680, 360, 680), (60, 600, 360, 600), (160, 700, 160, 600))
+    rows = (("Stone", "Where it was found"), ("Marble", "Carrara"), ("Tuff", "Rome"), ("Travertine", "Tivoli"))
+    assert tables(read(Sheet(head_only + cells(60, 700, rows))))[0].rows == rows
+    wrapped = (
+        grid(60, 700, rows=2, columns=2)
+        + cells(60, 700, (("Stone", "Place"), ("Marble", "From quarries in")))
+        + text(165, 662, "")
+    )
+    assert tables(read(Sheet(wrapped)))[0].rows == (("Stone", "Place"), ("Marble", "From quarries in"))
+
+
+def test_a_table_of_a_paper_has_three_rules_and_columns_of_white_space() -> None:
+    page = rules((60, 700, 360, 700), (60, 680, 360, 680), (60, 640, 360, 640)) + cells(60, 700)
+    assert tables(read(Sheet(page)))[0].rows == ROWS
+
+
+PROSE = [
+    "The builders of the later city took what they found in the ruins",
+    "and burnt the marble for its lime, column after column, until little",
+    "was left of the temples but the names of the places where they stood.",
+    "What was carved was spared at times, and set into walls to be seen.",
+]
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        rules((50, 720, 550, 720), (50, 600, 550, 600), (50, 480, 550, 480)),  # above each other, as in a paper
+        rules((50, 720, 550, 720), (50, 720, 50, 480), (550, 720, 550, 480), (50, 480, 550, 480)),  # a frame
+        rules((50, 720, 550, 720), (50, 480, 550, 480), (300, 720, 300, 480), (50, 720, 50, 480)),  # between columns
+        b"0.9 g " + b"".join(b"50 %d 500 12 re f " % (686 - 12 * row) for row in range(4)) + b"0 g ",  # shaded lines
+    ],
+)
+def test_prose_is_no_table(drawn: bytes) -> None:
+    one = drawn + lines(60, 700, *PROSE)
+    two = drawn + lines(60, 700, *(line[:45] for line in PROSE)) + lines(310, 700, *(line[:45] for line in PROSE))
+    for page in (one, two):
+        reading = read(Sheet(page))
+        assert not reading.document.regions
+        assert "|" not in reading.document.text
+
+
+def test_a_page_that_jumps_back_is_read_by_its_white_space() -> None:
+    left, right = [f"Left {n} says something" for n in range(4)], [f"Right {n} says something" for n in range(4)]
+    page = (
+        lines(320, 700, *right)
+        + lines(60, 700, *left)
+        + text(60, 760, "The head of the page, which is so long that it stands over both columns")
+    )
+    page += text(240, 60, "A foot")
+    assert read(Sheet(page)).document.text.split("\n") == [
+        "The head of the page, which is so long that it stands over both columns", *left, *right, "A foot",
+    ]  # fmt: skip
+
+
+def test_columns_in_the_order_of_the_file_stay_so() -> None:
+    left, right = [f"Left {n} says something" for n in range(4)], [f"Right {n} says something" for n in range(4)]
+    page = text(60, 760, "Head") + lines(60, 700, *left) + lines(320, 700, *right)
+    assert read(Sheet(page)).document.text.split("\n") == ["Head", *left, *right]
+
+
+def picture(*, width: int = 4, height: int = 2) -> bytes:
+    """An image of red dots."""
+    entries = b"/Type /XObject /Subtype /Image /Width %d /Height %d /ColorSpace /DeviceRGB /BitsPerComponent 8" % (
+        width,
+        height,
+    )
+    return stream(entries + b" /Filter /FlateDecode", zlib.compress(b"\xff\x00\x00" * (width * height)))
+
+
+@pytest.mark.parametrize("images", [False, True])
+def test_a_picture_is_a_region_with_its_caption(images: bool) -> None:
+    page = (
+        text(60, 760, "Some text.")
+        + b"q 200 0 0 100 60 600 cm /P Do Q "
+        + lines(60, 585, "Figure 3: Four stones", "of one wall")
+        + text(60, 500, "More text.")
+    )
+    sheet = Sheet(page, resources=b"/XObject << /P %d 0 R >>" % FIRST)
+    reading = PdfReader(images=images).read(Blob("a.pdf", pdf([sheet], objects=[picture()])))
+    (region,) = reading.document.regions
+    assert region.kind == "image"
+    assert region.caption == "Figure 3: Four stones of one wall"
+    assert reading.document.text[region.start : region.end] == "Figure 3: Four stones\nof one wall"
+    assert region.box is not None
+    assert (region.box.left, region.box.top, region.box.right, region.box.bottom) == (60, 100, 260, 200)
+    if images:
+        (image,) = reading.images
+        assert image.content_hash == region.image
+        assert image.uri == "a.pdf/page-1-60-100.png"
+        assert image.data[16:24] == (4).to_bytes(4) + (2).to_bytes(4)
+    else:
+        assert (region.image, reading.images) == ("", ())
+
+
+def test_a_picture_of_absurd_size_is_counted_and_not_decoded() -> None:
+    sheet = Sheet(text(60, 760, "Text.") + b"q 200 0 0 100 60 600 cm /P Do Q", resources=b"/XObject << /P 3 0 R >>")
+    huge = picture().replace(b"/Width 4 /Height 2", b"/Width 90000 /Height 90000")
+    reading = PdfReader(images=True).read(Blob("a.pdf", pdf([sheet], objects=[huge])))
+    assert reading.images == ()
+    assert reading.dropped == (("pictures", 1),)
