@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 BASE = ("numpy", "tantivy", "PyYAML", "selectolax", "typer", "urllib3")
 EXTRAS = {
     "pdf": ("PDF files", ("pypdfium2",)),
+    "images": ("pictures; their text with Tesseract", ("pillow",)),
     "office": ("DOCX, PPTX, XLSX files", ("python-docx", "python-pptx", "python-calamine")),
     "mail": ("Outlook's MSG files", ("olefile",)),
     "embeddings": ("dense and hybrid search", ("onnxruntime", "tokenizers")),

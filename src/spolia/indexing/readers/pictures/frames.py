@@ -31,6 +31,7 @@ def opened(blob: Blob) -> Iterator[Any]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of damaged metadata, and of sizes that are looked at below
                 with Image.open(file, formats=_FORMATS) as image:
+                    _refuse_huge(image, blob)
                     yield image
         except (*_BROKEN, Image.DecompressionBombError) as error:
             file.seek(0)
@@ -41,20 +42,24 @@ def opened(blob: Blob) -> Iterator[Any]:
 
 
 def pages_of(image: Any, blob: Blob) -> Iterator[Any]:
-    """The pages of a TIFF, of others the first picture; each is refused if it states far too many dots."""
+    """The pages of a TIFF, of others the first picture."""
     count = _MOST_PAGES if image.format == "TIFF" else 1
     for number in range(count):
         try:
             image.seek(number)
         except EOFError:
             return
-        width, height = image.size
-        if width * height > _MOST_PIXELS:
-            raise DocumentError(
-                f"{blob.uri} says that it is {width} × {height} dots large, and {_MOST_PIXELS:,} are the most that are "
-                "decoded. Make it smaller, or take it out of the folder."
-            )
+        _refuse_huge(image, blob)
         yield image
+
+
+def _refuse_huge(image: Any, blob: Blob) -> None:
+    width, height = image.size
+    if width * height > _MOST_PIXELS:
+        raise DocumentError(
+            f"{blob.uri} says that it is {width} × {height} dots large, and {_MOST_PIXELS:,} are the most that are "
+            "decoded. Make it smaller, or take it out of the folder."
+        )
 
 
 def grey(image: Any) -> Any:

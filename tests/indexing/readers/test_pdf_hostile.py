@@ -1,0 +1,184 @@
+"""PDFs that are broken or made to break a reader: an error that says why, or a reading; never a crash, never a hang."""
+
+from __future__ import annotations
+
+import math
+import random
+import zlib
+
+import pytest
+
+from spolia.errors import DocumentError
+from spolia.indexing.readers.pdf import PdfReader
+from spolia.indexing.readers.reading import Blob, Reading
+from tests.indexing.making import pdf_of
+from tests.indexing.readers.drawing import FIRST, Sheet, lines, pdf, rules, stream, text
+
+pytest.importorskip("pypdfium2")
+READER = PdfReader(ocr=None, images=True)
+
+
+def read(data: bytes) -> Reading:
+    return READER.read(Blob("a.pdf", data))
+
+
+def sound(reading: Reading) -> None:
+    """What every reading keeps to, whatever was read."""
+    document = reading.document
+    document.text.encode()
+    ends = [*document.pages[1:], len(document.text) + 1]
+    assert all(start < end for start, end in zip(document.pages, ends, strict=True))
+    before = 0
+    for start, end, box in document.boxes:
+        assert before <= start <= end <= len(document.text)
+        assert all(map(math.isfinite, (box.left, box.top, box.right, box.bottom)))
+        assert box.left <= box.right
+        assert box.top <= box.bottom
+        assert 1 <= box.page <= len(document.pages)
+        before = start
+    for region in document.regions:
+        assert 0 <= region.start <= region.end <= len(document.text)
+    for heading in document.headings:
+        assert 0 <= heading.start < len(document.text)
+
+
+def rich() -> bytes:
+    """A file with a bit of everything."""
+    table = rules(*[(60, y, 360, y) for y in (500, 480, 460)], *[(x, 500, x, 460) for x in (60, 210, 360)])
+    words = text(70, 487, "Stone") + text(220, 487, "Weight") + text(70, 467, "Tuff") + text(220, 467, "1.4")
+    image = stream(
+        b"/Type /XObject /Subtype /Image /Width 2 /Height 2 /ColorSpace /DeviceGray /BitsPerComponent 8", b"\0\1\2\3"
+    )
+    field = b"<< /Type /Annot /Subtype /Widget /FT /Tx /T (name) /V (Ada) /Rect [60 600 200 620] >>"
+    sheet = Sheet(
+        text(60, 760, "Stones", size=18) + lines(60, 730, "Broken at the end of an effi-", "cient line.") + table + words
+        + b"q 100 0 0 100 60 200 cm /P Do Q " + text(60, 180, "Figure 1: A stone"),
+        entries=b"/Annots [%d 0 R]" % (FIRST + 1),
+        resources=b"/XObject << /P %d 0 R >>" % FIRST,
+    )  # fmt: skip
+    return pdf([sheet, Sheet(lines(60, 700, "One", "Two"))], objects=[image, field],
+               catalog=b"/AcroForm << /Fields [%d 0 R] >>" % (FIRST + 1))  # fmt: skip
+
+
+def test_the_file_that_is_broken_below_is_sound() -> None:
+    reading = read(rich())
+    sound(reading)
+    assert {region.kind for region in reading.document.regions} == {"table", "image"}
+    assert len(reading.images) == 1
+
+
+def test_every_truncation_is_read_or_refused() -> None:
+    data = rich()
+    for end in range(0, len(data), 97):
+        try:
+            sound(read(data[:end]))
+        except DocumentError as error:
+            assert "a.pdf" in str(error)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_mutations_are_read_or_refused(seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(25):
+        data = bytearray(rich())
+        for _ in range(chance.randrange(1, 12)):
+            at = chance.randrange(len(data))
+            kind = chance.randrange(4)
+            if kind == 0:
+                data[at] = chance.randrange(256)
+            elif kind == 1:
+                del data[at : at + chance.randrange(1, 40)]
+            elif kind == 2:
+                data[at:at] = data[chance.randrange(len(data)) :][: chance.randrange(1, 60)]
+            else:
+                data[at : at + 1] = chance.choice([b"-1", b"99999999999", b"nan", b"0 0 R", b"<<", b"]", b"3 0 R"])
+        try:
+            sound(read(bytes(data)))
+        except DocumentError as error:
+            assert "a.pdf" in str(error)
+
+
+@pytest.mark.parametrize(
+    "box", [b"[0 0 1e30 1e30]", b"[0 0 0 0]", b"[nan nan inf inf]", b"[600 800 0 0]", b"[-1e9 -1e9 1e9 1e9]", b"[]"]
+)
+def test_pages_of_absurd_size_are_read(box: bytes) -> None:
+    reading = read(pdf([Sheet(text(60, 700, "Words") + rules((0, 0, 1e30, 0)), box=box)]))
+    sound(reading)
+    assert reading.document.text == "Words"
+
+
+def test_letters_at_absurd_places_are_read() -> None:
+    page = b"BT /F1 10 Tf 1e38 1e38 Td (Far) Tj ET BT /F1 1e30 Tf 0 0 Td (Large) Tj ET BT /F1 0 Tf 9 9 Td (Flat) Tj ET"
+    sound(read(pdf([Sheet(page)])))
+
+
+def test_an_outline_that_leads_back_to_itself_ends() -> None:
+    items = [
+        b"<< /Type /Outlines /First 4 0 R /Last 4 0 R >>",
+        b"<< /Title (One) /Parent 3 0 R /First 4 0 R /Next 4 0 R /Dest [8 0 R /Fit] >>",
+    ]
+    sound(read(pdf([Sheet(text(60, 700, "One"))], objects=items, catalog=b"/Outlines 3 0 R")))
+
+
+def test_pages_that_lead_back_to_themselves_end() -> None:
+    data = rich().replace(b"/Type /Pages /Kids [", b"/Type /Pages /Kids [2 0 R ")
+    try:
+        sound(read(data))
+    except DocumentError as error:
+        assert "a.pdf" in str(error)
+
+
+def test_a_form_within_itself_ends() -> None:
+    form = stream(b"/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /P 3 0 R >> >>", b"/P Do")
+    sheet = Sheet(text(60, 700, "Words") + b"/P Do", resources=b"/XObject << /P %d 0 R >>" % FIRST)
+    assert read(pdf([sheet], objects=[form])).document.text == "Words"
+
+
+def test_a_page_that_is_claimed_and_not_there_is_said() -> None:
+    data = pdf_of([["One."], ["Two."]]).replace(b"/Count 2", b"/Count 3")
+    reading = read(data)
+    sound(reading)
+    assert reading.document.text.strip() == "One.\nTwo."
+
+
+def test_a_claim_of_a_billion_pages_is_not_believed() -> None:
+    data = pdf_of([["One."]]).replace(b"/Count 1", b"/Count 1000000000")
+    reading = read(data)
+    sound(reading)
+    assert reading.document.text.strip() == "One."
+
+
+def test_one_page_a_hundred_thousand_times_is_refused_when_it_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spolia.indexing.readers.pdf._MOST_CHARACTERS", 50_000)
+    page = lines(60, 700, *["word " * 18] * 40)
+    data = pdf([Sheet(page)])
+    kid = data[data.index(b"/Kids [") + 7 : data.index(b"] /Count")]
+    many = data.replace(b"/Kids [" + kid + b"] /Count 1", b"/Kids [" + (kid + b" ") * 1000 + b"] /Count 1000")
+    with pytest.raises(DocumentError, match="of its 1000 pages hold more than 50,000 characters"):
+        read(many)
+
+
+def test_a_million_objects_are_passed_over() -> None:
+    objects = zlib.compress(b"0 0 m 9 9 l S\n" * 1_000_000)
+    packed = b"/Filter /FlateDecode"
+    page = text(60, 700, "Words")
+    data = pdf([Sheet(page)]).replace(
+        b"<< /Length %d >>\nstream\n%s" % (len(page), page),
+        b"<< %s /Length %d >>\nstream\n%s" % (packed, len(objects), objects),
+    )
+    reading = read(data)
+    assert reading.dropped == (("drawings", 1),)
+
+
+def test_a_grid_of_thousands_of_rules_is_no_table() -> None:
+    page = rules(*((0, y, 600, y) for y in range(0, 800)), *((x, 0, x, 800) for x in range(0, 600)))
+    assert not read(pdf([Sheet(page + lines(60, 700, *["some words"] * 30))])).document.regions
+
+
+def test_a_page_that_is_damaged_is_said_and_the_others_are_read() -> None:
+    data = pdf_of([["One."], ["Two."], ["Three."]])
+    second = data.index(b"/Type /Page /", data.index(b"(Two.)"))
+    reading = read(data[:second] + b"/Type /Nono/" + data[second + 12 :])
+    sound(reading)
+    assert "One." in reading.document.text
+    assert "Three." in reading.document.text
