@@ -141,7 +141,7 @@ def given_to(op: Operator[Any, Any], query: Query, found: Sequence[Ranking]) -> 
 
 
 OPEN = {
-    "above", "check", "groups", "lexical", "manifest", "sources", "stats", "stored", "unmade", "vectors",
+    "above", "check", "groups", "lexical", "manifest", "records", "sources", "stats", "stored", "unmade", "vectors",
 }  # fmt: skip
 """Methods of a snapshot that are not told who asks: they give no nodes, are for its owner, or take `Allowed`."""
 
@@ -179,11 +179,7 @@ def calls(
     everyone = frozenset(PRINCIPALS)
     nodes = {group: list(snapshot.all_nodes(group, everyone)) for group in GROUPS}
     mine = [list(snapshot.all_nodes(group, access)) for group in GROUPS]
-    keys = [
-        row[0]
-        for group in GROUPS
-        for row in snapshot.opened.rows(sql.RECORDS, {"grp": group, "at": snapshot.generation})
-    ]
+    keys = [int(key) for group in GROUPS for key in snapshot.allowed(group, everyone).keys]
     ids = [node.id for found in nodes.values() for node in found]
     documents = sorted({node.document for found in nodes.values() for node in found})
     vectors = EMBEDDER.embed([QUERY.text], kind="query")
