@@ -82,7 +82,7 @@ def truth(name: str, folder: str, kills: int) -> list[dict[str, Any]]:
 
 
 def database(name: str, folder: str, kills: int) -> list[dict[str, Any]]:
-    return lines("tests.stores.adapters.crashing", name, folder, str(kills), SEED, environment=dict(os.environ))
+    return lines("tests.stores.adapters.crashing", folder, name, str(kills), SEED, environment=dict(os.environ))
 
 
 def lines(module: str, *arguments: str, environment: dict[str, str]) -> list[dict[str, Any]]:

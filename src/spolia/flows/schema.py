@@ -172,8 +172,14 @@ def _summary(cls: type) -> str:
 
 
 def _arguments(cls: type) -> dict[str, str]:
-    """What a docstring says of each argument."""
-    text = inspect.getdoc(cls) or ""
+    """What the docstrings of a class and its bases say of each argument."""
+    said: dict[str, str] = {}
+    for each in reversed(cls.__mro__):
+        said |= _arguments_in(inspect.cleandoc(each.__doc__ or ""))
+    return said
+
+
+def _arguments_in(text: str) -> dict[str, str]:
     found = re.search(r"^Args:\n((?:[ ]{4}.*\n?|\n)+)", text, re.MULTILINE)
     if found is None:
         return {}

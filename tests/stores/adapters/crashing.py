@@ -1,4 +1,4 @@
-"""Kills writers of embedded databases: `python -m tests.stores.adapters.crashing LanceDB FOLDER KILLS SEED`.
+"""Kills writers of embedded databases: `python -m tests.stores.adapters.crashing FOLDER LanceDB KILLS SEED`.
 
 In every round a process puts new vectors in the place of all old ones, batch by batch, and is killed at a random
 moment. Prints one JSON object for each kill: what was acknowledged, and what is wrong, at once and repeated.
@@ -144,11 +144,11 @@ def after(database: Database, folder: Path, round: int, batches: list[int]) -> l
     return at_once + repeated
 
 
-def main(name: str, folder: Path, count: int, seed: int) -> None:
+def main(folder: Path, name: str, count: int, seed: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for result in kills(DATABASES[name], folder, count, seed):
         say(result)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

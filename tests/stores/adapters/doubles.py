@@ -10,15 +10,16 @@ import gzip
 import json
 import socket
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from abc import abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+
+from tests.stores.adapters.serving import Ending
 
 Answer = tuple[int, Any]
 
@@ -46,7 +47,7 @@ class Held:
         return len(vector) == self.dimension and all(isinstance(number, float) for number in vector)
 
 
-class Double(ABC):
+class Double(Ending):
     """Serves on a free port; collections outlive an outage.
 
     Attributes:
@@ -81,14 +82,6 @@ class Double(ABC):
         for connection in list(self.open):  # as the connections of a process that ended
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-
-    @contextmanager
-    def outage(self) -> Iterator[None]:
-        self.__exit__()
-        try:
-            yield
-        finally:
-            self.__enter__()
 
 
 def _responder(double: Double) -> type[BaseHTTPRequestHandler]:

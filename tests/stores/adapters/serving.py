@@ -6,9 +6,11 @@ import socket
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 STARTED_WITHIN_S = 120.0
 
@@ -19,7 +21,26 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-class Server:
+class Ending(ABC):
+    """What serves from `__enter__` to `__exit__`, any number of times at the same port, and keeps what it has."""
+
+    @abstractmethod
+    def __enter__(self) -> Self: ...
+
+    @abstractmethod
+    def __exit__(self, *raised: object) -> None: ...
+
+    @contextmanager
+    def outage(self) -> Iterator[None]:
+        """It is away for as long."""
+        self.__exit__()
+        try:
+            yield
+        finally:
+            self.__enter__()
+
+
+class Server(Ending):
     """A command that serves a port until it is killed.
 
     Args:
@@ -32,7 +53,7 @@ class Server:
         self.command = [word.format(port=self.port) for word in command]
         self.url = f"http://127.0.0.1:{self.port}"
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         with (self.folder / "output").open("ab") as output:
             self.process = subprocess.Popen(self.command, cwd=self.folder, stdout=output, stderr=subprocess.STDOUT)
         until = time.monotonic() + STARTED_WITHIN_S
@@ -47,14 +68,6 @@ class Server:
     def __exit__(self, *raised: object) -> None:
         self.process.kill()
         self.process.wait()
-
-    @contextmanager
-    def outage(self) -> Iterator[None]:
-        self.__exit__()
-        try:
-            yield
-        finally:
-            self.__enter__()
 
 
 def script(name: str) -> str:

@@ -6,6 +6,7 @@ https://docs.trychroma.com/
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 
 from spolia.errors import StoreError, StoreUnavailable
 from spolia.stores.adapters.collection import Collection, Near
-from spolia.stores.adapters.engine import Engine, stored_name
+from spolia.stores.adapters.engine import Served
 
 if TYPE_CHECKING:
     from spolia.stores.indexes import Vectors
@@ -22,70 +23,52 @@ _METRIC, _DIMENSION = "spolia_metric", "spolia_dimension"
 
 
 @dataclass(frozen=True)
-class Chroma(Engine):
+class Chroma(Served["ChromaCollection"]):
     """Vectors in a Chroma collection, without documents, embedding functions and telemetry.
+
+    All that is said of the graph is fixed when a collection is made.
 
     Args:
         url: of a server, for example `http://127.0.0.1:8000`; empty for the folder of the store, which one process at a
             time may write.
         token_env: name of the environment variable with the server's token; nothing is sent where it is not set.
         tenant, database: on the server.
-        connectivity: neighbours of a node in the graph (M); fixed when a collection is made, as the next two.
-        expansion_add: candidates while building (ef construction).
-        expansion_search: candidates while searching (ef).
-        timeout_s: seconds without an answer of the server.
 
     >>> Chroma("http://127.0.0.1:8000").where
     'Chroma at http://127.0.0.1:8000'
     """
 
-    url: str = ""
     token_env: str = "CHROMA_TOKEN"
     tenant: str = "default_tenant"
     database: str = "default_database"
-    connectivity: int = 16
-    expansion_add: int = 128
-    expansion_search: int = 128
-    timeout_s: float = 30.0
 
     extra: ClassVar[str] = "chroma"
     module: ClassVar[str] = "chromadb"
-    address: ClassVar[str] = "url"
 
-    def open(self, folder: Path, collection: str, dimension: int, metric: str) -> ChromaCollection:
-        found = ChromaCollection(self, dimension, metric)
-        with self.asking(f"open {collection!r}"):
-            found.open(self._client(folder), stored_name(collection))
-        return found
+    def _collection(self, dimension: int, metric: str) -> ChromaCollection:
+        return ChromaCollection(self, dimension, metric)
 
-    def drop(self, folder: Path, collection: str) -> None:
-        name = stored_name(collection)
-        with self.asking(f"drop {collection!r}"):
-            from chromadb.errors import NotFoundError
+    def _drop(self, folder: Path, name: str) -> None:
+        from chromadb.errors import NotFoundError
 
-            client = self._client(folder)
-            try:
-                client.delete_collection(name)
-            except NotFoundError:
-                pass
-            finally:
-                client.close()
+        with closing(self.client(folder)) as client, suppress(NotFoundError):
+            client.delete_collection(name)
 
     def kind_of(self, error: Exception) -> type[StoreError]:
         status = _status(error)
         lost = type(error).__module__.startswith("httpx") and not status
         return StoreUnavailable if self.url and (lost or status == 429 or status >= 500) else StoreError
 
-    def _client(self, folder: Path) -> Any:
+    def client(self, folder: Path) -> Any:
         import chromadb
         from chromadb.config import Settings
 
         if self.url:
-            return Served(self)
+            return Client(self)
         return chromadb.PersistentClient(str(folder / "chroma"), settings=Settings(anonymized_telemetry=False))
 
 
-class Served:
+class Client:
     """A client of a server. The package's own asks the server while it is made, and waits for it without end."""
 
     def __init__(self, engine: Chroma) -> None:
@@ -132,21 +115,21 @@ class ChromaCollection(Collection):
     client: Any
     collection: Any
 
-    def open(self, client: Any, name: str) -> None:
-        self.client = client
+    def open(self, folder: Path, name: str) -> None:
+        self.client = self.engine.client(folder)
         graph = {
             "space": "l2" if self.metric == "euclidean" else "ip",
             "max_neighbors": self.engine.connectivity,
             "ef_construction": self.engine.expansion_add,
             "ef_search": self.engine.expansion_search,
         }
-        self.collection = client.get_or_create_collection(
+        self.collection = self.client.get_or_create_collection(
             name,
             embedding_function=None,
             metadata={_METRIC: self.metric, _DIMENSION: self.dimension},
             configuration={"hnsw": graph},
         )
-        self.most_rows = int(client.get_max_batch_size())  # type: ignore[misc]
+        self.most_rows = int(self.client.get_max_batch_size())  # type: ignore[misc]
         made = self.collection.metadata or {}
         try:
             self.refuse_other(name, made.get(_DIMENSION, 0), made.get(_METRIC, "an unknown metric"))

@@ -9,7 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from math import sqrt
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from spolia.errors import StoreError
 from spolia.stores.adapters.engine import METRICS, Engine
@@ -42,10 +43,18 @@ class Collection(ABC):
     deepest: ClassVar[int] = 10_000
     """Results that the database gives for one query."""
 
-    def __init__(self, engine: Engine, dimension: int, metric: str) -> None:
+    def __init__(self, engine: Engine[Any], dimension: int, metric: str) -> None:
         if metric not in METRICS or dimension < 1:
             raise StoreError(f"{dimension} numbers compared by {metric!r}. Write a dimension and one of {METRICS}.")
         self.engine, self.dimension, self.metric = engine, dimension, metric
+
+    @abstractmethod
+    def open(self, folder: Path, name: str) -> None:
+        """Connect, and make the collection if it is not there.
+
+        Args:
+            folder: where an embedded database lies.
+        """
 
     @abstractmethod
     def _put(self, keys: Sequence[int], vectors: Vectors) -> None:

@@ -1,38 +1,52 @@
-"""What the settings of all databases have in common: addresses, secrets, and what their errors become."""
+"""What the settings of all databases have in common: the graph, addresses, secrets, and what their errors become."""
 
 from __future__ import annotations
 
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
-from typing import ClassVar, Literal, get_args, get_origin, get_type_hints
+from dataclasses import KW_ONLY, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 from spolia.errors import MissingExtra, SpoliaError, StoreError, StoreUnavailable
 from spolia.stores.definition import Metric
 from spolia.stores.indexes import Database
 
+if TYPE_CHECKING:
+    from spolia.stores.adapters.collection import Collection
+
+C = TypeVar("C", bound="Collection")
+
 METRICS: tuple[str, ...] = get_args(Metric)
 _NAME = re.compile(r"[a-z0-9_]{1,60}")
 _QUOTED = 300
 
 
-class Engine(Database):
+@dataclass(frozen=True)
+class Engine(Database, ABC, Generic[C]):
     """Base of the settings of databases. A subclass is a frozen dataclass whose numbers are all positive.
 
     A field that ends with `_env` names the environment variable of a secret, which no field and no error holds.
+
+    Args:
+        connectivity: neighbours of a node in the graph (M); fixed when a collection is made, as the next one.
+        expansion_add: candidates while building (ef construction).
+        expansion_search: candidates while searching (ef).
     """
 
-    address: ClassVar[str] = ""
-    """The field with the address of a server; empty in one that is always embedded."""
+    _: KW_ONLY
+    connectivity: int = 16
+    expansion_add: int = 128
+    expansion_search: int = 128
+
     beside: ClassVar[tuple[str, ...]] = ()
     """What else the extra installs and is imported."""
 
     def __post_init__(self) -> None:
-        if self.url:
-            object.__setattr__(self, self.address, _checked(self.address, self.url))
         for name, number in self._settings().items():
             if isinstance(number, (int, float)) and not isinstance(number, bool) and not 0 < number <= 1e9:
                 raise StoreError(f"{type(self).__name__} got {name}={number}. Write 0 < number <= 1000000000.")
@@ -41,15 +55,28 @@ class Engine(Database):
                 known = ", ".join(map(repr, get_args(hint)))
                 raise StoreError(f"{type(self).__name__} got {name}={value!r}. Write one of: {known}.")
 
-    @property
-    def url(self) -> str:
-        """Where the server is; empty for an embedded database."""
-        return str(getattr(self, self.address)) if self.address else ""
+    def open(self, folder: Path, collection: str, dimension: int, metric: str) -> C:
+        found = self._collection(dimension, metric)
+        with self.asking(f"open {collection!r}"):
+            found.open(folder, stored_name(collection))
+        return found
+
+    def drop(self, folder: Path, collection: str) -> None:
+        with self.asking(f"drop {collection!r}"):
+            self._drop(folder, stored_name(collection))
+
+    @abstractmethod
+    def _collection(self, dimension: int, metric: str) -> C:
+        """What is opened."""
+
+    @abstractmethod
+    def _drop(self, folder: Path, name: str) -> None:
+        """Forget the collection that has this name in the database, if it is there."""
 
     @property
     def where(self) -> str:
         """The database, for errors."""
-        return f"{type(self).__name__} at {self.url}" if self.url else type(self).__name__
+        return type(self).__name__
 
     def secret(self, field: str) -> str:
         """What the environment holds under the name in a field; empty where nothing."""
@@ -82,7 +109,30 @@ class Engine(Database):
         return text[:_QUOTED].rstrip(". ")
 
     def _settings(self) -> dict[str, object]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@dataclass(frozen=True)
+class Served(Engine[C]):
+    """Base of the settings of databases that can be on a server.
+
+    Args:
+        url: of the server; empty for an embedded database.
+        timeout_s: seconds without an answer of the server.
+    """
+
+    url: str = ""
+    _: KW_ONLY
+    timeout_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.url:
+            object.__setattr__(self, "url", _checked(self.url))
+        super().__post_init__()
+
+    @property
+    def where(self) -> str:
+        return f"{type(self).__name__} at {self.url}" if self.url else type(self).__name__
 
 
 def stored_name(collection: str) -> str:
@@ -96,7 +146,7 @@ def stored_name(collection: str) -> str:
     return f"spolia_{collection}_v1"
 
 
-def _checked(field: str, url: str) -> str:
+def _checked(url: str) -> str:
     try:
         parts = urlsplit(url)
         secret = bool(parts.username or parts.password or parts.query or parts.fragment)
@@ -105,9 +155,9 @@ def _checked(field: str, url: str) -> str:
         secret = valid = False
     if secret:
         raise StoreError(
-            f"{field} holds more than an address (a user, a password, a query), which would be stored with the group. "
+            "url holds more than an address (a user, a password, a query), which would be stored with the group. "
             "Write the address alone, and name the secret's variable in the field for it."
         )
     if not valid:
-        raise StoreError(f"{field} is {url!r}, no web address. Write for example 'http://127.0.0.1:8000'.")
+        raise StoreError(f"url is {url!r}, no web address. Write for example 'http://127.0.0.1:8000'.")
     return url.rstrip("/")

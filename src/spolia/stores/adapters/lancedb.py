@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from spolia.errors import StoreError, StoreUnavailable
 from spolia.stores.adapters.collection import Collection, Near
-from spolia.stores.adapters.engine import Engine, stored_name
+from spolia.stores.adapters.engine import Engine
 
 if TYPE_CHECKING:
     from spolia.stores.indexes import Vectors
@@ -25,7 +25,7 @@ _KINDS = {"IVF_FLAT": "IvfFlat", "IVF_PQ": "IvfPq", "IVF_HNSW_SQ": "HnswSq", "IV
 
 
 @dataclass(frozen=True)
-class LanceDB(Engine):
+class LanceDB(Engine["LanceTable"]):
     """Vectors in a LanceDB table. Several processes may read and write it.
 
     Args:
@@ -33,9 +33,6 @@ class LanceDB(Engine):
             the folder of the store.
         index: `flat` compares with every vector; the others are approximate.
         above: vectors below which a table is searched exactly.
-        connectivity: neighbours of a node in a graph (m).
-        expansion_add: candidates while a graph is built (ef construction).
-        expansion_search: candidates while it is searched (ef).
         probes: partitions that are searched.
         refine: as many times the results that are wanted are compared again, with the vectors as they were given.
 
@@ -46,30 +43,22 @@ class LanceDB(Engine):
     uri: str = ""
     index: Literal["flat", "IVF_FLAT", "IVF_PQ", "IVF_HNSW_SQ", "IVF_HNSW_FLAT"] = "IVF_HNSW_SQ"
     above: int = 50_000
-    connectivity: int = 16
-    expansion_add: int = 128
-    expansion_search: int = 128
     probes: int = 20
     refine: int = 4
 
     extra: ClassVar[str] = "lancedb"
     module: ClassVar[str] = "lancedb"
 
-    def open(self, folder: Path, collection: str, dimension: int, metric: str) -> LanceTable:
-        found = LanceTable(self, dimension, metric)
-        with self.asking(f"open {collection!r}"):
-            found.open(self._connected(folder), stored_name(collection))
-        return found
+    def _collection(self, dimension: int, metric: str) -> LanceTable:
+        return LanceTable(self, dimension, metric)
 
-    def drop(self, folder: Path, collection: str) -> None:
-        name = stored_name(collection)
-        with self.asking(f"drop {collection!r}"):
-            self._connected(folder).drop_table(name, ignore_missing=True)
+    def _drop(self, folder: Path, name: str) -> None:
+        self.connected(folder).drop_table(name, ignore_missing=True)
 
     def kind_of(self, error: Exception) -> type[StoreError]:
         return StoreUnavailable if "conflict" in str(error).lower() else StoreError
 
-    def _connected(self, folder: Path) -> Any:
+    def connected(self, folder: Path) -> Any:
         import lancedb
 
         # Without an interval a reader stays at the version that it opened, whatever is written meanwhile.
@@ -82,9 +71,10 @@ class LanceTable(Collection):
     engine: LanceDB
     table: Any
 
-    def open(self, database: Any, name: str) -> None:
+    def open(self, folder: Path, name: str) -> None:
         import pyarrow as pa
 
+        database = self.engine.connected(folder)
         vector = pa.list_(pa.float32(), self.dimension)
         schema = pa.schema([pa.field("key", pa.int64(), nullable=False), pa.field(self.metric, vector, nullable=False)])
         try:

@@ -6,13 +6,14 @@ https://milvus.io/docs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from spolia.errors import StoreBusy, StoreError, StoreUnavailable
 from spolia.stores.adapters.collection import Collection, Near
-from spolia.stores.adapters.engine import Engine, stored_name
+from spolia.stores.adapters.engine import Served
 from spolia.stores.adapters.opened import Opened, Shared
 
 if TYPE_CHECKING:
@@ -27,54 +28,37 @@ _WORDS = ("timeout", "timed out", "fail connecting", "connection refused", "serv
 
 
 @dataclass(frozen=True)
-class Milvus(Engine):
+class Milvus(Served["MilvusCollection"]):
     """Vectors in a Milvus collection.
 
     Args:
-        uri: of a server, for example `http://127.0.0.1:19530`; empty for Milvus Lite in the store's folder, which one
+        url: of a server, for example `http://127.0.0.1:19530`; empty for Milvus Lite in the store's folder, which one
             process at a time may open, and which answers on a port of the loopback interface without a password.
         token_env: name of the environment variable with the token, or `user:password`.
         database: on the server; empty for its default.
         index: `HNSW`, or `FLAT`, which compares with every vector.
-        connectivity: neighbours of a node in the graph (M); fixed when a collection is made, as the next one.
-        expansion_add: candidates while building (efConstruction).
-        expansion_search: candidates while searching (ef).
-        timeout_s: seconds without an answer.
 
     >>> Milvus("http://127.0.0.1:19530").where
     'Milvus at http://127.0.0.1:19530'
     """
 
-    uri: str = ""
     token_env: str = "MILVUS_TOKEN"
     database: str = ""
     index: Literal["HNSW", "FLAT"] = "HNSW"
-    connectivity: int = 16
-    expansion_add: int = 128
-    expansion_search: int = 128
-    timeout_s: float = 30.0
 
     extra: ClassVar[str] = "milvus"
     module: ClassVar[str] = "pymilvus"
-    address: ClassVar[str] = "uri"
     beside: ClassVar[tuple[str, ...]] = ("milvus_lite",)
 
-    def open(self, folder: Path, collection: str, dimension: int, metric: str) -> MilvusCollection:
-        name, found = stored_name(collection), MilvusCollection(self, dimension, metric)
-        with self.asking(f"open {collection!r}"):
-            found.open(_place(folder, name), name)
-        return found
+    def _collection(self, dimension: int, metric: str) -> MilvusCollection:
+        return MilvusCollection(self, dimension, metric)
 
-    def drop(self, folder: Path, collection: str) -> None:
-        name = stored_name(collection)
-        with self.asking(f"drop {collection!r}"):
-            if not self.url:
-                return _LITE.remove(_place(folder, name))
-            client = self.client(self.url)
-            try:
+    def _drop(self, folder: Path, name: str) -> None:
+        if self.url:
+            with closing(self.client(self.url)) as client:
                 client.drop_collection(name, timeout=self.timeout_s)
-            finally:
-                client.close()
+        else:
+            _LITE.remove(_place(folder, name))
 
     def kind_of(self, error: Exception) -> type[StoreError]:
         if type(error).__name__ == "DataDirLockedError":
@@ -121,9 +105,10 @@ class MilvusCollection(Collection):
     client: Any
     place: Path | None = None
 
-    def open(self, place: Path, name: str) -> None:
+    def open(self, folder: Path, name: str) -> None:
         self.name, url = name, self.engine.url
         if not url:
+            place = _place(folder, name)
             self.place, url = place, _LITE.take(place, lambda: _served(place)).client
         try:
             self.client = self.engine.client(url)

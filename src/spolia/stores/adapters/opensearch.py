@@ -6,13 +6,14 @@ https://docs.opensearch.org/latest/vector-search/
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from spolia.errors import StoreError, StoreUnavailable
 from spolia.stores.adapters.collection import Collection, Near
-from spolia.stores.adapters.engine import Engine, stored_name
+from spolia.stores.adapters.engine import Served
 
 if TYPE_CHECKING:
     from spolia.stores.indexes import Vectors
@@ -21,7 +22,7 @@ _PASSING = {429, 500, 502, 503, 504}
 
 
 @dataclass(frozen=True)
-class OpenSearch(Engine):
+class OpenSearch(Served["OpenSearchIndex"]):
     """Vectors in an OpenSearch index. There is no embedded one.
 
     Args:
@@ -29,13 +30,9 @@ class OpenSearch(Engine):
         user_env: name of the environment variable with the user; nothing is sent where it is not set.
         password_env: name of the environment variable with the password.
         library: what searches: `faiss` or `lucene`.
-        connectivity: neighbours of a node in the graph (m); fixed when an index is made, as the next one.
-        expansion_add: candidates while building (ef_construction).
-        expansion_search: candidates while searching (ef_search).
         shards: into how many parts an index is cut.
         replicas: how many further copies it has.
         certificates: file with the authorities that are believed; empty for those of the machine.
-        timeout_s: seconds without an answer.
 
     >>> OpenSearch("https://search.example:9200").where
     'OpenSearch at https://search.example:9200'
@@ -45,32 +42,19 @@ class OpenSearch(Engine):
     user_env: str = "OPENSEARCH_USER"
     password_env: str = "OPENSEARCH_PASSWORD"
     library: Literal["faiss", "lucene"] = "faiss"
-    connectivity: int = 16
-    expansion_add: int = 128
-    expansion_search: int = 128
     shards: int = 1
     replicas: int = 1
     certificates: str = ""
-    timeout_s: float = 30.0
 
     extra: ClassVar[str] = "opensearch"
     module: ClassVar[str] = "opensearchpy"
-    address: ClassVar[str] = "url"
 
-    def open(self, folder: Path, collection: str, dimension: int, metric: str) -> OpenSearchIndex:
-        found = OpenSearchIndex(self, dimension, metric)
-        with self.asking(f"open {collection!r}"):
-            found.open(self._client(), stored_name(collection))
-        return found
+    def _collection(self, dimension: int, metric: str) -> OpenSearchIndex:
+        return OpenSearchIndex(self, dimension, metric)
 
-    def drop(self, folder: Path, collection: str) -> None:
-        name = stored_name(collection)
-        with self.asking(f"drop {collection!r}"):
-            client = self._client()
-            try:
-                client.indices.delete(index=name, ignore_unavailable=True)
-            finally:
-                client.close()
+    def _drop(self, folder: Path, name: str) -> None:
+        with closing(self.client()) as client:
+            client.indices.delete(index=name, ignore_unavailable=True)
 
     def kind_of(self, error: Exception) -> type[StoreError]:
         from opensearchpy.exceptions import ConnectionError, SSLError, TransportError
@@ -80,7 +64,7 @@ class OpenSearch(Engine):
         passing = isinstance(error, TransportError) and error.status_code in _PASSING
         return StoreUnavailable if passing else StoreError
 
-    def _client(self) -> Any:
+    def client(self) -> Any:
         from opensearchpy import OpenSearch as Client
 
         user = self.secret("user_env")
@@ -102,8 +86,8 @@ class OpenSearchIndex(Collection):
     most_numbers = 400_000  # as text in a request, some 9 MB
     engine: OpenSearch
 
-    def open(self, client: Any, name: str) -> None:
-        self.client, self.name = client, name
+    def open(self, folder: Path, name: str) -> None:
+        self.client, self.name = (client := self.engine.client()), name
         if not client.indices.exists(index=name):
             client.indices.create(index=name, body=self._body(), params={"wait_for_active_shards": 1})
         (made,) = client.indices.get_mapping(index=name).values()

@@ -6,14 +6,14 @@ https://qdrant.tech/documentation/
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.errors import StoreBusy, StoreError, StoreUnavailable
 from spolia.stores.adapters.collection import Collection, Near
-from spolia.stores.adapters.engine import Engine, stored_name
+from spolia.stores.adapters.engine import Served
 from spolia.stores.adapters.opened import Opened, Shared
 
 if TYPE_CHECKING:
@@ -24,16 +24,13 @@ _UNSIGNED = 2**64
 
 
 @dataclass(frozen=True)
-class Qdrant(Engine):
+class Qdrant(Served["QdrantCollection"]):
     """Vectors in a Qdrant collection.
 
     Args:
         url: of a server, for example `http://127.0.0.1:6333`; empty for the folder of the store, which one process at a
             time may open, and whose vectors are all in memory and compared one by one: for thousands, not more.
         api_key_env: name of the environment variable with the key; nothing is sent where it is not set.
-        connectivity: neighbours of a node in the server's graph (m); fixed when a collection is made, as the next one.
-        expansion_add: candidates while building (ef_construct).
-        expansion_search: candidates while searching (hnsw_ef).
         exact: compare with every vector on the server, too.
         timeout_s: seconds without an answer of the server, rounded up.
 
@@ -41,34 +38,21 @@ class Qdrant(Engine):
     'Qdrant at http://127.0.0.1:6333'
     """
 
-    url: str = ""
     api_key_env: str = "QDRANT_API_KEY"
-    connectivity: int = 16
-    expansion_add: int = 128
-    expansion_search: int = 128
     exact: bool = False
-    timeout_s: float = 30.0
 
     extra: ClassVar[str] = "qdrant"
     module: ClassVar[str] = "qdrant_client"
-    address: ClassVar[str] = "url"
 
-    def open(self, folder: Path, collection: str, dimension: int, metric: str) -> QdrantCollection:
-        name, found = stored_name(collection), QdrantCollection(self, dimension, metric)
-        with self.asking(f"open {collection!r}"):
-            found.open(_place(folder, name), name)
-        return found
+    def _collection(self, dimension: int, metric: str) -> QdrantCollection:
+        return QdrantCollection(self, dimension, metric)
 
-    def drop(self, folder: Path, collection: str) -> None:
-        name = stored_name(collection)
-        with self.asking(f"drop {collection!r}"):
-            if not self.url:
-                return _LOCAL.remove(_place(folder, name))
-            client = self.client()
-            try:
+    def _drop(self, folder: Path, name: str) -> None:
+        if self.url:
+            with closing(self.client()) as client:
                 client.delete_collection(name)
-            finally:
-                client.close()
+        else:
+            _LOCAL.remove(_place(folder, name))
 
     def kind_of(self, error: Exception) -> type[StoreError]:
         if "already accessed by another instance" in str(error):
@@ -105,11 +89,12 @@ class QdrantCollection(Collection):
     place: Path | None = None
     lock: AbstractContextManager[Any] = nullcontext()
 
-    def open(self, place: Path, name: str) -> None:
+    def open(self, folder: Path, name: str) -> None:
         self.name = name
         if self.engine.url:
             self.client = self.engine.client()
         else:
+            place = _place(folder, name)
             shared = _LOCAL.take(place, lambda: _local(place))
             self.client, self.place, self.lock = shared.client, place, shared.lock
         try:
