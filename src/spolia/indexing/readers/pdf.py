@@ -56,7 +56,7 @@ class PdfReader(Value):
             with ONE_AT_A_TIME:
                 title, marks = title_of(pdf), list(bookmarks(pdf))
             leaves = list(self._leaves(pdf, blob, noticed))
-        if len(noticed.unread) == len(leaves):
+        if len(noticed.unread) >= len(leaves):
             raise damaged(
                 blob, f"no page of {len(leaves)} can be read{''.join(f': {w}' for w in noticed.unread.values())[:200]}"
             )
@@ -91,7 +91,8 @@ class PdfReader(Value):
             with ONE_AT_A_TIME:
                 page = page_of(pdf, number, wanted)
             if page.why:
-                noticed.unread[number + 1] = page.why
+                if not noticed.damage(number + 1, page.why):
+                    return
             elif not page.lines and not page.blank:
                 page = recognised(pdf, number, page, self.ocr, noticed)
             noticed.dropped.update(page.dropped)

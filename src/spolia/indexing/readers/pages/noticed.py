@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 _NO_CHARACTER = re.compile("[\ufffd\ue000-\uf8ff\U000f0000-\U0010ffff]")  # glyphs that the file gives no character for
 _LEAST_SURE = 60.0
 _SHOWN = 5
+_GIVEN_UP = 1_000
 
 
 @dataclass
@@ -21,12 +22,23 @@ class Noticed:
         recognised: pages whose text was recognised, and how sure that is, in percent.
         unseen: pages that would have to be recognised and were not, by reason.
         dropped: what was seen and not read.
+        cut: page from which on none is read; 0 where all are.
     """
 
     unread: dict[int, str] = field(default_factory=dict)
     recognised: dict[int, float] = field(default_factory=dict)
     unseen: dict[str, list[int]] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
+    cut: int = 0
+    _run: int = 0
+
+    def damage(self, page: int, why: str) -> bool:
+        """Note a page that cannot be read; whether to go on, which makes no sense after a thousand in a row."""
+        self._run = self._run + 1 if page - 1 in self.unread else 1
+        self.unread[page] = why
+        if self._run == _GIVEN_UP:
+            self.cut = page - _GIVEN_UP + 1
+        return not self.cut
 
     def warnings(self, text: str, pages: int) -> Iterator[str]:
         """Sentences."""
@@ -36,6 +48,8 @@ class Noticed:
             yield f"Page {number} cannot be read: {why}"
         if len(self.unread) > _SHOWN:
             yield f"{len(self.unread)} of {pages} pages cannot be read ({_shown(list(self.unread))})."
+        if self.cut:
+            yield f"Nothing was read from page {self.cut} on: {_GIVEN_UP} pages in a row cannot be read."
         unsure = [number for number, sure in self.recognised.items() if sure < _LEAST_SURE]
         if unsure:
             yield f"The text recognised on {len(unsure)} pages may be wrong ({_shown(unsure)}): their picture is poor."
