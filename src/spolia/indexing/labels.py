@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 
-from spolia.errors import DocumentError, StoreError
+from spolia.errors import DocumentError, SpoliaError, StoreError
 from spolia.types import Document, Meta, Scalar
 
 SCALARS = (str, int, float, bool, type(None))
@@ -113,6 +113,8 @@ def _principals(
     try:
         said: object = access(uri)
         listed = tuple(said) if isinstance(said, Iterable) and not isinstance(said, str) else None
+    except SpoliaError:  # says itself what to write
+        raise
     except Exception as error:
         raise StoreError(
             f"access({uri!r}) failed: {type(error).__name__}: {error}. Nothing was written. Correct the function."
