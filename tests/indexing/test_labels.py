@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from spolia.errors import FilterError, StoreError
 from spolia.filters import Field, where
+from spolia.indexing import keeping
 from spolia.indexing.labels import Labels
 from spolia.indexing.sync import sync
 from spolia.retrieval.bm25 import BM25
@@ -113,6 +117,51 @@ def test_what_is_no_list_is_refused_whatever_came_before(wrong: Any) -> None:
     assert [labels.readers(uri) for uri in ("a.txt", "b.txt")] == [(), ("1",)]
     with pytest.raises(StoreError, match="Give a list of principals"):
         labels.readers("c.txt")
+
+
+# Reader lists of files with one content.
+
+LISTS = st.sampled_from([(), ("ann",), ("bob",), ("ann", "bob")])
+STATES = st.lists(st.dictionaries(st.sampled_from(["a.txt", "b.txt", "c.txt"]), LISTS, min_size=1), max_size=4)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(states=STATES, batch=st.sampled_from([1, 1000]), at_once=st.sampled_from([1, 64]))
+def test_every_file_has_its_list_whatever_lists_its_copies_have_and_had(
+    states: Sequence[Mapping[str, tuple[str, ...]]], batch: int, at_once: int
+) -> None:
+    with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keeping, "CUT_AT_ONCE", at_once)
+        folder, corpus = Path(place, "files"), Corpus(f"{place}/notes.spolia")
+        folder.mkdir()
+        for lists in states:
+            for path in folder.iterdir():
+                path.unlink()
+            for name in lists:
+                (folder / name).write_text("The tide rises.")
+            sync(folder, corpus, access=lists.__getitem__, batch=batch)
+            assert readers_of_files(corpus) == lists
+
+
+def readers_of_files(corpus: Corpus) -> dict[str, tuple[str, ...]]:
+    snapshot = corpus.snapshot()
+    lists = {document.id: document.readers for document in snapshot.documents(frozenset(["ann", "bob"]))}
+    return {uri: lists[row.document] for uri, row in snapshot.sources().items()}
+
+
+def test_nothing_is_asked_of_files_that_are_gone(folder: Path, tmp_path: Path) -> None:
+    corpus = Corpus(str(tmp_path / "notes.spolia"))
+    said: dict[str, list[str]] = {"a.txt": ["ann"], "b.txt": ["bob"]}
+    how: dict[str, Any] = {"access": lambda uri: said[uri], "metadata": lambda uri: {"by": said[uri]}}
+    sync(folder, corpus, **how)
+    (folder / "b.txt").rename(folder / "c.txt")
+    said["c.txt"] = said.pop("b.txt")
+    assert sync(folder, corpus, **how).moved == 1
+    (folder / "c.txt").rename(folder / "d.txt")
+    said["d.txt"] = ["eve"]
+    del said["c.txt"]
+    report = sync(folder, corpus, **how)
+    assert (report.moved, report.added, report.removed) == (0, 1, 1)
 
 
 # Another type of a field.

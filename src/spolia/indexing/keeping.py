@@ -9,6 +9,7 @@ from dataclasses import replace
 from spolia.errors import DocumentError
 from spolia.filters import Field
 from spolia.indexing.filing import Filed, Filing, Unreadable, fetched, read
+from spolia.indexing.held import Held
 from spolia.indexing.labels import Labels
 from spolia.indexing.parts import Wanted
 from spolia.indexing.readers.reading import Reading
@@ -110,7 +111,7 @@ class Keeping:
         self.known, self.retry = known, retry
         self.growths = wanted.growths(writer.manifests)
         self.filing = Filing(writer, self.growths, wanted.main, labels)
-        self.stored = writer.readers() if labels.access else {}
+        self.held = Held(writer.readers() if labels.access or labels.kept else {})
         self.gone = {uri: row for uri, row in self.known.items() if found.misses(uri)}
         self.gone_with: dict[str, list[str]] = {}
         for uri, row in self.gone.items():
@@ -170,11 +171,14 @@ class Keeping:
             return False
         return (row.size, row.mtime_ns) == (file.size, file.mtime_ns)
 
-    def _is_labelled(self, row: SourceRow) -> bool:
-        """Whether a source has the metadata and readers that the caller says."""
-        if self.labels.metadata and DocumentReport.of(row.report).labels != self.labels.mark(row.uri):
+    def _is_labelled(self, row: SourceRow, uri: str = "") -> bool:
+        """Whether a source has the metadata and readers that the caller says; of another uri, if it is named."""
+        if not self._is_described(row, uri or row.uri):
             return False
-        return not self.labels.access or self.stored[row.uri][1] == self.labels.readers(row.uri)
+        return not self.labels.access or self.held.readers(row.uri) == self.labels.readers(uri or row.uri)
+
+    def _is_described(self, row: SourceRow, uri: str) -> bool:
+        return not self.labels.metadata or DocumentReport.of(row.report).labels == self.labels.mark(uri)
 
     def _take(self, file: File) -> None:
         """Bring the store in step with a file, or have it wait to be cut with others."""
@@ -207,27 +211,27 @@ class Keeping:
             change = "moved"
         else:
             reading = read(file, found)
-            reading = reading.but(document=self.labels.on(reading.document))
+            reading = reading.but(document=self.labels.on(reading.document, self.held.is_free))
+            self.held.add(reading.document)
             self.filing.pending.append(Filed(reading, row, before is None))
             return
         self._done(file.uri, change)
 
     def _gives_other_readers(self, row: SourceRow) -> bool:
         """Whether only the reader list was another one, so that nothing has to be cut again."""
-        if self.labels.metadata and DocumentReport.of(row.report).labels != self.labels.mark(row.uri):
-            return False
-        if sum(document == row.document for document, _ in self.stored.values()) > 1:
-            return False  # the other source may have another list: it becomes a document of its own
-        self.writer.set_readers(self.writer.document(row.document), self.labels.readers(row.uri))
+        if not self._is_described(row, row.uri) or self.held.is_shared(row.document):
+            return False  # another source may have another list: this one's becomes a document of its own
+        readers = self.labels.readers(row.uri)
+        self.writer.set_readers(self.writer.document(row.document), readers)
+        self.held.change(row.document, readers)
         return True
 
     def _moved_from(self, row: SourceRow, file: File) -> SourceRow | None:
         """The source that is gone and held the same, read and labelled in the same way."""
         for uri in self.gone_with.get(row.content_hash, ()):
-            if uri not in self.gone or not self.gone[uri].document.endswith(f".{file.reader.name}"):
-                continue
-            said = self.labels.access is None or self.labels.readers(uri) == self.labels.readers(file.uri)
-            if said and self.labels.meta(uri) == self.labels.meta(file.uri) and self._is_labelled(self.gone[uri]):
+            old = self.gone.get(uri)
+            read_so = old is not None and old.document.endswith(f".{file.reader.name}")
+            if old is not None and read_so and self._is_labelled(old, file.uri):
                 return self.gone.pop(uri)
         return None
 

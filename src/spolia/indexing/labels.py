@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -79,21 +79,31 @@ class Labels:
         meta = self.meta(uri)
         return blake2b(repr(meta).encode("utf-8", "replace"), digest_size=8).hexdigest() if meta else ""
 
-    def on(self, document: Document) -> Document:
+    def on(self, document: Document, is_free: Callable[[str, tuple[str, ...]], bool] = lambda *_: True) -> Document:
         """A document with what the caller says of its file; fields of the caller stand before those of the reader.
 
         Two files with the same content and other labels are two documents. The mark that tells them apart has 16
         bytes: whoever could find two labels with one mark would open the one file to the readers of the other.
+
+        Args:
+            is_free: whether a document with these readers may have this id; if not, it gets the next one.
         """
         meta, readers = self.meta(document.uri), self.readers(document.uri)
-        if not meta and not readers:
-            return document
         named = {name for name, _ in meta}
         kept = tuple(pair for pair in document.meta if pair[0] not in named)
         labelled = document.but(meta=meta + kept, readers=readers)
-        said = repr(labelled.meta).encode("utf-8", "replace") + _digest_of(readers)
-        name, _, reader = document.id.rpartition(".")
-        return labelled.but(id=f"{name}-{blake2b(said, digest_size=16).hexdigest()}.{reader}")
+        return labelled.but(id=next(id for id in _ids(labelled, bool(meta or readers)) if is_free(id, readers)))
+
+
+def _ids(document: Document, marked: bool) -> Iterator[str]:
+    """Ids that a document may have: its own, unless it is marked, then others with a mark of all its labels."""
+    if not marked:
+        yield document.id
+    name, _, reader = document.id.rpartition(".")
+    said = repr(document.meta).encode("utf-8", "replace") + _digest_of(document.readers)
+    while True:
+        yield f"{name}-{blake2b(said, digest_size=16).hexdigest()}.{reader}"
+        said += b"again"
 
 
 @lru_cache(maxsize=64)
