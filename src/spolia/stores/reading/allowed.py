@@ -33,6 +33,16 @@ class Allowed:
         """Positions in `keys` of those that may be found."""
         return np.arange(len(self.keys)) if self.mask is None else np.flatnonzero(self.mask)
 
+    def runs(self, most: int) -> list[tuple[int, int]] | None:
+        """First and last key of each run of nodes that may be found, none between them may not; None for too many."""
+        positions = self.positions()
+        is_last = np.diff(positions, append=-1) != 1
+        if np.count_nonzero(is_last) > most:
+            return None
+        last = np.flatnonzero(is_last)
+        first = np.concatenate([[0], last[:-1] + 1])[: len(last)]
+        return list(zip(self.keys[positions[first]].tolist(), self.keys[positions[last]].tolist(), strict=True))
+
     def only(self, found: Iterable[int]) -> Allowed:
         """Of these keys those that may be found, of no others."""
         mask = np.isin(self.keys, np.fromiter(found, dtype=np.int64))

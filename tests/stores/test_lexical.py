@@ -1,0 +1,67 @@
+"""Search by words among some nodes: whichever way it is done, what is found is what is left of the whole ranking."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from spolia.stores.lexical import index
+from spolia.stores.lexical.analysis import Analyzer
+from spolia.stores.lexical.freezing import freeze
+from spolia.stores.lexical.index import Lexical
+from spolia.stores.reading.allowed import Allowed, Mask
+
+NODES, TOP_K = 6_000, 10
+KEYS = np.arange(NODES, dtype=np.int64) * 3 + 7
+QUESTIONS = ("w1", "w2 w40", "w300 w2 w7", "w90 w91 w92 w93", "nowhere", "w0 w0 w700")
+
+
+@pytest.fixture(scope="module")
+def lexical(tmp_path_factory: pytest.TempPathFactory) -> Lexical:
+    draw = np.random.default_rng(0)
+    drawn = np.minimum(draw.zipf(1.3, (NODES, 12)) - 1, 999)
+    nodes = ((int(key), " ".join(f"w{term}" for term in terms), 0) for key, terms in zip(KEYS, drawn, strict=True))
+    folder = tmp_path_factory.mktemp("store") / "lexical" / "chunk" / "g1"
+    freeze(folder, None, (), nodes, Analyzer(""))
+    return Lexical(folder, Analyzer(""))
+
+
+def masks() -> dict[str, Mask]:
+    draw, at = np.random.default_rng(1), np.arange(NODES)
+    shares = {f"{share:.1%} of all": draw.random(NODES) < share for share in (0.9, 0.2, 0.06, 0.01, 0.001)}
+    return shares | {
+        "one run": (at >= 1_000) & (at < 4_000),
+        "first and last": (at < 500) | (at == NODES - 1),
+        "as many runs as can be": (at % 1_000 < 700),
+        "all": at >= 0,
+        "none": at < 0,
+    }
+
+
+def expected(lexical: Lexical, question: str, mask: npt.NDArray[np.bool_]) -> list[tuple[int, float]]:
+    allowed = set(KEYS[mask].tolist())
+    return [pair for pair in lexical.search(question, NODES) if pair[0] in allowed][:TOP_K]
+
+
+@pytest.mark.parametrize("bearable", [None, 100])
+@pytest.mark.parametrize("few", [index.FEW, 0])
+@pytest.mark.parametrize("name", masks())
+def test_what_is_allowed_is_found_as_among_all(
+    lexical: Lexical, name: str, few: int, bearable: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "FEW", few)
+    if bearable is not None:
+        monkeypatch.setattr(index, "_bearable", lambda count: bearable)
+    mask = masks()[name]
+    for question in QUESTIONS:
+        assert lexical.search(question, TOP_K, None, Allowed(KEYS, mask)) == expected(lexical, question, mask)
+
+
+def test_runs_of_what_is_allowed() -> None:
+    keys = np.array([3, 5, 8, 9, 20])
+    assert Allowed(keys).runs(1) == [(3, 20)]
+    two = Allowed(keys, np.array([True, True, False, True, False]))
+    assert (two.runs(2), two.runs(1)) == ([(3, 5), (9, 9)], None)
+    assert Allowed(keys, np.array([False, True, False, True, True])).runs(2) == [(5, 5), (9, 20)]
+    assert Allowed(keys, np.zeros(5, dtype=np.bool_)).runs(1) == []
