@@ -87,4 +87,8 @@ HELD_BY: dict[int, tuple[str, ...]] = {
         "test_two_processes_share_one_file",
         "test_a_forked_process_writes_and_reads_for_itself",
     ),
+    32: (
+        "test_a_lane_has_what_each_retriever_found_and_nothing_that_was_made_of_it",
+        "test_each_lane_has_its_own_cost_and_the_run_the_sum",
+    ),
 }

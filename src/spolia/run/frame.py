@@ -27,6 +27,7 @@ from spolia.surrounding import Began, Emitted, Retracted, attempt, surrounding
 from spolia.types import Failure, Filter
 
 if TYPE_CHECKING:
+    from spolia.run.lane import Lane
     from spolia.run.run import Run
 
 A = TypeVar("A")
@@ -38,7 +39,8 @@ class Frame(Costs):
     """What surrounds one step; implements `spolia.operator.Surrounding`."""
 
     __slots__ = (
-        "emitted", "error", "final", "from_cache", "lane", "notes", "op", "remarks", "scope", "sink", "span",
+        "account", "emitted", "error", "final", "from_cache", "lane", "notes", "op", "remarks", "scope", "searched",
+        "sink", "span",
     )  # fmt: skip
     parent: Frame | None
     rows: Sequence[Frame] | None
@@ -50,7 +52,7 @@ class Frame(Costs):
         self.notes: list[str] | None = None
         self.remarks: list[str] | None = None
         self.error = ""
-        self.from_cache = False
+        self.from_cache = self.searched = False
         self.emitted = 0
         self.final: bool | None = None
         if parent is None:
@@ -59,8 +61,10 @@ class Frame(Costs):
             self.optional = False
             self.scope: Scope = run.scope
             self.sink: Sink | None = None
+            self.account: Lane | None = None
             return
         self.limiters, self.scope, self.sink = parent.limiters, parent.scope, parent.sink
+        self.account = parent.account
         self.optional = parent.optional or (parent.op is not None and parent.op.optional)
         if parent.op is None and parent.lane is parent:
             self.lane = self
@@ -108,14 +112,26 @@ class Frame(Costs):
     def _result(self, op: Operator[A, B], value: A) -> B:
         if op.cached and self.run.cache is not None:
             found: B = recalled(self.run.cache, self, op, value)
-            return found
-        return op.apply(value)
+        else:
+            found = op.apply(value)
+        if self.account is not None:
+            self.account.gave(self, value, found)
+        return found
+
+    def opened(self, account: Lane) -> Frame:
+        """A frame that only keeps an account of what is called in it."""
+        frame = Frame(self.run, self, None)
+        frame.limiters, frame.lane, frame.account = self.limiters, frame, account
+        account.opened(frame)
+        return frame
 
     def record(self, seconds: float, out: Any) -> None:
         """Leave a span in the journal."""
         journal, op, parent = self.run.journal, self.op, self.parent
         if journal is None or op is None:
             return
+        if self.account is not None and self.lane is self and not self.account.number:
+            self.account.number = self.span
         used = self.logical
         cost = FREE if used is None else (
             used.calls, used.input_tokens, used.output_tokens, used.embedded, used.cost_usd

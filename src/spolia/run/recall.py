@@ -79,6 +79,8 @@ def _failed(out: Any) -> bool:
 
 def _taken(entry: Entry, frame: Frame, op: Step, value: Any) -> Any:
     frame.from_cache = True
+    if frame.account is not None:
+        frame.account.cached = True
     if entry.usage != Usage():
         with frame.run.lock:
             frame.add(entry.usage, Usage())

@@ -12,6 +12,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import Token
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -21,6 +22,7 @@ from spolia.journal.trace import Journal, new_run_id
 from spolia.operator import Operator
 from spolia.run.budget import Budget, Limiter
 from spolia.run.frame import Frame, pool_of
+from spolia.run.lane import Lane
 from spolia.run.stream import Scope
 from spolia.surrounding import Began, Done, Emitted, Retracted, Surrounding, surrounding
 from spolia.types import Failure, Filter, Usage
@@ -114,6 +116,27 @@ class Run:
         token = surrounding.set(self.root)
         try:
             return flow.batch(values)
+        finally:
+            surrounding.reset(token)
+
+    @contextmanager
+    def lane(self) -> Iterator[Lane]:
+        """Keep an account of what is called inside: what it takes, and what each call of a retriever finds.
+
+        >>> from spolia.function import step
+        >>> from spolia.types import Query, Ranking
+        >>> @step
+        ... def nothing(query: Query) -> Ranking:
+        ...     return Ranking(query, (), "nowhere")
+        >>> with Run().lane() as lane:
+        ...     found = nothing(Query("?"))
+        >>> [ranking.source for ranking in lane.retrievals], lane.usage.calls
+        (['nowhere'], 0)
+        """
+        account = Lane()
+        token = surrounding.set(self.root.opened(account))
+        try:
+            yield account
         finally:
             surrounding.reset(token)
 

@@ -38,9 +38,11 @@ def window(around: Frame, op: Operator[A, B], values: Sequence[A], above: Sequen
     else:
         results = vectorised(around, op, values, frames)
     seconds = (perf_counter() - started) / max(1, len(values))
-    for frame, result in zip(frames, results, strict=True):
+    for frame, value, result in zip(frames, values, results, strict=True):
         if isinstance(result, Failure):
             frame.error = f"{result.kind}: {result.message}"
+        if frame.account is not None:
+            frame.account.gave(frame, value, result)
         frame.record(seconds, result)
     return results
 

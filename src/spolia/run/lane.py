@@ -1,0 +1,55 @@
+"""What one question took and found: the account of everything that is called while a lane is open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from spolia.types import Query, Ranking, Usage
+
+if TYPE_CHECKING:
+    from spolia.run.frame import Frame
+
+
+class Lane:
+    """The account of one question; `Run.lane` opens it.
+
+    A retrieval is a step that made a ranking of a query, without another such step inside it: what a flow is composed
+    of tells, not what the steps are called. Those at the same time stand in the order in which they ended.
+
+    Attributes:
+        retrievals: what each call of a retriever found, in order.
+        cached: whether a step's result was taken from the cache, so that the time says nothing.
+        number: of the question's first span in the journal; 0 without one.
+    """
+
+    __slots__ = ("_frame", "cached", "number", "retrievals")
+
+    def __init__(self) -> None:
+        self.retrievals: list[Ranking] = []
+        self.cached = False
+        self.number = 0
+        self._frame: Frame | None = None
+
+    def opened(self, frame: Frame) -> None:
+        """Everything inside this frame is on the account."""
+        self._frame = frame
+
+    @property
+    def usage(self) -> Usage:
+        """What was needed, results taken from the cache included."""
+        return (self._frame and self._frame.logical) or Usage()
+
+    @property
+    def spent(self) -> Usage:
+        """What was really spent."""
+        return (self._frame and self._frame.spent) or Usage()
+
+    def gave(self, frame: Frame, value: Any, out: Any) -> None:
+        """A step has ended: keep what it found, if it is a retrieval."""
+        if frame.searched or not isinstance(out, Ranking) or not isinstance(value, Query):
+            return
+        self.retrievals.append(out)
+        above: Frame | None = frame
+        while above is not None and above.account is self:
+            above.searched = True
+            above = above.parent
