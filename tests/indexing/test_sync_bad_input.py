@@ -66,7 +66,7 @@ def test_a_broken_file_is_not_read_for_ever(folder: Path, corpus: Corpus, monkey
         read.append(Path(path).name)
         return loading.load(path, follow=follow)
 
-    monkeypatch.setattr("spolia.indexing.walking.load", noted)
+    monkeypatch.setattr("spolia.indexing.files.load", noted)
     again = sync(folder, corpus, retry=False)
     assert (again.failed, again.unchanged, again.generation, read) == (first.failed, 1, first.generation, [])
     (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nothing more")
@@ -194,7 +194,7 @@ def test_a_file_that_cannot_be_opened_keeps_what_was_known(
     def refuse(*_: object, **__: object) -> object:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("spolia.indexing.walking.load", refuse)
+    monkeypatch.setattr("spolia.indexing.files.load", refuse)
     report = sync(folder, corpus)
     assert report.failed == (("good.txt", "It cannot be read: Permission denied."),)
     assert texts(corpus) == {"good.txt": GOOD}
@@ -215,7 +215,7 @@ def test_a_file_that_vanishes_between_listing_and_reading(
             Path(path).unlink(missing_ok=True)
         return load(path, follow=follow)
 
-    monkeypatch.setattr("spolia.indexing.walking.load", late)
+    monkeypatch.setattr("spolia.indexing.files.load", late)
     assert sync(folder, corpus).failed == (("gone.txt", "It cannot be read: No such file or directory."),)
     assert sync(folder, corpus).removed == 1
     assert set(corpus.snapshot().sources()) == {"good.txt"}

@@ -79,6 +79,17 @@ def test_a_touched_source_is_no_new_generation(corpus: Corpus) -> None:
         assert writer.generation == 1
 
 
+def test_what_has_changed_is_told_by_stamps(corpus: Corpus) -> None:
+    with corpus.writer() as writer:
+        rows = writer.sources()
+        assert writer.stamps() == {uri: (row.size, row.mtime_ns, row.status) for uri, row in rows.items()}
+        assert writer.sources(["b.txt", "none", "a.txt"]) == {uri: rows[uri] for uri in ("a.txt", "b.txt")}
+        writer.fail(rows["b.txt"].but(size=7, status="failed"))
+        writer.remove("a.txt")
+        assert writer.stamps()["b.txt"] == (7, rows["b.txt"].mtime_ns, "failed")
+        assert set(writer.sources(["b.txt", "a.txt"])) == {"b.txt"}
+
+
 def test_a_document_that_is_read_differently_is_replaced_for_all_its_sources(corpus: Corpus) -> None:
     document, _ = document_of("same.txt", FIRST["same.txt"])
     changed = document.but(text="Read better now.", headings=(Heading(0, 1, "Read"),), pages=(0, 5))

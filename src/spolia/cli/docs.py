@@ -106,7 +106,7 @@ def report(store: StorePath, json: AsJson = False) -> Exit:
 def remove(name: Name, store: StorePath, json: AsJson = False) -> Exit:
     """Remove a document from a store. If its file is still in the folder, the next `spolia index` adds it again."""
     from spolia.cli.held import one_held
-    from spolia.indexing.walking import TEXT
+    from spolia.indexing.files import TEXT
     from spolia.stores.corpus import Corpus
 
     screen, corpus = Screen(json=json), Corpus(str(store))

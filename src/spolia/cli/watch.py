@@ -114,7 +114,7 @@ class Watch:
         from spolia.indexing.walking import walk
 
         found = walk(os.fspath(self.folder), by_suffix(READERS), follow_links=self.follow_links)
-        sizes = {uri: (file.size, file.mtime_ns) for uri, file in found.files.items()}
+        sizes = found.files.sizes()
         if self.beside is not None and self.beside.exists():
             said = self.beside.stat()
             sizes["//beside"] = said.st_size, said.st_mtime_ns  # the name of no file in a folder

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from spolia.errors import FilterError, SpoliaError
+from spolia.indexing.files import File
 from spolia.indexing.labels import Labels
 from spolia.indexing.loading import Loaded
 from spolia.indexing.readers.reading import Blob, Reading
 from spolia.indexing.report import DocumentReport
-from spolia.indexing.walking import File
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.groups.growing import Grown, Growth, grow
 from spolia.stores.groups.storing import store

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from spolia.errors import DocumentError
 from spolia.filters import Field
+from spolia.indexing.files import TEXT, File, Found
 from spolia.indexing.filing import Filed, Filing, Unreadable, fetched, read
 from spolia.indexing.held import Held
 from spolia.indexing.labels import Labels
@@ -15,12 +16,11 @@ from spolia.indexing.parts import Wanted
 from spolia.indexing.readers.reading import Reading
 from spolia.indexing.report import DocumentReport, Progress, SyncReport
 from spolia.indexing.tally import Tally
-from spolia.indexing.walking import TEXT, File, Found
 from spolia.stores.corpus import Corpus
 from spolia.stores.groups.growing import embed, in_batches
 from spolia.stores.groups.materialising import materialise
 from spolia.stores.groups.storing import make_up
-from spolia.stores.tables.rows import SourceRow
+from spolia.stores.tables.rows import SourceRow, Stamp
 from spolia.stores.writer import Writer
 from spolia.surrounding import check_cancelled
 from spolia.types import Document
@@ -37,7 +37,7 @@ def keep(
     wanted: Wanted,
     labels: Labels,
     *,
-    refuse: Callable[[Mapping[str, SourceRow]], None] = lambda known: None,
+    refuse: Callable[[Mapping[str, Stamp]], None] = lambda known: None,
     fields: Sequence[Field] | None = None,
     progress: Callable[[Progress], None] | None = None,
     batch: int = 1000,
@@ -53,18 +53,18 @@ def keep(
     began = time.perf_counter()
     corpus.create()
     with corpus.writer(timeout_s) as writer:
-        refuse(known := writer.sources())
+        refuse(known := writer.stamps())
         labels.refuse_bad_readers(found.files)
         fits = fields is None or writer.declare(fields)
         if not (fits or labels.metadata or rebuild):
             writer.publish()  # is refused, and says why: nothing gives other values
         if labels.access is None and writer.is_restricted():
             labels = replace(labels, kept={uri: readers for uri, (_, readers) in writer.readers().items()})
-        texts = texts_of(writer, known.values()) if rebuild else []
+        texts = texts_of(writer, writer.sources().values()) if rebuild else []
         forgets = wanted.define(writer, found, rebuild=rebuild)
         wanted.refuse_changed(writer.manifests)
         if rebuild:
-            known = writer.sources()
+            known = writer.stamps()
         run = Keeping(writer, wanted, labels, found, known, progress, batch if fits and not forgets else None, retry)
         run.put_back(texts)
         run.run()
@@ -89,7 +89,7 @@ class Keeping:
         wanted: the groups.
         labels: what the caller says of files.
         found: what there is.
-        known: the sources that the store has.
+        known: the stamps of the sources that the store has.
         progress: is told how far it is.
         batch: documents that are published together; None for all.
         retry: try files again that could not be read.
@@ -101,18 +101,21 @@ class Keeping:
         wanted: Wanted,
         labels: Labels,
         found: Found,
-        known: Mapping[str, SourceRow],
+        known: Mapping[str, Stamp],
         progress: Callable[[Progress], None] | None,
         batch: int | None = None,
         retry: bool = True,
     ) -> None:
         self.writer, self.labels, self.found, self.progress, self.batch = writer, labels, found, progress, batch
         self.tally = Tally()
-        self.known, self.retry = known, retry
+        self.stamps, self.retry = known, retry
         self.growths = wanted.growths(writer.manifests)
         self.filing = Filing(writer, self.growths, wanted.main, labels)
         self.held = Held(writer.readers() if labels.access or labels.kept else {})
-        self.gone = {uri: row for uri, row in self.known.items() if found.misses(uri)}
+        self._other = found.files.unlike(known)
+        gone = sorted(uri for uri in known.keys() - found.files.keys() if found.misses(uri))
+        self.known = writer.sources(None if self._looks_at_all else [*self._other, *gone])
+        self.gone = {uri: self.known[uri] for uri in gone}
         self.gone_with: dict[str, list[str]] = {}
         for uri, row in self.gone.items():
             if row.status == "indexed":
@@ -122,17 +125,14 @@ class Keeping:
     def put_back(self, texts: Iterable[tuple[SourceRow, Document]]) -> None:
         """Cut texts again that went when a group was built with other parts."""
         filing = Filing(self.writer, self.growths, self.filing.main, Labels())
-        gone = (Filed(Reading(document), row, False) for row, document in texts if row.uri not in self.known)
+        gone = (Filed(Reading(document), row, False) for row, document in texts if row.uri not in self.stamps)
         for filing.pending in in_batches(gone, CUT_AT_ONCE):
             self._cut(filing)
 
     def run(self) -> None:
-        self.tally.failed += [(uri, self.known[uri].error) for uri in self.found.files if self._is_given_up(uri)]
-        changed = [
-            file
-            for uri, file in self.found.files.items()
-            if not self._is_unchanged(file) and not self._is_given_up(uri)
-        ]
+        given_up = [] if self.retry else [uri for uri in self._other if self._is_given_up(uri)]
+        self.tally.failed += [(uri, self.known[uri].error) for uri in given_up]
+        changed = self._changed(set(given_up))
         self.tally.unchanged = len(self.found.files) - len(changed) - len(self.tally.failed)
         self.tally.total = len(changed)
         for file in changed:
@@ -155,21 +155,31 @@ class Keeping:
         for one in make_up(self.writer, self.growths, unmade):
             self._tell(one.document.uri)
 
-    def _is_unchanged(self, file: File) -> bool:
-        row = self.known.get(file.uri)
-        if row is None or row.status != "indexed" or (row.size, row.mtime_ns) != (file.size, file.mtime_ns):
-            return False
-        try:
-            return self._is_labelled(row)
-        except DocumentError:
-            return False  # it is recorded when its turn comes
+    @property
+    def _looks_at_all(self) -> bool:
+        """Whether more than its stamp can tell that a file has to be taken."""
+        return bool(self.labels.metadata or self.labels.access)
 
     def _is_given_up(self, uri: str) -> bool:
-        """Whether a file could not be read the last time, has not changed since, and is not to be tried again."""
-        row, file = self.known.get(uri), self.found.files[uri]
-        if self.retry or row is None or row.status != "failed":
-            return False
-        return (row.size, row.mtime_ns) == (file.size, file.mtime_ns)
+        """Whether a file could not be read the last time, and has not changed since."""
+        file = self._other[uri]
+        return self.stamps.get(uri) == (file.size, file.mtime_ns, "failed")
+
+    def _changed(self, given_up: set[str]) -> list[File]:
+        """Files that are not as they were when they were indexed, or of which the caller says something else now."""
+        if not self._looks_at_all:
+            return [file for uri, file in self._other.items() if uri not in given_up]
+        return [
+            file
+            for uri, file in self.found.files.items()
+            if uri not in given_up and (uri in self._other or self._is_labelled_otherwise(uri))
+        ]
+
+    def _is_labelled_otherwise(self, uri: str) -> bool:
+        try:
+            return not self._is_labelled(self.known[uri])
+        except DocumentError:
+            return True  # it is recorded when its turn comes
 
     def _is_labelled(self, row: SourceRow, uri: str = "") -> bool:
         """Whether a source has the metadata and readers that the caller says; of another uri, if it is named."""

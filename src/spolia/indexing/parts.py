@@ -8,11 +8,11 @@ from itertools import islice
 from typing import Any
 
 from spolia.errors import ManifestMismatch
+from spolia.indexing.files import Found
 from spolia.indexing.filing import Unreadable, fetched, read
 from spolia.indexing.lengths import TokenCounter
 from spolia.indexing.readers.choosing import Readers, versions
 from spolia.indexing.splitters.sliding_window import SlidingWindow
-from spolia.indexing.walking import Found
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
 from spolia.stores.corpus import NodeGroup

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from spolia.bounds import times
 from spolia.errors import ManifestMismatch
+from spolia.indexing.files import Found
 from spolia.indexing.keeping import Keeping, texts_of
 from spolia.indexing.labels import Labels
 from spolia.indexing.parts import Wanted, main_definition
@@ -19,7 +20,7 @@ from spolia.indexing.rehearsing import Rehearsal
 from spolia.indexing.report import Progress
 from spolia.indexing.sync import refuse_empty
 from spolia.indexing.unasked import Asked, asks, unasked
-from spolia.indexing.walking import Found, walk
+from spolia.indexing.walking import walk
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
 from spolia.stores.corpus import Corpus, NodeGroup
@@ -156,7 +157,7 @@ def planned(
     if fast:
         changes.guess(found, forgets=forgets)
     else:
-        run = Keeping(writer, wanted, Labels(metadata, access), found, writer.sources(), changes.note)
+        run = Keeping(writer, wanted, Labels(metadata, access), found, writer.stamps(), changes.note)
         run.put_back(texts if forgets else ())
         run.run()
         changes.unchanged = run.tally.unchanged

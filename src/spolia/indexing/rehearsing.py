@@ -12,7 +12,7 @@ from spolia.models.replies import estimated_tokens
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest, refuse_other
 from spolia.stores.tables import sql
-from spolia.stores.tables.rows import SourceRow, Unmade, hash_of
+from spolia.stores.tables.rows import SourceRow, Stamp, Unmade, hash_of
 from spolia.stores.writer import Writer
 from spolia.types import Document, Node
 
@@ -64,8 +64,11 @@ class Rehearsal(Writer):
         self._forgot = False
         self._seen: set[tuple[str, bytes]] = set()
 
-    def sources(self) -> dict[str, SourceRow]:
-        return dict(self._sources)
+    def stamps(self) -> dict[str, Stamp]:
+        return {uri: (row.size, row.mtime_ns, row.status) for uri, row in self._sources.items()}
+
+    def sources(self, uris: Iterable[str] | None = None) -> dict[str, SourceRow]:
+        return {uri: self._sources[uri] for uri in (self._sources if uris is None else uris) if uri in self._sources}
 
     def documents(self) -> Iterator[Document]:
         """Those that stay as they are."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from spolia.errors import StoreCorrupt
-from spolia.indexing.walking import Skipped
+from spolia.indexing.files import Skipped
 from spolia.stores.corpus import Corpus
 from spolia.stores.tables.rows import Unmade
 from spolia.types import Value

@@ -11,15 +11,13 @@ from typing import Any, TypedDict, Unpack
 
 from spolia.errors import DocumentError
 from spolia.filters import Field
+from spolia.indexing.files import TEXT, Files, Found
 from spolia.indexing.keeping import keep
 from spolia.indexing.labels import Labels
 from spolia.indexing.parts import Wanted, main_definition
-from spolia.indexing.readers.choosing import READERS, Readers, by_suffix, reader_of
-from spolia.indexing.readers.reading import Reader
-from spolia.indexing.readers.text import TextReader
+from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
 from spolia.indexing.report import SyncReport
 from spolia.indexing.sync import sync
-from spolia.indexing.walking import TEXT, File, Found
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
 from spolia.stores.corpus import Corpus, NodeGroup
@@ -75,11 +73,13 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
         )
     readers = how.get("readers", READERS)
     by_name, now = by_suffix(readers), time.time_ns()
-    files = (_given(name, text, by_name, now) for name, text in texts.items())
+    files = Files(by_name)
+    for name, text in texts.items():
+        files.give(TEXT + name, _bytes(name, text), now)
     main = main_definition(how.get("splitter"), how.get("embedder"), how.get("analyzer"))
     return keep(
         corpus,
-        Found({file.uri: file for file in files}, beyond=""),
+        Found(files, beyond=""),
         Wanted(how.get("group", "chunk"), main, how.get("groups", ()), how.get("known", ()), readers),
         Labels(how.get("metadata"), how.get("access")),
         fields=how.get("fields"),
@@ -87,14 +87,13 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
     )
 
 
-def _given(name: str, text: str, readers: dict[str, Reader], now: int) -> File:
+def _bytes(name: str, text: str) -> bytes:
     if not name.strip() or "\0" in name or not isinstance(text, str):
         raise DocumentError(
             f"The document {name!r} is {type(text).__name__}. Write a name, without NUL characters, and a text: "
             "add_texts(corpus, {name: text})."
         )
-    data = text.encode("utf-8", "replace")
-    return File(TEXT + name, "", len(data), now, reader_of(name, readers) or TextReader(), data=data)
+    return text.encode("utf-8", "replace")
 
 
 @contextmanager

@@ -8,19 +8,20 @@ from typing import Any
 
 from spolia.errors import FolderError
 from spolia.filters import Field
+from spolia.indexing.files import TEXT, Found
 from spolia.indexing.keeping import keep
 from spolia.indexing.labels import Labels
 from spolia.indexing.parts import Wanted, main_definition
 from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
 from spolia.indexing.readers.reading import Reader
 from spolia.indexing.report import Progress, SyncReport
-from spolia.indexing.walking import TEXT, Found, walk
+from spolia.indexing.walking import walk
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Transform
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.tables.rows import SourceRow
+from spolia.stores.tables.rows import Stamp
 from spolia.types import Scalar
 
 
@@ -96,10 +97,9 @@ def sync(
     named = folder if isinstance(folder, (str, Path)) else ", ".join(map(str, folder))
     refuse_empty(str(named), found, by_name)
 
-    def refuse_other(known: Mapping[str, SourceRow]) -> None:
+    def refuse_other(known: Mapping[str, Stamp]) -> None:
         if not rebuild:
-            files = {uri: row for uri, row in known.items() if not uri.startswith(TEXT)}
-            _refuse_other(str(named), found, files, corpus.path)
+            _refuse_other(str(named), found, known, corpus.path)
 
     return keep(
         corpus,
@@ -133,11 +133,13 @@ def refuse_empty(folder: str, found: Found, readers: dict[str, Reader]) -> None:
     )
 
 
-def _refuse_other(folder: str, found: Found, known: dict[str, SourceRow], store: str) -> None:
+def _refuse_other(folder: str, found: Found, known: Mapping[str, Stamp], store: str) -> None:
     """A store has one folder: to index another into it would forget everything that it holds."""
-    sizes = {row.size for row in known.values()}
-    if known and not any(uri in known or file.size in sizes for uri, file in found.files.items()):
+    if any(uri in known for uri in found.files):
+        return
+    sizes = {uri: size for uri, (size, _, _) in known.items() if not uri.startswith(TEXT)}
+    if sizes and {file.size for file in found.files.values()}.isdisjoint(sizes.values()):
         raise FolderError(
-            f"{store} holds {len(known)} documents ({next(iter(known))!r} …), and none of them is in {folder}. "
+            f"{store} holds {len(sizes)} documents ({min(sizes)!r} …), and none of them is in {folder}. "
             "A store has one folder: name another --store, or write --rebuild (rebuild=True) to forget what it holds."
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from spolia.indexing.files import Found
 from spolia.indexing.report import DocumentReport, Progress, SyncReport
-from spolia.indexing.walking import Found
 
 
 @dataclass

@@ -4,84 +4,19 @@ from __future__ import annotations
 
 import os
 import stat
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from operator import attrgetter
 from os.path import splitext
 from pathlib import Path
-from typing import NamedTuple
 
 from spolia.errors import FolderError
-from spolia.indexing.loading import LATEST_NS, Loaded, load
+from spolia.indexing.files import TEXT, Files, Found, Skipped
 from spolia.indexing.readers.choosing import reader_of
 from spolia.indexing.readers.reading import Reader
-from spolia.types import Value
 
 HIDDEN = (".", "~$")
-TEXT = "text:"
-"""How the uris of documents begin that were given as texts: nothing that a walk finds or misses concerns them."""
 STORE_SUFFIX, STORE_FILE = ".spolia", "corpus.db"
-
-
-class File(NamedTuple):
-    """A file that a reader reads; a tuple, since a walk makes one for each of many files.
-
-    Args:
-        uri: its path relative to the folder, with `/`; what is not UTF-8 in it is written as `\\xNN`.
-        path: where it is.
-        size: bytes.
-        mtime_ns: time of the last change, nanoseconds.
-        reader: reads it.
-        is_link: whether the name is a link to it.
-        data: its bytes, where they were given and are in no file.
-    """
-
-    uri: str
-    path: str
-    size: int
-    mtime_ns: int
-    reader: Reader
-    is_link: bool = False
-    data: bytes | None = None
-
-    def load(self) -> Loaded:
-        """Its bytes as they are now."""
-        if self.data is not None:
-            return Loaded(self.data, self.size, self.mtime_ns, self.mtime_ns, self.mtime_ns)
-        return load(self.path, follow=self.is_link)
-
-
-@dataclass(frozen=True)
-class Skipped(Value):
-    """Something in the folder that was left out, and why."""
-
-    uri: str
-    reason: str
-
-
-@dataclass
-class Found:
-    """What a walk through folders found.
-
-    Attributes:
-        files: by uri, in the order of their names.
-        skipped: links, special files and what may not be read.
-        unread: number of files that no reader knows, by suffix.
-        closed: folders that could not be listed, as uris with `/` at the end; what is in them is not known.
-        beyond: how the uris begin of which nothing was looked for; what a store has there stays.
-    """
-
-    files: dict[str, File] = field(default_factory=dict)
-    skipped: list[Skipped] = field(default_factory=list)
-    unread: Counter[str] = field(default_factory=Counter)
-    closed: tuple[str, ...] = ()
-    beyond: str = TEXT
-
-    def misses(self, uri: str) -> bool:
-        """Whether a source that was there is gone."""
-        return uri not in self.files and not uri.startswith((self.beyond, *self.closed))
 
 
 def walk(folder: str | Path | Sequence[str | Path], readers: dict[str, Reader], *, follow_links: bool = False) -> Found:
@@ -121,7 +56,7 @@ def _refuse_no_folder(folder: str) -> None:
 class _Walk:
     def __init__(self, given: Sequence[str], base: str, readers: dict[str, Reader], follow_links: bool) -> None:
         self.readers, self.follow_links = readers, follow_links
-        self.found = Found()
+        self.found = Found(Files(readers))
         self._seen: set[tuple[int, int]] = set()
         for path in given:
             name = os.path.relpath(path, base)
@@ -135,10 +70,10 @@ class _Walk:
 
     def _file(self, path: str, name: str) -> None:
         """Note a file that was named itself, hidden or a link or not."""
-        if (reader := reader_of(name, self.readers)) is None:
+        if reader_of(name, self.readers) is None:
             self.found.unread[splitext(name)[1].lower()] += 1
         elif _uri(name) not in self.found.files:
-            self._add(path, os.stat(path), _uri(name), reader, os.path.islink(path))
+            self._add(path, os.stat(path), _uri(name), os.path.islink(path))
 
     def _list(self, path: str, prefix: str) -> None:
         """Note what is in a folder; prefix: its name in uris, with `/` at the end."""
@@ -169,20 +104,20 @@ class _Walk:
             elif entry.is_dir():
                 if not _is_store(path):
                     below.append((path, f"{name}/"))
-            elif (reader := reader_of(entry.name, self.readers)) is None:
+            elif reader_of(name, self.readers) is None:
                 self.found.unread[splitext(entry.name)[1].lower()] += 1
             else:
-                self._add(path, entry.stat(), _uri(name), reader, is_link)
+                self._add(path, entry.stat(), _uri(name), is_link)
         except OSError as error:
             self._skip(name, f"It cannot be looked at: {error.strerror}.")
 
-    def _add(self, path: str, there: os.stat_result, uri: str, reader: Reader, is_link: bool) -> None:
+    def _add(self, path: str, there: os.stat_result, uri: str, is_link: bool) -> None:
         if not stat.S_ISREG(there.st_mode):
             self._skip(uri, "It is no file but a device, a pipe or a socket.")
         elif uri.startswith(TEXT):
             self._skip(uri, f"Its name begins with {TEXT!r}, as those of texts do that were given. Rename it.")
         elif uri not in self.found.files:
-            self.found.files[uri] = File(uri, path, there.st_size, min(there.st_mtime_ns, LATEST_NS), reader, is_link)
+            self.found.files.add(uri, path, there.st_size, there.st_mtime_ns, is_link=is_link)
         elif self.found.files[uri].path != path:
             self._skip(uri, "Another file has this name once both are written in UTF-8. Rename it.")
 

@@ -19,7 +19,7 @@ from spolia.stores.tables import sql
 from spolia.stores.tables.audiences import StoredLists
 from spolia.stores.tables.changes import Changes
 from spolia.stores.tables.publishing import Publication
-from spolia.stores.tables.rows import SourceRow, Unmade, document_of, indexed_text, node_of, source_of
+from spolia.stores.tables.rows import SourceRow, Stamp, Unmade, document_of, indexed_text, node_of, source_of
 from spolia.stores.tables.schema import misfit, read_schema
 from spolia.stores.tables.transaction import Transaction
 from spolia.stores.truth import Truth, Writing, translated
@@ -85,10 +85,24 @@ class Writer:
 
     # What is there.
 
-    def sources(self) -> dict[str, SourceRow]:
-        """What is known of every source, by uri; with what this writer has changed."""
+    def stamps(self) -> dict[str, Stamp]:
+        """By what it is told whether a source has changed, for every one by uri; with what this writer has changed."""
         with self._transaction.reading():
-            rows = self._connection.execute(sql.SOURCES, {"at": self.generation + 1})
+            rows = self._connection.execute(sql.STAMPS)
+            return {uri: (size, mtime_ns, status) for uri, size, mtime_ns, status in rows}
+
+    def sources(self, uris: Iterable[str] | None = None) -> dict[str, SourceRow]:
+        """What is known of sources, by uri; with what this writer has changed.
+
+        Args:
+            uris: of those that are wanted; None for all.
+        """
+        at = self.generation + 1
+        with self._transaction.reading():
+            if uris is None:
+                rows = self._connection.execute(sql.SOURCES, {"at": at})
+            else:
+                rows = self._connection.execute(sql.SOURCES_OF_URIS, {"uris": json.dumps(list(uris)), "at": at})
             return {row[0]: source_of(row) for row in rows}
 
     def documents(self) -> Iterator[Document]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import TypeAlias
 
 from spolia.indexing.readers.archives.tars import PackedReader, TarReader
@@ -103,6 +104,7 @@ def _suffix(known: str) -> str:
     return plain[1:] if plain.startswith("*.") and not _is_pattern(plain[1:]) else plain
 
 
+@cache
 def _is_pattern(known: str) -> bool:
     return not known.startswith(".") or any(mark in known for mark in "*?[/")
 

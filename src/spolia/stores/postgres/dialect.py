@@ -22,8 +22,9 @@ _WORDS = (
     ("CROSS JOIN", "JOIN"),
     ("json_each(:keys) wanted", "unnest(:keys::bigint[]) WITH ORDINALITY AS wanted (value, key)"),
     ("json_each(:ids) wanted", "unnest(:ids::text[]) WITH ORDINALITY AS wanted (value, key)"),
+    ("json_each(:uris) wanted", "unnest(:uris::text[]) WITH ORDINALITY AS wanted (value, key)"),
 )
-LISTS = ("keys", "ids")
+LISTS = ("keys", "ids", "uris")
 """Values that are lists in JSON for SQLite, and arrays here."""
 
 

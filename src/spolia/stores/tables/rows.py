@@ -18,6 +18,8 @@ AUDIENCE_OF_DOCUMENT = sql.DOCUMENT_COLUMNS.split(", ").index("d.audience")
 """Where the number of the reader list stands in a row."""
 Readers = Mapping[int, tuple[str, ...]]
 """Reader lists by the number of the audience."""
+Stamp = tuple[int, int, str]
+"""Size, time of the last change in nanoseconds, and status of a source: as in `SourceRow`."""
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,10 @@ SOURCES = (
     f"SELECT {SOURCE_COLUMNS} FROM sources s LEFT JOIN documents d ON d.key = s.document "
     "WHERE s.birth <= :at AND s.death > :at ORDER BY s.uri"
 )
+SOURCES_OF_URIS = f"""SELECT {SOURCE_COLUMNS} FROM json_each(:uris) wanted
+    CROSS JOIN sources s ON s.uri = wanted.value LEFT JOIN documents d ON d.key = s.document
+    WHERE s.birth <= :at AND s.death > :at ORDER BY s.uri"""
+STAMPS = f"SELECT uri, size, mtime_ns, status FROM sources WHERE death = {ALIVE}"
 LIVE_SOURCE = f"SELECT document FROM sources WHERE uri = ? AND death = {ALIVE}"
 LIVE_SOURCES_OF = f"""SELECT {SOURCE_COLUMNS} FROM sources s LEFT JOIN documents d ON d.key = s.document
     WHERE s.document = ? AND s.death = {ALIVE}"""

@@ -1,0 +1,124 @@
+"""Files that are to be documents, as a walk through folders found them or somebody gave them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from spolia.indexing.loading import LATEST_NS, Loaded, load
+from spolia.indexing.readers.choosing import reader_of
+from spolia.indexing.readers.reading import Reader
+from spolia.indexing.readers.text import TextReader
+from spolia.stores.tables.rows import Stamp
+from spolia.types import Value
+
+TEXT = "text:"
+"""How the uris of documents begin that were given as texts: nothing that a walk finds or misses concerns them."""
+
+
+@dataclass(frozen=True)
+class File(Value):
+    """A file that a reader reads.
+
+    Args:
+        uri: its path relative to the folder, with `/`; what is not UTF-8 in it is written as `\\xNN`.
+        path: where it is.
+        size: bytes.
+        mtime_ns: time of the last change, nanoseconds.
+        reader: reads it.
+        is_link: whether the name is a link to it.
+        data: its bytes, where they were given and are in no file.
+    """
+
+    uri: str
+    path: str
+    size: int
+    mtime_ns: int
+    reader: Reader
+    is_link: bool = False
+    data: bytes | None = field(default=None, repr=False)
+
+    def load(self) -> Loaded:
+        """Its bytes as they are now."""
+        if self.data is not None:
+            return Loaded(self.data, self.size, self.mtime_ns, self.mtime_ns, self.mtime_ns)
+        return load(self.path, follow=self.is_link)
+
+
+class Files(Mapping[str, File]):
+    """Files by uri, in the order in which they came.
+
+    There may be many, of which few have changed. So plain tuples are kept, which Python's collector of garbage leaves
+    out, and a `File` is made when it is asked for.
+
+    Args:
+        readers: by suffix and pattern.
+    """
+
+    def __init__(self, readers: Mapping[str, Reader]) -> None:
+        self.readers = readers
+        self._kept: dict[str, tuple[int, int, str, bool]] = {}
+        self._data: dict[str, bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kept)
+
+    def __contains__(self, uri: object) -> bool:
+        return uri in self._kept
+
+    def __getitem__(self, uri: str) -> File:
+        size, mtime_ns, path, is_link = self._kept[uri]
+        reader = reader_of(uri.removeprefix(TEXT), self.readers) or TextReader()
+        return File(uri, path, size, mtime_ns, reader, is_link, self._data.get(uri))
+
+    def add(self, uri: str, path: str, size: int, mtime_ns: int, *, is_link: bool) -> None:
+        """A file of which the system says this."""
+        self._kept[uri] = size, min(mtime_ns, LATEST_NS), path, is_link
+
+    def give(self, uri: str, data: bytes, mtime_ns: int) -> None:
+        """What is no file, but bytes."""
+        self._kept[uri], self._data[uri] = (len(data), mtime_ns, "", False), data
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Size and time of the last change of each."""
+        return {uri: (size, mtime_ns) for uri, (size, mtime_ns, _, _) in self._kept.items()}
+
+    def unlike(self, known: Mapping[str, Stamp]) -> dict[str, File]:
+        """Those of another size or time of change than when they were indexed, and those that were not."""
+        kept = self._kept.items()
+        return {uri: self[uri] for uri, (size, at, _, _) in kept if known.get(uri) != (size, at, "indexed")}
+
+
+@dataclass(frozen=True)
+class Skipped(Value):
+    """Something in the folder that was left out, and why."""
+
+    uri: str
+    reason: str
+
+
+@dataclass
+class Found:
+    """What a walk through folders found.
+
+    Attributes:
+        files: by uri, in the order of their names.
+        skipped: links, special files and what may not be read.
+        unread: number of files that no reader knows, by suffix.
+        closed: folders that could not be listed, as uris with `/` at the end; what is in them is not known.
+        beyond: how the uris begin of which nothing was looked for; what a store has there stays.
+    """
+
+    files: Files
+    skipped: list[Skipped] = field(default_factory=list)
+    unread: Counter[str] = field(default_factory=Counter)
+    closed: tuple[str, ...] = ()
+    beyond: str = TEXT
+
+    def misses(self, uri: str) -> bool:
+        """Whether a source that was there is gone."""
+        return uri not in self.files and not uri.startswith((self.beyond, *self.closed))
