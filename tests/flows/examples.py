@@ -250,7 +250,10 @@ def _tried(cls: Any, held: dict[str, Any]) -> Any:
 def _of(hint: Any) -> st.SearchStrategy[Any]:
     """Values of a declared type."""
     origin, args = get_origin(hint), get_args(hint)
-    plain = {str: texts, int: st.integers(1, 99), float: finite | st.floats(0.01, 9), bool: st.booleans()}
+    plain = {
+        str: texts, bytes: st.binary(max_size=9), int: st.integers(1, 99), float: finite | st.floats(0.01, 9),
+        bool: st.booleans(),
+    }  # fmt: skip
     if hint in plain:
         return plain[hint]
     if hint in (None, type(None)):

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from spolia.codec.context import Reading, Writing, type_id
 from spolia.codec.fields import Place, Plan
-from spolia.codec.scalars import WORDS, Literals, Scalars
+from spolia.codec.scalars import WORDS, Bytes, Literals, Scalars
 from spolia.codec.several import Fixed, Many, Pairs
 from spolia.codec.shape import Plain, Shape, wanted
 from spolia.codec.things import Anything, Either, Maybe, Step, Thing
@@ -61,6 +61,8 @@ def shape_of(declared: Any) -> Shape:
     """
     if declared is None or declared in WORDS:
         return Scalars(frozenset({type(None) if declared is None else declared}))
+    if declared is bytes:
+        return Bytes()
     if isinstance(declared, TypeVar):
         return shape_of(declared.__bound__) if declared.__bound__ is not None else Anything()
     origin, args = get_origin(declared), get_args(declared)

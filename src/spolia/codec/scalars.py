@@ -1,7 +1,8 @@
-"""Text, numbers, true, false and nothing."""
+"""Text, numbers, true, false, nothing, and bytes."""
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -49,6 +50,24 @@ class Scalars:
     @property
     def words(self) -> str:
         return " or ".join(text for kind, text in WORDS.items() if kind in self.kinds)
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Bytes, written as base64 (RFC 4648)."""
+
+    words = "bytes in base64"
+
+    def encode(self, value: Any, writing: Writing) -> Plain:
+        if not isinstance(value, bytes):
+            raise wanted(self.words, value)
+        return b64encode(value).decode()
+
+    def decode(self, plain: Plain, reading: Reading) -> Any:
+        try:
+            return b64decode(plain if isinstance(plain, str) else b"!", validate=True)
+        except ValueError:
+            raise wanted(self.words, plain) from None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from spolia.catalogue import Catalogue
 from spolia.codec import plan_of
 from spolia.codec.fields import REQUIRED, Place, Plan
-from spolia.codec.scalars import Literals, Scalars
+from spolia.codec.scalars import Bytes, Literals, Scalars
 from spolia.codec.several import Fixed, Many, Pairs
 from spolia.codec.shape import Shape
 from spolia.codec.things import Either, Maybe, Step, Thing
@@ -107,6 +107,8 @@ class Definitions:
         if isinstance(shape, Scalars):
             names = sorted({NAMES[kind] for kind in shape.kinds})
             return {"type": names[0] if len(names) == 1 else names}
+        if isinstance(shape, Bytes):
+            return {"type": "string", "contentEncoding": "base64"}
         if isinstance(shape, Literals):
             return {"enum": list(shape.values)}
         if isinstance(shape, Many):

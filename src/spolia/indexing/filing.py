@@ -144,7 +144,8 @@ class Filing:
         report = self._report(filed.reading, one, tally)
         row = filed.row.but(document=document.id, report=report.json)
         try:
-            is_new = self.writer.put(document, (), row)
+            images = {image.content_hash: image.data for image in filed.reading.images}
+            is_new = self.writer.put(document, (), row, images)
         except FilterError as error:
             raise Unreadable(filed.row.but(status="failed", error=str(error))) from error
         if is_new:

@@ -12,6 +12,7 @@ from spolia.models.replies import estimated_tokens
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest, refuse_other
 from spolia.stores.tables import sql
+from spolia.stores.tables.changes import NONE
 from spolia.stores.tables.rows import SourceRow, Stamp, Unmade, hash_of
 from spolia.stores.writer import Writer
 from spolia.types import Document, Node
@@ -129,7 +130,9 @@ class Rehearsal(Writer):
         self.redefined.add(group)
         del self.manifests[group]
 
-    def put(self, document: Document, nodes: Iterable[Node], source: SourceRow) -> bool:
+    def put(
+        self, document: Document, nodes: Iterable[Node], source: SourceRow, images: Mapping[str, bytes] = NONE
+    ) -> bool:
         self._sources[source.uri] = source
         digest = document.but(uri="").digest
         if self._put.get(document.id) == digest or self._is_there(document.id, digest):

@@ -277,6 +277,20 @@ class Snapshot:
             )
         return document_of(row, self.readers.lists)
 
+    def image(self, document: str, hash: str, access: frozenset[str]) -> bytes:
+        """A picture of a document, by the hash that a region of it names.
+
+        Raises:
+            StoreError: there is none that is readable.
+        """
+        row = self.opened.row(sql.IMAGE, {"id": document, "hash": hash, "at": self.generation})
+        if row is None or not _readable(row[1], self._all_audiences(access)):
+            raise StoreError(
+                f"There is no readable picture {hash!r} of document {document!r} in generation {self.generation} of "
+                f"{self.opened.store}. Write the image of one of document(...).regions."
+            )
+        return bytes(row[0])
+
     def documents(self, access: frozenset[str] = frozenset()) -> Iterator[Document]:
         """All readable documents, by id."""
         audiences = self._all_audiences(access)

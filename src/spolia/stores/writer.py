@@ -17,7 +17,7 @@ from spolia.stores.failpoints import fail_point
 from spolia.stores.manifest import Manifest, read, refuse_odd_name, refuse_other, written
 from spolia.stores.tables import sql
 from spolia.stores.tables.audiences import StoredLists
-from spolia.stores.tables.changes import Changes
+from spolia.stores.tables.changes import NONE, Changes
 from spolia.stores.tables.publishing import Publication
 from spolia.stores.tables.rows import SourceRow, Stamp, Unmade, document_of, indexed_text, node_of, source_of
 from spolia.stores.tables.schema import misfit, read_schema
@@ -233,11 +233,16 @@ class Writer:
         with self._transaction.reading():
             return misfit(self._connection, self.schema, self._changes.schema)
 
-    def put(self, document: Document, nodes: Iterable[Node], source: SourceRow) -> bool:
+    def put(
+        self, document: Document, nodes: Iterable[Node], source: SourceRow, images: Mapping[str, bytes] = NONE
+    ) -> bool:
         """Put a document with its nodes in the place of what its source held before; the nodes are streamed.
 
         A document that is there already, with the same text and fields, is shared, and its nodes are not asked for.
         When `nodes` raises, nothing of the document stays, and the writer goes on.
+
+        Args:
+            images: the pictures that regions of the document name, by their hash.
 
         Returns:
             Whether its nodes were asked for.
@@ -247,7 +252,7 @@ class Writer:
                 beyond the text, a full disk; another document with this id was put since the last publication.
         """
         with self._transaction.change():
-            return self._changes.put(document, nodes, source)
+            return self._changes.put(document, nodes, source, images)
 
     def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
         """Add nodes of other groups to a document that is there, as `documents()` gives it; they are streamed.

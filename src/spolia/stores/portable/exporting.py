@@ -121,10 +121,13 @@ class _Export:
 
     def _document(self, document: Document) -> Any:
         unmade = self.unmade.get(document.id)
+        named = any(region.image for region in document.regions)
+        images = self.snapshot.opened.rows(sql.IMAGES, {"id": document.id, **self.at}) if named else ()
         return {
             "document": encode(document.but(uri="", readers=()), Document),
             "readers": self._number(document.readers),
             **({"unmade": unmade} if unmade else {}),
+            **({"images": {hash: encode(bytes(data), bytes) for hash, data in images}} if images else {}),
         }
 
     def _nodes(self, group: str) -> Iterator[tuple[Node, int]]:

@@ -3,7 +3,7 @@
 | member | holds |
 |---|---|
 | `contents.json` | version, declared fields, manifests; of every other member rows, bytes and BLAKE2b |
-| `documents.jsonl` | documents in the order of their keys, with the number of its reader list and the groups it lacks |
+| `documents.jsonl` | documents in the order of their keys, with its reader list's number, groups it lacks, pictures |
 | `sources.jsonl` | what the documents were read from, by uri |
 | `nodes/G.jsonl` | the nodes of group number G in the order of their keys |
 | `vectors/G-E.f32` | their vectors by the group's embedding number E: float32, little endian, one row for each node |

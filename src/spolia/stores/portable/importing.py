@@ -173,19 +173,20 @@ class _Import:
             by_document.setdefault(source.document, []).append(source)
         for source in by_document.pop("", ()):
             self.writer.fail(source)
-        for document, unmade in self._lines(DOCUMENTS, self._document):
+        for document, unmade, images in self._lines(DOCUMENTS, self._document):
             for source in by_document.pop(document.id, ()):
-                self.writer.put(document, (), source)
+                self.writer.put(document, (), source, images)
             if unmade:
                 self.writer.note_unmade(document.id, unmade)
         if by_document:
             raise damaged(self.path, f"sources are of {next(iter(by_document))!r}, which is no document in it")
 
-    def _document(self, line: Any) -> tuple[Document, dict[str, str]]:
-        """A document, and why groups could not be made of it."""
+    def _document(self, line: Any) -> tuple[Document, dict[str, str], dict[str, bytes]]:
+        """A document, why groups could not be made of it, and its pictures."""
         found: Document = decode(line["document"], Document)
         unmade = decode(line.get("unmade", {}), dict[str, str])
-        return found.but(readers=self.readers[line["readers"]]), unmade
+        images = decode(line.get("images", {}), dict[str, bytes])
+        return found.but(readers=self.readers[line["readers"]]), unmade, images
 
     def _read_nodes(self, number: int, manifest: Manifest) -> bytearray:
         """Add the nodes of a group; their content hashes, one after the other."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from spolia.errors import StoreError
@@ -14,6 +15,8 @@ from spolia.stores.tables.audiences import Audiences
 from spolia.stores.tables.rows import Row, SourceRow, document_row, node_row, source_of, source_values
 from spolia.stores.truth import Connection
 from spolia.types import Document, Node
+
+NONE: Mapping[str, bytes] = MappingProxyType({})
 
 
 class Changes:
@@ -30,7 +33,9 @@ class Changes:
         self.audiences = Audiences(connection)
         self.schema = Schema()
 
-    def put(self, document: Document, nodes: Iterable[Node], source: SourceRow) -> bool:
+    def put(
+        self, document: Document, nodes: Iterable[Node], source: SourceRow, images: Mapping[str, bytes] = NONE
+    ) -> bool:
         """A document in the place of what its source held; it is shared with the sources that hold the same.
 
         Returns:
@@ -46,7 +51,7 @@ class Changes:
                 f"Two documents with the id {document.id!r} were put since the last publication, and they differ; the "
                 f"second is of {source.uri!r}. Give every document an id of its own, or publish() between the two."
             )
-        key: int = there[0] if is_there else self._replace(there[0] if there else None, document, row, nodes)
+        key: int = there[0] if is_there else self._replace(there[0] if there else None, document, row, nodes, images)
         fail_point("put.source")
         self.point(source, key)
         return not is_there
@@ -55,12 +60,15 @@ class Changes:
         audiences = self.audiences
         return document_row(document, audiences.number(document.readers), audiences.digest(document.readers), self.next)
 
-    def _replace(self, old: int | None, document: Document, row: Row, nodes: Iterable[Node]) -> int:
+    def _replace(
+        self, old: int | None, document: Document, row: Row, nodes: Iterable[Node], images: Mapping[str, bytes]
+    ) -> int:
         sources = [source_of(found) for found in self.connection.execute(sql.LIVE_SOURCES_OF, (old,))] if old else []
         if old is not None:
             self._end(old)
         fail_point("put.document")
         key = int(self.connection.execute(sql.ADD_DOCUMENT, row).fetchall()[0][0])
+        self.connection.executemany(sql.ADD_IMAGE, ((key, hash, data) for hash, data in images.items()))
         fail_point("put.nodes")
         self.connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes))
         for source in sources:
@@ -140,6 +148,7 @@ class Changes:
         copies = [(fresh, new if audience == old else audience, self.next, node) for node, audience in nodes]
         self.connection.executemany(sql.COPY_NODE, copies)
         self.connection.execute(sql.MOVE_UNMADE, (fresh, key))
+        self.connection.execute(sql.COPY_IMAGES, (fresh, key))
         for source in sources:
             self.point(source, fresh)
         for statement in sql.DROP_ASIDE:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from spolia.codec import decode, encode
 from spolia.errors import StoreError
 from spolia.stores.tables import sql
-from spolia.types import Document, Heading, Meta, Node, Span, Value
+from spolia.types import NO_BOXES, Boxes, Document, Heading, Meta, Node, Region, Span, Value
 
 Row = Sequence[Any]
 AUDIENCE_OF_NODE = sql.NODE_COLUMNS.replace("\n   ", "").split(", ").index("n.audience")
@@ -105,6 +106,8 @@ def document_row(document: Document, audience: int, readers: bytes, birth: int) 
         document.media_type,
         packed(document.pages),
         packed((heading.start, heading.level, heading.text) for heading in document.headings),
+        packed(encode(region, Region) for region in document.regions),
+        document.boxes.packed,
         packed(document.meta),
         audience,
         birth,
@@ -113,7 +116,7 @@ def document_row(document: Document, audience: int, readers: bytes, birth: int) 
 
 def document_of(row: Row, readers: Readers) -> Document:
     """The document that a row holds."""
-    id, text, title, media_type, pages, headings, meta, audience, uri = row
+    id, text, title, media_type, pages, headings, regions, boxes, meta, audience, uri = row
     return Document(
         id=id,
         text=text,
@@ -124,6 +127,8 @@ def document_of(row: Row, readers: Readers) -> Document:
         headings=tuple(Heading(*heading) for heading in unpacked(headings)),
         meta=unpacked(meta),
         readers=readers[audience],
+        regions=tuple(decode(region, Region) for region in json.loads(regions or "[]")),
+        boxes=Boxes(boxes) if boxes else NO_BOXES,
     )
 
 

@@ -6,7 +6,7 @@ Rows live from generation `birth` until before generation `death`; those that ar
 from __future__ import annotations
 
 APPLICATION_ID = 0x53504C41
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 ALIVE = 4611686018427387904
 """The generation at which a row dies that is still alive: later than any."""
 
@@ -19,8 +19,8 @@ SCHEMA = (
     """CREATE TABLE documents (
         key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, hash BLOB NOT NULL, text TEXT NOT NULL,
         title TEXT NOT NULL, media_type TEXT NOT NULL, pages TEXT NOT NULL, headings TEXT NOT NULL,
-        meta TEXT NOT NULL, audience INTEGER NOT NULL, birth INTEGER NOT NULL, death INTEGER NOT NULL,
-        UNIQUE (id, death))""",
+        regions TEXT NOT NULL, boxes BLOB NOT NULL, meta TEXT NOT NULL, audience INTEGER NOT NULL,
+        birth INTEGER NOT NULL, death INTEGER NOT NULL, UNIQUE (id, death))""",
     f"""CREATE INDEX documents_dead ON documents (death) WHERE death < {ALIVE}""",
     """CREATE TABLE sources (
         uri TEXT NOT NULL, document INTEGER REFERENCES documents (key) DEFERRABLE INITIALLY DEFERRED,
@@ -44,6 +44,9 @@ SCHEMA = (
     """CREATE TABLE unmade (
         document INTEGER NOT NULL REFERENCES documents (key) ON DELETE CASCADE, grp TEXT NOT NULL, error TEXT NOT NULL,
         PRIMARY KEY (document, grp)) WITHOUT ROWID""",
+    """CREATE TABLE images (
+        document INTEGER NOT NULL REFERENCES documents (key) ON DELETE CASCADE, hash TEXT NOT NULL, data BLOB NOT NULL,
+        PRIMARY KEY (document, hash))""",
     """CREATE TABLE segments (
         embedder TEXT NOT NULL, segment INTEGER NOT NULL, dimension INTEGER NOT NULL, count INTEGER NOT NULL,
         bytes INTEGER NOT NULL, PRIMARY KEY (embedder, segment)) WITHOUT ROWID""",
@@ -95,15 +98,15 @@ READERS = "SELECT readers FROM audiences WHERE id = ?"
 IS_RESTRICTED = "SELECT 1 FROM audiences LIMIT 1"
 
 # Documents.
-DOCUMENT_COLUMNS = "d.id, d.text, d.title, d.media_type, d.pages, d.headings, d.meta, d.audience"
+DOCUMENT_COLUMNS = "d.id, d.text, d.title, d.media_type, d.pages, d.headings, d.regions, d.boxes, d.meta, d.audience"
 URI = "SELECT min(s.uri) FROM sources s WHERE s.document = d.key AND s.birth <= :at AND s.death > :at"
 DOCUMENT = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.id = :id AND d.birth <= :at AND d.death > :at"
 DOCUMENTS = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.birth <= :at AND d.death > :at ORDER BY d.id"
 DOCUMENTS_BY_KEY = DOCUMENTS.replace("ORDER BY d.id", "ORDER BY d.key")
 LIVE_DOCUMENT = f"SELECT key, hash, birth FROM documents WHERE id = ? AND death = {ALIVE}"
 ADD_DOCUMENT = f"""INSERT INTO documents
-    (id, hash, text, title, media_type, pages, headings, meta, audience, birth, death)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE}) RETURNING key"""
+    (id, hash, text, title, media_type, pages, headings, regions, boxes, meta, audience, birth, death)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE}) RETURNING key"""
 IS_REFERENCED = f"SELECT 1 FROM sources WHERE document = ? AND death = {ALIVE} LIMIT 1"
 
 # Sources.
@@ -153,6 +156,14 @@ UNMADE = f"""SELECT d.id, ({URI}), u.grp, u.error FROM unmade u JOIN documents d
 ADD_UNMADE = "INSERT INTO unmade VALUES (?, ?, ?) ON CONFLICT (document, grp) DO UPDATE SET error = excluded.error"
 DROP_UNMADE = "DELETE FROM unmade WHERE document = ? AND grp = ?"
 MOVE_UNMADE = "UPDATE unmade SET document = ? WHERE document = ?"
+
+# Pictures of a document: they last as long as it does.
+ADD_IMAGE = "INSERT INTO images VALUES (?, ?, ?) ON CONFLICT (document, hash) DO NOTHING"
+COPY_IMAGES = "INSERT INTO images SELECT ?, hash, data FROM images WHERE document = ?"
+IMAGE = """SELECT i.data, d.audience FROM images i JOIN documents d ON d.key = i.document
+    WHERE d.id = :id AND i.hash = :hash AND d.birth <= :at AND d.death > :at"""
+IMAGES = """SELECT i.hash, i.data FROM images i JOIN documents d ON d.key = i.document
+    WHERE d.id = :id AND d.birth <= :at AND d.death > :at ORDER BY i.hash"""
 
 # Nodes.
 NODE_COLUMNS = """n.key, n.id, n.text, n.grp, n.start, n.stop, n.first_page, n.last_page, n.first_line, n.last_line,

@@ -1,0 +1,87 @@
+"""Tables, pictures and the places of lines are kept with a document, and go with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spolia.errors import StoreError
+from spolia.stores.corpus import Corpus
+from spolia.stores.portable.exporting import export_store
+from spolia.stores.portable.importing import import_store
+from spolia.stores.tables.rows import SourceRow
+from spolia.types import Box, Boxes, Document, Region
+
+PICTURE = b"\x89PNG\x00\xff"
+DOCUMENT = Document(
+    "d", "a | b\n1 | 2\nA bridge.", "d.pdf", pages=(0,), readers=("ann",),
+    regions=(
+        Region("table", 0, 11, (("a", "b"), ("1", "2")), caption="Table 1", box=Box(1, 1.5, 2.5, 30.0, 40.0)),
+        Region("image", 12, 21, image="f00d"),
+    ),
+    boxes=Boxes.of([(0, 5, Box(1, 1.5, 2.5, 30.0, 4.0)), (6, 11, Box(1, 1.5, 6.0, 30.0, 8.0))]),
+)  # fmt: skip
+pytestmark = pytest.mark.parametrize("address", ["folder", "PostgreSQL"], indirect=True)
+ANN, BOB = frozenset({"ann"}), frozenset({"bob"})
+
+
+@pytest.fixture
+def corpus(address: str) -> Corpus:
+    found = Corpus(address)
+    found.create()
+    with found.writer() as writer:
+        writer.put(DOCUMENT, (), SourceRow("d.pdf"), {"f00d": PICTURE})
+        writer.publish()
+    return found
+
+
+def test_they_are_found_as_they_were_put(corpus: Corpus) -> None:
+    found = corpus.snapshot().document("d", ANN)
+    assert found == DOCUMENT
+    assert [box.top for box in found.boxes.within(7, 9)] == [6.0]
+    assert corpus.snapshot().image("d", "f00d", ANN) == PICTURE
+
+
+def test_a_picture_is_seen_by_those_who_may_read_its_document(corpus: Corpus) -> None:
+    for document, hash, access in (("d", "f00d", BOB), ("d", "beef", ANN), ("e", "f00d", ANN)):
+        with pytest.raises(StoreError, match="no readable picture"):
+            corpus.snapshot().image(document, hash, access)
+
+
+def test_another_reader_list_keeps_them(corpus: Corpus) -> None:
+    before = corpus.snapshot()
+    with corpus.writer() as writer:
+        writer.set_readers(writer.document("d"), ["bob"])
+        writer.publish()
+    assert corpus.snapshot().image("d", "f00d", BOB) == PICTURE
+    assert before.image("d", "f00d", ANN) == PICTURE
+    with pytest.raises(StoreError):
+        corpus.snapshot().image("d", "f00d", ANN)
+
+
+def test_another_table_is_another_document(corpus: Corpus) -> None:
+    with corpus.writer() as writer:
+        assert not writer.put(DOCUMENT, (), SourceRow("d.pdf"))
+        assert writer.put(DOCUMENT.but(regions=()), (), SourceRow("d.pdf"))
+        writer.publish()
+    assert corpus.snapshot().document("d", ANN).regions == ()
+
+
+def test_they_go_with_their_document(corpus: Corpus) -> None:
+    with corpus.writer() as writer:
+        writer.remove("d.pdf")
+        writer.publish()
+        for _ in range(3):
+            writer.put(Document("other", str(_)), (), SourceRow("other.txt"))
+            writer.publish()
+    left = corpus.snapshot().opened.rows("SELECT count(*) FROM images", {})
+    assert left == [(0,)]
+
+
+def test_an_export_has_them(corpus: Corpus, tmp_path: Path) -> None:
+    export_store(corpus, tmp_path / "notes.zip")
+    copy = Corpus(str(tmp_path / "copy.spolia"))
+    import_store(tmp_path / "notes.zip", copy)
+    assert copy.snapshot().document("d", ANN) == DOCUMENT
+    assert copy.snapshot().image("d", "f00d", ANN) == PICTURE
