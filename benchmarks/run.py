@@ -20,6 +20,7 @@ NAMES = (
     "install",
     "bm25",
     "ingest",
+    "pdf",
     "splitters",
     "embedding",
     "retrieval",
@@ -29,7 +30,7 @@ NAMES = (
     "kills",
     "measures",
 )
-WITH_PEERS = ("steps", "imports", "bm25")
+WITH_PEERS = ("steps", "imports", "bm25", "pdf")
 
 
 def main() -> None:

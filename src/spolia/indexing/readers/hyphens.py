@@ -35,6 +35,7 @@ def joints(pages: Sequence[str]) -> list[list[Change]]:
     words: set[str] = set()
     for page in pages:
         words.update(_WORD.findall(page.casefold()))
+    words.update(f"-{word.rpartition('-')[2]}" for word in tuple(words) if "-" in word)
 
     def change(mark: re.Match[str]) -> Change:
         page, start, end = mark.string, mark.start(), mark.end()
@@ -56,10 +57,12 @@ def changed(text: str, changes: Sequence[Change]) -> str:
 
 
 def _has_hyphen(left: str, right: str, words: set[str]) -> bool:
-    """Whether the hyphen belongs to the word: it is written so elsewhere, or only its two parts are words."""
+    """Whether the hyphen is the word's: it is written so elsewhere, others end so, or only its two parts are words."""
     a, b = left.casefold(), right.casefold()
     if a + b in words:
         return False
-    if f"{a}-{b}" in words or (right[0].isupper() and not (left + right).isupper()) or right[0].isdigit():
+    if f"{a}-{b}" in words or (len(b) > 3 and f"-{b}" in words):
+        return True
+    if right[0].isdigit() or (right[0].isupper() and not (left + right).isupper()):
         return True
     return len(a) > 3 and len(b) > 3 and a in words and b in words

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from spolia.errors import DocumentError
 from spolia.indexing.readers.pages.attached import attached
 from spolia.indexing.readers.pages.binding import bound
-from spolia.indexing.readers.pages.file import ONE_AT_A_TIME, damaged, opened
+from spolia.indexing.readers.pages.file import ONE_AT_A_TIME, File, damaged, opened
 from spolia.indexing.readers.pages.leaf import Leaf, leaf_of
 from spolia.indexing.readers.pages.noticed import Noticed
 from spolia.indexing.readers.pages.outline import bookmarks, title_of
-from spolia.indexing.readers.pages.page import Wanted, page_of
+from spolia.indexing.readers.pages.page import Page, Wanted, page_of
 from spolia.indexing.readers.pages.scans import recognised
 from spolia.indexing.readers.pictures.ocr import OCR, Ocr
 from spolia.indexing.readers.reading import Blob, Reading
 from spolia.types import Value
 
 _MOST_CHARACTERS = 100_000_000
+_RENEWED = 250
 _XFA = (2, 3)  # FORMTYPE_XFA_FULL, FORMTYPE_XFA_FOREGROUND
 
 
@@ -52,14 +52,13 @@ class PdfReader(Value):
 
     def read(self, blob: Blob, /) -> Reading:
         noticed = Noticed()
-        with opened(blob, self.passwords) as pdf:
+        with opened(blob, self.passwords) as file:
             with ONE_AT_A_TIME:
-                title, marks = title_of(pdf), list(bookmarks(pdf))
-            leaves = list(self._leaves(pdf, blob, noticed))
+                title, marks = title_of(file.pdf), list(bookmarks(file.pdf))
+            leaves = list(self._leaves(file, blob, noticed))
         if len(noticed.unread) >= len(leaves):
-            raise damaged(
-                blob, f"no page of {len(leaves)} can be read{''.join(f': {w}' for w in noticed.unread.values())[:200]}"
-            )
+            raise damaged(blob, "; ".join(["no page can be read", *noticed.unread.values()][:2]))
+        noticed.dropped["XFA forms"] += file.kind in _XFA
         made = bound(leaves, marks)
         folder = f"{blob.uri}/"
         document = blob.document(
@@ -70,48 +69,41 @@ class PdfReader(Value):
             document,
             empty_pages=tuple(number for number, leaf in enumerate(leaves, 1) if not leaf.written.text),
             ocr_pages=tuple(noticed.recognised),
-            dropped=tuple(sorted(noticed.dropped.items())),
+            dropped=tuple(sorted((+noticed.dropped).items())),
             images=made.images(folder),
             warnings=tuple(noticed.warnings(made.text, len(leaves))),
         )
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The attached files."""
-        with opened(blob, self.passwords) as pdf, ONE_AT_A_TIME:
-            found = list(attached(pdf, blob.uri))
+        with opened(blob, self.passwords) as file, ONE_AT_A_TIME:
+            found = list(attached(file.pdf, blob.uri))
         yield from found
 
-    def _leaves(self, pdf: Any, blob: Blob, noticed: Noticed) -> Iterator[Leaf]:
+    def _leaves(self, file: File, blob: Blob, noticed: Noticed) -> Iterator[Leaf]:
         """The pages, one after the other; between them PDFium is free for other threads."""
-        with ONE_AT_A_TIME:
-            wanted = Wanted(self.tables, self.images, form=_form(pdf, noticed))
-            count = len(pdf)
-        characters = 0
+        characters, count = 0, len(file.pdf)
         for number in range(count):
-            with ONE_AT_A_TIME:
-                page = page_of(pdf, number, wanted)
-            if page.why:
-                if not noticed.damage(number + 1, page.why):
-                    return
-            elif not page.lines and not page.blank:
-                page = recognised(pdf, number, page, self.ocr, noticed)
-            noticed.dropped.update(page.dropped)
+            if number and number % _RENEWED == 0:
+                file.renew()
+            page = self._page(file, number, noticed)
+            if noticed.cut:
+                return
             leaf = leaf_of(page, number + 1)
             characters += len(leaf.written.text)
             if characters > _MOST_CHARACTERS:
                 raise _too_long(blob, number + 1, count)
             yield leaf
 
-
-def _form(pdf: Any, noticed: Noticed) -> Any:
-    """PDFium's form, which must be there before a page is; None without fields."""
-    kind = pdf.get_formtype()
-    if kind in _XFA:
-        noticed.dropped["XFA forms"] += 1
-    if not kind:
-        return None
-    pdf.init_forms()
-    return pdf.formenv.raw
+    def _page(self, file: File, number: int, noticed: Noticed) -> Page:
+        with ONE_AT_A_TIME:
+            page = page_of(file.pdf, number, Wanted(self.tables, self.images, form=file.form))
+        if page.why:
+            noticed.damage(number + 1, page.why)
+        elif not page.lines and not page.blank:
+            page = recognised(file.pdf, number, page, self.ocr, noticed)
+        noticed.dropped.update(page.dropped)
+        return page
 
 
 def _too_long(blob: Blob, pages: int, count: int) -> DocumentError:

@@ -75,7 +75,8 @@ def bound(leaves: Sequence[Leaf], marks: Sequence[Bookmark]) -> Bound:
     )
     headings, title = outlined(marks, [page.text for page in pages], starts), ""
     if not headings:
-        title, found = by_style([line for leaf in leaves for line in leaf.styled], _sizes(leaves))
+        styled = [line for leaf in leaves for line in leaf.styled]
+        title, found = by_style(styled, _sizes(leaves), sum(len(page.places) for page in pages))
         headings = tuple(Heading(place(page, at), level, said) for page, at, level, said in found)
     text = "\n".join(page.text for page in pages)
     return Bound(text, starts, title, headings, Boxes(b"".join(_packed(pages, starts))), spots)

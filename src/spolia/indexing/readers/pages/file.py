@@ -18,9 +18,40 @@ ONE_AT_A_TIME = threading.RLock()
 _PASSWORD = 4  # FPDF_ERR_PASSWORD
 
 
+class File:
+    """A PDF that is open.
+
+    Attributes:
+        pdf: the document of PDFium.
+        form: its form, which must be there before a page is; None without fields.
+        kind: of the form, as PDFium numbers it; 0 for none.
+    """
+
+    def __init__(self, blob: Blob, passwords: tuple[tuple[str, str], ...]) -> None:
+        self._blob, self._passwords = blob, passwords
+        self._open()
+
+    def _open(self) -> None:
+        with ONE_AT_A_TIME:
+            self.pdf = _document(self._blob, self._passwords)
+            self.kind = self.pdf.get_formtype()
+            if self.kind:
+                self.pdf.init_forms()
+            self.form = self.pdf.formenv.raw if self.kind else None
+
+    def renew(self) -> None:
+        """Open it again: PDFium keeps what it has read of each page until a document is closed."""
+        self.close()
+        self._open()
+
+    def close(self) -> None:
+        with ONE_AT_A_TIME:
+            self.pdf.close()
+
+
 @contextmanager
-def opened(blob: Blob, passwords: tuple[tuple[str, str], ...] = ()) -> Iterator[Any]:
-    """The document of PDFium, read from its file where it has one; what fails while it is open is a `DocumentError`.
+def opened(blob: Blob, passwords: tuple[tuple[str, str], ...] = ()) -> Iterator[File]:
+    """The file, read from its path where it has one; what fails while it is open is a `DocumentError`.
 
     Args:
         passwords: patterns of uris, each with the name of an environment variable; the first that fits counts.
@@ -31,14 +62,13 @@ def opened(blob: Blob, passwords: tuple[tuple[str, str], ...] = ()) -> Iterator[
         raise MissingExtra("pdf", "pypdfium2", f"Reading {blob.uri}") from error
     if not blob.size:
         raise DocumentError(f"{blob.uri} is no PDF: it has 0 bytes. Put the whole file there, or take it away.")
-    pdf = _document(blob, passwords)
+    file = File(blob, passwords)
     try:
-        yield pdf
+        yield file
     except (pypdfium2.PdfiumError, ValueError, OSError, OverflowError, RecursionError) as error:
         raise damaged(blob, error) from error
     finally:
-        with ONE_AT_A_TIME:
-            pdf.close()
+        file.close()
 
 
 def _document(blob: Blob, passwords: tuple[tuple[str, str], ...]) -> Any:
@@ -46,8 +76,7 @@ def _document(blob: Blob, passwords: tuple[tuple[str, str], ...]) -> Any:
 
     name = next((name for pattern, name in passwords if fnmatchcase(blob.uri, pattern)), "")
     try:
-        with ONE_AT_A_TIME:
-            return pypdfium2.PdfDocument(_source(blob), password=os.environ.get(name) or None, autoclose=True)
+        return pypdfium2.PdfDocument(_source(blob), password=os.environ.get(name) or None, autoclose=True)
     except pypdfium2.PdfiumError as error:
         if getattr(error, "err_code", None) == _PASSWORD:
             raise _locked(blob, name) from error

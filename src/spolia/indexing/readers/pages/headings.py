@@ -16,7 +16,7 @@ _LONGEST = 120
 _LARGER = 0.75
 """Points."""
 _MOST_LINES = 3
-_MOST_SHARE = 0.2
+_MOST_SHARE = 0.1
 _DEEPEST = 6
 
 Found = tuple[int, int, int, str]
@@ -39,12 +39,13 @@ class Styled(NamedTuple):
     bold: bool
 
 
-def by_style(lines: Sequence[Styled], sizes: Counter[float]) -> tuple[str, list[Found]]:
+def by_style(lines: Sequence[Styled], sizes: Counter[float], count: int) -> tuple[str, list[Found]]:
     """The title on the first page, and the headings.
 
     Args:
-        lines: the short ones, in the order of the text.
+        lines: those that may be headings, in the order of the text.
         sizes: how many characters of each size the document has.
+        count: of all its lines.
     """
     body = sizes.most_common(1)[0][0] if sizes else 0.0
     if body <= 0:
@@ -52,7 +53,7 @@ def by_style(lines: Sequence[Styled], sizes: Counter[float]) -> tuple[str, list[
     found = [group for group in _groups(lines) if _is_heading(group, body)]
     if title := _title(found, body):
         found = list(_below(title, found))
-    if sum(map(len, found)) > max(10.0, _MOST_SHARE * len(lines)):  # a catalogue, a poster: not text below headings
+    if sum(map(len, found)) > max(10.0, _MOST_SHARE * count):  # a catalogue, a poster: not text below headings
         found = []
     levels = _levels(found)
     headings = [(group[0].page, group[0].start, _level(group, levels), _said(group)) for group in found]

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from spolia.indexing.readers.pages.pictures import Picture
     from spolia.indexing.readers.pages.tables import Table
 
+_FEW = 20
+
 
 @dataclass(frozen=True)
 class Spot:
@@ -66,14 +68,17 @@ def leaf_of(page: Page, number: int) -> Leaf:
     for line in page.lines:
         sizes[line.size] += len(line.text) if line.size else 0
     return Leaf(
-        text, tuple(sorted(spots, key=lambda spot: spot.start)), tuple(_styled(page.lines, text, number)), +sizes
+        text, tuple(sorted(spots, key=lambda spot: spot.start)), tuple(_styled(page.lines, text, number, sizes)), +sizes
     )
 
 
-def _styled(lines: Sequence[Line], text: Written, number: int) -> Iterator[Styled]:
-    for at, (line, start) in enumerate(zip(lines, text.places["start"].tolist(), strict=True)):
-        if line.heading and line.size and not line.vertical and line.table is None:
-            yield Styled(number - 1, at, start, line.text, line.size, line.bold)
+def _styled(lines: Sequence[Line], text: Written, number: int, sizes: Counter[float]) -> Iterator[Styled]:
+    """The lines that may be headings: on a page with much text only those that are bold or larger than most of it."""
+    usual = sizes.most_common(1)[0][0] if len(lines) > _FEW else 0.0
+    for at, line in enumerate(lines):
+        distinct = line.bold or line.size > usual
+        if line.heading and line.size and distinct and not line.vertical and line.table is None:
+            yield Styled(number - 1, at, int(text.places["start"][at]), line.text, line.size, line.bold)
 
 
 def _tables(lines: Sequence[Line], text: Written) -> Iterator[Spot]:

@@ -32,13 +32,12 @@ class Noticed:
     cut: int = 0
     _run: int = 0
 
-    def damage(self, page: int, why: str) -> bool:
-        """Note a page that cannot be read; whether to go on, which makes no sense after a thousand in a row."""
+    def damage(self, page: int, why: str) -> None:
+        """Note a page that cannot be read. To go on makes no sense after a thousand in a row."""
         self._run = self._run + 1 if page - 1 in self.unread else 1
         self.unread[page] = why
         if self._run == _GIVEN_UP:
             self.cut = page - _GIVEN_UP + 1
-        return not self.cut
 
     def warnings(self, text: str, pages: int) -> Iterator[str]:
         """Sentences."""

@@ -11,7 +11,7 @@ from typing import Any
 from pypdfium2 import PdfiumError, raw
 
 from spolia.indexing.readers.pages.area import Sheet
-from spolia.indexing.readers.pages.bidi import runs_left, turn
+from spolia.indexing.readers.pages.bidi import read_from_the_right
 from spolia.indexing.readers.pages.drawn import drawn_on
 from spolia.indexing.readers.pages.fonts import measure
 from spolia.indexing.readers.pages.grids import Grid, grids_of
@@ -72,11 +72,9 @@ def page_of(pdf: Any, number: int, wanted: Wanted) -> Page:
 def _read(page: Any, text_page: Any, wanted: Wanted) -> Page:
     sheet = Sheet.of(page)
     text = text_of(text_page)
+    if not text.isascii():
+        text = read_from_the_right(text, Where(text_page, sheet))
     lines = list(lines_of(text_page, text, sheet))
-    if runs_left(text):
-        where = Where(text_page, sheet)
-        for line in lines:
-            turn(line, where)
     if wanted.styles:
         measure(lines, text_page)
     drawn = drawn_on(page, sheet)

@@ -1,0 +1,147 @@
+"""Reading PDF: pages for each second of CPU beside bare pypdfium2 in the same process, and memory for 5,000 pages.
+
+    python benchmarks/pdf.py [--rounds 15] [--peers] [--out FILE]
+
+Two papers of the ARAGOG set, of which 8 of 18 pages have tables: by bare pypdfium2 (the text of each page, nothing
+else), by the reader as it is (text in reading order, a box for each line, headings, tables cell by cell, pictures), and
+without tables. All ways in turn; the best of the rounds counts. For memory, 5,000 pages are put together from the same
+papers by PDFium, and read from their path in a process of their own. `--peers` installs pypdf into a temporary
+environment (network). Data: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pypdfium2
+
+from spolia.indexing.readers.pdf import PdfReader
+from spolia.indexing.readers.reading import Blob
+
+DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parents[2] / "shared" / "datasets")
+PAPERS = [DATA / "documents" / "files" / name for name in ("ar-roberta.pdf", "ar-distilbert.pdf")]
+PEER_CODE = Path(__file__).parent / "peers" / "pdf.py"
+PAGES, GOAL, MEBI = 5_000, 300, 1 << 20
+
+
+def bare(path: Path) -> int:
+    with closing(pypdfium2.PdfDocument(path)) as pdf:
+        for number in range(len(pdf)):
+            with closing(pdf[number]) as page, closing(page.get_textpage()) as text:
+                text.get_text_range()
+        return len(pdf)
+
+
+def ours(path: Path, **settings: Any) -> int:
+    return len(PdfReader(**settings).read(Blob(path.name, path)).document.pages)
+
+
+WAYS: dict[str, Callable[[Path], int]] = {
+    "pypdfium2 alone": bare,
+    "spolia": ours,
+    "spolia, tables=False": lambda path: ours(path, tables=False),
+}
+
+
+def speeds(paths: Sequence[Path], rounds: int) -> dict[str, int]:
+    """Pages for a second of CPU."""
+    best = dict.fromkeys(WAYS, 0.0)
+    for _ in range(rounds):
+        for name, way in WAYS.items():
+            began = time.process_time()
+            pages = sum(map(way, paths))
+            best[name] = max(best[name], pages / (time.process_time() - began))
+    return {name: round(speed) for name, speed in best.items()}
+
+
+def long_file(path: Path, pages: int) -> None:
+    """Papers after each other until there are enough pages."""
+    papers = [pypdfium2.PdfDocument(paper) for paper in PAPERS]
+    with closing(pypdfium2.PdfDocument.new()) as made:
+        while len(made) < pages:
+            for paper in papers:
+                made.import_pages(paper, list(range(min(len(paper), pages - len(made)))))
+        made.save(path)
+
+
+def memory(path: Path) -> dict[str, float]:
+    """What a process needs to read a file, beyond what it needs before; megabytes."""
+    before = _most()
+    began = time.process_time()
+    reading = PdfReader().read(Blob(path.name, path))
+    cpu = time.process_time() - began
+    document = reading.document
+    return {
+        "pages": len(document.pages),
+        "file_mb": round(path.stat().st_size / MEBI, 1),
+        "text_mb": round(len(document.text.encode()) / MEBI, 1),
+        "boxes_mb": round(len(document.boxes.packed) / MEBI, 1),
+        "tables": sum(region.kind == "table" for region in document.regions),
+        "before_mb": round(before / MEBI, 1),
+        "most_mb": round(_most() / MEBI, 1),
+        "pages_per_cpu_s": round(len(document.pages) / cpu),
+    }
+
+
+def _most() -> int:
+    """The most memory that this process has had, in bytes: of Linux; elsewhere nothing is known."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
+
+
+def peers(paths: Sequence[Path], folder: Path) -> dict[str, int]:
+    """The peers' speeds, from an environment of their own."""
+    venv.create(folder / "peers", with_pip=True)
+    python = str(folder / "peers" / "bin" / "python")
+    subprocess.run([python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "pypdf"], check=True)
+    command = [python, str(PEER_CODE), *map(str, paths)]
+    found: dict[str, int] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--memory", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.memory:
+        print(json.dumps(memory(options.memory)))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        found = speeds(PAPERS, options.rounds) | (peers(PAPERS, Path(folder)) if options.peers else {})
+        long_file(Path(folder) / "long.pdf", PAGES)
+        command = [sys.executable, __file__, "--memory", f"{folder}/long.pdf"]
+        long = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    result = {
+        "unit": "pages per CPU second",
+        "papers": [path.name for path in PAPERS],
+        "pages_per_cpu_s": found,
+        "goal": GOAL,
+        "goal_reached": found["spolia"] >= GOAL,
+        f"{PAGES:,} pages": long,
+        "python": platform.python_version(),
+        "pypdfium2": str(pypdfium2.version.PYPDFIUM_INFO),
+    }
+    print(json.dumps(result, indent=2))
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
