@@ -29,7 +29,7 @@ PASSAGES = {
         "with mini-batches containing B = 256 sequences of maximum length T = 512 tokens. 2.5 Data BERT is trained on",
         "which totals 16GB of uncompressed text.3 3 Experimental Setup In this section",
         "We reimplement BERT in FAIRSEQ (Ott et al., 2019). We primarily follow the original BERT",
-        "data (epochs) and have the same computational cost. task performance of BERTBASE as we increase the batch size",
+        "data (epochs) and have the same computational cost. task performance of BERTBASE as we increase the batch",
         "parallelize via distributed data parallel training,8 and in later experiments we train with batches of 8K",
         "that can still encode any input text without introducing any “unknown” tokens. 8Large batch training",
         "natively in FAIRSEQ (Ott et al., 2019). The original BERT implementation (Devlin et al., 2019) uses a "
@@ -43,15 +43,15 @@ PASSAGES = {
         "blocks of text from a single document (DOC-SENTENCES).",
         "for easier comparison with related work. 4.3 Training with large batches Past work in Neural Machine",
         "XLNet, while we use the same learning rate for all layers. For SQuAD v1.1 we follow the same finetuning",
-        "question is answerable; we train this classifier jointly with the span predictor by summing the classification",
+        "question is answerable; we train this classifier jointly with the span predictor by summing the",
         "nating each candidate answer with the corresponding question and passage. We then encode each of these four",
         "128 tokens and, if needed, the passage so that the total length is at most 512 tokens. Results on the RACE",
         "on both middle-school and high-school settings. 6 Related Work Pretraining methods have been designed",
         "as a reference point for better understanding the relative performance of all of these methods.",
     ),
     "un-multi-column-2p.pdf": (  # two columns below a head over both
-        "danqic@cs.princeton.edu Abstract Open-domain question answering relies on efficient passage retrieval to select "
-        "candidate contexts",
+        "danqic@cs.princeton.edu Abstract Open-domain question answering relies on efficient passage retrieval to "
+        "select candidate contexts",
         "by a simple dual-encoder framework. When evaluated on a wide range of open-domain QA datasets, our dense "
         "retriever outperforms a strong Lucene-BM25 system greatly",
         "helps our end-to-end QA system establish new state-of-the-art on multiple open-domain QA benchmarks.1 "
