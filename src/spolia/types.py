@@ -182,7 +182,7 @@ class Boxes(Value):
     ([72.0, 86.0], 2)
     """
 
-    packed: bytes = field(default=b"", repr=False)
+    packed: bytes = b""
 
     @classmethod
     def of(cls, lines: Iterable[tuple[int, int, Box]]) -> Boxes:

@@ -55,7 +55,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Unasked(Splitter):
+class _Unasked(Splitter):
     """Stands for a transform that asks models: it makes nothing, and counts what would be asked.
 
     Args:
@@ -82,7 +82,7 @@ def unasked(growth: Growth, asked: dict[str, Asked]) -> Growth:
     if not asks(growth):
         return growth
     tally = asked.setdefault(growth.group, Asked())
-    return replace(growth, transform=Unasked(_silent(growth.transform, tally), tally))
+    return replace(growth, transform=_Unasked(_silent(growth.transform, tally), tally))
 
 
 def asks(growth: Growth) -> bool:
