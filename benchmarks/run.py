@@ -21,6 +21,7 @@ NAMES = (
     "bm25",
     "ingest",
     "pdf",
+    "change",
     "splitters",
     "embedding",
     "retrieval",

@@ -319,15 +319,20 @@ class Writer:
         """Content hash and text of what the group will hold and has no vector by this embedder; each text once."""
         seen: set[bytes] = set()
         key = self._embedded_to.get((group, embedder), 0)
+        embedded_to: int | None = None
         while True:
             with self._transaction.reading():
+                last_key = self._connection.execute(sql.LAST_KEY).fetchone()[0]
                 values = {"grp": group, "key": key, "embedder": embedder, "limit": _PAGE}
                 rows = self._connection.execute(sql.UNEMBEDDED, values).fetchall()
+            if embedded_to is None:
+                embedded_to = rows[0][0] - 1 if rows else last_key
             for _, found, *texts in rows:
                 if found not in seen and not (self._embedded and self._embedded.is_pending(embedder, found)):
                     seen.add(found)
                     yield found, indexed_text(*texts)
             if len(rows) < _PAGE:
+                self._embedded_to[group, embedder] = embedded_to  # need not be looked at again before publishing
                 return
             key = rows[-1][0]
 
