@@ -35,6 +35,10 @@ class Area(NamedTuple):
         """Whether a point lies in it."""
         return self.left <= x <= self.right and self.top <= y <= self.bottom
 
+    def meets(self, other: Area) -> bool:
+        """Whether a part of both is the same."""
+        return self[1] < other[3] and other[1] < self[3] and self[0] < other[2] and other[0] < self[2]
+
     def beside(self, other: Area) -> float:
         """How much of the narrower one's width both share, from 0 to 1."""
         shared = min(self.right, other.right) - max(self.left, other.left)

@@ -93,7 +93,7 @@ def _within(grids: list[Grid], lines: list[Line], end: int) -> Iterator[tuple[in
     """The stretches of the lines of which a part stands in a grid."""
     areas = [grid.area for grid in grids]
     for line, stop in zip(lines, [*(line.at for line in lines[1:]), end], strict=True):
-        if any(area.level(line.area) and area.beside(line.area) for area in areas):
+        if any(area.meets(line.area) for area in areas):
             yield line.at, stop
 
 
