@@ -46,10 +46,10 @@ def test_a_folder_is_indexed_once(spolia: Spolia, notes: Path, tmp_path: Path) -
 
 
 def test_people_are_told_what_happened(spolia: Spolia, notes: Path, tmp_path: Path) -> None:
-    (notes / "photo.jpg").write_bytes(b"\xff\xd8")
+    (notes / "photo.raw").write_bytes(b"\xff\xd8")
     ran = spolia("index", notes, "--store", tmp_path / "n.spolia", "--no-vectors")
     assert "3 added; 3 passages made, 0 embedded" in ran.out
-    assert "not read: 1 .jpg" in ran.out
+    assert "not read: 1 .raw" in ran.out
     assert "without vectors: as asked for" in ran.err
 
 

@@ -259,7 +259,6 @@ def test_the_report_of_each_document_is_kept_in_the_store(folder: Path, corpus: 
     there = reports(corpus)
     assert there["p.pdf"] == DocumentReport(
         "pdf", 15, pages=2, empty_pages=(2,), chunks=1, tokens=5,
-        warnings=("1 of 2 pages have no text (2); scanned pages need OCR first.",),
     )  # fmt: skip
     assert there["long.txt"].beyond_window == there["long.txt"].chunks == 1
     assert "window" in there["long.txt"].warnings[0]
@@ -267,7 +266,7 @@ def test_the_report_of_each_document_is_kept_in_the_store(folder: Path, corpus: 
     assert "knows" in there["korean.txt"].warnings[0]
     assert there["empty.txt"] == DocumentReport("text", 0, tokens=0, encoding="utf-8", warnings=("It has no text.",))
     assert there["a.txt"].warnings == ()
-    assert report.warned == 5
+    assert report.warned == 4
 
 
 def test_a_document_too_long_to_list_its_nodes_is_the_same(

@@ -98,9 +98,9 @@ def test_another_folder_is_refused_before_anything_is_forgotten(folder: Path, co
 
 
 def test_a_folder_without_a_document_says_what_is_in_it(tmp_path: Path, corpus: Corpus) -> None:
-    for name in ("a.png", "b.png", "c.zip", "README"):
+    for name in ("a.raw", "b.raw", "c.bin", "README"):
         (tmp_path / name).write_bytes(b"x")
-    with pytest.raises(FolderError, match=r"but: 2 \.png, 1 "):
+    with pytest.raises(FolderError, match=r"but: 2 \.raw, 1 "):
         sync(tmp_path, corpus)
 
 
