@@ -28,7 +28,8 @@ def fields(**found: object) -> Meta:
 def _values(found: object) -> Iterable[Scalar]:
     if isinstance(found, (list, tuple)):
         for item in found:
-            yield from _values(item)
+            if not isinstance(item, (list, tuple)):
+                yield from _values(item)
     elif isinstance(found, (bool, int, float)):
         yield found
     elif isinstance(found, (datetime, date)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +26,11 @@ from spolia.types import Meta, Value
 
 _LOCKED = ("multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime")
 _MOST_PARTS = 1000
+_LONGEST_HEADER = 20_000
+_LONG_HEADER = re.compile(
+    rb"^(content-(?:type|disposition)):(?:[^\r\n]|\r?\n[ \t]){%d}" % _LONGEST_HEADER, re.IGNORECASE | re.MULTILINE
+)
+"""The time that the standard library takes for the parameters of these grows with the square of their number."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,11 @@ class EmlReader(Value):
 def _parsed(blob: Blob) -> Message:
     if (other := signature_of(blob.data[:64])) is not None:
         raise DocumentError(f"{blob.uri} is {other.what}, not a mail, although its name says so. Rename it.")
+    if found := _LONG_HEADER.search(blob.data):
+        raise DocumentError(
+            f"{blob.uri} has a header of more than {_LONGEST_HEADER} bytes, {found[1].decode('ascii')!r}: it may be made "
+            "to keep its reader busy. Save it again as the server has it."
+        )
     try:
         message = message_from_bytes(blob.data, policy=policy.compat32)
     except (RecursionError, ValueError, LookupError, AttributeError) as error:
@@ -159,10 +170,10 @@ def _header(message: Message, name: str) -> str:
 
 
 def _plain(said: Any) -> str:
-    try:
-        text = str(make_header(decode_header(str(said))))
-    except (ValueError, LookupError, TypeError):
-        text = str(said)
+    text = str(said)
+    if "=?" in text and len(text) <= _LONGEST_HEADER:
+        with suppress(ValueError, LookupError, TypeError):
+            text = str(make_header(decode_header(text)))
     return " ".join(text.encode("utf-8", "replace").decode().split())
 
 

@@ -32,6 +32,7 @@ _MARK = re.compile(
     re.MULTILINE,
 )
 _PARAGRAPH = re.compile(r" {0,3}(?![\s>|#<]|[-*+][ \t]|\d{1,9}[.)][ \t]|`{3}|~{3})\S")
+_MOST_VALUES = 1000
 _CLOSING = re.compile(r"(?:^|[ \t])#+$")
 _LINK = re.compile(r"!?\[([^\[\]]*)\](?:\([^()]*\)|\[[^\[\]]*\])")
 
@@ -74,7 +75,13 @@ def _front(text: str) -> dict[str, Any]:
         found = yaml.safe_load(text.strip().strip("-."))
     except (yaml.YAMLError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return {name: said for name, said in found.items() if _is_plain(said)} if isinstance(found, dict) else {}
+
+
+def _is_plain(said: Any) -> bool:
+    """Whether it is a value or a list of such: lists within lists could repeat each other without end."""
+    inner = said if isinstance(said, list) else [said]
+    return len(inner) <= _MOST_VALUES and not any(isinstance(one, (list, dict)) for one in inner)
 
 
 def headings_of(text: str, start: int = 0) -> Iterator[Heading]:
