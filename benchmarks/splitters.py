@@ -28,7 +28,6 @@ import numpy as np
 from spolia.catalogue import Catalogue
 from spolia.evaluation.datasets import DataSet
 from spolia.indexing.readers.marked.markdown import headings_of
-from spolia.indexing.splitters.by_pattern import ByPattern
 from spolia.indexing.splitters.code import CodeSplitter
 from spolia.indexing.splitters.csv_rows import CSVRows
 from spolia.indexing.splitters.html import HTMLSections
@@ -71,7 +70,6 @@ class Free(Value):
 
 
 NEEDED: dict[type[Splitter], dict[str, Any]] = {
-    ByPattern: {"splitters": (("*.md", SlidingWindow()),)},
     SemanticBreaks: {"embedder": Free()},
     TableAware: {"rest": SlidingWindow()},
 }

@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from spolia.indexing.sources import (
         temporary as temporary,
     )
-    from spolia.indexing.splitters.by_pattern import ByPattern as ByPattern
     from spolia.indexing.splitters.code import CodeSplitter as CodeSplitter
     from spolia.indexing.splitters.csv_rows import CSVRows as CSVRows
     from spolia.indexing.splitters.html import HTMLSections as HTMLSections
@@ -79,6 +78,7 @@ if TYPE_CHECKING:
     from spolia.indexing.splitters.tables import TableAware as TableAware
     from spolia.indexing.splitters.token_window import TokenWindow as TokenWindow
     from spolia.indexing.sync import sync as sync
+    from spolia.indexing.transforms.by_pattern import ByPattern as ByPattern
     from spolia.indexing.transforms.function import transform as transform
     from spolia.indexing.transforms.headers import ContextualHeaders as ContextualHeaders
     from spolia.indexing.transforms.keywords import Keywords as Keywords
@@ -189,7 +189,7 @@ WHERE = {
     "spolia.generation.extract": ("Extract",),
     "spolia.generation.reader": ("Reader",),
     "spolia.indexing.sources": ("add_texts", "temporary"),
-    "spolia.indexing.splitters.by_pattern": ("ByPattern",),
+    "spolia.indexing.transforms.by_pattern": ("ByPattern",),
     "spolia.indexing.splitters.code": ("CodeSplitter",),
     "spolia.indexing.splitters.csv_rows": ("CSVRows",),
     "spolia.indexing.splitters.html": ("HTMLSections",),

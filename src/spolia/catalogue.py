@@ -29,7 +29,7 @@ BUILT_IN: Mapping[str, str] = {
     "Best": "spolia.combinators.best",
     "Between": "spolia.filters",
     "Branch": "spolia.combinators.branch",
-    "ByPattern": "spolia.indexing.splitters.by_pattern",
+    "ByPattern": "spolia.indexing.transforms.by_pattern",
     "BySimilarity": "spolia.retrieval.by_similarity",
     "CSVRows": "spolia.indexing.splitters.csv_rows",
     "ChatModel": "spolia.models.chat",

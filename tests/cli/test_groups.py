@@ -121,3 +121,38 @@ def test_a_group_made_by_a_model_says_where_texts_go(spolia: Spolia, store: Path
     assert f"go to {server.url} (m)" in ran.err
     nodes = spolia("docs", "chunks", "salt.txt", "--group", "short", "--store", store, "--json").json["nodes"]
     assert [node["text"] for node in nodes] == ["It is about the sea."]
+
+
+def test_a_document_that_a_group_cannot_be_made_of_is_told(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "g.yaml").write_text(
+        "transform: {Summary: {llm: {ScriptedModel: {replies: [[dug in mines, About salt.]]}}}}\n"
+    )
+    ran = spolia("groups", "add", "about", "--from", tmp_path / "g.yaml", "--store", store, "--json")
+    assert (ran.code, ran.json["nodes"]) == (5, {"about": 1})
+    assert [(lack["uri"], lack["group"]) for lack in ran.json["unmade"]] == [("tides.md", "about")]
+    assert "not in about: tides.md" in spolia("groups", "build", "about", "--store", store).out
+    for name in ("index", "sync"):
+        again = spolia(name, tmp_path / "notes", "--store", store, "--json")
+        assert (again.code, again.json["failed"]) == (5, [])
+        assert [lack["uri"] for lack in again.json["unmade"]] == ["tides.md"]
+    assert "1 not in a group:" in spolia("sync", tmp_path / "notes", "--store", store).out
+    told = spolia("docs", "report", "--store", store)
+    assert told.code == 5
+    assert "It is not in group about: " in told.out
+
+
+def test_sync_is_a_command_with_all_that_index_takes(spolia: Spolia) -> None:
+    listed = spolia("--help").out
+    assert "Keep a store in step with a folder" in listed
+    assert (
+        spolia("sync", "--help").out.partition("Arguments")[2]
+        == spolia("index", "--help").out.partition("Arguments")[2]
+    )
+
+
+def test_another_writer_is_waited_for_as_long_as_is_said(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    with Corpus(str(store)).writer():
+        for command in (("sync", tmp_path / "notes"), ("groups", "build", "sentence")):
+            ran = spolia(*command, "--store", store, "--wait", "0.1", "--json")
+            assert (ran.code, ran.json["error"]["kind"]) == (3, "StoreBusy")
+            assert "within 0.1 s" in ran.json["error"]["message"]

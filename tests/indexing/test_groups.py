@@ -19,8 +19,10 @@ from spolia.retrieval.dense import Dense
 from spolia.run import Run
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.defined import built_in
-from spolia.stores.definition import DOCUMENT, Definition, Embedding
+from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric
 from spolia.stores.groups.materialising import materialise
+from spolia.stores.indexes import HNSW, Exact, IndexSettings
+from spolia.stores.manifest import Manifest
 from spolia.testing.hashing import HashingEmbedder
 from spolia.types import Query
 
@@ -300,9 +302,85 @@ def test_one_content_under_two_names_with_two_reader_lists(folder: Path, tmp_pat
             assert [node.uri for node in BM25(corpus.group())(Query("milestones")).nodes] == [uri]
 
 
+@pytest.mark.parametrize("copy", ["copy.txt", "z.txt"])  # it comes before the other one, or after it
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_copy_does_not_bring_back_who_might_read_before(
+    folder: Path, tmp_path: Path, copy: str, at_once: bool
+) -> None:
+    corpus = Corpus(str(tmp_path / "copied.spolia"))
+    sync(folder, corpus, access=lambda uri: ["ann"])
+    if not at_once:
+        sync(folder, corpus, access=lambda uri: ["bob"])
+    (folder / copy).write_text(ROADS)
+    sync(folder, corpus, access=lambda uri: ["ann"] if uri == copy else ["bob"])
+    for who, uri in (("ann", copy), ("bob", "roads.txt")):
+        with Run(principal=who):
+            assert [node.uri for node in BM25(corpus.group())(Query("milestones")).nodes] == [uri]
+
+
 def test_groups_are_part_of_flow_files(corpus: Corpus) -> None:
     from spolia.flows.files import dump, load
 
     flow = BM25(NodeGroup(corpus, "clause", Definition(Sentences(), embeddings=())), filter=where(file_type="txt"))
     assert load(dump(flow)) == flow
     assert flow(Query("older")).hits
+
+
+# In any order, in no circle, and searched as asked for.
+
+
+def test_groups_may_be_named_in_any_order(corpus: Corpus) -> None:
+    paragraphs = corpus.group("paragraph", Definition(Paragraphs()))
+    below = corpus.group("clause", Definition(Sentences(), parent="paragraph"))
+    refs = corpus.group("refs", Definition(joined, "paragraph", "clause"))
+    materialise([refs, below, paragraphs])
+    assert "Spolia are stones.|Builders take them from older buildings." in texts(corpus, "refs")
+    other = corpus.group("paragraph", Definition(Sentences()))
+    materialise([refs, below, other], rebuild=True)
+    assert "Spolia are stones." in texts(corpus, "refs")
+    materialise([other, below, refs])  # each is what it says
+    assert corpus.snapshot().check() == []
+
+
+def test_groups_made_from_each_other_are_refused_in_words(corpus: Corpus) -> None:
+    a, b = corpus.group("a", Definition(Sentences(), parent="b")), corpus.group("b", Definition(words, parent="a"))
+    with pytest.raises(GroupError, match=r"from each other in a circle: a → b → a\. Change a parent"):
+        materialise([a, b])
+    with pytest.raises(GroupError, match=r"in a circle: a → a\."):
+        materialise([corpus.group("a", Definition(Sentences(), parent="a"))])
+    materialise([corpus.group("a", Definition(Sentences())), b])
+    with pytest.raises(GroupError, match=r"'a' would be made from itself, by way of its parent 'b'"):
+        materialise([a], rebuild=True, known=[words])
+    with pytest.raises(GroupError, match="'a' is asked for with two definitions"):
+        materialise([a, corpus.group("a", Definition(Sentences()))])
+
+
+@pytest.mark.parametrize("name", ["", " ", "a/b", "..", "a\nb", "a\0", "a:1", "\ud800", "x" * 81])
+def test_odd_names_of_groups_are_refused(corpus: Corpus, name: str) -> None:
+    with pytest.raises(GroupError, match="A node group cannot be called"):
+        materialise([corpus.group(name, Definition(Sentences()))])
+    with corpus.writer() as writer, pytest.raises(GroupError, match="A node group cannot be called"):
+        writer.define(name, Manifest(name))
+    assert corpus.snapshot().groups() == ("chunk",)
+
+
+def test_another_index_is_taken_when_asked_for_and_embeds_nothing(corpus: Corpus) -> None:
+    embedder, embedded = HashingEmbedder(), []
+
+    def group(index: IndexSettings, metric: Metric = "cosine") -> NodeGroup:
+        return corpus.group("s", Definition(Sentences(), embeddings=(Embedding(embedder, index, metric),)))
+
+    materialise([group(HNSW())])
+    with pytest.raises(
+        ManifestMismatch, match=r"are searched by .*HNSW.*asked for by .*Exact.*materialise\(\[group\]\)"
+    ):
+        Dense(group(Exact()), embedder)(Query("stones"))
+    materialise([group(Exact())], tell=lambda name, documents, count: embedded.append(count))
+    assert sum(embedded) == 0
+    assert corpus.snapshot().manifest("s").embeddings[0].index == '{"Exact": {}}'
+    materialise([group(Exact(), "dot")])
+    found = Dense(group(Exact(), "dot"), embedder, top_k=1)(Query("Spolia are stones."))
+    assert found.nodes[0].text == "Spolia are stones."
+    with pytest.raises(GroupError, match=r"compared by dot.*the cosine needs vectors of length 1"):
+        materialise([group(Exact())])
+    assert corpus.snapshot().check() == []

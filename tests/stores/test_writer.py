@@ -12,7 +12,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Embedded
 from spolia.stores.tables.rows import SourceRow
-from spolia.types import Heading, Node
+from spolia.types import Document, Heading, Node, Span
 from tests.stores.scenario import (
     EMBEDDER,
     FIRST,
@@ -198,3 +198,24 @@ def test_two_groups_are_searched_apart(corpus: Corpus) -> None:
     assert len(snapshot.search("chunk", "zeppelin balloon", 10, NOBODY)) == 2
     assert snapshot.groups() == ("chunk", "whole page")
     assert snapshot.check() == []
+
+
+def test_two_documents_with_one_id_are_refused_and_nothing_is_lost(corpus: Corpus) -> None:
+    first, second = Document("d", "The first text.", uri="1"), Document("d", "The second text.", uri="2")
+    with corpus.writer() as writer:
+        assert writer.put(first, [], SourceRow("1", content_hash="1"))
+        assert not writer.put(first, [], SourceRow("copy", content_hash="1"))
+        for uri in ("1", "2"):
+            with pytest.raises(StoreError, match=r"Two documents with the id 'd'.*the second is of '.'.*id of its own"):
+                writer.put(second, [], SourceRow(uri, content_hash="2"))
+    assert corpus.snapshot().document("d", NOBODY).text == "The first text."
+    with corpus.writer() as writer:
+        assert writer.put(second, [], SourceRow("1", content_hash="2"))  # another publication may replace it
+    assert corpus.snapshot().document("d", NOBODY).text == "The second text."
+
+
+@pytest.mark.parametrize("span", [Span(0, 6), Span(-1, 2), Span(4, 3), Span(9, 9)])
+def test_a_node_stands_within_its_text(corpus: Corpus, span: Span) -> None:
+    document = Document("d", "Stone")
+    with corpus.writer() as writer, pytest.raises(StoreError, match=r"stands at .* which has 5 characters\. Give it"):
+        writer.put(document, [Node("d:1", "Stone", "d", span=span)], SourceRow("d"))

@@ -18,7 +18,7 @@ from spolia.cli.export import export, import_
 from spolia.cli.fail_points import fail_points
 from spolia.cli.groups import groups
 from spolia.cli.guard import guarded
-from spolia.cli.index import index
+from spolia.cli.index import SYNC, index
 from spolia.cli.plan import plan
 from spolia.cli.screen import Screen
 from spolia.cli.search import search
@@ -41,7 +41,8 @@ WRONG_USAGE: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 ORDER = (
-    "index", "plan", "docs", "groups", "export", "import", "search", "ask", "eval", "check", "show", "trace", "doctor",
+    "index", "sync", "plan", "docs", "groups", "export", "import", "search", "ask", "eval", "check", "show", "trace",
+    "doctor",
 )  # fmt: skip
 """As help lists the commands: how a store is made, then how it is used."""
 
@@ -87,11 +88,11 @@ def _common(
 
 
 app.command("index")(guarded(index))
+app.command("sync", help=SYNC)(guarded(index))
 app.add_typer(docs, name="docs")
 app.add_typer(groups, name="groups")
 app.command("export")(guarded(export))
 app.command("import")(guarded(import_))
-app.command("sync", hidden=True)(guarded(index))
 app.command("plan")(guarded(plan))
 app.command("search")(guarded(search))
 app.command("ask")(guarded(ask))

@@ -100,7 +100,7 @@ def report(store: StorePath, json: AsJson = False) -> Exit:
         noticed=[{"uri": one.source.uri, "status": one.source.status, "said": list(one.noticed)} for one in noticed],
     )
     screen.show(f"{len(found)} documents, {len(noticed)} with something to say of them", *map(_noticed, noticed))
-    return Exit.PARTLY if any(one.source.status == "failed" for one in found) else Exit.DONE
+    return Exit.PARTLY if any(one.is_lacking for one in found) else Exit.DONE
 
 
 def remove(name: Name, store: StorePath, json: AsJson = False) -> Exit:

@@ -9,7 +9,9 @@ import typer
 
 from spolia.cli.exits import Exit
 from spolia.cli.guard import guarded
-from spolia.cli.options import AsJson, ModelName, ModelUrl, StorePath, Weights
+from spolia.cli.index import unmade_data
+from spolia.cli.options import WAIT_S, AsJson, ModelName, ModelUrl, StorePath, Wait, Weights
+from spolia.cli.plain import one_line
 from spolia.cli.screen import Screen
 from spolia.errors import ManifestMismatch
 
@@ -64,14 +66,14 @@ def show(name: Group, store: StorePath, json: AsJson = False) -> Exit:
     return Exit.DONE
 
 
-def build(names: Groups, store: StorePath, rebuild: Rebuild = False, json: AsJson = False) -> Exit:
+def build(names: Groups, store: StorePath, rebuild: Rebuild = False, wait: Wait = WAIT_S, json: AsJson = False) -> Exit:
     """Build groups with those that they are made from; until they are published whole, readers see what there was.
 
     With --rebuild a group that the store has is cut and embedded again if its code, models or prompts have changed.
     """
     from spolia.stores.corpus import Corpus
 
-    corpus = Corpus(str(store))
+    corpus = Corpus(str(store), wait)
     return _built(
         Screen(json=json), [_again(corpus, name) if rebuild else corpus.group(name) for name in names], rebuild
     )
@@ -176,17 +178,20 @@ def _built(screen: Screen, wanted: list[NodeGroup], rebuild: bool) -> Exit:
             told(documents, total, f"{group}, {embedded} embedded" if embedded else group)
 
         try:
-            materialise(wanted, rebuild=rebuild, tell=tell)
+            unmade = materialise(wanted, rebuild=rebuild, tell=tell)
         except ManifestMismatch as error:
             raise ManifestMismatch(f"{error} On the command line: the same command with --rebuild.") from error
     snapshot = corpus.latest()
     counts = dict(snapshot.stats().nodes)
     changed = {name for name, at in snapshot.indexes.items() if before.indexes.get(name) != at}
     names = {group.name for group in wanted} | changed
-    screen.give(built=sorted(changed), nodes={name: counts.get(name, 0) for name in sorted(names)})
+    nodes = {name: counts.get(name, 0) for name in sorted(names)}
+    screen.give(built=sorted(changed), nodes=nodes, unmade=unmade_data(unmade))
     for name in sorted(names):
         screen.show(f"{name}  {counts.get(name, 0)} nodes, {'built' if name in changed else 'as it was'}")
-    return Exit.DONE
+    for lack in unmade:
+        screen.show(f"not in {lack.group}: {one_line(lack.uri)}  {one_line(lack.reason, 300)}")
+    return Exit.PARTLY if unmade else Exit.DONE
 
 
 def _tell_of_models(screen: Screen, definition: Definition) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from spolia.stores.tables.rows import SourceRow
     from spolia.types import Document
 
+Unmade = Mapping[str, Mapping[str, str]]
+"""Why groups could not be made, by document and group."""
 LAST = 2**62
 """No node has a higher number."""
 
@@ -29,12 +31,14 @@ class Held:
         document: without its text; None where it could not be read.
         characters: of the text.
         report: None where nothing was noted, as for documents that a program has put there.
+        unmade: why groups could not be made of it, by group.
     """
 
     source: SourceRow
     document: Document | None
     characters: int
     report: DocumentReport | None
+    unmade: Mapping[str, str]
 
     @property
     def changed(self) -> str:
@@ -45,9 +49,15 @@ class Held:
 
     @property
     def noticed(self) -> tuple[str, ...]:
-        """Why it could not be read, or what it was read with."""
+        """Why it could not be read, or what it was read with, and which groups it is not in."""
         said = (self.source.error,) if self.source.error else ()
-        return said + (self.report.warnings if self.report else ())
+        lacks = tuple(f"It is not in group {group}: {reason}" for group, reason in self.unmade.items())
+        return said + lacks + (self.report.warnings if self.report else ())
+
+    @property
+    def is_lacking(self) -> bool:
+        """Whether something of it cannot be found."""
+        return self.source.status == "failed" or bool(self.unmade)
 
 
 def seen_by(snapshot: Snapshot, access: Sequence[str] | None) -> frozenset[str]:
@@ -68,9 +78,11 @@ def held(snapshot: Snapshot, access: Sequence[str] | None = None) -> Iterator[He
     """
     who = seen_by(snapshot, access)
     documents = {one.id: (one.but(text=""), len(one.text)) for one in snapshot.documents(who)}
+    unmade = _unmade(snapshot)
     for source in snapshot.sources().values():
         if access is None or source.document in documents:
-            yield _held(source, *documents.get(source.document, (None, 0)))
+            document, characters = documents.get(source.document, (None, 0))
+            yield _held(source, document, characters, unmade)
 
 
 def one_held(snapshot: Snapshot, name: str, access: Sequence[str] | None = None) -> Held:
@@ -89,13 +101,21 @@ def one_held(snapshot: Snapshot, name: str, access: Sequence[str] | None = None)
     if source is None:
         raise QueryError(f"There is no document {name!r} in {snapshot.opened.store}. {_near(name, list(sources))}")
     document = snapshot.document(source.document, keeper(snapshot)) if source.document else None
-    return _held(source, document, len(document.text)) if document else _held(source, None, 0)
+    return _held(source, document, len(document.text) if document else 0, _unmade(snapshot))
 
 
-def _held(source: SourceRow, document: Document | None, characters: int) -> Held:
+def _held(source: SourceRow, document: Document | None, characters: int, unmade: Unmade) -> Held:
     from spolia.indexing.report import DocumentReport
 
-    return Held(source, document, characters, DocumentReport.of(source.report) if source.report else None)
+    report = DocumentReport.of(source.report) if source.report else None
+    return Held(source, document, characters, report, unmade.get(source.document, {}))
+
+
+def _unmade(snapshot: Snapshot) -> Unmade:
+    found: dict[str, dict[str, str]] = {}
+    for lack in snapshot.unmade():
+        found.setdefault(lack.document, {})[lack.group] = lack.reason
+    return found
 
 
 def _near(name: str, there: Sequence[str]) -> str:

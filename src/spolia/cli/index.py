@@ -9,17 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exits import Exit
-from spolia.cli.options import AsJson, Readers, StorePath, Weights
+from spolia.cli.options import WAIT_S, AsJson, Readers, StorePath, Wait, Weights
 from spolia.cli.plain import one_line
 from spolia.cli.screen import Screen
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.table import Table
     from rich.text import Text
 
     from spolia.indexing.report import SyncReport
+    from spolia.stores.tables.rows import Unmade
 
 SHOWN, KINDS = 10, 8
+SYNC = """Keep a store in step with a folder: with --watch as long as it runs, else once.
+
+    It does what `spolia index` does, and takes the same options.
+    """
 Vectors = Annotated[
     bool | None,
     typer.Option("--vectors/--no-vectors", help="Embed the passages; by default where that helps.", show_default=False),
@@ -44,6 +51,7 @@ def index(
     follow_links: FollowLinks = False,
     watch: Annotated[bool, typer.Option("--watch", help="Stay, and follow the folder until you press Ctrl-C.")] = False,
     every: Annotated[float, typer.Option("--every", min=0.05, help="With --watch: seconds between two looks.")] = 2.0,
+    wait: Wait = WAIT_S,
     json: AsJson = False,
 ) -> Exit:
     """Bring a store in step with a folder: text, Markdown, HTML, PDF, DOCX; only what has changed is read.
@@ -54,7 +62,7 @@ def index(
 
     screen = Screen(json=json)
     given = partial(index_folder, screen, folder, store, readers=readers, vectors=vectors, weights=weights)
-    run = partial(given, threads=threads, follow_links=follow_links)
+    run = partial(given, threads=threads, follow_links=follow_links, wait_s=wait)
     report, chosen = run(rebuild=rebuild)
     screen.say(chosen)
     warnings = warnings_of(report, store)
@@ -67,7 +75,7 @@ def index(
         from spolia.cli.watch import Watch
 
         return Watch(screen, folder, run, every, beside=readers, follow_links=follow_links).go_on(report)
-    return Exit.PARTLY if report.failed else Exit.DONE
+    return Exit.PARTLY if report.failed or report.unmade else Exit.DONE
 
 
 def report_data(report: SyncReport, warnings: list[tuple[str, str]]) -> dict[str, Any]:
@@ -77,10 +85,16 @@ def report_data(report: SyncReport, warnings: list[tuple[str, str]]) -> dict[str
         **{name: getattr(report, name) for name in counts},
         "seconds": report.seconds,
         "failed": [{"uri": uri, "reason": reason} for uri, reason in report.failed],
+        "unmade": unmade_data(report.unmade),
         "warnings": [{"uri": uri, "warning": said} for uri, said in warnings],
         "skipped": [{"uri": item.uri, "reason": item.reason} for item in report.skipped],
         "unread": dict(report.unread),
     }
+
+
+def unmade_data(unmade: Iterable[Unmade]) -> list[dict[str, str]]:
+    """Which groups could not be made of which documents, as plain data."""
+    return [{"uri": lack.uri, "group": lack.group, "reason": lack.reason} for lack in unmade]
 
 
 def document_data(store: str) -> dict[str, dict[str, Any]]:
@@ -152,6 +166,7 @@ def warnings_of(report: SyncReport, store: str) -> list[tuple[str, str]]:
 def _troubles(report: SyncReport, warnings: list[tuple[str, str]]) -> list[tuple[str, str, list[tuple[str, str]]]]:
     found = [
         ("failed:", "bold red", list(report.failed)),
+        ("not in a group:", "bold red", [(lack.uri, f"{lack.group}: {lack.reason}") for lack in report.unmade]),
         ("read with a warning:", "yellow", warnings),
         ("left out:", "yellow", [(item.uri, item.reason) for item in report.skipped]),
     ]

@@ -36,6 +36,7 @@ def index_folder(
     rebuild: bool = False,
     follow_links: bool = False,
     retry: bool = True,
+    wait_s: float | None = None,
     tell: Callable[[Progress], None] = lambda now: None,
 ) -> tuple[SyncReport, str]:
     """Index what has changed in a folder; returns the report, and in one line why there are vectors or none.
@@ -48,6 +49,7 @@ def index_folder(
         rebuild: forget what was built with other parts.
         follow_links: go where links lead out of the folder too.
         retry: try files again that could not be read and have not changed.
+        wait_s: how long to wait for another writer, seconds.
         tell: is told of every file.
     """
     corpus, embedder, access = Corpus(str(store)), MiniLM(weights, threads), access_of(readers)
@@ -68,6 +70,7 @@ def index_folder(
                 access=access,
                 progress=progress,
                 retry=retry,
+                timeout_s=wait_s,
                 rebuild=rebuild,
                 follow_links=follow_links,
             )

@@ -66,3 +66,7 @@ ModelName: TypeAlias = Annotated[
     str, typer.Option("--model", metavar="NAME", help="What that server calls the model.", show_default=False)
 ]
 FlowArgument: TypeAlias = Annotated[str, typer.Argument(metavar="FLOW", help=FLOWS, show_default=False)]
+WAIT_S = 10.0
+Wait = Annotated[
+    float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for another process that writes.")
+]

@@ -84,7 +84,7 @@ class Watch:
 
     def go_on(self, report: SyncReport) -> Exit:
         """Follow the folder until somebody stops it, from what was indexed last."""
-        self.patience.failed((uri for uri, _ in report.failed), tried=True)
+        self.patience.failed(_lacking(report), tried=True)
         self.screen.say(f"watching {self.folder}, every {self.every:g} s; Ctrl-C ends it")
         seen: Sizes | None = None
         try:
@@ -130,10 +130,15 @@ class Watch:
         retry = self.patience.is_over
         report, _ = self.run(retry=retry, tell=tell)
         reasons = dict(report.failed)
-        self.patience.failed(reasons, tried=retry)
+        self.patience.failed(_lacking(report), tried=retry)
         for change, uri in changes:
             why = f": {one_line(reasons[uri], 200)}" if change == "failed" else ""
             self.screen.show(f"{change:8} {one_line(uri)}{why}")
         if changes:
             told = [{"change": change, "uri": uri, "reason": reasons.get(uri, "")} for change, uri in changes]
             self.screen.give(generation=report.generation, changes=told)
+
+
+def _lacking(report: SyncReport) -> list[str]:
+    """What is worth another attempt: files that could not be read, documents that some group could not be made of."""
+    return [*(uri for uri, _ in report.failed), *(f"{lack.uri}//{lack.group}" for lack in report.unmade)]

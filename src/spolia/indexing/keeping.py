@@ -43,7 +43,7 @@ def keep(
     batch: int = 1000,
     rebuild: bool = False,
     retry: bool = True,
-    timeout_s: float = 10.0,
+    timeout_s: float | None = None,
 ) -> SyncReport:
     """Bring a store, made if it is not there, in step with what was found; see `sync`.
 

@@ -40,7 +40,7 @@ class How(TypedDict, total=False):
     metadata: Callable[[str], Mapping[str, Scalar | Sequence[Scalar]]] | None
     access: Callable[[str], Iterable[str]] | None
     known: Sequence[Operator[Any, Any] | type]
-    timeout_s: float
+    timeout_s: float | None
 
 
 def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> SyncReport:
@@ -83,7 +83,7 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
         Wanted(how.get("group", "chunk"), main, how.get("groups", ()), how.get("known", ()), readers),
         Labels(how.get("metadata"), how.get("access")),
         fields=how.get("fields"),
-        timeout_s=how.get("timeout_s", 10.0),
+        timeout_s=how.get("timeout_s"),
     )
 
 

@@ -44,7 +44,7 @@ def sync(
     follow_links: bool = False,
     rebuild: bool = False,
     retry: bool = True,
-    timeout_s: float = 10.0,
+    timeout_s: float | None = None,
 ) -> SyncReport:
     """Make a store hold the files of a folder, and no others, in all its node groups.
 
@@ -76,7 +76,7 @@ def sync(
             there is found until all of the new is published.
         retry: try a file again that could not be read the last time and has not changed since. Who looks at a folder
             all the time writes False, so that one broken file is not read for ever; it is reported all the same.
-        timeout_s: how long to wait for another writer, seconds.
+        timeout_s: how long to wait for another writer, seconds; None for what the corpus says.
 
     Raises:
         FolderError: there is no such folder, it may not be listed, no file in it can be read by a reader, or the store

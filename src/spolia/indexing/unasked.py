@@ -17,7 +17,7 @@ from spolia.errors import SpoliaError
 from spolia.models.protocols import Kind, LanguageModel
 from spolia.models.replies import estimated_tokens
 from spolia.operator import Operator
-from spolia.stores.definition import Part, Piece, Splitter, Transform
+from spolia.stores.definition import Choosing, Part, Piece, Splitter, Transform
 from spolia.stores.groups.growing import Growth
 from spolia.types import Prompt, Usage, Value
 
@@ -73,6 +73,25 @@ class _Unasked(Splitter):
         return iter(())
 
 
+@dataclass(frozen=True)
+class _EachUnasked(Choosing):
+    """Leaves each document to what makes its pieces, which is not asked either where it would ask models.
+
+    Args:
+        transform: that chooses, or makes the pieces itself.
+        asked: what would be asked for.
+    """
+
+    transform: Transform
+    asked: Asked = field(compare=False)
+
+    def transform_for(self, uri: str, /) -> Transform:
+        found = self.transform
+        while isinstance(found, Choosing):
+            found = found.transform_for(uri)
+        return _Unasked(_silent(found, self.asked), self.asked) if _asks(found) else found
+
+
 def unasked(growth: Growth, asked: dict[str, Asked]) -> Growth:
     """How a group grows when no model is asked, but counted what for.
 
@@ -82,12 +101,16 @@ def unasked(growth: Growth, asked: dict[str, Asked]) -> Growth:
     if not asks(growth):
         return growth
     tally = asked.setdefault(growth.group, Asked())
-    return replace(growth, transform=_Unasked(_silent(growth.transform, tally), tally))
+    return replace(growth, transform=_EachUnasked(growth.transform, tally))
 
 
 def asks(growth: Growth) -> bool:
     """Whether a group's transform asks language models, or embeds."""
-    return growth.transform.calls() != 0 or any(map(_is_model, growth.transform.resources))
+    return _asks(growth.transform)
+
+
+def _asks(transform: Transform) -> bool:
+    return transform.calls() != 0 or any(map(_is_model, transform.resources))
 
 
 def _is_model(value: object) -> bool:

@@ -7,7 +7,7 @@ time, as a `Part`, and gives the `Piece`s of which its children are made.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -16,7 +16,7 @@ from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.operator import Operator
 from spolia.stores.indexes import DEFAULT_INDEX, IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.types import Document, Meta, Node, Span, Value
+from spolia.types import Document, Failure, Meta, Node, Span, Value
 
 DOCUMENT = "document"
 """The root of all groups: each document is one node, whose id is the document's."""
@@ -125,6 +125,16 @@ class Choosing(Operator[Part, Pieces]):
 
     def apply(self, value: Part, /) -> Pieces:
         return self.transform_for(value.document.uri)(value)
+
+    def apply_batch(self, values: Sequence[Part], /) -> list[Pieces | Failure]:
+        chosen: dict[bytes, tuple[Transform, list[int]]] = {}
+        for row, part in enumerate(values):
+            transform = self.transform_for(part.document.uri)
+            chosen.setdefault(transform.digest, (transform, []))[1].append(row)
+        found: dict[int, Pieces | Failure] = {}
+        for transform, rows in chosen.values():
+            found.update(zip(rows, transform.batch([values[row] for row in rows], rows=rows), strict=True))
+        return [found[row] for row in range(len(values))]
 
 
 def transform_for(transform: Transform, document: Document) -> Transform:

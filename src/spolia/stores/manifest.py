@@ -47,11 +47,6 @@ class Embedded(Value):
         return f"{self.embedder!r} ({self.metric}, {numbers}, {self.index})"
 
     @property
-    def searched(self) -> tuple[str, str]:
-        """By which metric and index; another one needs no other vectors."""
-        return self.metric, self.index
-
-    @property
     def is_sparse(self) -> bool:
         """Whether the vectors are sparse; these are searched exactly, whatever the index."""
         return not self.dimension

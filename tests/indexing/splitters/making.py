@@ -11,12 +11,6 @@ import numpy.typing as npt
 
 from spolia.catalogue import Catalogue
 from spolia.indexing.graphemes import may_cut
-from spolia.indexing.splitters.by_pattern import ByPattern
-from spolia.indexing.splitters.code import CodeSplitter
-from spolia.indexing.splitters.csv_rows import CSVRows
-from spolia.indexing.splitters.html import HTMLSections
-from spolia.indexing.splitters.json_rows import JSONRows
-from spolia.indexing.splitters.markdown import MarkdownSections
 from spolia.indexing.splitters.semantic import SemanticBreaks
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.splitters.tables import TableAware
@@ -85,17 +79,7 @@ class Threes(Value):
         return "threes"
 
 
-BY_KIND = ByPattern(
-    (
-        ("*.py", CodeSplitter(SIZE)),
-        ("*.md", MarkdownSections(size=SIZE)),
-        ("*.html", HTMLSections(size=SIZE)),
-        ("*.json", JSONRows(SIZE)),
-        ("*.csv", CSVRows(2, size=SIZE)),
-    )
-)
 NEEDED: dict[type[Splitter], dict[str, Any]] = {
-    ByPattern: {"splitters": BY_KIND.splitters, "otherwise": Sentences(SIZE)},
     SemanticBreaks: {"embedder": Letters(), "percentile": 60},
     TableAware: {"rest": Sentences(SIZE)},
     Topics: {"embedder": Letters(), "sentences": 3},
@@ -133,7 +117,7 @@ def cut(splitter: Splitter, part: Part) -> tuple[Piece, ...]:
         assert piece.start is not None
         assert text[piece.start : piece.start + len(piece.text)] == piece.text
         assert piece.text.strip()
-        assert len(piece.text) <= longest(splitter, part.document.uri)
+        assert len(piece.text) <= longest(splitter)
         assert "\n\n\n" not in piece.context
         taken[piece.start : piece.start + len(piece.text)] = b"\1" * len(piece.text)
     starts = [piece.start or 0 for piece in pieces]
@@ -146,10 +130,8 @@ def cut(splitter: Splitter, part: Part) -> tuple[Piece, ...]:
     return pieces
 
 
-def longest(splitter: Splitter, uri: str) -> int:
+def longest(splitter: Splitter) -> int:
     """Characters that a piece may have."""
-    if isinstance(splitter, ByPattern):
-        return longest(splitter.splitter_for(uri), uri)
     size: int = getattr(splitter, "size", 1_000_000)  # one without a size, as the whole text, is not bounded
     return size * (2 * LONGEST if isinstance(splitter, TokenWindow) else 4)
 

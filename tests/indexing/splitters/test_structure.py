@@ -11,7 +11,6 @@ from spolia.errors import WiringError
 from spolia.indexing.readers.html import HtmlReader
 from spolia.indexing.readers.marked.markdown import MarkdownReader
 from spolia.indexing.readers.reading import Blob
-from spolia.indexing.splitters.by_pattern import ByPattern
 from spolia.indexing.splitters.code import CodeSplitter
 from spolia.indexing.splitters.csv_rows import CSVRows
 from spolia.indexing.splitters.html import HTMLSections
@@ -24,6 +23,7 @@ from spolia.indexing.splitters.semantic import BATCH, SemanticBreaks
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.splitters.tables import TableAware
+from spolia.indexing.transforms.by_pattern import ByPattern
 from spolia.stores.definition import Part, Splitter
 from spolia.types import Node, Span
 from tests.indexing.splitters.making import Letters, cut, part_of
@@ -332,10 +332,10 @@ def test_a_higher_percentile_makes_fewer_pieces_and_each_sentence_is_embedded_on
 def test_the_first_pattern_that_matches_counts() -> None:
     splitter = ByPattern((("notes/*", Paragraphs()), ("*.TXT", Sentences())), otherwise=Pages())
     text = "One. Two.\n\nThree."
-    assert len(texts(splitter, part_of(text, "notes/deep/a.txt"))) == 2
-    assert len(texts(splitter, part_of(text, "a.txt"))) == 3
-    assert len(texts(splitter, part_of(text, "a.md"))) == 1
-    assert len(texts(splitter, part_of(text, ""))) == 1
+    assert len(splitter(part_of(text, "notes/deep/a.txt"))) == 2
+    assert len(splitter(part_of(text, "a.txt"))) == 3
+    assert len(splitter(part_of(text, "a.md"))) == 1
+    assert len(splitter(part_of(text, ""))) == 1
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def grow(
     found = [Grown(document, lambda group, of=document: there(of, group)) for document in documents]  # type: ignore[misc]
     needed = {name for growth in growths for name in (growth.parent, growth.ref)}
     for growth in growths:
-        asked: dict[Transform, list[Grown]] = {}
+        asked: dict[bytes, tuple[Transform, list[Grown]]] = {}
         for one in found:
             if not one.may_grow(growth):
                 continue
@@ -145,8 +145,8 @@ def grow(
                 long = len(one.document.text) > LISTED and growth.group not in needed
                 one.take(growth.group, _nodes(one, growth, parts, map(transform.pieces, parts)), streamed=long)
             else:
-                asked.setdefault(transform, []).append(one)
-        for transform, some in asked.items():
+                asked.setdefault(transform.digest, (transform, []))[1].append(one)
+        for transform, some in asked.values():
             _ask(growth, transform, some)
     return found
 

@@ -14,14 +14,16 @@ from spolia.stores.defined import (
     embedded,
     embedder_of,
     in_order,
+    index_of,
     manifest_of,
     refuse_namesakes,
     signature,
     transform_of,
 )
-from spolia.stores.definition import DOCUMENT, Definition, Embedding
+from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric
 from spolia.stores.groups.growing import Growth, embed, grow, in_batches
 from spolia.stores.groups.storing import DOCUMENTS_AT_ONCE, make_up, store, with_those_below
+from spolia.stores.indexes import IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Embedded, Manifest
 from spolia.stores.tables.rows import Unmade
@@ -90,7 +92,11 @@ def lacking(definition: Definition, there: Manifest) -> list[Embedding]:
 def searched_otherwise(definition: Definition, there: Manifest) -> list[Embedded]:
     """The embeddings of a definition that a group has with another index or metric; that can be changed at any time."""
     wanted = [how for how in map(embedded, definition.embeddings) if not how.is_sparse]
-    return [how for how in wanted if (found := there.embedded(how.embedder)) and found.searched != how.searched]
+    return [how for how in wanted if (found := there.embedded(how.embedder)) and _searched(found) != _searched(how)]
+
+
+def _searched(how: Embedded) -> tuple[Metric, IndexSettings]:
+    return how.metric, index_of(how)
 
 
 def refuse_other(group: NodeGroup, manifests: dict[str, Manifest]) -> None:
@@ -157,7 +163,7 @@ def materialise(
     for group in groups:
         by_corpus.setdefault(group.corpus.path, []).append(group)
     found: list[Unmade] = []
-    for wanted in by_corpus.values():
+    for wanted in map(_by_name, by_corpus.values()):
         corpus = wanted[0].corpus
         if rebuild or _is_to_do(wanted, corpus.latest(), retry):
             with corpus.writer(wait_s) as writer:
@@ -210,7 +216,7 @@ class Building:
         tell: Tell,
     ) -> None:
         self.writer, self.rebuild, self.known, self.tell = writer, rebuild, known, tell
-        self.wanted = _by_name(wanted)
+        self.wanted = {group.name: group for group in _by_name(wanted)}
         self.definitions: dict[str, Definition] = {}
         self._way: list[str] = []
         self._seen: set[str] = set()
@@ -337,8 +343,8 @@ class Building:
         )
 
 
-def _by_name(groups: Iterable[NodeGroup]) -> dict[str, NodeGroup]:
-    """Groups by name; of one that is named twice, what is said of it."""
+def _by_name(groups: Iterable[NodeGroup]) -> list[NodeGroup]:
+    """Each group once; of one that is named twice, what is said of it."""
     found: dict[str, NodeGroup] = {}
     for group in groups:
         before = found.get(group.name)
@@ -346,7 +352,7 @@ def _by_name(groups: Iterable[NodeGroup]) -> dict[str, NodeGroup]:
             found[group.name] = group
         elif group.definition not in (None, before.definition):
             raise GroupError(f"Group {group.name!r} is asked for with two definitions. Give one of them another name.")
-    return found
+    return list(found.values())
 
 
 def _refuse_to_shorten(group: str, there: Manifest, how: Embedded) -> None:

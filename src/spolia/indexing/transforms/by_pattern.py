@@ -1,0 +1,69 @@
+"""Another transform for another kind of file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from spolia.bounds import most
+from spolia.errors import WiringError
+from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.operator import Operator, checked_operator
+from spolia.stores.definition import Choosing, Part, Pieces, Transform
+
+
+@dataclass(frozen=True)
+class ByPattern(Choosing):
+    """Makes the pieces of each document with the first transform whose pattern its address matches.
+
+    Each transform works as it would alone: a splitter streams, one that asks a model gets the parts of many documents
+    at once, and its replies are kept. No document is lost: one that matches nothing is for `otherwise`. Small and
+    capital letters are the same, on every system, and `*` stands for any characters, `/` too, so that `*.py` matches in
+    every folder.
+
+    Args:
+        transforms: patterns (`*`, `?`, `[abc]`) with their transforms, tried in order.
+        otherwise: for documents that match no pattern.
+
+    Raises:
+        WiringError: for a pattern that is never reached, since it stands after `*` or a second time; for what is no
+            transform.
+
+    >>> from spolia.types import Document, Node
+    >>> from spolia.indexing.splitters.sentence_pieces import Sentences
+    >>> chosen = ByPattern((("*.txt", Sentences()),))
+    >>> def cut(uri, text="One. Two."):
+    ...     return [piece.text for piece in chosen(Part(Node("d", text), Document("d", text, uri)))]
+    >>> cut("notes/A.TXT"), cut("a.md")
+    (['One.', 'Two.'], ['One. Two.'])
+    """
+
+    transforms: tuple[tuple[str, Operator[Part, Pieces]], ...]
+    otherwise: Operator[Part, Pieces] = field(default_factory=SlidingWindow)
+
+    def __post_init__(self) -> None:
+        for arm in self._arms:
+            checked_operator(arm, "a transform of ByPattern").gives(Part)
+        before: set[str] = set()
+        for pattern, _ in self.transforms:
+            if pattern in before or "*" in before:
+                raise WiringError(
+                    f"ByPattern never reaches the pattern {pattern!r}: one before it matches all that it does. "
+                    "Write each pattern once, and '*' last."
+                )
+            before.add(pattern)
+
+    def transform_for(self, uri: str, /) -> Transform:
+        name = uri.casefold()
+        found = (transform for pattern, transform in self.transforms if fnmatchcase(name, pattern.casefold()))
+        return next(found, self.otherwise)
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return most(arm.calls(rows) for arm in self._arms)
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        return most(arm.fanout(rows) for arm in self._arms)
+
+    @property
+    def _arms(self) -> tuple[Transform, ...]:
+        return (*(transform for _, transform in self.transforms), self.otherwise)

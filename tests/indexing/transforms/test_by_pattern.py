@@ -1,0 +1,104 @@
+"""Another transform for another kind of file: each works as it would alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spolia.errors import WiringError
+from spolia.flows.files import dump, load
+from spolia.indexing.planning import planned
+from spolia.indexing.sources import add_texts
+from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.sync import sync
+from spolia.indexing.transforms.by_pattern import ByPattern
+from spolia.indexing.transforms.function import transform
+from spolia.indexing.transforms.summary import Summary
+from spolia.journal import Runs
+from spolia.models.scripted import ScriptedModel
+from spolia.retrieval.bm25 import BM25
+from spolia.run import Run
+from spolia.stores.corpus import Corpus
+from spolia.stores.definition import Definition, Part, Transform, whole
+from spolia.stores.groups.materialising import materialise
+from spolia.types import Document
+
+MODEL = ScriptedModel((("stones", "About stones."), ("salt", "About salt.")))
+TEXTS = {"a.pdf.txt": "Of stones.", "b.md": "One. Two.", "c.csv.txt": "Of words.", "d.pdf.txt": "Of salt."}
+
+
+@transform
+def shouted(text: str) -> str:
+    return text.upper()
+
+
+CHOSEN = ByPattern((("*.pdf.txt", Summary(MODEL)), ("*.md", Sentences())), otherwise=shouted)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    found = Corpus(str(tmp_path / "s.spolia"))
+    add_texts(found, TEXTS)
+    return found
+
+
+def made(corpus: Corpus, group: str = "made") -> list[str]:
+    return sorted(node.text for node in corpus.latest().all_nodes(group))
+
+
+def test_each_kind_of_file_has_its_transform(corpus: Corpus) -> None:
+    materialise([corpus.group("made", Definition(CHOSEN))])
+    assert made(corpus) == ["About salt.", "About stones.", "OF WORDS.", "One.", "Two."]
+    add_texts(corpus, {"e.md": "Three.", "f.pdf.txt": "More of stones."}, known=[shouted])
+    assert made(corpus).count("About stones.") == 2
+    assert "Three." in made(corpus)
+    assert corpus.latest().check() == []
+
+
+def test_replies_are_kept_as_without_it(corpus: Corpus, tmp_path: Path) -> None:
+    runs = Runs(tmp_path / "runs.db")
+    spent = []
+    for name in ("one", "two"):
+        with Run(journal=runs.journal, cache=runs.cache) as run:
+            materialise([corpus.group(name, Definition(CHOSEN))])
+        spent.append(run.spent.calls)
+    assert spent == [2, 0]
+    assert made(corpus, "one") == made(corpus, "two")
+
+
+def test_it_says_what_its_transforms_say() -> None:
+    assert CHOSEN.waiting
+    assert CHOSEN.calls() == Summary(MODEL).calls()
+    assert ByPattern((("*.md", Sentences()),)).calls() == 0
+    assert CHOSEN.resources == Summary(MODEL).resources
+    assert (
+        CHOSEN.digest
+        != ByPattern((("*.pdf.txt", Summary(ScriptedModel(("x",)))), ("*.md", Sentences())), shouted).digest
+    )
+    parts = [Part(whole(document), document) for document in (Document(uri, text, uri) for uri, text in TEXTS.items())]
+    assert CHOSEN.batch(parts) == [CHOSEN(part) for part in parts]
+
+
+def test_a_plan_counts_what_asks_and_only_that(tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for name, text in TEXTS.items():
+        (folder / name).write_text(text)
+    corpus = Corpus(str(tmp_path / "p.spolia"))
+    sync(folder, corpus)
+    plans = {
+        one.group: one for one in planned(folder, corpus, groups=[corpus.group("made", Definition(CHOSEN))]).groups
+    }
+    assert plans["made"].calls == 2 * 2  # two documents, each a question and its repair at most
+
+
+def test_it_is_written_to_flow_files() -> None:
+    group = Corpus("a.spolia").group("made", Definition(ByPattern((("*.md", Sentences()),))))
+    assert load(dump(BM25(group))) == BM25(group)
+
+
+@pytest.mark.parametrize("arm", [Sentences, len, BM25(Corpus("a.spolia").group())])
+def test_what_is_no_transform_is_refused(arm: Transform) -> None:
+    with pytest.raises(WiringError):
+        ByPattern((("*.md", arm),))
