@@ -222,7 +222,7 @@ class Region(Value):
     """A stretch of a document that is not running text: it can be a node of its own, and no splitter should cut it.
 
     Args:
-        kind: `table`, `image`, `code` or `formula`.
+        kind: `table`, `image`, `code`, `formula`, or `segment`: what was said at a time of a recording.
         start: its first character in the document's text.
         end: one past its last one. The text between is what is indexed of it: the rows of a table, a picture's caption.
         rows: the cells of a table, row by row, the head first; empty for others.

@@ -299,7 +299,7 @@ def test_attempts_are_counted_in_the_error() -> None:
 def waits(monkeypatch: pytest.MonkeyPatch, *served: Served, **changes: Any) -> list[float]:
     """How long it would have waited."""
     found: list[float] = []
-    monkeypatch.setattr("spolia.models.asking.pause", found.append)
+    monkeypatch.setattr("spolia.models.attempts.pause", found.append)
     with OpenAIServer(*served) as server:
         model(server.url, **{"retries": 3, "deadline_s": 100.0, **changes}).generate(PROMPT)
     return found

@@ -58,7 +58,7 @@ class ChatModel(Value):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "capabilities", Capabilities(self.capabilities))
-        object.__setattr__(self, "base_url", _checked_url(self.base_url))
+        object.__setattr__(self, "base_url", checked_url(self.base_url))
         for name in ("connect_timeout_s", "timeout_s", "deadline_s", "max_concurrent"):
             if not 0 < getattr(self, name) <= 1e6:
                 raise ModelError(f"ChatModel got {name}={getattr(self, name)}. Write 0 < number <= 1000000.")
@@ -124,7 +124,12 @@ class ChatModel(Value):
         return usage.but(cost_usd=(usage.input_tokens * sent + usage.output_tokens * written) / 1e6)
 
 
-def _checked_url(url: str) -> str:
+def checked_url(url: str) -> str:
+    """An address where an API begins, without a slash at its end.
+
+    Raises:
+        ModelError: it is none, or holds a secret.
+    """
     try:
         parts = urlsplit(url)
         secret = bool(parts.username or parts.password or parts.query or parts.fragment)

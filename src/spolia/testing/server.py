@@ -48,7 +48,13 @@ class Served:
 
 @dataclass(frozen=True)
 class Received:
-    """A request as it came in; header names in lower case. `port`: the caller's, one for each connection."""
+    """A request as it came in.
+
+    Args:
+        headers: by name in lower case.
+        body: the JSON, or bytes where it was none.
+        port: the caller's, one for each connection.
+    """
 
     path: str
     headers: Mapping[str, str]
@@ -133,8 +139,10 @@ class _Responder(BaseHTTPRequestHandler):
         self._whole(200, json.dumps({"object": "list", "data": [{"id": "any", "object": "model"}]}).encode())
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        served = self.serving.next_for(self._received(asked))
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        is_json = self.headers.get("Content-Type", "").startswith("application/json")
+        asked = json.loads(body) if is_json else {}
+        served = self.serving.next_for(self._received(asked if is_json else body))
         self.serving.count(+1)
         with suppress(OSError):  # the caller hung up, as the test wants
             self._answer(served, asked)

@@ -49,6 +49,7 @@ class EmlReader(Value):
     version = 1
     media_type = "message/rfc822"
     suffixes = (".eml", ".mht", ".mhtml")
+    apart = True
 
     def read(self, blob: Blob, /) -> Reading:
         message = _parsed(blob)
@@ -82,8 +83,8 @@ def _parsed(blob: Blob) -> Message:
         raise DocumentError(f"{blob.uri} is {other.what}, not a mail, although its name says so. Rename it.")
     if found := _LONG_HEADER.search(blob.data):
         raise DocumentError(
-            f"{blob.uri} has a header of more than {_LONGEST_HEADER} bytes, {found[1].decode('ascii')!r}: it may be made "
-            "to keep its reader busy. Save it again as the server has it."
+            f"{blob.uri} has a header {found[1].decode('ascii')!r} of more than {_LONGEST_HEADER} bytes: it may be made to "
+            "keep its reader busy. Save it again as the server has it."
         )
     try:
         message = message_from_bytes(blob.data, policy=policy.compat32)

@@ -25,6 +25,7 @@ class MboxReader(Value):
     version = 1
     media_type = "application/mbox"
     suffixes = (".mbox", ".mbx")
+    apart = True
 
     def read(self, blob: Blob, /) -> Reading:
         _refuse_other(blob)

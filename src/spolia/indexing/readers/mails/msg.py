@@ -38,6 +38,7 @@ class MsgReader(Value):
     version = 1
     media_type = "application/vnd.ms-outlook"
     suffixes = (".msg",)
+    apart = True
 
     def read(self, blob: Blob, /) -> Reading:
         with _Opened(blob) as message:
