@@ -25,6 +25,7 @@ FAIL_POINTS: tuple[str, ...] = (
     "put.document",
     "put.nodes",
     "put.source",
+    "remember.write",
     "add.nodes",
     "unmade.write",
     "clear.nodes",

@@ -85,10 +85,17 @@ class Writer:
 
     # What is there.
 
-    def stamps(self) -> dict[str, Stamp]:
-        """By what it is told whether a source has changed, for every one by uri; with what this writer has changed."""
+    def stamps(self, uris: Iterable[str] | None = None) -> dict[str, Stamp]:
+        """By what it is told whether a source has changed, by uri; with what this writer has changed.
+
+        Args:
+            uris: of those that are wanted, and of what is in them, as `mails/offer.eml/prices.pdf`; None for all.
+        """
         with self._transaction.reading():
-            rows = self._connection.execute(sql.STAMPS)
+            if uris is None:
+                rows = self._connection.execute(sql.STAMPS)
+            else:
+                rows = self._connection.execute(sql.STAMPS_OF_URIS, {"uris": json.dumps(list(uris))})
             return {uri: (size, mtime_ns, status) for uri, size, mtime_ns, status in rows}
 
     def sources(self, uris: Iterable[str] | None = None) -> dict[str, SourceRow]:
@@ -104,6 +111,14 @@ class Writer:
             else:
                 rows = self._connection.execute(sql.SOURCES_OF_URIS, {"uris": json.dumps(list(uris)), "at": at})
             return {row[0]: source_of(row) for row in rows}
+
+    def cursors(self) -> dict[str, dict[str, str]]:
+        """How far each source was read, by its name; of each, by what that is said of."""
+        found: dict[str, dict[str, str]] = {}
+        with self._transaction.reading():
+            for source, item, cursor in self._connection.execute(sql.ALL_CURSORS):
+                found.setdefault(source, {})[item] = cursor
+        return found
 
     def documents(self) -> Iterator[Document]:
         """All documents, with what this writer has changed, by id."""
@@ -169,6 +184,7 @@ class Writer:
             if there is not None:
                 for (uri,) in self._connection.execute(sql.URIS).fetchall():
                     self._changes.forget(uri)
+                self._connection.execute(sql.DROP_CURSORS)
             self._connection.execute(sql.DEFINE, {"grp": group, "manifest": written(manifest)})
             self.manifests[group] = manifest
             self._forget_derived(group)
@@ -312,6 +328,18 @@ class Writer:
             key = self._changes.document_key(source.document) if source.document else None
             fail_point("fail.write")
             self._changes.point(source, key)
+
+    def remember(self, source: str, cursors: Mapping[str, str]) -> None:
+        """Note how far a source was read, which is published together with what was read there.
+
+        Args:
+            source: its name.
+            cursors: by what they are said of; an empty one forgets.
+        """
+        with self._transaction.change(visible=False):
+            fail_point("remember.write")
+            # where nothing else has changed, what was published last is as far as this
+            self._changes.remember(source, cursors, self.generation + self._transaction.visible)
 
     # Vectors.
 

@@ -20,6 +20,7 @@ from spolia.stores.groups.growing import in_batches
 from spolia.stores.portable.form import (
     CONTENTS,
     COUNT_BYTES,
+    CURSORS,
     DOCUMENTS,
     READERS,
     SOURCES,
@@ -103,6 +104,7 @@ class _Export:
         manifests = in_order(self.snapshot.manifests)
         self._lines(DOCUMENTS, map(self._document, self._documents()))
         self._lines(SOURCES, (encode(source, SourceRow) for source in self.snapshot.sources().values()))
+        self._lines(CURSORS, map(list, self.snapshot.opened.rows(sql.CURSORS_AT, self.at)))
         for number, manifest in enumerate(manifests):
             self._lines(nodes_of(number), map(self._node, self._nodes(manifest.group)))
             for place, embedding in enumerate(manifest.embeddings):

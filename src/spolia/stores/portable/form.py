@@ -5,6 +5,7 @@
 | `contents.json` | version, declared fields, manifests; of every other member rows, bytes and BLAKE2b |
 | `documents.jsonl` | documents in the order of their keys, with its reader list's number, groups it lacks, pictures |
 | `sources.jsonl` | what the documents were read from, by uri |
+| `cursors.jsonl` | how far the sources were read that were not read further since that generation |
 | `nodes/G.jsonl` | the nodes of group number G in the order of their keys |
 | `vectors/G-E.f32` | their vectors by the group's embedding number E: float32, little endian, one row for each node |
 | `vectors/G-E.sparse` | sparse ones: for each node its entries n (uint32), n terms (int32), n weights (float32) |
@@ -29,9 +30,11 @@ from spolia.stores.manifest import Embedded, Manifest, of
 from spolia.stores.tables.schema import read_schema, written_schema
 from spolia.types import Value
 
-VERSION = 1
+VERSION = 2
 KIND = "spolia export"
 CONTENTS, DOCUMENTS, SOURCES, READERS = "contents.json", "documents.jsonl", "sources.jsonl", "readers.jsonl"
+CURSORS = "cursors.jsonl"
+"""Of sources; exports of version 1 have none."""
 CHECKSUM_BYTES, COUNT_BYTES = 32, 4
 
 
@@ -102,7 +105,7 @@ class Contents(Value):
     @property
     def expected(self) -> set[str]:
         """The names of the members that there must be."""
-        found = {DOCUMENTS, SOURCES, READERS}
+        found = {DOCUMENTS, SOURCES, READERS, CURSORS}
         for group, manifest in enumerate(self.manifests):
             found |= {nodes_of(group), *(vectors_of(group, *one) for one in enumerate(manifest.embeddings))}
         return found
@@ -153,8 +156,8 @@ def _refuse_newer(path: Path, version: object) -> None:
 
 
 def _refuse_odd(found: Contents) -> None:
-    if set(found.members) != found.expected:
-        raise ValueError(f"it names {', '.join(sorted(set(found.members) ^ found.expected))} in one place only")
+    if odd := set(found.members) ^ found.expected - ({CURSORS} - set(found.members)):
+        raise ValueError(f"it names {', '.join(sorted(odd))} in one place only")
     for name, member in found.members.items():
         numbers = (member.rows, member.bytes)
         if any(type(number) is not int or number < 0 for number in numbers) or not isinstance(member.blake2b, str):

@@ -24,6 +24,7 @@ from spolia.stores.portable.exporting import Tell
 from spolia.stores.portable.form import (
     CONTENTS,
     COUNT_BYTES,
+    CURSORS,
     DOCUMENTS,
     READERS,
     SOURCES,
@@ -162,6 +163,7 @@ class _Import:
         for manifest in self.contents.manifests:
             self.writer.define(manifest.group, manifest)
         self._read_documents()
+        self._read_cursors()
         for number, manifest in enumerate(self.contents.manifests):
             hashes = self._read_nodes(number, manifest)
             for place in range(len(manifest.embeddings)):
@@ -180,6 +182,11 @@ class _Import:
                 self.writer.note_unmade(document.id, unmade)
         if by_document:
             raise damaged(self.path, f"sources are of {next(iter(by_document))!r}, which is no document in it")
+
+    def _read_cursors(self) -> None:
+        if CURSORS in self.contents.members:
+            for source, item, cursor in self._lines(CURSORS, lambda line: decode(line, tuple[str, str, str])):
+                self.writer.remember(source, {item: cursor})
 
     def _document(self, line: Any) -> tuple[Document, dict[str, str], dict[str, bytes]]:
         """A document, why groups could not be made of it, and its pictures."""

@@ -110,6 +110,14 @@ class Changes:
         self._unpoint(uri)
         self._release(key)
 
+    def remember(self, source: str, cursors: Mapping[str, str], birth: int) -> None:
+        """How far a source was read at a generation; an empty cursor is forgotten."""
+        for item, cursor in cursors.items():
+            if cursor:
+                self.connection.execute(sql.SET_CURSOR, (source, item, cursor, birth))
+            else:
+                self.connection.execute(sql.DROP_CURSOR, (source, item))
+
     def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
         """More nodes of a document that is there, of groups that had none of it."""
         key = self._known_key(document.id)

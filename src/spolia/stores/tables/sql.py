@@ -6,7 +6,7 @@ Rows live from generation `birth` until before generation `death`; those that ar
 from __future__ import annotations
 
 APPLICATION_ID = 0x53504C41
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 ALIVE = 4611686018427387904
 """The generation at which a row dies that is still alive: later than any."""
 
@@ -31,6 +31,9 @@ SCHEMA = (
     """CREATE INDEX sources_document ON sources (document, uri)""",
     """CREATE INDEX sources_born ON sources (birth)""",
     f"""CREATE INDEX sources_dead ON sources (death) WHERE death < {ALIVE}""",
+    """CREATE TABLE cursors (
+        source TEXT NOT NULL, item TEXT NOT NULL, cursor TEXT NOT NULL, birth INTEGER NOT NULL,
+        PRIMARY KEY (source, item)) WITHOUT ROWID""",
     """CREATE TABLE nodes (
         key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, grp TEXT NOT NULL,
         document INTEGER NOT NULL REFERENCES documents (key) DEFERRABLE INITIALLY DEFERRED, number INTEGER NOT NULL,
@@ -122,6 +125,12 @@ SOURCES_OF_URIS = f"""SELECT {SOURCE_COLUMNS} FROM json_each(:uris) wanted
     CROSS JOIN sources s ON s.uri = wanted.value LEFT JOIN documents d ON d.key = s.document
     WHERE s.birth <= :at AND s.death > :at ORDER BY s.uri"""
 STAMPS = f"SELECT uri, size, mtime_ns, status FROM sources WHERE death = {ALIVE}"
+STAMPS_OF_URIS = f"""SELECT s.uri, s.size, s.mtime_ns, s.status FROM json_each(:uris) wanted
+    CROSS JOIN sources s ON s.uri = wanted.value WHERE s.death = {ALIVE}
+    UNION SELECT s.uri, s.size, s.mtime_ns, s.status FROM json_each(:uris) wanted
+    CROSS JOIN sources s ON s.uri > wanted.value || '/' AND s.uri < wanted.value || '0' WHERE s.death = {ALIVE}"""
+URIS_BETWEEN = f"""SELECT uri FROM sources WHERE death = {ALIVE} AND uri > :after AND uri < :before
+    ORDER BY uri LIMIT :limit"""
 LIVE_SOURCE = f"SELECT document FROM sources WHERE uri = ? AND death = {ALIVE}"
 LIVE_SOURCES_OF = f"""SELECT {SOURCE_COLUMNS} FROM sources s LEFT JOIN documents d ON d.key = s.document
     WHERE s.document = ? AND s.death = {ALIVE}"""
@@ -136,6 +145,16 @@ END_SOURCE = f"UPDATE sources SET death = :next WHERE uri = :uri AND death = {AL
 READERS_OF_SOURCES = f"""SELECT s.uri, d.id, d.audience FROM sources s JOIN documents d ON d.key = s.document
     WHERE s.death = {ALIVE}"""
 URIS = f"SELECT uri FROM sources WHERE death = {ALIVE} ORDER BY uri"
+
+# How far sources were read. What is read later than a generation was published is not known to it.
+CURSORS = "SELECT item, cursor FROM cursors WHERE source = ? ORDER BY item"
+ALL_CURSORS = "SELECT source, item, cursor FROM cursors ORDER BY source, item"
+CURSORS_AT = """SELECT source, item, cursor FROM cursors WHERE source NOT IN
+    (SELECT source FROM cursors WHERE birth > :at) ORDER BY source, item"""
+SET_CURSOR = """INSERT INTO cursors VALUES (?, ?, ?, ?)
+    ON CONFLICT (source, item) DO UPDATE SET cursor = excluded.cursor, birth = excluded.birth"""
+DROP_CURSOR = "DELETE FROM cursors WHERE source = ? AND item = ?"
+DROP_CURSORS = "DELETE FROM cursors"
 
 # The end of a document and its nodes: what was born in this generation is taken back, the rest dies.
 END_OF_DOCUMENT = (
