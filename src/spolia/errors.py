@@ -118,6 +118,10 @@ class EncryptedDocument(DocumentError):
     """A document is locked with a password."""
 
 
+class ReaderDied(DocumentError):
+    """A process died on a document, or took too much time or memory; another time it might not."""
+
+
 class WorkersFailed(SpoliaError):
     """No process that reads files could be started."""
 

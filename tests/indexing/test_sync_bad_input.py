@@ -62,9 +62,9 @@ def test_a_broken_file_is_not_read_for_ever(folder: Path, corpus: Corpus, monkey
     first = sync(folder, corpus, retry=False)
     read: list[str] = []
 
-    def noted(path: str, *, follow: bool = False) -> loading.Loaded:
+    def noted(path: str, *, follow: bool = False, spool: Path | None = None) -> loading.Loaded:
         read.append(Path(path).name)
-        return loading.load(path, follow=follow)
+        return loading.load(path, follow=follow, spool=spool)
 
     monkeypatch.setattr("spolia.indexing.files.load", noted)
     again = sync(folder, corpus, retry=False)

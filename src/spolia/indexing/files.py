@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from spolia.indexing.loading import LATEST_NS, Loaded, load
 from spolia.indexing.readers.choosing import reader_of
@@ -39,11 +40,11 @@ class File(Value):
     is_link: bool = False
     data: bytes | None = field(default=None, repr=False)
 
-    def load(self) -> Loaded:
-        """Its bytes as they are now."""
+    def load(self, spool: Path | None = None) -> Loaded:
+        """Its bytes as they are now; those of a large file in a copy in the folder `spool`, where there is one."""
         if self.data is not None:
             return Loaded(self.data, self.size, self.mtime_ns, self.mtime_ns, self.mtime_ns)
-        return load(self.path, follow=self.is_link)
+        return load(self.path, follow=self.is_link, spool=spool)
 
 
 class Files(Mapping[str, File]):

@@ -54,7 +54,7 @@ def fetched(file: File, before: SourceRow | None) -> Bytes:
         row = before or SourceRow(file.uri)
         reason = f"It cannot be read: {error.strerror}." if isinstance(error, OSError) else str(error)
         raise Unreadable(row.but(size=file.size, mtime_ns=file.mtime_ns, status="failed", error=reason)) from error
-    source = Blob(file.uri, loaded.data)
+    source = Blob(file.uri, loaded.content)
     return Bytes(source, _row(file, loaded, source.content_hash))
 
 

@@ -6,6 +6,8 @@ import os
 import stat
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import mkstemp
 
 from spolia.errors import DocumentError
 from spolia.types import Value
@@ -14,8 +16,10 @@ ATTEMPTS = 3
 SETTLED_NS = 20_000_000
 """A file that was changed later than this before now could change again without its time telling: the clocks of file
 systems tick every few milliseconds. It is waited for."""
-LARGEST_BYTES = 900_000_000
-"""A store takes no longer text."""
+IN_MEMORY = 16_000_000
+"""Bytes of a file that are kept in memory; a larger one is copied."""
+LARGEST_BYTES = 20_000_000_000
+_PIECE = 1 << 20
 LATEST_NS = 2**63 - 1
 """The year 2262; a later time of change, which some file systems have, counts as this."""
 
@@ -25,23 +29,25 @@ class Loaded(Value):
     """All bytes of a file, and its size and times when they were read.
 
     Args:
+        content: the bytes; of a large file, the path of a copy, which nobody changes.
         created_ns: where the file system does not tell, the earlier one of the times of change of content and of name.
         accessed_ns: before this reading.
     """
 
-    data: bytes = field(repr=False)
+    content: bytes | Path = field(repr=False)
     size: int
     mtime_ns: int
     created_ns: int = 0
     accessed_ns: int = 0
 
 
-def load(path: str, *, follow: bool = False) -> Loaded:
+def load(path: str, *, follow: bool = False, spool: Path | None = None) -> Loaded:
     """Read a file that does not change meanwhile.
 
     Args:
         path: of a file; nothing else is opened, so that no pipe can block.
         follow: read what a link leads to.
+        spool: folder for copies of large files; None where all are read into memory.
 
     Raises:
         OSError: it cannot be read, or is gone.
@@ -50,14 +56,14 @@ def load(path: str, *, follow: bool = False) -> Loaded:
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(attempt * SETTLED_NS / 1e9)
-        if (loaded := _attempt(path, follow)) is not None:
+        if (loaded := _attempt(path, follow, spool)) is not None:
             return loaded
     raise DocumentError(
         f"It changed while it was read, {ATTEMPTS} times. Index again when whoever writes it has finished."
     )
 
 
-def _attempt(path: str, follow: bool) -> Loaded | None:
+def _attempt(path: str, follow: bool, spool: Path | None) -> Loaded | None:
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     descriptor = os.open(path, flags)
     try:
@@ -65,15 +71,19 @@ def _attempt(path: str, follow: bool) -> Loaded | None:
         _refuse(before)
         if 0 <= time.time_ns() - before.st_mtime_ns < SETTLED_NS:
             time.sleep(SETTLED_NS / 1e9)
-        data = _bytes(descriptor, before.st_size)
+        is_large = spool is not None and before.st_size > IN_MEMORY
+        content = _copy(descriptor, spool) if spool and is_large else _bytes(descriptor, before.st_size)
         after = os.fstat(descriptor)
     finally:
         os.close(descriptor)
-    if (before.st_size, before.st_mtime_ns, len(data)) != (after.st_size, after.st_mtime_ns, after.st_size):
+    read = len(content) if isinstance(content, bytes) else content.stat().st_size
+    if (before.st_size, before.st_mtime_ns, read) != (after.st_size, after.st_mtime_ns, after.st_size):
+        if isinstance(content, Path):
+            content.unlink()
         return None
     made = getattr(before, "st_birthtime_ns", min(before.st_mtime_ns, before.st_ctime_ns))
     times = (min(time_ns, LATEST_NS) for time_ns in (after.st_mtime_ns, made, before.st_atime_ns))
-    return Loaded(data, after.st_size, *times)
+    return Loaded(content, after.st_size, *times)
 
 
 def _refuse(there: os.stat_result) -> None:
@@ -94,3 +104,11 @@ def _bytes(descriptor: int, size: int) -> bytes:
     while pieces[-1]:
         pieces.append(os.read(descriptor, size))
     return b"".join(pieces)
+
+
+def _copy(descriptor: int, spool: Path) -> Path:
+    copy, name = mkstemp(dir=spool)
+    with open(copy, "wb") as out:
+        while piece := os.read(descriptor, _PIECE):
+            out.write(piece)
+    return Path(name)

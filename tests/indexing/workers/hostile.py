@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from spolia.errors import EncryptedDocument
 from spolia.indexing.readers.reading import Blob, Reading
@@ -31,8 +32,13 @@ class Obeying(Value):
         return done if isinstance(done, Reading) else Reading(blob.document(self, str(done)))
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
-        for number in range(int(blob.data)):
-            yield Blob(f"{blob.uri}/{number}", b"part %d" % number)
+        with TemporaryDirectory() as folder:
+            for number in range(int(blob.data)):
+                content = b"part %d" % number
+                file = Path(folder, str(number))
+                file.write_bytes(content)
+                yield Blob(f"{blob.uri}/{number}", file if blob.uri == "files" else content)
+                file.unlink()
         if blob.uri == "bad":
             raise EncryptedDocument("the last one is locked")
         if blob.uri == "dies":

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -129,6 +131,39 @@ def test_parts_come_one_after_the_other(workers: Workers) -> None:
     assert next(some).uri == "a/0"
     some.close()  # type: ignore[attr-defined]
     assert did(workers, "say not a part") == "not a part"
+
+
+def test_large_parts_are_files_in_the_callers_folder(tmp_path: Path) -> None:
+    with Workers(1, spool=tmp_path) as workers:
+        found = workers.parts(Obeying(), Blob("files", b"3"))
+        parts = [next(found), next(found)]
+        assert did(workers, "say read meanwhile") == "read meanwhile"
+        parts += found
+        assert [part.content.parent for part in parts if isinstance(part.content, Path)] == [tmp_path] * 3
+        assert [part.data for part in parts] == [b"part 0", b"part 1", b"part 2"]
+
+
+def test_containers_are_opened_within_containers() -> None:
+    with Workers(1) as workers:
+        for outer in workers.parts(Obeying(), Blob("a", b"2")):
+            assert [part.uri for part in workers.parts(Obeying(), Blob(outer.uri, b"1"))] == [f"{outer.uri}/0"]
+
+
+def test_workers_end_while_they_read() -> None:
+    began = threading.Event()
+    with Workers(1) as workers, ThreadPoolExecutor(1) as threads:
+        pid = int(did(workers, "pid"))
+
+        def hang() -> str:
+            began.set()
+            return did(workers, "hang")
+
+        waiting = threads.submit(hang)
+        began.wait()
+        workers.__exit__(None, None, None)
+        assert not alive(pid)
+        with pytest.raises(SpoliaError):
+            waiting.result(timeout=30)
 
 
 def test_a_reader_that_no_other_process_can_import_is_refused(workers: Workers) -> None:

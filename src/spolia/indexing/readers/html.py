@@ -42,6 +42,7 @@ class HtmlReader(Value):
     version = 2
     media_type = "text/html"
     suffixes = (".html", ".htm", ".xhtml")
+    apart = True
 
     def read(self, blob: Blob, /) -> Reading:
         characters = decoded(blob.data, blob.uri, _declared(blob.data))

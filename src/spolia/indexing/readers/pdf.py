@@ -49,6 +49,7 @@ class PdfReader(Value):
     version = 2
     media_type = "application/pdf"
     suffixes = (".pdf",)
+    apart = True
 
     def read(self, blob: Blob, /) -> Reading:
         noticed = Noticed()

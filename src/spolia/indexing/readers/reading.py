@@ -112,6 +112,9 @@ class Reader(Protocol):
         version: count it up when the same bytes give another text; it is part of the manifest.
         media_type: what its documents are.
         suffixes: of file names, in lower case, with their dot.
+        apart: True where files are read in a process of its own: what is complicated, foreign code, or made to do harm.
+            A reader that does not say so works in the process of its caller, so that it may ask a model, hold a
+            connection, or be defined in a script.
     """
 
     @property

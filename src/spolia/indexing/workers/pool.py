@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from spolia import errors
-from spolia.errors import DocumentError, SpoliaError, WorkersFailed
+from spolia.errors import DocumentError, ReaderDied, SpoliaError, WorkersFailed
 from spolia.indexing.readers.reading import Blob, Container, Reader, Reading
 from spolia.indexing.workers.frames import reading_of, receive, send
 from spolia.indexing.workers.limits import Limits
@@ -38,6 +38,8 @@ class Workers:
     Args:
         count: how many files are read at the same time.
         limits: for each file.
+        spool: folder for parts that are large, and for what readers write; by default that for temporary files, and
+            parts are in memory.
 
     >>> from spolia.indexing.readers.text import TextReader
     >>> with Workers(1) as workers:
@@ -45,11 +47,13 @@ class Workers:
     'Stones.'
     """
 
-    def __init__(self, count: int = 2, limits: Limits | None = None) -> None:
-        self.count, self.limits = count, limits or Limits()
+    def __init__(self, count: int = 2, limits: Limits | None = None, spool: Path | None = None) -> None:
+        self.count, self.limits, self.spool = count, limits or Limits(), spool
+        self._readers = [_Worker(self.limits, spool) for _ in range(count)]
+        self._unpackers: list[_Worker] = []
         self._idle: LifoQueue[_Worker] = LifoQueue()
-        for _ in range(count):
-            self._idle.put(_Worker(self.limits))
+        for worker in self._readers:
+            self._idle.put(worker)
 
     def __enter__(self) -> Self:
         return self
@@ -57,29 +61,36 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for _ in range(self.count):
-            self._idle.get().stop()
+        for worker in (*self._readers, *self._unpackers):
+            worker.end()
 
     def read(self, reader: Reader, blob: Blob) -> Reading:
         """What a reader gets out of a blob, read by a worker.
 
         Raises:
-            DocumentError, MissingExtra: the reader refuses it, or died on it, or took too much time or memory.
+            DocumentError, MissingExtra: the reader refuses it.
+            ReaderDied: the reader died on it, or took too much time or memory.
             WorkersFailed: no worker can be started.
         """
         return self._persist(reader, blob, lambda worker: worker.read(reader, blob))
 
     def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
-        """What stands in a container, one after the other, while a worker unpacks it.
+        """What stands in a container, one after the other, while a worker unpacks it that reads nothing else.
+
+        So the parts can be read meanwhile, and opened themselves.
 
         Raises:
-            DocumentError: it cannot be unpacked, or the worker died on it.
+            DocumentError: it cannot be unpacked.
+            ReaderDied: the worker died on it.
         """
-        worker = self._idle.get()
+        worker = next((one for one in self._unpackers if not one.is_busy), None)
+        if worker is None:
+            self._unpackers.append(worker := _Worker(self.limits, self.spool))
+        worker.is_busy = True
         try:
             yield from worker.parts(container, blob)
         finally:
-            self._idle.put(worker)
+            worker.is_busy = False
 
     def each(self, work: Callable[[T], R], items: Iterable[T]) -> Iterator[Future[R]]:
         """Do something with each item, which may use workers, as many at once as there are; results in order.
@@ -108,7 +119,8 @@ class Workers:
                 except _Died as died:
                     if attempt == self.limits.attempts or died.final:
                         tried = f" Tried {attempt} times." if attempt > 1 else ""
-                        raise DocumentError(
+                        kind = ReaderDied if died.passes else DocumentError
+                        raise kind(
                             f"The {reader.name} reader {died} on {blob.uri} ({blob.size} bytes).{tried} It was read in "
                             "a process of its own, and nothing else was harmed. Save the file again, or leave it out."
                         ) from died
@@ -125,18 +137,26 @@ def _done(future: Future[R]) -> Future[R]:
 
 
 class _Died(Exception):
-    """A worker did not end what it had begun. `final`: another attempt would take as long."""
+    """A worker did not end what it had begun.
 
-    def __init__(self, how: str, *, final: bool = False) -> None:
+    Args:
+        final: another attempt at once would end in the same way.
+        passes: another time it might not.
+    """
+
+    def __init__(self, how: str, *, final: bool = False, passes: bool = True) -> None:
         super().__init__(how)
-        self.final = final
+        self.final, self.passes = final, passes
 
 
 @dataclass
 class _Worker:
     limits: Limits
+    spool: Path | None = None
     process: subprocess.Popen[bytes] | None = None
     late: bool = False
+    is_busy: bool = False
+    ended: bool = False
 
     def read(self, reader: Reader, blob: Blob) -> Reading:
         said, attached = self._asked(reader, blob, parts=False)
@@ -144,18 +164,21 @@ class _Worker:
             return reading_of(said, attached)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             self.stop()
-            raise _Died(f"gave no reading ({type(error).__name__}: {error})", final=True) from error
+            raise _Died(f"gave no reading ({type(error).__name__}: {error})", final=True, passes=False) from error
 
     def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
         under_way = True
         try:
             said, attached = self._asked(container, blob, parts=True)
             while "part" in said:
-                yield Blob(str(said["part"]), attached[0])
+                yield Blob(str(said["part"]), self._spooled(str(said["file"])) if "file" in said else attached[0])
+                if "file" in said:
+                    self._send({})
                 said, attached = self._reply()
             under_way = False
         except _Died as died:
-            raise DocumentError(
+            kind = ReaderDied if died.passes else DocumentError
+            raise kind(
                 f"The {container.name} reader {died} on {blob.uri} ({blob.size} bytes). Save the file again, or leave "
                 "it out."
             ) from died
@@ -164,17 +187,29 @@ class _Worker:
                 self.stop()
 
     def _asked(self, reader: Reader | Container, blob: Blob, *, parts: bool) -> tuple[dict[str, Any], list[bytes]]:
-        process = self._running()
-        assert process.stdin is not None
+        self._running()
         path = str(blob.content.absolute()) if isinstance(blob.content, Path) else ""
-        request = {"uri": blob.uri, "path": path, "parts": parts}
-        with suppress(BrokenPipeError):  # it has died, which the reply will tell
-            send(process.stdin, request, [_pickled(reader), b"" if path else blob.data])
+        spool = str(self.spool.absolute()) if self.spool else ""
+        request = {"uri": blob.uri, "path": path, "parts": parts, "spool": spool}
+        self._send(request, [pickled(reader), b"" if path else blob.data])
         return self._reply()
 
+    def _send(self, said: dict[str, Any], attached: Sequence[bytes] = ()) -> None:
+        process = self._begun()
+        assert process.stdin is not None
+        with suppress(OSError, ValueError):  # it has died, which the reply will tell
+            send(process.stdin, said, attached)
+
+    def _spooled(self, name: str) -> Path:
+        """A part that the worker has put into the folder for them; nothing else is opened, whatever it says."""
+        assert self.spool is not None
+        path = self.spool / os.path.basename(name)
+        if not path.is_file() or path.is_symlink():
+            raise _Died(f"gave no part ({name!r})", final=True, passes=False)
+        return path
+
     def _reply(self) -> tuple[dict[str, Any], list[bytes]]:
-        process = self.process
-        assert process is not None
+        process = self._begun()
         assert process.stdout is not None
         clock = threading.Timer(self.limits.seconds, self._too_late)
         clock.daemon = True
@@ -183,7 +218,7 @@ class _Worker:
             found = receive(process.stdout)
         except ValueError as error:
             self.stop()
-            raise _Died(f"said what makes no sense ({error})", final=True) from error
+            raise _Died(f"said what makes no sense ({error})", final=True, passes=False) from error
         finally:
             clock.cancel()
         if found is None:
@@ -203,11 +238,10 @@ class _Worker:
             self.stop()
             raise _Died(f"needed more than {self.limits.memory_mb} MB of memory", final=True)
         if "fault" in said:
-            raise _Died(f"failed ({str(said['fault'])[:500]})", final=True)
+            raise _Died(f"failed ({str(said['fault'])[:500]})", final=True, passes=False)
 
     def _death(self) -> _Died:
-        process, late = self.process, self.late
-        assert process is not None
+        process, late = self._begun(), self.late
         self.stop()
         if late:
             return _Died(f"took longer than {self.limits.seconds:g} s", final=True)
@@ -220,8 +254,15 @@ class _Worker:
         if self.process is not None:
             self.process.kill()
 
+    def _begun(self) -> subprocess.Popen[bytes]:
+        if self.process is None:
+            raise _Died("was ended", final=True)
+        return self.process
+
     def _running(self) -> subprocess.Popen[bytes]:
         for attempt in range(STARTS):
+            if self.ended:
+                break
             if self.process is not None and self.process.poll() is None:
                 return self.process
             self.stop()
@@ -239,7 +280,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path)},
+            env={**os.environ, **self._folders()},
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -254,20 +295,35 @@ class _Worker:
                 return
         self.stop()
 
+    def _folders(self) -> dict[str, str]:
+        """Where it finds modules, and where it writes."""
+        modules = os.pathsep.join(path or os.curdir for path in sys.path)
+        return {"PYTHONPATH": modules} | ({"TMPDIR": str(self.spool.absolute())} if self.spool else {})
+
+    def end(self) -> None:
+        """End the process for good, also while somebody waits for it."""
+        self.ended = True
+        self.stop()
+
     def stop(self) -> None:
         """End the process, if there is one."""
         process, self.process, self.late = self.process, None, False
         if process is None:
             return
+        process.kill()
+        process.wait()
         for stream in (process.stdin, process.stdout):
             with suppress(OSError, ValueError):
                 assert stream is not None
                 stream.close()
-        process.kill()
-        process.wait()
 
 
-def _pickled(reader: object) -> bytes:
+def pickled(reader: object) -> bytes:
+    """A reader for another process.
+
+    Raises:
+        SpoliaError: no other process could make it.
+    """
     try:
         found = pickle.dumps(reader)
     except (pickle.PicklingError, AttributeError, TypeError) as error:

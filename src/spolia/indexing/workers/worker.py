@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import sys
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,7 +25,7 @@ def main() -> None:
     confine(limits)
     send(replies, {"ready": True})
     while (request := receive(requests)) is not None:
-        _serve(*request, replies)
+        _serve(*request, requests, replies)
 
 
 def _first(requests: BinaryIO) -> bytes:
@@ -34,15 +35,21 @@ def _first(requests: BinaryIO) -> bytes:
     return found[1][0]
 
 
-def _serve(said: dict[str, Any], attached: list[bytes], replies: BinaryIO) -> None:
+def _serve(said: dict[str, Any], attached: list[bytes], requests: BinaryIO, replies: BinaryIO) -> None:
     """One request. A reply that began is ended, whatever happens."""
     try:
         reader: Any = pickle.loads(attached[0])
         blob = Blob(said["uri"], Path(said["path"]) if said["path"] else attached[1])
         if said["parts"]:
             assert isinstance(reader, Container)
-            for part in reader.parts(blob):
-                send(replies, {"part": part.uri}, [part.data])
+            for number, part in enumerate(reader.parts(blob)):
+                if isinstance(part.content, Path) and said["spool"]:
+                    name = f"{os.getpid()}-{number}"
+                    _link(part.content, Path(said["spool"], name))
+                    send(replies, {"part": part.uri, "file": name})
+                    receive(requests)  # the next one is wanted
+                else:
+                    send(replies, {"part": part.uri}, [part.data])
             send(replies, {"end": True})
         else:
             send(replies, *plain(reader.read(blob)))
@@ -54,6 +61,14 @@ def _serve(said: dict[str, Any], attached: list[bytes], replies: BinaryIO) -> No
         send(replies, {"fault": "it is nested too deep"})
     except Exception as error:  # a reader's fault on a strange file is a reply like another
         send(replies, {"fault": f"{type(error).__name__}: {error}"})
+
+
+def _link(there: Path, name: Path) -> None:
+    """Another name for a file: the reader takes its own back when it goes on."""
+    try:
+        os.link(there, name)
+    except OSError:  # on another device
+        shutil.copyfile(there, name)
 
 
 if __name__ == "__main__":

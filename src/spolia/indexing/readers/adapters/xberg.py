@@ -32,6 +32,7 @@ class XbergReader(Value):
 
     name = "xberg"
     version = 1
+    apart = True
     media_type = "text/markdown"
 
     def read(self, blob: Blob, /) -> Reading:

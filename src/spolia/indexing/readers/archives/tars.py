@@ -39,6 +39,7 @@ class TarReader(Value):
     version = 1
     media_type = "application/x-tar"
     suffixes = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+    apart = True
 
     def read(self, blob: Blob, /) -> Reading:
         dropped = Counter("links and special files" for _, file in self._members(blob) if file is None)
@@ -136,6 +137,7 @@ class PackedReader(Value):
     version = 1
     media_type = "application/gzip"
     suffixes = (".gz", ".bz2", ".xz")
+    apart = True
 
     def read(self, blob: Blob, /) -> Reading:
         with blob.open() as file:

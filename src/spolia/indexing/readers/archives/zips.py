@@ -33,6 +33,7 @@ class ZipReader(Value):
     version = 1
     media_type = "application/zip"
     suffixes = (".zip",)
+    apart = True
 
     def read(self, blob: Blob, /) -> Reading:
         with _opened(blob, self.limits) as archive:

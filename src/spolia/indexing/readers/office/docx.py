@@ -50,6 +50,7 @@ class DocxReader(Value):
     version = 2
     media_type = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
     suffixes = (".docx", ".docm", ".dotx", ".dotm")
+    apart = True
 
     def read(self, blob: Blob, /) -> Reading:
         try:

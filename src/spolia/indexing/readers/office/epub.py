@@ -33,6 +33,7 @@ class EpubReader(Value):
     version = 1
     media_type = "application/epub+zip"
     suffixes = (".epub",)
+    apart = True
 
     def read(self, blob: Blob, /) -> Reading:
         with package(blob, "EPUB", "META-INF/container.xml") as archive:

@@ -49,6 +49,7 @@ class OdfReader(Value):
     version = 1
     media_type = "application/vnd.oasis.opendocument.text"
     suffixes = (".odt", ".ods", ".odp", ".ott", ".ots", ".otp")
+    apart = True
 
     def read(self, blob: Blob, /) -> Reading:
         with package(blob, "OpenDocument file", "content.xml") as archive:

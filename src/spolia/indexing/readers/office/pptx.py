@@ -31,6 +31,7 @@ class PptxReader(Value):
     version = 1
     media_type = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
     suffixes = (".pptx", ".pptm", ".ppsx", ".ppsm", ".potx")
+    apart = True
 
     def read(self, blob: Blob, /) -> Reading:
         try:

@@ -52,6 +52,7 @@ class RtfReader(Value):
     version = 1
     media_type = "application/rtf"
     suffixes = (".rtf",)
+    apart = True
 
     def read(self, blob: Blob, /) -> Reading:
         if not blob.data.lstrip().startswith(b"{\\rtf"):

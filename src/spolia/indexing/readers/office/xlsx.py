@@ -40,6 +40,7 @@ class XlsxReader(Value):
     version = 1
     media_type = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
     suffixes = (".xlsx", ".xlsm", ".xltx", ".xls")
+    apart = True
 
     def read(self, blob: Blob, /) -> Reading:
         try:

@@ -40,6 +40,7 @@ class ImageReader(Value):
     version = 1
     media_type = "image"
     suffixes = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".tif", ".tiff", ".bmp")
+    apart = True
 
     def read(self, blob: Blob, /) -> Reading:
         with opened(blob) as image:

@@ -37,6 +37,7 @@ class XmlReader(Value):
     version = 1
     media_type = "application/xml"
     suffixes = (".xml", ".nxml", ".dbk", ".tei", ".rss", ".atom", ".opml", ".svg")
+    apart = True
 
     def read(self, blob: Blob, /) -> Reading:
         if not blob.data.strip():
