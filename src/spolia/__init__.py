@@ -58,12 +58,6 @@ if TYPE_CHECKING:
     from spolia.function import step as step
     from spolia.generation.extract import Extract as Extract
     from spolia.generation.reader import Reader as Reader
-    from spolia.indexing.sources import (
-        add_texts as add_texts,
-    )
-    from spolia.indexing.sources import (
-        temporary as temporary,
-    )
     from spolia.indexing.splitters.code import CodeSplitter as CodeSplitter
     from spolia.indexing.splitters.csv_rows import CSVRows as CSVRows
     from spolia.indexing.splitters.html import HTMLSections as HTMLSections
@@ -78,6 +72,12 @@ if TYPE_CHECKING:
     from spolia.indexing.splitters.tables import TableAware as TableAware
     from spolia.indexing.splitters.token_window import TokenWindow as TokenWindow
     from spolia.indexing.sync import sync as sync
+    from spolia.indexing.texts import (
+        add_texts as add_texts,
+    )
+    from spolia.indexing.texts import (
+        temporary as temporary,
+    )
     from spolia.indexing.transforms.by_pattern import ByPattern as ByPattern
     from spolia.indexing.transforms.function import transform as transform
     from spolia.indexing.transforms.headers import ContextualHeaders as ContextualHeaders
@@ -188,7 +188,7 @@ WHERE = {
     "spolia.flows.files": ("dump", "load"),
     "spolia.generation.extract": ("Extract",),
     "spolia.generation.reader": ("Reader",),
-    "spolia.indexing.sources": ("add_texts", "temporary"),
+    "spolia.indexing.texts": ("add_texts", "temporary"),
     "spolia.indexing.transforms.by_pattern": ("ByPattern",),
     "spolia.indexing.splitters.code": ("CodeSplitter",),
     "spolia.indexing.splitters.csv_rows": ("CSVRows",),

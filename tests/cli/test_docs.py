@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from spolia.filters import Field
-from spolia.indexing.sources import add_texts
 from spolia.indexing.sync import sync
+from spolia.indexing.texts import add_texts
 from spolia.stores.corpus import Corpus
 
 from .conftest import Spolia

@@ -9,10 +9,10 @@ import pytest
 
 from spolia.errors import GroupError, ManifestMismatch, StoreError
 from spolia.filters import Between, Field, where
-from spolia.indexing.sources import add_texts
 from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.sync import sync
+from spolia.indexing.texts import add_texts
 from spolia.indexing.transforms.function import transform
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense

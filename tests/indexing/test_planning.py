@@ -12,11 +12,11 @@ from spolia.errors import ManifestMismatch
 from spolia.indexing.planning import planned
 from spolia.indexing.readers.text import TextReader
 from spolia.indexing.report import Progress
-from spolia.indexing.sources import add_texts
 from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync import sync
+from spolia.indexing.texts import add_texts
 from spolia.indexing.transforms.headers import ContextualHeaders
 from spolia.indexing.transforms.keywords import Keywords
 from spolia.indexing.transforms.summary import Summary

@@ -12,9 +12,9 @@ import pytest
 from spolia.errors import DocumentError, ModelUnavailable
 from spolia.filters import Field
 from spolia.indexing.planning import planned
-from spolia.indexing.sources import add_texts
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.sync import sync
+from spolia.indexing.texts import add_texts
 from spolia.indexing.transforms.function import transform
 from spolia.indexing.transforms.summary import Summary
 from spolia.journal import Runs

@@ -9,9 +9,9 @@ import pytest
 from spolia.errors import WiringError
 from spolia.flows.files import dump, load
 from spolia.indexing.planning import planned
-from spolia.indexing.sources import add_texts
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.sync import sync
+from spolia.indexing.texts import add_texts
 from spolia.indexing.transforms.by_pattern import ByPattern
 from spolia.indexing.transforms.function import transform
 from spolia.indexing.transforms.summary import Summary

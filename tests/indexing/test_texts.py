@@ -9,9 +9,9 @@ import pytest
 
 from spolia.errors import DocumentError, FolderError
 from spolia.filters import Field, where
-from spolia.indexing.sources import add_texts, temporary
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.sync import sync
+from spolia.indexing.texts import add_texts, temporary
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
