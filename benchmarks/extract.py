@@ -22,9 +22,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spolia.evaluation.bootstrap import bootstrap
 from spolia.evaluation.corpus import indexed
 from spolia.evaluation.datasets import DataSet
+from spolia.evaluation.statistics.sample import interval
 from spolia.flows.retrievers import bm25, hybrid
 from spolia.generation.extract import Extract
 from spolia.generation.reading import count_words
@@ -66,7 +66,7 @@ def contained(answer: Answer, golds: Sequence[str]) -> bool:
 
 def measured(extract: Extract, rankings: Sequence[Ranking], items: Sequence[Item]) -> dict[str, Any]:
     answers = [answer for answer in extract.batch(rankings) if isinstance(answer, Answer)]
-    share = bootstrap([float(contained(a, item.answers)) for a, item in zip(answers, items, strict=True)])
+    share = interval([float(contained(a, item.answers)) for a, item in zip(answers, items, strict=True)])
     lengths = [count_words(said(answer)) for answer in answers]
     return {
         "contained": {"mean": share.mean, "low": share.low, "high": share.high},

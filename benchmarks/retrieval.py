@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from spolia.evaluation.bootstrap import Interval
 from spolia.evaluation.corpus import indexed
 from spolia.evaluation.datasets import DataSet
-from spolia.evaluation.evaluate import Evaluation, evaluate
+from spolia.evaluation.experiment import Experiment
 from spolia.evaluation.measures.parse import parse_measures
+from spolia.evaluation.report import Report
 from spolia.flows.builtin import BUILT_IN
 from spolia.flows.default import choose
 from spolia.models.minilm import MiniLM
@@ -50,34 +50,27 @@ def measured(name: str) -> dict[str, Any]:
     chunks = indexed(data, embedder)
     index_cpu_s = time.process_time() - started
     items = data.sample(QUESTIONS, SEED)
-    found: dict[str, Evaluation] = {}
-    cpu_s: dict[str, float] = {}
-    for flow in FLOWS:
-        running = BUILT_IN[flow](chunks, embedder)
-        started = time.process_time()
-        found[flow] = evaluate(running, items, MEASURES, name=flow, data=name)
-        cpu_s[flow] = time.process_time() - started
+    flows = {flow: BUILT_IN[flow](chunks, embedder) for flow in FLOWS}
+    found = Experiment(flows, items, MEASURES, data=name).run()
     return {
         "data": name,
         "passages": dict(chunks.corpus.snapshot().stats().nodes)[chunks.name],
         "n": len(items),
         "index_cpu_s": round(index_cpu_s, 1),
-        "flows": {flow: one.json()["measures"] | {"cpu_s": round(cpu_s[flow], 2)} for flow, one in found.items()},
+        "flows": {one.flow: one.json()["measures"] | {"s": round(one.seconds, 2)} for one in found.flows},
         "default_is": choose(chunks, embedder)[1],
         "verdicts": {str(measure): verdict(found, str(measure)) for measure in MEASURES},
         "reference": REFERENCE.get(name, {}),
     }
 
 
-def verdict(found: dict[str, Evaluation], measure: str) -> dict[str, Any]:
+def verdict(found: Report, measure: str) -> dict[str, Any]:
     """Whether the default is below the better single retriever by more than the paired interval."""
-    better = max(("bm25", "dense"), key=lambda flow: found[flow].interval(measure).mean)
-    difference = found["default"].over(found[better], measure)
-    return {"better_single": better, "difference": plain(difference), "holds": difference.high >= 0}
-
-
-def plain(interval: Interval) -> dict[str, float]:
-    return {"mean": interval.mean, "low": interval.low, "high": interval.high}
+    means = {one.flow: one.json()["measures"][measure]["mean"] for one in found.flows}
+    better = max(("bm25", "dense"), key=lambda flow: means[flow])
+    one = found.over("default", better, measure)
+    difference = one.interval if one.better == "default" else one.interval.reversed
+    return {"better_single": better, "difference": difference.json(), "holds": difference.high >= 0}
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
@@ -89,7 +82,7 @@ def markdown(rows: list[dict[str, Any]]) -> str:
         f"parts are at their defaults. At most {QUESTIONS:,} questions a set, drawn with seed {SEED}; one thread.",
         "Reference: R@5 / R@10 of bm25s, of MiniLM under torch and of their RRF, measured apart on another draw.",
         "",
-        "| set | passages | n | flow | R@1 | R@5 | R@10 | MRR | reference | CPU-ms a question |",
+        "| set | passages | n | flow | R@1 | R@5 | R@10 | MRR | reference | ms a question |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in rows:
@@ -115,7 +108,7 @@ def _line(row: dict[str, Any], flow: str) -> str:
     cells = [_percent(found[str(measure)]) for measure in MEASURES]
     reference = row["reference"].get(flow)
     told = f"{reference[0]} / {reference[1]}" if reference else ""
-    each = 1000 * found["cpu_s"] / row["n"]
+    each = 1000 * found["s"] / row["n"]
     return f"| {row['data']} | {row['passages']} | {row['n']} | {flow} | {' | '.join(cells)} | {told} | {each:.1f} |"
 
 

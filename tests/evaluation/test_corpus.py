@@ -13,7 +13,7 @@ import pytest
 from spolia.errors import DataError
 from spolia.evaluation.corpus import cache_folder, indexed
 from spolia.evaluation.datasets import DataSet
-from spolia.evaluation.evaluate import evaluate
+from spolia.evaluation.experiment import Experiment
 from spolia.evaluation.measures.parse import parse_measures
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
@@ -76,8 +76,8 @@ def test_passages_are_found_by_their_ids_and_titles(data: DataSet, tmp_path: Pat
     assert [(hit.node.id, hit.node.document, hit.node.text) for hit in found.hits] == [
         ("p3", "p3", "They hunt by night.")
     ]
-    report = evaluate(BM25(chunks), data.items(), parse_measures("R@1,MRR")).json()
-    assert report["measures"]["R@1"]["mean"] == 1.0
+    report = Experiment(BM25(chunks), data.items(), parse_measures("R@1,MRR")).run()
+    assert report.flows[0].json()["measures"]["R@1"]["mean"] == 1.0
 
 
 def test_nothing_is_embedded_a_second_time(data: DataSet, tmp_path: Path) -> None:

@@ -1,87 +1,144 @@
-"""`spolia eval`: how good a flow is on questions with gold."""
+"""`spolia eval`: how good flows are on questions with gold, and which of them is better."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from spolia.cli.exits import Exit
-from spolia.cli.options import AsJson, FlowArgument, ModelName, ModelUrl, Weights
+from spolia.cli.options import FLOWS, AsJson, ModelName, ModelUrl, Weights
 from spolia.cli.screen import Screen
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from spolia.evaluation.evaluate import Evaluation
+    from spolia.evaluation.pages.tables import Table as Cells
+    from spolia.evaluation.report import Report
 
 MEASURES = "R@1,R@5,R@10,full@5,full@10,MRR,nDCG@10"
-WHAT = "What to measure, separated by commas: R@k, full@k, MRR, MRR@k, nDCG@k."
+WHAT = (
+    "What to measure, separated by commas. Of passages: R@k, full@k, P@k, Hit@k, MRR, MAP, nDCG@k, Rprec, SetP, SetR, "
+    "SetF1, AnswerHit@k. Of answers: EM, F1, Acc, ROUGE-L, BLEU, CiteP, CiteR, AbstentionF1, Coverage, Risk, AURC. "
+    "Of cost: ATC, Calls, UsedCalls, DocsShown. With --llm as the judge: ContextPrecision, Faithfulness, Correctness, "
+    "GEval, ALCE-R, ALCE-P. docs/measures.md has all."
+)
+TOLD = 40
+"""Verdicts that are printed; a report has all."""
+Flows = Annotated[
+    list[str], typer.Argument(metavar="FLOW...", help=f"One flow or several. {FLOWS}", show_default=False)
+]
 DataFolder = Annotated[
     Path,
     typer.Option("--data", metavar="DIR", help="Folder with corpus.jsonl and questions.jsonl.", show_default=False),
 ]
+Part = Annotated[
+    str,
+    typer.Option(
+        "--split",
+        metavar="PART",
+        help="Only this part of the questions: tune (what you tune on is refused later), select, or report.",
+        show_default=False,
+    ),
+]
 Limit = Annotated[
     int | None, typer.Option("--limit", min=1, help="At most so many questions, drawn by the seed.", show_default=False)
+]
+By = Annotated[
+    list[str] | None,
+    typer.Option("--by", metavar="FIELD", help="Slice by `type` (the default) or metadata; repeat it for several."),
+]
+Correction = Annotated[
+    str,
+    typer.Option("--correction", metavar="NAME", help="Of the verdicts, for many comparisons: holm, bh or none."),
+]
+Kept = Annotated[
+    Path | None,
+    typer.Option(
+        "--save",
+        metavar="FILE",
+        help="Keep every question in NAME.experiment as it is answered; without it, in the cache directory.",
+        show_default=False,
+    ),
+]
+Reports = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--report",
+        metavar="FILE",
+        help="Write the report as .html (one page with plots and every question), .md or .json; repeat it for several.",
+        show_default=False,
+    ),
 ]
 
 
 def evaluate(
-    flow: FlowArgument,
+    flows: Flows,
     data: DataFolder,
+    measures: Annotated[str, typer.Option("--measures", metavar="LIST", help=WHAT)] = MEASURES,
+    split: Part = "",
     limit: Limit = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which questions are drawn.")] = 0,
-    measures: Annotated[str, typer.Option("--measures", metavar="LIST", help=WHAT)] = MEASURES,
+    by: By = None,
+    correction: Correction = "holm",
+    save: Kept = None,
+    again: Annotated[bool, typer.Option("--again", help="Ask everything again that was asked before.")] = False,
+    report: Reports = None,
+    overlap: Annotated[
+        bool, typer.Option("--overlap", help="Take questions that a flow was tuned on; the report says so.")
+    ] = False,
     llm: ModelUrl = "",
     model: ModelName = "",
     weights: Weights = "",
     json: AsJson = False,
 ) -> Exit:
-    """Measure a flow on a data set: each measure with its 95 % bootstrap interval.
+    """Measure flows on the same questions, with 95 % intervals, and say which differences are shown.
 
-    The passages are indexed once and kept in the cache directory: SPOLIA_CACHE, else ~/.cache/spolia.
+    What was asked is kept and never asked again, also after a kill, as long as flows, code, data and measures are the
+    same. The passages are indexed once and kept in the cache directory: SPOLIA_CACHE, else ~/.cache/spolia.
     """
-    from spolia.cli.evaluated import parts_over
-    from spolia.cli.parts import flow_of, model_at
-    from spolia.cli.sending import tell_of_models
-    from spolia.evaluation.datasets import DataSet
-    from spolia.evaluation.evaluate import evaluate as run_over
-    from spolia.evaluation.measures.parse import parse_measures
+    from spolia.cli.evaluated import Evaluated
+    from spolia.cli.reports import refuse_other_kinds, written
 
-    screen, source, wanted = Screen(json=json), DataSet(str(data)), parse_measures(measures)
-    items, reader = source.sample(limit, seed), model_at(llm, model)
-    with screen.progress(f"indexing {source.name}") as told:
-        parts, chosen = parts_over(source, flow, weights, reader, told)
-    running, why = flow_of(flow, parts)
-    if chosen or why:
-        screen.say(chosen or why)
-    tell_of_models(screen, running, reader)
-    with screen.progress(f"asking {flow}") as told:
-        found = run_over(running, items, wanted, name=flow, data=source.name, told=lambda done: told(done, len(items)))
-    screen.give(**found.json(), chosen=chosen or why)
-    screen.show(f"{found.flow} on {found.data}, {found.n} questions, {found.seconds:.1f} s", _table(found))
-    _remark(screen, found)
-    return Exit.PARTLY if found.failures else Exit.DONE
+    screen = Screen(json=json)
+    refuse_other_kinds(report or ())
+    wanted = Evaluated(screen, data, split, limit, seed, llm, model, weights)
+    found, chosen, traces = wanted.report(
+        flows, measures, by=by or ("type",), correction=correction, save=save, again=again, overlap=overlap
+    )
+    for path in report or ():
+        written(found, path, traces)
+    screen.give(**_given(found), chosen=chosen[0] if len(chosen) == 1 else dict(zip(flows, chosen, strict=True)))
+    _show(screen, found)
+    return Exit.PARTLY if any(one.failures for one in found.flows) else Exit.DONE
 
 
-def _table(found: Evaluation) -> Table:
+def _given(found: Report) -> dict[str, Any]:
+    """The report; that of a single flow has what is said of it at the top."""
+    return (found.flows[0].json() if len(found.flows) == 1 else {}) | {
+        name: value for name, value in found.json().items() if len(found.flows) > 1 or name not in ("data", "n")
+    }
+
+
+def _show(screen: Screen, found: Report) -> None:
+    from spolia.evaluation.pages.tables import UNDER, costs, scores
+
+    screen.show(f"{', '.join(one.flow for one in found.flows)} on {found.about}", _table(scores(found)))
+    screen.show(UNDER, _table(costs(found)))
+    shown = sorted(found.comparisons, key=lambda one: not one.shown)
+    for one in shown[:TOLD]:
+        screen.show(one.verdict)
+    if len(shown) > TOLD:
+        screen.say(f"... and {len(shown) - TOLD} more verdicts; --report FILE.md has all.")
+    for warning in found.warnings:
+        screen.say(warning, "yellow")
+
+
+def _table(made: Cells) -> Table:
     from rich.table import Table
 
-    table = Table("", "mean", "95 % interval", box=None, header_style="dim", pad_edge=False)
-    for name, _ in found.scores:
-        interval = found.interval(name)
-        table.add_row(name, f"{interval.mean:.3f}", f"{interval.low:.3f} to {interval.high:.3f}")
+    table = Table(*made.head, box=None, header_style="dim", pad_edge=False)
+    for row in made.rows:
+        table.add_row(*row)
     return table
-
-
-def _remark(screen: Screen, found: Evaluation) -> None:
-    if found.without_gold:
-        screen.say(f"{found.without_gold} questions have no gold and were left out.")
-    if found.failures:
-        id, failure = found.failures[0]
-        screen.say(
-            f"{len(found.failures)} of {found.n} questions failed and score 0; the first, {id}: "
-            f"{failure.kind}: {failure.message}",
-            "yellow",
-        )

@@ -11,6 +11,7 @@ from pathlib import Path
 from spolia.errors import DataError
 from spolia.evaluation.jsonl import jsonl_file, rows
 from spolia.evaluation.schema import item_in, passage_in
+from spolia.evaluation.splits import checked_part, part_of
 from spolia.types import Document, Item, Value, kept
 
 
@@ -20,6 +21,7 @@ class DataSet(Value):
 
     Args:
         path: the folder.
+        part: of the questions, `tune`, `select` or `report`; empty for all. See `split`.
 
     Raises:
         DataError: on reading, when a file is missing, cut short, or does not follow the schema; names the line.
@@ -33,6 +35,23 @@ class DataSet(Value):
     """
 
     path: str
+    part: str = ""
+
+    def __post_init__(self) -> None:
+        if self.part:
+            checked_part(self.part)
+
+    def split(self, part: str) -> DataSet:
+        """The same passages with one part of the questions. A question's part is decided by its id, once and for all.
+
+        Args:
+            part: `tune` for what flows are tuned on, `select` for what decides between the tuned ones, `report` for
+                what is told to others: 40, 20 and 40 of 100 questions.
+
+        >>> DataSet("musique").split("report")
+        DataSet(path='musique', part='report')
+        """
+        return self.but(part=part)
 
     @property
     def name(self) -> str:
@@ -53,7 +72,7 @@ class DataSet(Value):
             yield found
 
     def items(self) -> Iterator[Item]:
-        """The questions, one at a time; a gold id that the corpus does not have is refused by name."""
+        """The questions of the part, one at a time; a gold id that the corpus does not have is refused by name."""
         path, seen, known = self._file("questions"), set[str](), self._passage_ids
         for number, row in rows(path):
             place = f"{path} line {number}"
@@ -65,7 +84,8 @@ class DataSet(Value):
                     f"{place}: gold id {missing[0]!r} of question {item.id!r} is not in the corpus of {len(known)} "
                     "passages. Correct the id, or add the passage to the corpus."
                 )
-            yield item
+            if not self.part or part_of(item.id) == self.part:
+                yield item
 
     def sample(self, limit: int | None, seed: int = 0) -> list[Item]:
         """All items, or `limit` of them drawn by a seed, in the order of the file."""

@@ -46,13 +46,15 @@ class Budget(Value):
 class Limiter:
     """A budget and what has been spent and reserved of it. The caller holds the lock of the run."""
 
-    __slots__ = ("budget", "held", "spent", "where")
+    __slots__ = ("budget", "held", "refused", "spent", "where")
 
     def __init__(self, budget: Budget, where: str) -> None:
         self.budget, self.where = budget, where
         self.spent = self.held = Usage()
+        self.refused = False
 
     def refuses(self, wanted: Usage, *, optional: bool) -> str:
         """Why there is no room; empty when there is."""
         why = self.budget.refuses(self.spent + self.held, wanted, optional=optional)
+        self.refused |= bool(why)
         return f"The budget of {self.where} is spent: {why}. Raise it, or ask for less." if why else ""

@@ -168,6 +168,11 @@ class Run:
         """What was really spent."""
         return self.root.spent or Usage()
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether the budget of the whole run has refused a call: what was made since is less than it would be."""
+        return any(limiter.refused for limiter in self.root.limiters)
+
     # What frames ask for.
 
     def pool(self) -> ThreadPoolExecutor | None:

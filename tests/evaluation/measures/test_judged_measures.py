@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable
-from spolia.evaluation.evaluate import evaluate
+from spolia.evaluation.experiment import Experiment
 from spolia.evaluation.measures.abstention.aurc import AURC
 from spolia.evaluation.measures.abstention.coverage import SelectiveRisk
 from spolia.evaluation.measures.judged.context_precision import ContextPrecision
@@ -290,15 +290,15 @@ def test_threads_change_nothing() -> None:
     assert threaded == measured(measure, cases)
 
 
-def test_evaluate_leaves_out_what_is_undetermined() -> None:
+def test_an_experiment_leaves_out_what_is_undetermined() -> None:
     @step
     def says_nokia(query: Query) -> Answer:
         return Answer("Nokia" if query.text == "known" else "Siemens", evidence=ranking("a"))
 
     llm = ScriptedModel((("<answer>Nokia", "yes"), ("", "?")))
     items = [Item(text, text, answers=("Nokia",)) for text in ("known", "unknown")]
-    found = evaluate(says_nokia, items, [Correctness(llm)])
-    assert dict(found.scores)['Correctness(llm="scripted")'] == (1.0, None)
+    (found,) = Experiment(says_nokia, items, [Correctness(llm)]).run().flows
+    assert found.measured[0].seen == ((1.0,), None)
     assert found.json()["measures"]['Correctness(llm="scripted")']["mean"] == 1.0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.known import class_of, known, needs_k
-from spolia.evaluation.measures.measure import Measure, SetMeasure
+from spolia.evaluation.measures.measure import SetMeasure
 from spolia.models.protocols import Embedder, LanguageModel
 
 _WRITTEN = re.compile(r"([A-Za-z][A-Za-z0-9-]*)(?:@([1-9][0-9]{0,5}))?(?:\((.*)\))?", re.ASCII | re.DOTALL)
@@ -47,14 +47,14 @@ def parse_measure(text: str, *, llm: LanguageModel | None = None, embedder: Embe
 
 def parse_measures(
     text: str, *, llm: LanguageModel | None = None, embedder: Embedder | None = None
-) -> tuple[Measure, ...]:
-    """Measures of one result each, separated by commas, each once, in order.
+) -> tuple[SetMeasure, ...]:
+    """Measures separated by commas, each once, in order.
 
     Args:
         llm, embedder: as for `parse_measure`.
 
     Raises:
-        MeasureError: one is not written like this, or is no measure of one result (`BLEU`, `ATC`).
+        MeasureError: one is not written like this, or there is none.
 
     >>> [str(measure) for measure in parse_measures('R@5, F1(rule="hotpotqa"), R@5')]
     ['R@5', 'F1(rule="hotpotqa")']
@@ -62,13 +62,7 @@ def parse_measures(
     found = dict.fromkeys(parse_measure(part, llm=llm, embedder=embedder) for part in _listed(text))
     if not found:
         raise MeasureError(f"{text!r} names no measure. Write some of: {known()}, separated by commas.")
-    single = tuple(measure for measure in found if isinstance(measure, Measure))
-    if others := [str(measure) for measure in found if not isinstance(measure, Measure)]:
-        raise MeasureError(
-            f"{others[0]} is no mean of a score for each result: it needs all answers, or what a run recorded. "
-            "Leave it out here, and call measured(measure, cases) in Python."
-        )
-    return single
+    return tuple(found)
 
 
 def _listed(text: str) -> list[str]:

@@ -1,0 +1,108 @@
+"""Two flows on one measure, and what may be said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from spolia.evaluation.estimates import Estimates
+from spolia.evaluation.statistics.corrections import CORRECTIONS
+from spolia.evaluation.statistics.interval import Interval
+from spolia.types import Value
+
+ALPHA = 0.05
+NAMES = {"holm": "Holm", "bh": "Benjamini and Hochberg", "none": "no correction"}
+
+
+@dataclass(frozen=True)
+class Comparison(Value):
+    """By how much one flow is better than another on the questions that both were asked.
+
+    Args:
+        measure: as it is written.
+        better: the flow that is ahead.
+        other: the one behind.
+        interval: by how much, never negative in the mean, whether the measure is good when high or when low.
+        p: of the paired permutation test.
+        adjusted: `p`, corrected for all comparisons of the experiment.
+        correction: how: `holm`, `bh`, `none`.
+        of: how many comparisons there are.
+        lower_is_better: whether the one ahead has less.
+        unit: whether scores lie between 0 and 1, so that differences are told in points of 100.
+    """
+
+    measure: str
+    better: str
+    other: str
+    interval: Interval
+    p: float
+    adjusted: float
+    correction: str
+    of: int
+    lower_is_better: bool
+    unit: bool
+
+    @property
+    def shown(self) -> bool:
+        """Whether a difference is shown: the interval excludes zero, and so does the test after its correction."""
+        return self.interval.excludes_zero and self.adjusted < ALPHA
+
+    @property
+    def verdict(self) -> str:
+        """In words; two flows are never called equal."""
+        by = amount(self.interval, self.unit)
+        if self.shown:
+            less = " (lower is better)" if self.lower_is_better else ""
+            return f"{self.better} beats {self.other} on {self.measure} by {by}{less}"
+        why = ""
+        if self.interval.excludes_zero and self.p < ALPHA:
+            how = f"{self.of} comparisons ({NAMES[self.correction]})"
+            why = f"; p = {self.p:.2g}, corrected for {how} {self.adjusted:.2g}"
+        return f"no difference shown between {self.better} and {self.other} on {self.measure}: {by}{why}"
+
+    def json(self) -> dict[str, Any]:
+        """Plain data."""
+        named = ("measure", "better", "other", "p", "adjusted", "shown", "verdict")
+        return {name: getattr(self, name) for name in named} | {"difference": self.interval.json()}
+
+
+def compared(names: Sequence[str], estimates: Sequence[Estimates], correction: str) -> tuple[Comparison, ...]:
+    """All pairs of flows on all measures, corrected together; pairs without a common question are left out."""
+    found: list[tuple[Estimates, str, str, Interval, float]] = []
+    for one in estimates:
+        for i, j in combinations(range(len(names)), 2):
+            if (difference := one.difference(i, j)) is not None:
+                found.append((one, *_ahead(names[i], names[j], difference[0], one), difference[1]))
+    adjusted = CORRECTIONS[correction]([p for *_, p in found])
+    return tuple(
+        Comparison(
+            str(one.measure), better, other, interval, p, corrected, correction, len(found),
+            one.measure.lower_is_better, one.unit,
+        )
+        for (one, better, other, interval, p), corrected in zip(found, adjusted, strict=True)
+    )  # fmt: skip
+
+
+def _ahead(ours: str, theirs: str, difference: Interval, estimates: Estimates) -> tuple[str, str, Interval]:
+    if estimates.measure.lower_is_better:
+        difference = difference.reversed
+    return (ours, theirs, difference) if difference.mean >= 0 else (theirs, ours, difference.reversed)
+
+
+def amount(interval: Interval, unit: bool) -> str:
+    """A number with its interval for people: times 100 where scores lie between 0 and 1.
+
+    >>> amount(Interval(0.031, 0.012, 0.05, 100), True), amount(Interval(1812, 1500.2, float("inf"), 9), False)
+    ('3.1 [1.2, 5.0]', '1812 [1500, ?]')
+    """
+    mean, low, high = (number(one, unit) for one in (interval.mean, interval.low, interval.high))
+    return f"{mean} [{low}, {high}]"
+
+
+def number(value: float, unit: bool) -> str:
+    """One number for people; `?` where it is not known."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return "?"
+    return f"{100 * value + 0.0:.1f}".replace("-0.0", "0.0") if unit else f"{value:.4g}"

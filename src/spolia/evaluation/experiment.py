@@ -1,0 +1,226 @@
+"""Flows, questions, measures: every flow is asked the same questions, and what differs is told with how sure it is."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from spolia.errors import DataError, WiringError
+from spolia.evaluation.asking import Asking
+from spolia.evaluation.identity import identity
+from spolia.evaluation.measures.measure import Result, SetMeasure
+from spolia.evaluation.report import Report, reported
+from spolia.evaluation.row import Row
+from spolia.evaluation.rows import Rows
+from spolia.evaluation.splits import checked_part, part_of
+from spolia.evaluation.statistics.corrections import CORRECTIONS
+from spolia.operator import Operator
+from spolia.run import Run
+from spolia.stores.corpus import NodeGroup
+from spolia.types import Answer, Item, Query, Ranking, Value, digest_of
+from spolia.wiring import fits, name_of
+
+Flow = Operator[Query, Result]
+Told = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, init=False)
+class Experiment(Value):
+    """Ask every flow the same questions, and measure what they give.
+
+    A question without the gold that any measure takes is left out and counted. A failed one scores 0 and is counted.
+
+    Args:
+        flows: one flow, several, or several by name; without a name a flow is called by its notation.
+        items: questions with gold.
+        measures: what to measure.
+        data: what the questions are called.
+        by: what to slice the questions by: `type`, or names of their metadata.
+        correction: of p-values, over all flows and measures: `holm`, `bh` (Benjamini and Hochberg) or `none`.
+        tuned_on: the parts that a flow was tuned on (`tune`, `select`); their questions are refused.
+        overlap: whether to take them all the same, which the report says.
+        seed: of what is drawn by lot.
+
+    Raises:
+        WiringError: a flow takes or gives something else, or two are called the same.
+        DataError: there are no questions, two have the same id, no measure applies to any, or some were tuned on.
+
+    >>> from spolia.evaluation.measures.recall import Recall
+    >>> from spolia.function import step
+    >>> from spolia.types import Hit, Node
+    >>> @step
+    ... def always_p1(query: Query) -> Ranking:
+    ...     return Ranking(query, (Hit(Node("p1", "..."), 1.0),))
+    >>> items = [Item("q1", "?", gold=(("p1",),)), Item("q2", "?", gold=(("p2",),))]
+    >>> print(Experiment(always_p1, items, [Recall(5)]).run().flows[0].interval("R@5"))
+    0.500 [0.095, 0.905]
+    """
+
+    flows: tuple[tuple[str, Flow], ...]
+    items: tuple[Item, ...]
+    measures: tuple[SetMeasure, ...]
+    data: str = ""
+    by: tuple[str, ...] = ("type",)
+    correction: str = "holm"
+    tuned_on: tuple[str, ...] = ()
+    overlap: bool = False
+    seed: int = 0
+
+    def __init__(
+        self,
+        flows: Flow | Sequence[Flow] | Mapping[str, Flow],
+        items: Iterable[Item],
+        measures: Iterable[SetMeasure],
+        *,
+        data: str = "",
+        by: Sequence[str] = ("type",),
+        correction: str = "holm",
+        tuned_on: Sequence[str] = (),
+        overlap: bool = False,
+        seed: int = 0,
+    ) -> None:
+        given: dict[str, Any] = {
+            "flows": named(flows),
+            "items": tuple(items),
+            "measures": tuple(dict.fromkeys(measures)),
+        }
+        given |= {"data": data, "by": tuple(by), "correction": correction, "overlap": overlap, "seed": seed}
+        given |= {"tuned_on": tuple(checked_part(part) for part in tuned_on)}
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
+        self._check()
+
+    def _check(self) -> None:
+        for _, flow in self.flows:
+            refuse_other_flows(flow)
+        if self.correction not in CORRECTIONS:
+            raise DataError(f"There is no correction {self.correction!r}. Write one of: {', '.join(CORRECTIONS)}.")
+        if not self.measures:
+            raise DataError("There is nothing to measure. Give a measure, for example parse_measure('R@5').")
+        if twice := [id for id, times in Counter(item.id for item in self.items).items() if times > 1]:
+            raise DataError(
+                f"{len(twice)} questions share their id with another, the first {twice[0]!r}. Give each its own."
+            )
+        if not self.asked:
+            raise DataError(
+                f"None of {len(self.items)} questions has gold for {', '.join(map(str, self.measures))}. "
+                "Give questions with gold_ids, or answers for measures of answers."
+            )
+        if (tuned := self.tuned) and not self.overlap:
+            raise DataError(
+                f"{len(tuned)} of {len(self.asked)} questions were tuned on, the first {tuned[0]!r}: what they say of "
+                "the flow is too good. Ask those of data.split('report') (--split report), or write overlap=True "
+                "(--overlap), which the report says."
+            )
+
+    @property
+    def asked(self) -> tuple[Item, ...]:
+        """The questions to which any measure applies."""
+        return tuple(item for item in self.items if any(measure.applies(item) for measure in self.measures))
+
+    @property
+    def tuned(self) -> tuple[str, ...]:
+        """Ids of the questions that a flow was tuned on."""
+        return tuple(item.id for item in self.asked if part_of(item.id) in self.tuned_on)
+
+    def run(
+        self,
+        *,
+        run: Run | None = None,
+        path: str | Path | None = None,
+        again: bool = False,
+        told: Told = lambda flow, done, total: None,
+    ) -> Report:
+        """Ask what was not asked yet, and report.
+
+        Args:
+            run: whose cache, journal, budget, threads and rights are used, by flows and by judges alike; by default
+                one of its own.
+            path: the file that the rows are kept in, by habit `NAME.experiment`: what was asked once is never asked
+                again, and an interrupted experiment goes on. In a folder every experiment has a file of its own, named
+                by all that it depends on. None keeps the rows in memory.
+            again: ask everything anew, whatever the file holds of this experiment.
+            told: called with the flow, how many questions it was asked so far, and of how many.
+
+        Raises:
+            DataError: the file holds another experiment, or one whose code, flows, stores, questions or measures have
+                changed since; says what.
+            StoreBusy: another process is at the same experiment.
+            BudgetSpent: the run's budget ends before the questions; what was answered is kept.
+        """
+        run = run if run is not None else Run()
+        with run:
+            opening = {name: _opened(flow) for name, flow in self.flows}
+            found = identity(self, run)
+            with Rows(self._file(path, found)) as rows:
+                rows.belong_to(found)
+                if again:
+                    rows.forget()
+                for name, flow in self.flows:
+                    self._ask(run, name, flow, opening[name], rows, told)
+                return reported(self, rows.rows, run.threads)
+
+    def _file(self, path: str | Path | None, found: Mapping[str, Any]) -> Path | None:
+        """The file itself, or in a folder the one of this experiment."""
+        if path is None or not Path(path).is_dir():
+            return None if path is None else Path(path)
+        return Path(path) / f"{self.data or 'questions'}-{digest_of(json.dumps(found)).hex()[:16]}.experiment"
+
+    def _ask(self, run: Run, name: str, flow: Flow, opening: float, rows: Rows, told: Told) -> None:
+        missing = [item for item in self.asked if (name, item.id) not in rows.rows]
+        total = len(self.asked)
+        done = count(total - len(missing) + 1)
+
+        def keep(row: Row) -> None:
+            rows.keep(row)
+            told(name, next(done), total)
+
+        if not missing:
+            return
+        Asking(run, name, flow, self.measures, keep).ask(missing, opening)
+
+
+def named(flows: Flow | Sequence[Flow] | Mapping[str, Flow]) -> tuple[tuple[str, Flow], ...]:
+    """Flows with their names.
+
+    Raises:
+        WiringError: there is none, or two are called the same.
+    """
+    if isinstance(flows, Mapping):
+        return tuple(flows.items()) or _none()
+    listed = (flows,) if isinstance(flows, Operator) else tuple(flows)
+    found = {repr(flow): flow for flow in listed}
+    if len(found) < len(listed):
+        raise WiringError(
+            "Two of the flows are the same. Leave one out, or give them by name: {'one': ..., 'two': ...}."
+        )
+    return tuple(found.items()) or _none()
+
+
+def _none() -> tuple[tuple[str, Flow], ...]:
+    raise WiringError("There is no flow to ask. Give one at least.")
+
+
+def refuse_other_flows(flow: Operator[Any, Any]) -> None:
+    """Only what goes from a query to a ranking or an answer can be measured; else `WiringError`."""
+    given = flow.gives(Query)
+    if not fits(Ranking | Answer, given, {}):
+        raise WiringError(
+            f"The flow gives {name_of(given)}; a Ranking or an Answer can be measured. "
+            "Add the step that makes one, for example a fusion after Branch(...)."
+        )
+
+
+def _opened(flow: Flow) -> float:
+    """Open the stores of a flow, and build groups that are not there yet; how long that took, seconds."""
+    started = time.perf_counter()
+    for resource in flow.resources:
+        if isinstance(resource, NodeGroup) and resource.corpus.exists():
+            resource.snapshot()
+    return time.perf_counter() - started

@@ -1,0 +1,110 @@
+"""What an experiment depends on, so that rows of another one are never taken for its own."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spolia import __version__
+from spolia.function import Function
+from spolia.operator import Operator
+from spolia.run import Run
+from spolia.types import Addressed, Value, digest_of
+
+if TYPE_CHECKING:
+    from spolia.evaluation.experiment import Experiment
+
+
+def identity(experiment: Experiment, run: Run) -> dict[str, Any]:
+    """What its rows depend on, as plain data: questions, measures, flows with code and stores, who asks.
+
+    Of a class its source file stands for what it does, of a plain function its code and all that it refers to, of a
+    store its generation, of Spolia its version.
+    """
+    return {
+        "Spolia": __version__,
+        "data": experiment.data,
+        "questions": {"number": len(experiment.items), "content": _hash(experiment.items)},
+        "measures": {str(measure): _thing(measure) for measure in experiment.measures},
+        "flows": {name: {"written": repr(flow)} | _thing(flow) for name, flow in experiment.flows},
+        "asked for": {"principals": sorted(run.principals), "filter": repr(run.filter or "")},
+    }
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any], place: str = "") -> list[str]:
+    """What differs, in words.
+
+    >>> changes({"flows": {"a": {"written": "BM25()"}}}, {"flows": {"a": {"written": "BM25(top_k=5)"}, "b": {}}})
+    ['flows, a, written: was BM25(), is BM25(top_k=5)', 'flows, b: is new']
+    """
+    found: list[str] = []
+    for name in dict.fromkeys((*before, *now)):
+        at = f"{place}, {name}" if place else str(name)
+        old, new = before.get(name), now.get(name)
+        if name not in before or name not in now:
+            found.append(f"{at}: {'is new' if name not in before else 'is gone'}")
+        elif isinstance(old, Mapping) and isinstance(new, Mapping):
+            found += changes(old, new, at)
+        elif old != new:
+            found.append(f"{at}: was {old}, is {new}" if _told(old) and _told(new) else f"{at}: has changed")
+    return found
+
+
+def _told(value: object) -> bool:
+    return not isinstance(value, str) or len(value) < 200
+
+
+def _thing(value: Any) -> dict[str, Any]:
+    """What a flow or a measure depends on."""
+    return {"content": _hash(value), "code": _code(value), "reads": _reads(value)}
+
+
+def _hash(value: object) -> str:
+    try:
+        return digest_of(value).hex()
+    except TypeError:  # a part without a content hash, such as an embedder of the caller's own
+        return repr(value)
+
+
+def _code(value: Any) -> dict[str, str]:
+    """Hashes of the source files of its classes, and of those inside it; functions are in its content."""
+    classes = {type(one) for one in inside(value) if not isinstance(one, Function)}
+    return {cls.__qualname__: _file(cls) for cls in sorted(classes, key=lambda cls: cls.__qualname__)}
+
+
+def _file(cls: type) -> str:
+    try:
+        return hashlib.blake2b(Path(inspect.getfile(cls)).read_bytes(), digest_size=8).hexdigest()
+    except (OSError, TypeError):  # typed into a console
+        return ""
+
+
+def _reads(value: Any) -> dict[str, str | None]:
+    """What stores and models hold now."""
+    found = value.resources if isinstance(value, Operator) else [one for one in inside(value) if _addressed(one)]
+    return {repr(one): one.fingerprint() for one in found}
+
+
+def _addressed(value: object) -> bool:
+    return isinstance(value, Addressed)
+
+
+def inside(value: object) -> Iterator[Any]:
+    """A value and all values, operators, stores and models among its fields."""
+    if isinstance(value, Value | Operator):
+        yield value
+        whole: Any = value
+        yield from _among(getattr(whole, f.name) for f in (fields(whole) if is_dataclass(whole) else ()))
+    elif isinstance(value, Addressed):
+        yield value
+    elif isinstance(value, tuple):
+        yield from _among(value)
+
+
+def _among(values: Iterable[object]) -> Iterator[Any]:
+    for value in values:
+        yield from inside(value)

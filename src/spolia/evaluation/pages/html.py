@@ -1,0 +1,86 @@
+"""A report as one page of HTML that needs nothing else: tables, plots, every question down to its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+from pathlib import Path
+
+from spolia.evaluation.comparison import Comparison
+from spolia.evaluation.pages.markdown import corrected
+from spolia.evaluation.pages.plots import of_differences, of_scores, of_times
+from spolia.evaluation.pages.question import Traces, question
+from spolia.evaluation.pages.tables import TIMES, UNDER, Table, costs, of_slice, scores
+from spolia.evaluation.report import Report
+
+HERE = Path(__file__).parent
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+"""What stands in a question, a document or an answer can load nothing and call nobody."""
+
+
+def html(report: Report, traces: Traces | None = None) -> str:
+    """The page.
+
+    Args:
+        traces: the steps of a question; without them the page says where they are.
+    """
+    title = escape(f"{report.data or 'Experiment'}: {', '.join(flow.flow for flow in report.flows)}")
+    body = (
+        f"<h1>{title}</h1><p>{escape(report.about)}</p>",
+        *(f'<div class="warning">{escape(warning)}</div>' for warning in report.warnings),
+        _section("Scores", _table(scores(report)), f"<p>{UNDER}</p>", _plots(of_scores(report))),
+        _verdicts(report),
+        _section("Time and cost", _table(costs(report)), f"<p>{TIMES}</p>", _plots(of_times(report))),
+        _section("Slices", *(_table(of_slice(report, kind)) for kind in report.slices)) if report.slices else "",
+        _section("Flows", *(f"<h3>{escape(one.flow)}</h3><code>{escape(one.notation)}</code>" for one in report.flows)),
+        _questions(report, traces),
+    )
+    look, script = ((HERE / name).read_text("utf-8") for name in ("look.css", "filter.js"))
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{look}</style></head>'
+        f"<body>{''.join(body)}<script>{script}</script></body></html>\n"
+    )
+
+
+def _section(title: str, *parts: str) -> str:
+    return f"<h2>{escape(title)}</h2>{''.join(parts)}"
+
+
+def _table(made: Table) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in made.head)
+    rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in made.rows)
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def _plots(plots: Iterable[tuple[str, str]]) -> str:
+    return f'<div class="plots">{"".join(f"<div><h3>{escape(name)}</h3>{svg}</div>" for name, svg in plots)}</div>'
+
+
+def _verdicts(report: Report) -> str:
+    if not report.comparisons:
+        return ""
+    listed = "".join(_verdict(one) for one in sorted(report.comparisons, key=lambda one: not one.shown))
+    return _section(
+        "Verdicts",
+        f'<ul class="verdicts">{listed}</ul><p>{escape(corrected(report))}</p>',
+        _plots(of_differences(report)),
+    )
+
+
+def _verdict(one: Comparison) -> str:
+    return f'<li class="{"shown" if one.shown else ""}">{escape(one.verdict)}</li>'
+
+
+def _questions(report: Report, traces: Traces | None) -> str:
+    """Every question, with what makes it easy to find those that matter."""
+    inside = "".join(question(report, item, traces) for item in report.items)
+    differ = '<label><input type="checkbox" id="differ"> flows differ</label>' if len(report.flows) > 1 else ""
+    hidden = "" if differ else '<input type="checkbox" id="differ" hidden>'
+    return _section(
+        "Questions",
+        '<div class="filter"><input type="search" id="text" placeholder="Find in questions, answers and passages">'
+        f'{differ}{hidden}<label><input type="checkbox" id="failed"> failed</label>'
+        f'<span id="count" class="soft"></span></div>{inside}',
+    )

@@ -1,0 +1,174 @@
+"""The report of an experiment: what each flow scored, which differences are shown, slices, every question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+from spolia.evaluation.comparison import Comparison, compared
+from spolia.evaluation.estimates import Estimates
+from spolia.evaluation.evaluation import Evaluation, Latency
+from spolia.evaluation.measures.measured import Measured
+from spolia.evaluation.row import Row
+from spolia.evaluation.slices import Slice, sliced
+from spolia.evaluation.splits import counted
+from spolia.types import Item, Usage, Value
+
+if TYPE_CHECKING:
+    from spolia.evaluation.experiment import Experiment
+
+RowsOf = Mapping[tuple[str, str], Row]
+
+
+@dataclass(frozen=True)
+class Report(Value):
+    """What came of an experiment.
+
+    Args:
+        data: what the questions are called.
+        items: those that were asked.
+        without_gold: how many were left out because no measure applies to them.
+        flows: what each scored.
+        comparisons: all pairs of flows on all measures.
+        slices: the same by type, or by metadata.
+        parts: how many questions are of each part of the data set.
+        tuned: how many of them a flow was tuned on; more than 0 only where that was asked for.
+        correction: of the p-values.
+        units: measures that are told times 100.
+        rows: by flow and question, what the flow made of it.
+        looked: how often these questions were looked at before; see `Looks`.
+    """
+
+    data: str
+    items: tuple[Item, ...]
+    without_gold: int
+    flows: tuple[Evaluation, ...]
+    comparisons: tuple[Comparison, ...]
+    slices: tuple[Slice, ...]
+    parts: tuple[tuple[str, int], ...]
+    tuned: int
+    correction: str
+    units: frozenset[str]
+    rows: RowsOf = field(compare=False, repr=False)
+    looked: int = 0
+
+    @property
+    def n(self) -> int:
+        return len(self.items)
+
+    def flow(self, name: str) -> Evaluation:
+        """What the flow of this name scored."""
+        return next(one for one in self.flows if one.flow == name)
+
+    def over(self, ours: str, theirs: str, measure: str) -> Comparison:
+        """The comparison of two flows on a measure, whichever is ahead."""
+        return next(
+            one for one in self.comparisons if {one.better, one.other} == {ours, theirs} and one.measure == measure
+        )
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader must know before the numbers."""
+        found = []
+        if self.tuned:
+            found.append(
+                f"{self.tuned} of these {self.n} questions were tuned on: what they say of the tuned flows is too good."
+            )
+        for one in self.flows:
+            if one.failures:
+                id, failure = one.failures[0]
+                found.append(
+                    f"{one.flow}: {len(one.failures)} of {one.n} questions failed and score 0; the first, {id}: "
+                    f"{failure.kind}: {failure.message}"
+                )
+            found += [
+                f"{one.flow}: {measured.measure} is undetermined for {measured.undetermined} of "
+                f"{measured.n + measured.undetermined} questions, which are left out"
+                for measured in one.measured
+                if measured.undetermined
+            ]
+        if self.without_gold:
+            found.append(f"{self.without_gold} questions have no gold and were left out.")
+        return tuple(found)
+
+    @property
+    def about(self) -> str:
+        """Which questions, in one line."""
+        parts = dict(self.parts)
+        which = (
+            f"part {next(iter(parts))}"
+            if len(parts) == 1
+            else "parts " + ", ".join(f"{k} {v}" for k, v in parts.items())
+        )
+        times = "" if not self.looked else f", looked at {self.looked} times before"
+        return f"{self.data or 'questions'}, {self.n} questions ({which}{times})"
+
+    def json(self) -> dict[str, Any]:
+        """Plain data, scores in 0 to 1."""
+        return {
+            "data": self.data,
+            "n": self.n,
+            "without_gold": self.without_gold,
+            "parts": dict(self.parts),
+            "tuned_on": self.tuned,
+            "looked_at_before": self.looked,
+            "correction": self.correction,
+            "flows": [one.json() for one in self.flows],
+            "comparisons": [one.json() for one in self.comparisons],
+            "slices": [one.json() for one in self.slices],
+            "warnings": list(self.warnings),
+        }
+
+
+def reported(experiment: Experiment, rows: RowsOf, threads: int) -> Report:
+    """The report of an experiment of which all rows are there."""
+    items, names = experiment.asked, [name for name, _ in experiment.flows]
+    estimates = [Estimates.of(one, names, items, rows, experiment.seed) for one in experiment.measures]
+    flows = []
+    for index, (name, flow) in enumerate(experiment.flows):
+        mine = [rows[name, item.id] for item in items]
+        latency = Latency.of(mine, threads if flow.waiting else 1)
+        flows.append(
+            Evaluation(
+                name,
+                repr(flow),
+                experiment.data,
+                len(items),
+                tuple(_measured(one, index, mine) for one in estimates),
+                tuple(one.interval(index) for one in estimates),
+                tuple((row.item, row.failure) for row in mine if row.failure is not None),
+                len(experiment.items) - len(items),
+                **{kind: _sum(getattr(row, kind) for row in mine) for kind in ("usage", "spent", "judging")},
+                latency=latency,
+                seconds=sum(row.seconds for row in mine),
+            )
+        )
+    return Report(
+        experiment.data,
+        items,
+        len(experiment.items) - len(items),
+        tuple(flows),
+        compared(names, estimates, experiment.correction),
+        sliced(experiment, rows),
+        tuple(counted(item.id for item in items).items()),
+        len(experiment.tuned),
+        experiment.correction,
+        frozenset(str(one.measure) for one in estimates if one.unit),
+        rows,
+    )
+
+
+def _measured(estimates: Estimates, flow: int, rows: Sequence[Row]) -> Measured:
+    written, seen = str(estimates.measure), estimates.columns[flow]
+    known = [one for one in seen if one is not None]
+    applies = sum(written in dict(row.seen) for row in rows)
+    failed = sum(row.failure is not None and one is not None for row, one in zip(rows, seen, strict=True))
+    value = estimates.measure.total(known) if known else None
+    return Measured(written, value, len(known), failed, applies - len(known), len(rows) - applies, tuple(seen))
+
+
+def _sum(usages: Any) -> Usage:
+    return reduce(add, usages, Usage())

@@ -1,0 +1,1 @@
+"""How sure a number is, and whether a difference is shown: intervals, paired tests, corrections for many of them."""
