@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +16,17 @@ from spolia.stores.tables.rows import Stamp
 from spolia.types import Value
 
 TEXT = "text:"
-"""How the uris of documents begin that were given as texts: nothing that a walk finds or misses concerns them."""
+"""How the uris of documents begin that were given as texts."""
+_ELSEWHERE = re.compile(r"text:|[a-z][a-z0-9+.-]*://")
+
+
+def is_elsewhere(uri: str) -> bool:
+    """Whether a document is of no folder: nothing that a walk finds or misses concerns it. No path has `://` in it.
+
+    >>> is_elsewhere("text:faq"), is_elsewhere("sql://notes/17"), is_elsewhere("notes/17.md")
+    (True, True, False)
+    """
+    return _ELSEWHERE.match(uri) is not None
 
 
 @dataclass(frozen=True)
@@ -104,22 +115,51 @@ class Skipped(Value):
 
 @dataclass
 class Found:
-    """What a walk through folders found.
+    """What there is: here, what a walk through folders found.
 
     Attributes:
         files: by uri, in the order of their names.
         skipped: links, special files and what may not be read.
         unread: number of files that no reader knows, by suffix.
         closed: folders that could not be listed, as uris with `/` at the end; what is in them is not known.
-        beyond: how the uris begin of which nothing was looked for; what a store has there stays.
+        source: where it is from, by the name under which a store remembers that; empty for folders.
+        cursors: how far it was read with this, by what that is said of; an empty one is forgotten.
     """
 
     files: Files
     skipped: list[Skipped] = field(default_factory=list)
     unread: Counter[str] = field(default_factory=Counter)
     closed: tuple[str, ...] = ()
-    beyond: str = TEXT
+    source: str = ""
+    cursors: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def uris(self) -> Collection[str] | None:
+        """What has to be known of a store to compare it; None for all."""
+        return None
+
+    def concerns(self, uri: str) -> bool:
+        """Whether it tells whether this document is there."""
+        return not is_elsewhere(uri) and not uri.startswith(self.closed)
 
     def misses(self, uri: str) -> bool:
-        """Whether a source that was there is gone."""
-        return uri not in self.files and not uri.startswith((self.beyond, *self.closed))
+        """Whether what was there is gone."""
+        return uri not in self.files and self.concerns(uri)
+
+
+@dataclass
+class Lot(Found):
+    """Some of what is there, and what is gone; of all else nothing is said.
+
+    Attributes:
+        gone: uris of documents that are there no more.
+    """
+
+    gone: frozenset[str] = frozenset()
+
+    @property
+    def uris(self) -> Collection[str] | None:
+        return [*self.files, *self.gone]
+
+    def concerns(self, uri: str) -> bool:
+        return uri in self.files or uri in self.gone

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from spolia.errors import DocumentError
 from spolia.filters import Field
-from spolia.indexing.files import TEXT, File, Found
+from spolia.indexing.files import File, Found
 from spolia.indexing.filing import Filed, Filing, Unreadable, fetched, read
 from spolia.indexing.held import Held
 from spolia.indexing.labels import Labels
@@ -53,20 +53,21 @@ def keep(
     began = time.perf_counter()
     corpus.create()
     with corpus.writer(timeout_s) as writer:
-        refuse(known := writer.stamps())
+        refuse(known := writer.stamps(found.uris))
         labels.refuse_bad_readers(found.files)
         fits = fields is None or writer.declare(fields)
         if not (fits or labels.metadata or rebuild):
             writer.publish()  # is refused, and says why: nothing gives other values
         if labels.access is None and writer.is_restricted():
             labels = replace(labels, kept={uri: readers for uri, (_, readers) in writer.readers().items()})
-        texts = texts_of(writer, writer.sources().values()) if rebuild else []
+        others = others_than(found, writer) if rebuild else Others()
         forgets = wanted.define(writer, found, rebuild=rebuild)
         wanted.refuse_changed(writer.manifests)
         if rebuild:
-            known = writer.stamps()
+            known = writer.stamps(found.uris)
         run = Keeping(writer, wanted, labels, found, known, progress, batch if fits and not forgets else None, retry)
-        run.put_back(texts)
+        if forgets:
+            run.put_back(others)
         run.run()
     if wanted.groups:
         materialise(wanted.groups, retry=False, known=wanted.known, tell=run.tell_of_groups, wait_s=timeout_s)
@@ -75,10 +76,24 @@ def keep(
     return report.but(unmade=published.unmade())
 
 
-def texts_of(writer: Writer, known: Iterable[SourceRow]) -> list[tuple[SourceRow, Document]]:
-    """Those of these sources that were given as texts: the store alone has their documents."""
-    rows = (row for row in known if row.uri.startswith(TEXT) and row.status == "indexed")
-    return [(row, writer.document(row.document)) for row in rows]
+@dataclass(frozen=True)
+class Others:
+    """What a store holds beside what was found: it is put back when a group is built with other parts.
+
+    Args:
+        documents: with their sources, which are read again as soon as they are looked at.
+        cursors: how far each source was read.
+    """
+
+    documents: Sequence[tuple[SourceRow, Document]] = ()
+    cursors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def others_than(found: Found, writer: Writer) -> Others:
+    """What a store holds of which this says nothing."""
+    rows = [row for row in writer.sources().values() if row.status == "indexed" and not found.concerns(row.uri)]
+    documents = [(row, writer.document(row.document)) for row in rows]
+    return Others(documents, {source: said for source, said in writer.cursors().items() if source != found.source})
 
 
 class Keeping:
@@ -122,12 +137,15 @@ class Keeping:
                 self.gone_with.setdefault(row.content_hash, []).append(uri)
         self._changes = self._chunks = 0
 
-    def put_back(self, texts: Iterable[tuple[SourceRow, Document]]) -> None:
-        """Cut texts again that went when a group was built with other parts."""
+    def put_back(self, others: Others) -> None:
+        """Cut again what went when a group was built with other parts."""
         filing = Filing(self.writer, self.growths, self.filing.main, Labels())
-        gone = (Filed(Reading(document), row, False) for row, document in texts if row.uri not in self.stamps)
+        unread = {"size": 0, "mtime_ns": 0, "content_hash": ""}
+        gone = (Filed(Reading(document), row.but(**unread), False) for row, document in others.documents)
         for filing.pending in in_batches(gone, CUT_AT_ONCE):
             self._cut(filing)
+        for source, cursors in others.cursors.items():
+            self.writer.remember(source, cursors)
 
     def run(self) -> None:
         given_up = [] if self.retry else [uri for uri in self._other if self._is_given_up(uri)]
@@ -147,6 +165,7 @@ class Keeping:
             self._tell(uri, "removed")
         if self.retry:
             self._make_up()
+        self.writer.remember(self.found.source, self.found.cursors)
         self._publish()
 
     def _make_up(self) -> None:

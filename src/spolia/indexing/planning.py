@@ -12,7 +12,7 @@ from typing import Any, Literal
 from spolia.bounds import times
 from spolia.errors import ManifestMismatch
 from spolia.indexing.files import Found
-from spolia.indexing.keeping import Keeping, texts_of
+from spolia.indexing.keeping import Keeping, Others, others_than
 from spolia.indexing.labels import Labels
 from spolia.indexing.parts import Wanted, main_definition
 from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
@@ -147,7 +147,7 @@ def planned(
     writer = Rehearsal(corpus)
     before, sources = dict(writer.manifests), writer.sources()
     wanted = _Wanted(group, main_definition(splitter, embedder, analyzer), (), known, readers)
-    texts = texts_of(writer, sources.values())
+    others = others_than(found, writer)
     forgets = _defined(wanted, writer, found, rebuild=rebuild)
     building = _Building(writer, groups, True, tuple(known), lambda group, documents, embedded: None)
     building.asked = wanted.asked
@@ -158,7 +158,7 @@ def planned(
         changes.guess(found, forgets=forgets)
     else:
         run = Keeping(writer, wanted, Labels(metadata, access), found, writer.stamps(), changes.note)
-        run.put_back(texts if forgets else ())
+        run.put_back(others if forgets else Others())
         run.run()
         changes.unchanged = run.tally.unchanged
         building.build()

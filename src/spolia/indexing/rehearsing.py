@@ -65,11 +65,15 @@ class Rehearsal(Writer):
         self._forgot = False
         self._seen: set[tuple[str, bytes]] = set()
 
-    def stamps(self) -> dict[str, Stamp]:
+    def stamps(self, uris: Iterable[str] | None = None) -> dict[str, Stamp]:
         return {uri: (row.size, row.mtime_ns, row.status) for uri, row in self._sources.items()}
 
     def sources(self, uris: Iterable[str] | None = None) -> dict[str, SourceRow]:
         return {uri: self._sources[uri] for uri in (self._sources if uris is None else uris) if uri in self._sources}
+
+    def cursors(self) -> dict[str, dict[str, str]]:
+        """They are not looked at."""
+        return {}
 
     def documents(self) -> Iterator[Document]:
         """Those that stay as they are."""
@@ -162,6 +166,9 @@ class Rehearsal(Writer):
 
     def fail(self, source: SourceRow) -> None:
         self._sources[source.uri] = source
+
+    def remember(self, source: str, cursors: Mapping[str, str]) -> None:
+        """Nothing is remembered."""
 
     def unembedded(self, group: str, embedder: str) -> Iterator[tuple[bytes, str]]:
         """Nothing is embedded."""

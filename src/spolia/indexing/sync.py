@@ -8,7 +8,7 @@ from typing import Any
 
 from spolia.errors import FolderError
 from spolia.filters import Field
-from spolia.indexing.files import TEXT, Found
+from spolia.indexing.files import Found, is_elsewhere
 from spolia.indexing.keeping import keep
 from spolia.indexing.labels import Labels
 from spolia.indexing.parts import Wanted, main_definition
@@ -137,7 +137,7 @@ def _refuse_other(folder: str, found: Found, known: Mapping[str, Stamp], store: 
     """A store has one folder: to index another into it would forget everything that it holds."""
     if any(uri in known for uri in found.files):
         return
-    sizes = {uri: size for uri, (size, _, _) in known.items() if not uri.startswith(TEXT)}
+    sizes = {uri: size for uri, (size, _, _) in known.items() if not is_elsewhere(uri)}
     if sizes and {file.size for file in found.files.values()}.isdisjoint(sizes.values()):
         raise FolderError(
             f"{store} holds {len(sizes)} documents ({min(sizes)!r} …), and none of them is in {folder}. "

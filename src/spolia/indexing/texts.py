@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack
 
 from spolia.errors import DocumentError
 from spolia.filters import Field
-from spolia.indexing.files import TEXT, Files, Found
+from spolia.indexing.files import TEXT, Files, Lot
 from spolia.indexing.keeping import keep
 from spolia.indexing.labels import Labels
 from spolia.indexing.parts import Wanted, main_definition
@@ -79,7 +79,7 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
     main = main_definition(how.get("splitter"), how.get("embedder"), how.get("analyzer"))
     return keep(
         corpus,
-        Found(files, beyond=""),
+        Lot(files),
         Wanted(how.get("group", "chunk"), main, how.get("groups", ()), how.get("known", ()), readers),
         Labels(how.get("metadata"), how.get("access")),
         fields=how.get("fields"),

@@ -11,7 +11,7 @@ from os.path import splitext
 from pathlib import Path
 
 from spolia.errors import FolderError
-from spolia.indexing.files import TEXT, Files, Found, Skipped
+from spolia.indexing.files import Files, Found, Skipped, is_elsewhere
 from spolia.indexing.readers.choosing import reader_of
 from spolia.indexing.readers.reading import Reader
 
@@ -114,8 +114,8 @@ class _Walk:
     def _add(self, path: str, there: os.stat_result, uri: str, is_link: bool) -> None:
         if not stat.S_ISREG(there.st_mode):
             self._skip(uri, "It is no file but a device, a pipe or a socket.")
-        elif uri.startswith(TEXT):
-            self._skip(uri, f"Its name begins with {TEXT!r}, as those of texts do that were given. Rename it.")
+        elif is_elsewhere(uri):
+            self._skip(uri, f"Its name begins with {uri[:5]!r}, as those of texts do that were given. Rename it.")
         elif uri not in self.found.files:
             self.found.files.add(uri, path, there.st_size, there.st_mtime_ns, is_link=is_link)
         elif self.found.files[uri].path != path:

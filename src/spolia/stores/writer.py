@@ -336,6 +336,8 @@ class Writer:
             source: its name.
             cursors: by what they are said of; an empty one forgets.
         """
+        if not cursors:
+            return
         with self._transaction.change(visible=False):
             fail_point("remember.write")
             # where nothing else has changed, what was published last is as far as this
