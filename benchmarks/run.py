@@ -20,6 +20,7 @@ NAMES = (
     "install",
     "bm25",
     "ingest",
+    "documents",
     "pdf",
     "change",
     "splitters",
@@ -31,7 +32,7 @@ NAMES = (
     "kills",
     "measures",
 )
-WITH_PEERS = ("steps", "imports", "bm25", "pdf")
+WITH_PEERS = ("steps", "imports", "bm25", "documents", "pdf")
 
 
 def main() -> None:
