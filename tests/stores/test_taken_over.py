@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from spolia.filters import Between, Condition, Field, Schema, where
@@ -194,8 +194,16 @@ def holds(corpus: Corpus, history: Sequence[tuple[Sequence[Change], Condition]])
         run.look(asked)
 
 
+A_FILE: Change = ("put", "a.txt", (("lang", "en"),), [(), (("year", 1),)], ("ann",))
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(history=histories)
+@example(history=[([A_FILE, ("copy", "a.txt", "b.md")], FILTERS[3]), ([("remove", "a.txt")], FILTERS[3])])
+@example(history=[([A_FILE], FILTERS[3]), ([("move", "a.txt", "b.md")], FILTERS[3])])
+@example(history=[([A_FILE], FILTERS[5]), ([("touch", "a.txt", 7)], FILTERS[5]), ([A_FILE], FILTERS[5])])
+@example(history=[([A_FILE], FILTERS[0]), ([("readers", "a.txt", ("ann", "bob"))], FILTERS[0])])
+@example(history=[([A_FILE], FILTERS[0]), ([("declare", SCHEMAS[2])], FILTERS[0]), ([A_FILE], FILTERS[1])])
 def test_filters_and_access_are_those_of_a_plain_look(history: Sequence[tuple[Sequence[Change], Condition]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         holds(Corpus(str(Path(folder) / "notes.spolia")), history)
