@@ -11,6 +11,8 @@
     ├── BudgetSpent                 a call was refused before it was sent
     ├── StepFailed                  too many arms or rows of a step failed
     ├── FolderError                 a folder cannot be indexed
+    ├── SourceError                 a source cannot be read as it is described
+    │   └── SourceUnavailable       transient: it cannot be reached, broke off, asks to wait
     ├── DocumentError               a document could not be read
     │   └── EncryptedDocument       ... because it is locked with a password
     ├── StoreError                  a store could not be opened, read or written
@@ -110,6 +112,16 @@ class FolderError(SpoliaError):
     """A folder cannot be indexed: it is not there, may not be read, or holds no document."""
 
 
+class SourceError(SpoliaError):
+    """A source cannot be read as it is described."""
+
+
+class SourceUnavailable(SourceError):
+    """A source cannot be reached, or broke off: what was read before stays, and the next run goes on."""
+
+    transient = True
+
+
 class DocumentError(SpoliaError):
     """A document could not be read; the others are not affected."""
 
@@ -120,6 +132,8 @@ class EncryptedDocument(DocumentError):
 
 class ReaderDied(DocumentError):
     """A process died on a document, or took too much time or memory; another time it might not."""
+
+    transient = True
 
 
 class WorkersFailed(SpoliaError):
@@ -175,7 +189,14 @@ class MeasureError(SpoliaError, ValueError):
 
 
 class EgressError(SpoliaError):
-    """Something could not be fetched over the network."""
+    """Something could not be fetched over the network.
+
+    `status`: what the server answered; 0 where it gave no answer.
+    `after_s`: seconds that it asks to wait before another attempt; 0 when it does not say.
+    """
+
+    status: int = 0
+    after_s: float = 0.0
 
 
 class EgressFailed(EgressError):

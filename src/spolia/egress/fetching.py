@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from spolia.egress.exchange import Limits, exchanged, pieces
+from spolia.egress.patience import asked_s
 from spolia.errors import EgressFailed, EgressRefused
 from spolia.types import Value
 
@@ -74,10 +75,10 @@ def fetch(
     for _ in range(REDIRECTS + 1):
         try:
             found = _one(at, _permitted(at, allow), sent, largest_bytes, limits)
-        except EgressRefused as error:
-            raise EgressRefused(f"{_named(at, url)}: {error}") from error
-        except EgressFailed as error:
-            raise EgressFailed(f"{_named(at, url)}: {error}") from error
+        except (EgressRefused, EgressFailed) as error:
+            named = type(error)(f"{_named(at, url)}: {error}")
+            named.status, named.after_s = error.status, error.after_s
+            raise named from error
         if found.status not in _MOVED:
             return found
         before, at = at, urljoin(at, found.header("location"))
@@ -98,7 +99,7 @@ def _one(url: str, public: bool, headers: Mapping[str, str], largest: int, limit
         if status == 304:
             return Fetched(url, status, said, b"")
         if status >= 400 or status in _MOVED or status < 200:
-            raise _failed(status)
+            raise _failed(status, dict(said))
         stated = response.headers.get("content-length", "")
         if stated.isdecimal() and int(stated) > largest:
             raise EgressRefused(f"it has {stated} bytes; at most {largest} are taken. Allow more: largest_bytes.")
@@ -109,10 +110,14 @@ def _one(url: str, public: bool, headers: Mapping[str, str], largest: int, limit
     return Fetched(url, status, said, data)
 
 
-def _failed(status: int) -> EgressRefused | EgressFailed:
+def _failed(status: int, headers: Mapping[str, str]) -> EgressRefused | EgressFailed:
+    error: EgressRefused | EgressFailed
     if status in (408, 425, 429) or status >= 500:
-        return EgressFailed(f"the server answers with status {status}. Try again later.")
-    return EgressRefused(f"the server answers with status {status}.")
+        error = EgressFailed(f"the server answers with status {status}. Try again later.")
+    else:
+        error = EgressRefused(f"the server answers with status {status}.")
+    error.status, error.after_s = status, asked_s(headers)
+    return error
 
 
 def _permitted(url: str, allow: Collection[str]) -> bool:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
-from math import isfinite
 from typing import Generic, Protocol, TypeVar
 
 from spolia.egress.exchange import Limits, Response
+from spolia.egress.patience import asked_s, pause
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable
 from spolia.models.replies import refused
-from spolia.models.wire import chunks, pause
+from spolia.models.wire import chunks
 
 Out = TypeVar("Out")
 
@@ -98,7 +96,7 @@ class Attempts(Generic[Out]):
         said = next(chunks(response), b"").decode("utf-8", "replace")
         error = refused(response.status, headers, without(key, said), known)
         if isinstance(error, ModelUnavailable):
-            error.after_s = _after_s(headers)
+            error.after_s = asked_s(headers)
         return error
 
     @property
@@ -117,16 +115,3 @@ def key_in(variable: str) -> str:
 def without(key: str, said: str) -> str:
     """What a server said without the key, which some servers quote in their errors."""
     return said.replace(key, "[key]") if key else said
-
-
-def _after_s(headers: Mapping[str, str]) -> float:
-    """Seconds that `Retry-After` asks to wait: a number, or a date; 0 where it says nothing sensible."""
-    stated = headers.get("retry-after", "").strip()
-    try:
-        seconds = float(stated)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(stated).timestamp() - time.time()
-        except (ValueError, TypeError, OverflowError):
-            return 0.0
-    return max(seconds, 0.0) if isfinite(seconds) else 0.0

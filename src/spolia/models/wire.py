@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from spolia.egress.exchange import Limits, Response, exchanged, pieces
 from spolia.errors import EgressFailed, EgressRefused, ModelRejected, ModelUnavailable
-from spolia.surrounding import check_cancelled, on_cancel
+from spolia.surrounding import check_cancelled
 
 MAX_REPLY_BYTES = 32 * 2**20
 POLL_S = 0.05
@@ -70,15 +70,6 @@ def turn(server: str, at_once: int, limits: Limits) -> Iterator[None]:
         yield
     finally:
         free.release()
-
-
-def pause(seconds: float) -> None:
-    """Wait before another attempt; a cancellation ends the wait."""
-    woken = threading.Event()
-    with on_cancel(woken.set):
-        check_cancelled()
-        woken.wait(seconds)
-    check_cancelled()
 
 
 def _forget() -> None:

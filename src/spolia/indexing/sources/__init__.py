@@ -1,0 +1,1 @@
+"""Where documents come from beside folders: web pages, file systems, databases, HTTP APIs."""

@@ -1,0 +1,122 @@
+"""Documents of a source on their way into a store: each has its own reader, and a way to its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import TypeAlias
+
+from spolia.errors import SpoliaError
+from spolia.indexing.files import File, Files, Lot, Skipped
+from spolia.indexing.loading import Loaded
+from spolia.indexing.readers.reading import Reader
+from spolia.indexing.readers.text import TextReader
+
+ITEMS_AT_ONCE, BYTES_AT_ONCE = 1_000, 16_000_000
+"""A lot has no more than this, but for its last item."""
+LONGEST_URI = 2_000
+Load: TypeAlias = Callable[[Path | None], Loaded]
+_SECOND = 1_000_000_000
+
+
+def changed_at(seconds: float | None, told: bytes) -> int:
+    """The time of the last change, in nanoseconds, as a store compares it.
+
+    Few sources tell it more exactly than to a second. So the rest tells versions of one second apart; where no time is
+    told, it is a negative number, which stands for no time.
+
+    Args:
+        seconds: since 1970; None where the source does not tell.
+        told: what tells one version from another: its bytes, or what a server calls it.
+
+    >>> changed_at(1e9, b"a") // 10**9, changed_at(1e9, b"a") == changed_at(1e9, b"b"), changed_at(None, b"a") < 0
+    (1000000000, False, True)
+    """
+    version = int.from_bytes(blake2b(told, digest_size=8).digest())
+    if seconds is None or not 0 < seconds < 2**33:
+        return -(version >> 2) - 1
+    return int(seconds) * _SECOND + version % _SECOND
+
+
+@dataclass(frozen=True)
+class Item(File):
+    """A document of a source.
+
+    Args:
+        get: gives its bytes; those of what is large in a copy in a folder, where it is given one.
+    """
+
+    get: Load = field(default=lambda spool: Loaded(b"", 0, 0), compare=False, repr=False)
+
+    def load(self, spool: Path | None = None) -> Loaded:
+        return self.get(spool)
+
+
+class Items(Files):
+    """Items by uri, in the order in which they came."""
+
+    def __init__(self, readers: Mapping[str, Reader]) -> None:
+        super().__init__(readers)
+        self._ways: dict[str, tuple[Reader, Load]] = {}
+
+    def __getitem__(self, uri: str) -> File:
+        size, mtime_ns, path, _ = self._kept[uri]
+        reader, get = self._ways[uri]
+        return Item(uri, path, size, mtime_ns, reader, get=get)
+
+    def list(self, uri: str, size: int, mtime_ns: int, reader: Reader, get: Load) -> None:
+        """What is fetched only if it has changed."""
+        self._kept[uri], self._ways[uri] = (size, mtime_ns, "", False), (reader, get)
+
+    def hold(self, uri: str, data: bytes, seconds: float | None, reader: Reader) -> None:
+        """What is here already."""
+        at = changed_at(seconds, data)
+        self.list(uri, len(data), at, reader, lambda spool: Loaded(data, len(data), at, max(at, 0), max(at, 0)))
+
+    def fail(self, uri: str, error: SpoliaError) -> None:
+        """What could not be had, and why; the document that was there stays."""
+
+        def get(spool: Path | None) -> Loaded:
+            raise error
+
+        self.list(uri, 0, -1, TextReader(), get)
+
+
+class Gathering:
+    """Items that are gathered until there are enough for a lot.
+
+    Args:
+        source: where they are from.
+        readers: of formats.
+    """
+
+    def __init__(self, source: str, readers: Mapping[str, Reader]) -> None:
+        self.source, self.readers = source, readers
+        self._begin()
+
+    def _begin(self) -> None:
+        self.items, self.gone, self.skipped = Items(self.readers), set[str](), list[Skipped]()
+        self.bytes = 0
+
+    def hold(self, uri: str, data: bytes, seconds: float | None, reader: Reader) -> None:
+        """An item that is here; see `Items.hold`."""
+        self.gone.discard(uri)
+        self.items.hold(uri, data, seconds, reader)
+        self.bytes += len(data)
+
+    def skip(self, uri: str, reason: str) -> None:
+        """Something that is left out, and why."""
+        self.skipped.append(Skipped(uri, reason))
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.items) + len(self.gone) >= ITEMS_AT_ONCE or self.bytes >= BYTES_AT_ONCE
+
+    def lot(self, cursors: Mapping[str, str]) -> Lot:
+        """What was gathered; begins anew."""
+        gone = frozenset(self.gone - self.items.keys())
+        found = Lot(self.items, self.skipped, source=self.source, cursors=dict(cursors), gone=gone)
+        self._begin()
+        return found

@@ -1,0 +1,170 @@
+"""Rows and items of an API as documents: a text with its title and its fields."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from spolia.errors import DocumentError, SourceError
+from spolia.indexing.readers.choosing import reader_of
+from spolia.indexing.readers.reading import Blob, Reader, Reading
+from spolia.types import Meta, Scalar, Value
+
+LONGEST_KEY = 1_000
+_NAMED = re.compile(r"\{([^{}]+)\}")
+_ODD = re.compile("[%\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class RecordReader(Value):
+    """Reads what `written` has written.
+
+    Args:
+        body: reads the text.
+
+    >>> from spolia.indexing.readers.text import TextReader
+    >>> blob = Blob("sql://notes/1", written("Stones.", "On stones", (("year", 2020),)))
+    >>> document = RecordReader(TextReader()).read(blob).document
+    >>> document.text, document.title, document.meta
+    ('Stones.', 'On stones', (('year', 2020),))
+    """
+
+    body: Reader
+    version = 1
+    suffixes = ()
+
+    @property
+    def name(self) -> str:
+        return self.body.name
+
+    @property
+    def media_type(self) -> str:
+        return self.body.media_type
+
+    @property
+    def apart(self) -> bool:
+        return bool(getattr(self.body, "apart", False))
+
+    def read(self, blob: Blob, /) -> Reading:
+        said = json.loads(blob.data)
+        found = self.body.read(Blob(blob.uri, said["text"].encode("utf-8", "replace")))
+        meta: Meta = tuple((name, value) for name, value in said["meta"])
+        named = {name for name, _ in meta}
+        document = found.document.but(
+            id=f"{blob.content_hash}.{self.name}",
+            title=said["title"] or found.document.title,
+            meta=meta + tuple(pair for pair in found.document.meta if pair[0] not in named),
+        )
+        return found.but(document=document)
+
+
+def written(text: str, title: str, meta: Meta) -> bytes:
+    """A document as the bytes that `RecordReader` reads."""
+    said = {"title": title, "text": text, "meta": meta}
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def record_reader(format: str, readers: Mapping[str, Reader]) -> RecordReader:
+    """The reader of records whose texts are of a format.
+
+    Args:
+        format: a suffix: `.txt`, `.md`, `.html`.
+
+    Raises:
+        SourceError: no reader knows it.
+    """
+    if (body := reader_of(f"record{format}", readers)) is None:
+        raise SourceError(f"No reader knows the format {format!r}. Write a suffix with its dot: .txt, .md or .html.")
+    return RecordReader(body)
+
+
+def names_in(template: str) -> tuple[str, ...]:
+    """The names in a template, or the one name that it is.
+
+    >>> names_in("{title}: {body}"), names_in("body")
+    (('title', 'body'), ('body',))
+    """
+    return tuple(dict.fromkeys(_NAMED.findall(template))) or (template,)
+
+
+def filled(template: str, value: Callable[[str], object]) -> str:
+    """A template with values in the places of its names.
+
+    >>> filled("{title}: {body}", {"title": "One", "body": None}.get)
+    'One: '
+    """
+    if not _NAMED.search(template):
+        return as_text(value(template))
+    return _NAMED.sub(lambda found: as_text(value(found[1])), template)
+
+
+def as_text(value: object) -> str:
+    """A value as a part of a text.
+
+    Raises:
+        DocumentError: it is bytes.
+    """
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise DocumentError("The text is of bytes, not of characters. Convert it in the query, or leave the row out.")
+    if isinstance(value, (dict, list)):
+        return json.dumps(value, ensure_ascii=False)
+    return "" if value is None else str(value)
+
+
+def scalars(value: object) -> tuple[Scalar, ...]:
+    """A value as metadata; a list is several values.
+
+    >>> scalars(["a", 2, None]), scalars(Decimal("1.5")), scalars(date(2020, 1, 2))
+    (('a', 2), (1.5,), ('2020-01-02',))
+    """
+    if isinstance(value, (list, tuple)):
+        return tuple(one for item in value for one in scalars(item))
+    if value is None:
+        return ()
+    if isinstance(value, (str, bool, int, float)):
+        return (value,)
+    if isinstance(value, Decimal):
+        return (float(value),)
+    if isinstance(value, (datetime, date)):
+        return (value.isoformat(),)
+    return (as_text(value),)
+
+
+def uri_of(prefix: str, key: object) -> str:
+    """The uri of a row or an item.
+
+    Raises:
+        DocumentError: its key is too long, or is none.
+
+    >>> uri_of("sql://notes/", "a 1"), uri_of("sql://notes/", "a\\n%")
+    ('sql://notes/a 1', 'sql://notes/a%0A%25')
+    """
+    if isinstance(key, (dict, list)) or len(text := str(key)) > LONGEST_KEY or not text:
+        raise DocumentError(f"{key!r:.80} is no key. Name what has a short text or a number for each document.")
+    return prefix + _ODD.sub(lambda found: "".join(f"%{one:02X}" for one in _bytes(found[0])), text)
+
+
+def _bytes(character: str) -> bytes:
+    return character.encode("utf-8", "surrogatepass")
+
+
+def seconds_of(value: Any) -> float | None:
+    """A time in seconds since 1970, if it is one.
+
+    >>> seconds_of("2001-09-09T01:46:40Z"), seconds_of("last week")
+    (1000000000.0, None)
+    """
+    try:
+        if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+            return float(value)
+        if isinstance(value, date) and not isinstance(value, datetime):
+            value = value.isoformat()
+        found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+        return found.timestamp()
+    except (TypeError, ValueError, OverflowError, OSError):
+        return None
