@@ -26,6 +26,7 @@ EMBEDDER, SPARSE = HashingEmbedder(dimension=16), Counting()
 PRINCIPALS = ("ann", "bob", "staff", "eve")
 QUERY = Query("The tide rises. It falls")
 GROUPS: Mapping[str, str] = {"chunk": "document", "sentence": "chunk", "entity": "sentence"}
+PICTURE = "picture"
 SECRET = re.compile(r"secret-[\w.-]+")
 Lists = Mapping[str, tuple[str, ...]]
 FIELDS = Schema((Field("tone"), Field("weight", "int")))
@@ -71,7 +72,8 @@ def filled(corpus: Corpus, lists: Lists, index: IndexSettings, *, sparse: bool =
             writer.define(group, Manifest(group, "by hand", "none", Analyzer(), embedded, parent))
         for id in (name for name in lists if "." not in name):
             document, nodes = _document(id, lists)
-            writer.put(document, nodes, SourceRow(document.uri, len(document.text), content_hash=id))
+            picture = {PICTURE: f"secret-image-{id}".encode()}
+            writer.put(document, nodes, SourceRow(document.uri, len(document.text), content_hash=id), picture)
         for group in GROUPS:
             if lacking := list(writer.unembedded(group, EMBEDDER.name)):
                 keys, texts = zip(*lacking, strict=True)
@@ -128,11 +130,16 @@ def readable(lists: Lists, principals: frozenset[str]) -> set[str]:
     found = set[str]()
     for document in (name for name in lists if "." not in name):
         if not lists[document] or principals & set(lists[document]):
-            found |= {f"secret-whole-{document}", f"secret-title-{document}"}
+            found |= _of_document(document)
         for node in _document(document, lists)[1]:
             who = lists.get(node.id) or lists[document]
             found |= {f"secret-{node.id}"} if not who or principals & set(who) else set()
     return found
+
+
+def _of_document(id: str) -> set[str]:
+    """The secrets of a document itself."""
+    return {f"secret-{kind}-{id}" for kind in ("whole", "title", "image")}
 
 
 def fulfilling(lists: Lists, condition: Condition | None) -> set[str]:
@@ -141,7 +148,7 @@ def fulfilling(lists: Lists, condition: Condition | None) -> set[str]:
     for name in (name for name in lists if "." not in name):
         document, nodes = _document(name, lists)
         of_all = document.meta + file_meta(document.uri, len(document.text), 0, 0, 0)
-        whole = {f"secret-whole-{name}", f"secret-title-{name}"}
+        whole = _of_document(name)
         for secrets_, meta in [(whole, ()), *(({f"secret-{node.id}"}, node.meta) for node in nodes)]:
             if condition is None or condition.accepts(FIELDS.record(of_all + meta)):
                 found |= secrets_
@@ -152,7 +159,7 @@ def with_above(found: set[str]) -> set[str]:
     """Some secrets, and those of what their nodes are parts of."""
     parts = [secret.removeprefix("secret-").split(".") for secret in found]
     above = {".".join(part[:end]) for part in parts for end in range(1, len(part))}
-    whole = {f"secret-{kind}-{id}" for id in above if "." not in id for kind in ("whole", "title")}
+    whole = {secret for id in above if "." not in id for secret in _of_document(id)}
     return found | {f"secret-{id}" for id in above} | whole
 
 

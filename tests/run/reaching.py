@@ -30,7 +30,7 @@ from spolia.stores.snapshot import Snapshot
 from spolia.stores.tables import sql
 from spolia.stores.truth import Truth
 from spolia.types import Filter, Node, Query, Ranking
-from tests.run.hiding import EMBEDDER, GROUPS, PRINCIPALS, QUERY, SECRET, SPARSE
+from tests.run.hiding import EMBEDDER, GROUPS, PICTURE, PRINCIPALS, QUERY, SECRET, SPARSE
 from tests.tree import classes, modules, operators
 
 # Stores and indexes.
@@ -202,6 +202,7 @@ def calls(
         "ids": [[*ids, *documents]],
         "id": [*ids, *documents],
         "document": documents,
+        "hash": [PICTURE],
         "first": [0],
         "last": [100],
         "rows": [snapshot.opened.rows(sql.NODES, {"grp": group, "at": snapshot.generation}) for group in GROUPS],

@@ -15,6 +15,7 @@ import pytest
 
 from spolia.errors import NotAStore, StoreError, StoreTooNew
 from spolia.stores.corpus import Corpus
+from spolia.stores.tables.sql import SCHEMA_VERSION
 from spolia.stores.writer import Writer
 from tests.stores.scenario import FIRST, SECOND, add_missing_vectors, put, sync
 
@@ -79,7 +80,9 @@ def test_a_text_named_like_the_database(fast_folder: Path) -> None:
 def test_a_newer_schema(corpus: Corpus) -> None:
     with closing(sqlite3.connect(Path(corpus.path) / "corpus.db")) as connection:
         connection.execute("PRAGMA user_version = 99")
-    with pytest.raises(StoreTooNew, match=r"schema 99.* this one knows up to 3\. Write: pip install -U spolia"):
+    with pytest.raises(
+        StoreTooNew, match=rf"schema 99.* this one knows up to {SCHEMA_VERSION}\. Write: pip install -U spolia"
+    ):
         Corpus(corpus.path + "/../notes.spolia").group().corpus.writer().__enter__()
     copy = shutil.copytree(corpus.path, corpus.path + "2")
     with pytest.raises(StoreTooNew):
@@ -118,6 +121,7 @@ from spolia.stores.sqlite import creating, folder, sweeping
 from spolia.stores import files, integrity, writer
 from spolia.stores.lexical import index
 from spolia.stores.corpus import Corpus
+from spolia.stores.tables.sql import SCHEMA_VERSION
 from tests.stores.scenario import EMBEDDER, FIRST, embed, put, sync
 corpus, nobody, said = Corpus(sys.argv[1]), frozenset(), {}
 def tried(name, do):
