@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -41,7 +42,7 @@ def changed_at(seconds: float | None, told: bytes) -> int:
 
 
 @dataclass(frozen=True)
-class Item(File):
+class Given(File):
     """A document of a source.
 
     Args:
@@ -64,7 +65,7 @@ class Items(Files):
     def __getitem__(self, uri: str) -> File:
         size, mtime_ns, path, _ = self._kept[uri]
         reader, get = self._ways[uri]
-        return Item(uri, path, size, mtime_ns, reader, get=get)
+        return Given(uri, path, size, mtime_ns, reader, get=get)
 
     def list(self, uri: str, size: int, mtime_ns: int, reader: Reader, get: Load) -> None:
         """What is fetched only if it has changed."""
@@ -98,7 +99,7 @@ class Gathering:
 
     def _begin(self) -> None:
         self.items, self.gone, self.skipped = Items(self.readers), set[str](), list[Skipped]()
-        self.bytes = 0
+        self.unread, self.bytes = Counter[str](), 0
 
     def hold(self, uri: str, data: bytes, seconds: float | None, reader: Reader) -> None:
         """An item that is here; see `Items.hold`."""
@@ -117,6 +118,6 @@ class Gathering:
     def lot(self, cursors: Mapping[str, str]) -> Lot:
         """What was gathered; begins anew."""
         gone = frozenset(self.gone - self.items.keys())
-        found = Lot(self.items, self.skipped, source=self.source, cursors=dict(cursors), gone=gone)
+        found = Lot(self.items, self.skipped, self.unread, (), self.source, cursors, gone)
         self._begin()
         return found

@@ -13,18 +13,21 @@ from spolia.stores.tables.rows import Stamp
 from spolia.types import Value
 
 
-class Known(Protocol):
+class Memory(Protocol):
     """What a store has of a source.
 
     Attributes:
-        cursors: how far it was read, by what that is said of; empty when all of it is to be read.
+        cursors: how far it was read, by what that is said of.
+        afresh: whether all of it is to be read again.
     """
 
     @property
     def cursors(self) -> Mapping[str, str]: ...
+    @property
+    def afresh(self) -> bool: ...
 
     def stamps(self, uris: list[str]) -> Mapping[str, Stamp]:
-        """Of these documents those that are there, and need not be read again unless they have changed."""
+        """Of these documents those that are as they should be, unless they have changed at their source."""
         ...
 
     def uris(self, prefix: str) -> Iterator[str]:
@@ -45,11 +48,11 @@ class Source(Value):
         """The name under which a store remembers how far it was read."""
 
     @abstractmethod
-    def lots(self, known: Known, readers: Mapping[str, Reader]) -> Iterator[Lot]:
+    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[Lot]:
         """What has changed, some at a time; each lot is published before the next is asked for.
 
         Args:
-            known: what the store has of it.
+            memory: what the store has of it.
             readers: of formats, by suffix and pattern.
 
         Raises:

@@ -129,7 +129,10 @@ STAMPS_OF_URIS = f"""SELECT s.uri, s.size, s.mtime_ns, s.status FROM json_each(:
     CROSS JOIN sources s ON s.uri = wanted.value WHERE s.death = {ALIVE}
     UNION SELECT s.uri, s.size, s.mtime_ns, s.status FROM json_each(:uris) wanted
     CROSS JOIN sources s ON s.uri > wanted.value || '/' AND s.uri < wanted.value || '0' WHERE s.death = {ALIVE}"""
-URIS_BETWEEN = f"""SELECT uri FROM sources WHERE death = {ALIVE} AND uri > :after AND uri < :before
+LABELLED = """SELECT s.uri, s.size, s.mtime_ns, s.status, s.report, d.audience FROM json_each(:uris) wanted
+    CROSS JOIN sources s ON s.uri = wanted.value LEFT JOIN documents d ON d.key = s.document
+    WHERE s.birth <= :at AND s.death > :at"""
+URIS_BETWEEN = """SELECT uri FROM sources WHERE uri > :after AND uri < :before AND birth <= :at AND death > :at
     ORDER BY uri LIMIT :limit"""
 LIVE_SOURCE = f"SELECT document FROM sources WHERE uri = ? AND death = {ALIVE}"
 LIVE_SOURCES_OF = f"""SELECT {SOURCE_COLUMNS} FROM sources s LEFT JOIN documents d ON d.key = s.document

@@ -1,0 +1,117 @@
+"""Following a source: what a store has of it is compared with what there is, lot by lot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from spolia.errors import DocumentError, EgressError, SourceError
+from spolia.indexing.files import Lot
+from spolia.indexing.labels import Labels
+from spolia.indexing.readers.reading import Reader
+from spolia.indexing.report import DocumentReport
+from spolia.indexing.sources.source import Source
+from spolia.stores.corpus import Corpus
+from spolia.stores.snapshot import Snapshot
+from spolia.stores.tables import sql
+from spolia.stores.tables.rows import Stamp
+
+_PAGE = 1_000
+_LAST = "\U0010ffff"
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What a store has of a source; see `spolia.indexing.sources.source.Memory`.
+
+    Args:
+        corpus: the store; it need not be there.
+        source: name of the source.
+        labels: what the caller says of documents: one of which something else is said than before is read again.
+        afresh: whether all of it is to be read again.
+    """
+
+    corpus: Corpus
+    source: str
+    labels: Callable[[], Labels]
+    afresh: bool = False
+
+    @cached_property
+    def cursors(self) -> Mapping[str, str]:
+        snapshot = self._snapshot()
+        return dict(snapshot.opened.rows(sql.CURSORS, (self.source,))) if snapshot else {}
+
+    def stamps(self, uris: Sequence[str]) -> Mapping[str, Stamp]:
+        snapshot = self._snapshot()
+        if snapshot is None or self.afresh:
+            return {}
+        rows = snapshot.opened.rows(sql.LABELLED, {"uris": json.dumps(list(uris)), "at": snapshot.generation})
+        labels, lists = self.labels(), snapshot.readers.lists
+        return {
+            uri: (size, mtime_ns, status)
+            for uri, size, mtime_ns, status, report, audience in rows
+            if status != "indexed" or _is_labelled(labels, uri, report, lists[audience])
+        }
+
+    def uris(self, prefix: str) -> Iterator[str]:
+        """They are fetched some at a time, so that there may be many."""
+        after, snapshot = prefix, self._snapshot()
+        while snapshot is not None:
+            values = {"after": after, "before": prefix + _LAST, "limit": _PAGE, "at": snapshot.generation}
+            rows = snapshot.opened.rows(sql.URIS_BETWEEN, values)
+            yield from (uri for (uri,) in rows)
+            if len(rows) < _PAGE:
+                return
+            after = rows[-1][0]
+
+    def is_labelled(self, prefix: str) -> bool:
+        """Whether of all documents whose uri begins like this the same is said as before."""
+        labels = self.labels()
+        if labels.access is None and labels.metadata is None:
+            return True
+        page: list[str] = []
+        for uri in self.uris(prefix):
+            page.append(uri)
+            if len(page) == _PAGE:
+                if len(self.stamps(page)) < len(page):
+                    return False
+                page = []
+        return len(self.stamps(page)) == len(page)
+
+    def _snapshot(self) -> Snapshot | None:
+        return self.corpus.latest() if self.corpus.exists() else None
+
+
+def _is_labelled(labels: Labels, uri: str, report: str, readers: tuple[str, ...]) -> bool:
+    if labels.access is not None and labels.readers(uri) != readers:
+        return False
+    try:
+        return labels.metadata is None or (DocumentReport.of(report).labels if report else "") == labels.mark(uri)
+    except DocumentError:
+        return False  # it is recorded when its turn comes
+
+
+def followed(
+    source: Source,
+    corpus: Corpus,
+    labels: Callable[[], Labels],
+    readers: Mapping[str, Reader],
+    failed: Callable[[str, str], None],
+    *,
+    afresh: bool,
+) -> Iterator[Lot]:
+    """What has changed in a source since it was read the last time.
+
+    Args:
+        labels: what the caller says of documents; another one for each lot, since it remembers what it said.
+        readers: by suffix and pattern.
+        failed: is told of a source that could not be read to its end, and why.
+        afresh: read all of it again.
+    """
+    memory = Remembered(corpus, source.id, labels, afresh)
+    try:
+        yield from source.lots(memory, readers)
+    except (SourceError, EgressError) as error:
+        failed(source.id, str(error))

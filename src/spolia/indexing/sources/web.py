@@ -1,0 +1,289 @@
+"""Pages of the web as a source: asked politely, and only for what has changed since."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from spolia.egress.fetching import LARGEST_BYTES, Fetched, fetch
+from spolia.egress.patience import patiently
+from spolia.errors import EgressError, EgressFailed, EgressRefused, SourceError
+from spolia.indexing.files import Lot
+from spolia.indexing.readers.reading import Reader
+from spolia.indexing.sources import robots
+from spolia.indexing.sources.items import Gathering
+from spolia.indexing.sources.pages import changed_s, host_of, links, locations, normal, page_bytes, page_reader
+from spolia.indexing.sources.robots import Robots
+from spolia.indexing.sources.secrets import with_secrets
+from spolia.indexing.sources.source import Memory, Source
+from spolia.indexing.sources.turns import Turns
+from spolia.stores.tables.rows import Stamp
+
+AT_A_TIME = 64
+"""Pages that are asked for together, and published together."""
+MOST_SITEMAPS, LARGEST_SITEMAP = 100, 60_000_000
+GONE = (404, 410)
+
+
+@dataclass(frozen=True)
+class WebPages(Source):
+    """Pages of the web: those that are named, those that a sitemap lists, and those that they lead to.
+
+    A page that the server says has not changed is not sent again (`ETag`, `Last-Modified`); one that it says is gone
+    (404, 410) is removed, and so is one that nothing leads to any more; one that fails stays as it was. `robots.txt` is
+    respected, and so is the delay that it asks for. Only public addresses are asked.
+
+    Args:
+        start: addresses of pages.
+        sitemap: address of a sitemap; what it lists on its own host is read.
+        depth: how many links away from the first pages others are read; 0 reads no others.
+        below: how the addresses of these others begin; by default like that of the first page up to its last slash.
+            They are on the host of the page that leads to them.
+        most: number of pages, at most.
+        name: under which a store remembers it; by default the first address.
+        allow: hosts whose addresses need not be public, as `wiki.internal` or `localhost:8000`.
+        headers: sent with every request; `${NAME}` stands for the environment variable.
+        delay_s: seconds between two requests to one host; more where `robots.txt` asks for it.
+        at_once: number of requests at the same time.
+        largest_bytes: of a page.
+        timeout_s: without a byte from the server.
+        deadline_s: for one page.
+
+    Raises:
+        SourceError: an address is none.
+
+    >>> WebPages(("https://example.org/docs/",), depth=2).id
+    'web:https://example.org/docs/'
+    """
+
+    start: tuple[str, ...] = ()
+    sitemap: str = ""
+    depth: int = 0
+    below: str = ""
+    most: int = 1_000
+    name: str = ""
+    allow: tuple[str, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    delay_s: float = 1.0
+    at_once: int = 4
+    largest_bytes: int = LARGEST_BYTES
+    timeout_s: float = 30.0
+    deadline_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        addresses = [*self.start, *filter(None, (self.sitemap, self.below))]
+        if not self.start and not self.sitemap:
+            raise SourceError(
+                "No page is named. Write start: [https://HOST/PATH], or sitemap: https://HOST/sitemap.xml."
+            )
+        for address in addresses:
+            if not normal(address):
+                raise SourceError(f"{address!r} is no address of a page. Write https://HOST/PATH, without a password.")
+        if self.depth < 0 or self.most < 1 or self.at_once < 1 or self.delay_s < 0:
+            raise SourceError("A number is too small. Write depth and delay_s from 0, most and at_once from 1.")
+
+    @property
+    def id(self) -> str:
+        return f"web:{self.name or normal((*self.start, self.sitemap)[0])}"
+
+    @property
+    def within(self) -> str:
+        """How the addresses of pages begin that are not named."""
+        if self.below or not self.start:
+            return normal(self.below) if self.below else ""
+        first = normal(self.start[0]).partition("?")[0]
+        return first[: first.rindex("/") + 1]
+
+    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[Lot]:
+        yield from _Crawl(self, memory, readers).lots()
+
+
+class _Crawl:
+    def __init__(self, source: WebPages, memory: Memory, readers: Mapping[str, Reader]) -> None:
+        self.source, self.memory, self.readers = source, memory, readers
+        self.gathering = Gathering(source.id, readers)
+        self.headers = {"User-Agent": "spolia"} | {name: with_secrets(value) for name, value in source.headers}
+        self.past: dict[str, dict[str, Any]] = {url: json.loads(said) for url, said in memory.cursors.items()}
+        self.turns = Turns()
+        self.robots: dict[str, Robots | EgressFailed] = {}
+        self.seen: dict[str, None] = {}
+        self.todo: deque[tuple[str, int]] = deque()
+        self.is_whole = True
+        """Whether all was seen that is there, so that what was not is gone."""
+
+    def lots(self) -> Iterator[Lot]:
+        for url in (*map(normal, self.source.start), *self._listed()):
+            self._lead(url, 0)
+        while self.todo:
+            some = [self.todo.popleft() for _ in range(min(len(self.todo), AT_A_TIME))]
+            yield self.gathering.lot(self._read(some))
+        unseen = [url for url in self.past if url not in self.seen] if self.is_whole else []
+        self.gathering.gone.update(unseen)
+        yield self.gathering.lot(dict.fromkeys(unseen, ""))
+
+    def _lead(self, url: str, depth: int) -> None:
+        if url not in self.seen:
+            if len(self.seen) >= self.source.most:
+                self.is_whole = False
+                return
+            self.seen[url] = None
+            self.todo.append((url, depth))
+
+    # Asking.
+
+    def _read(self, some: Sequence[tuple[str, int]]) -> dict[str, str]:
+        """Ask for some pages at the same time, and gather what they hold; what to remember of each."""
+        allowed = [(url, depth) for url, depth in some if self._may(url)]
+        stamps = self.memory.stamps([url for url, _ in allowed])
+        with ThreadPoolExecutor(self.source.at_once) as threads:
+            asked = [
+                threads.submit(copy_context().run, partial(self._page, url, stamps.get(url))) for url, _ in allowed
+            ]
+            try:
+                found = [future.result() for future in asked]
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
+        remembered: dict[str, str] = {}
+        for (url, depth), page in zip(allowed, found, strict=True):
+            said = self._note(url, page, start=depth == 0, known=url in stamps)
+            if said is not None:
+                remembered[url] = json.dumps(said) if said else ""
+            for link in (said if said is not None else self.past.get(url, {})).get("links", ()):
+                if depth < self.source.depth and link.startswith(self.source.within):
+                    self._lead(link, depth + 1)
+        return remembered
+
+    def _may(self, url: str) -> bool:
+        """Whether the site lets this page be read."""
+        rules = self._rules(host_of(url))
+        if isinstance(rules, EgressFailed):
+            self._fail(url, EgressFailed(f"What its site allows is not known: {rules}"))
+        elif not rules.allows(url):
+            self.gathering.skip(url, "robots.txt of its site asks not to read it.")
+            del self.seen[url]
+        else:
+            return True
+        return False
+
+    def _rules(self, host: str) -> Robots | EgressFailed:
+        if host not in self.robots:
+            try:
+                found = self._fetch(f"{host}/robots.txt", {})
+                self.robots[host] = Robots(found.data[: robots.LARGEST_BYTES].decode("utf-8", "replace"))
+            except EgressRefused:  # there is none; an address that is not allowed refuses its pages too
+                self.robots[host] = Robots()
+            except EgressFailed as error:
+                self.robots[host] = error
+        return self.robots[host]
+
+    def _page(self, url: str, stamp: Stamp | None) -> Fetched | EgressError:
+        past = self.past.get(url, {})
+        headers = {}
+        if stamp is not None and stamp[2] == "indexed" and (not self.source.depth or "links" in past):
+            sent = {"If-None-Match": past.get("etag"), "If-Modified-Since": past.get("modified")}
+            headers = {name: value for name, value in sent.items() if value}
+        try:
+            return self._fetch(url, headers)
+        except EgressError as error:
+            return error
+
+    def _fetch(self, url: str, headers: Mapping[str, str]) -> Fetched:
+        source, host = self.source, host_of(url)
+        rules = self.robots.get(host)
+        delay_s = max(source.delay_s, rules.delay_s if isinstance(rules, Robots) else 0.0)
+
+        def ask() -> Fetched:
+            self.turns.wait(host, delay_s)
+            return fetch(
+                url,
+                allow=source.allow,
+                headers={**self.headers, **headers},
+                largest_bytes=source.largest_bytes,
+                timeout_s=source.timeout_s,
+                deadline_s=source.deadline_s,
+            )
+
+        return patiently(ask, retries=2)
+
+    # What comes of it.
+
+    def _note(self, url: str, page: Fetched | EgressError, *, start: bool, known: bool) -> dict[str, Any] | None:
+        """Gather what a page holds; what to remember of it: nothing where it is gone, None where it is as it was."""
+        if isinstance(page, EgressError):
+            if page.status not in GONE:
+                self._fail(url, page)
+                return None
+            return self._lose(url, f"There is no such page ({page.status}).", said=start and not known)
+        if page.status == 304:
+            return None
+        if self._is_other(url, page, start=start):
+            return self._lose(url, f"It leads to {page.url}, which is read itself or not to be read.", said=start)
+        if (reader := page_reader(page, self.readers)) is None:
+            self.gathering.unread[page.header("content-type").partition(";")[0] or "without type"] += 1
+            return self._lose(url, "", said=False)
+        self.gathering.hold(url, page_bytes(page), changed_s(page), reader)
+        said: dict[str, Any] = {"etag": page.header("etag"), "modified": page.header("last-modified")}
+        if self.source.depth:
+            said["links"] = [link for link in links(page) if host_of(link) == host_of(page.url)]
+        return said
+
+    def _is_other(self, url: str, page: Fetched, *, start: bool) -> bool:
+        """Whether a redirect led to a page that is read itself, or out of what is to be read."""
+        if (end := normal(page.url)) == url:
+            return False
+        if end in self.seen:
+            return True
+        rules = self._rules(host_of(end)) if host_of(end) in self.robots else Robots()
+        if not start and (host_of(end) != host_of(url) or not end.startswith(self.source.within)):
+            return True
+        self.seen[end] = None
+        return isinstance(rules, Robots) and not rules.allows(end)
+
+    def _fail(self, url: str, error: EgressError) -> None:
+        self.gathering.items.fail(url, error)
+        self.is_whole = False
+
+    def _lose(self, url: str, reason: str, *, said: bool) -> dict[str, Any]:
+        self.gathering.gone.add(url)
+        if said:
+            self.gathering.skip(url, reason)
+        return {}
+
+    # Sitemaps.
+
+    def _listed(self) -> Iterator[str]:
+        """Addresses of pages that the sitemap lists, on its own host."""
+        todo, seen = deque(filter(None, [normal(self.source.sitemap)] if self.source.sitemap else [])), set[str]()
+        while todo:
+            if (url := todo.popleft()) in seen:
+                continue
+            seen.add(url)
+            for is_sitemap, location in locations(_unpacked(self._fetch(url, {}), url), url):
+                if host_of(location) != host_of(url):
+                    continue
+                if not is_sitemap and location.startswith(self.source.within):
+                    yield location
+                elif is_sitemap and len(seen) + len(todo) < MOST_SITEMAPS:
+                    todo.append(location)
+
+
+def _unpacked(found: Fetched, url: str) -> bytes:
+    """A sitemap as it is before it was packed, which many are."""
+    if not found.data.startswith(b"\x1f\x8b"):
+        return found.data
+    unpacking = zlib.decompressobj(31)
+    try:
+        data = unpacking.decompress(found.data, LARGEST_SITEMAP)
+    except zlib.error as error:
+        raise SourceError(f"{url} is damaged: {error}.") from error
+    if unpacking.unconsumed_tail:
+        raise SourceError(f"{url} unpacks to more than {LARGEST_SITEMAP} bytes, more than a sitemap may have.")
+    return data
