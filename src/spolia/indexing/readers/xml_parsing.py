@@ -52,7 +52,7 @@ def events(
     """
     parser = expat.ParserCreate(encoding="utf-8", namespace_separator=_SEPARATOR)
     parser.buffer_text = True
-    parser.StartElementHandler = lambda name, said: start(_named(name), said)
+    parser.StartElementHandler = lambda name, said: start(_named(name), {_named(key): said[key] for key in said})
     parser.EndElementHandler = lambda name: end(_named(name))
     parser.CharacterDataHandler = words
     parser.EntityDeclHandler = _refuse_entity

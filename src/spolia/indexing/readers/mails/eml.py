@@ -83,7 +83,7 @@ def _parsed(blob: Blob) -> Message:
         raise DocumentError(f"{blob.uri} is {other.what}, not a mail, although its name says so. Rename it.")
     if found := _LONG_HEADER.search(blob.data):
         raise DocumentError(
-            f"{blob.uri} has a header {found[1].decode('ascii')!r} of more than {_LONGEST_HEADER} bytes: it may be made to "
+            f"{blob.uri} has a header {found[1].decode()} of more than {_LONGEST_HEADER} bytes: it may be made to "
             "keep its reader busy. Save it again as the server has it."
         )
     try:

@@ -33,8 +33,9 @@ _NOT_READ = {
 }
 _META = {"initial-creator": "author", "creation-date": "date", "date": "modified", "subject": "subject",
          "keyword": "keywords", "language": "language", "description": "description"}  # fmt: skip
-_MOST_REPEATED = 1000
-"""A cell or row that says that it is repeated counts so often at most; sheets say so of a million empty ones."""
+_MOST_REPEATED, _MOST_REPEATS = 1000, 1_000_000
+"""A cell or row that says that it is repeated counts so often at most, and all of them together make so many cells at
+most; sheets say so of a million empty ones."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ class _Writing:
         self.dropped: Counter[str] = Counter()
         self._notes: list[str] = []
         self._numbers = 0
+        self._repeats = _MOST_REPEATS
         self._frames: list[Element] = []  # pictures in the present paragraph
 
     def blocks(self, container: Element) -> None:
@@ -218,26 +220,29 @@ class _Writing:
         for part in table:
             if part.tag == f"{_TABLE}table-row":
                 row = self._row(part)
-                times = _repeated(part, "rows") if any(row) else 1
-                for _ in range(times):
+                for _ in range(self._repeated(part, "rows", len(row)) if row else 1):
                     yield row
             elif part.tag in (f"{_TABLE}table-header-rows", f"{_TABLE}table-row-group", f"{_TABLE}table-rows"):
                 yield from self._rows(part)
+
+    def _repeated(self, element: Element, what: str, cells: int) -> int:
+        """How often a row or a cell counts."""
+        said = element.get(f"{_TABLE}number-{what}-repeated") or "1"
+        times = min(int(said), _MOST_REPEATED) if said.isdecimal() and len(said) < 10 else 1
+        if (times - 1) * cells > self._repeats:
+            return 1
+        self._repeats -= (times - 1) * cells
+        return times
 
     def _row(self, row: Element) -> list[str]:
         cells: list[str] = []
         for cell in row:
             if cell.tag in (f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
                 words = " ".join(" ".join("".join(self._words(block)).split()) for block in cell)
-                cells += [words.strip()] * _repeated(cell, "columns")
+                cells += [words.strip()] * self._repeated(cell, "columns", 1)
         while cells and not cells[-1]:
             cells.pop()
         return cells
-
-
-def _repeated(element: Element, what: str) -> int:
-    said = element.get(f"{_TABLE}number-{what}-repeated") or "1"
-    return min(int(said), _MOST_REPEATED) if said.isdecimal() and len(said) < 10 else 1
 
 
 def _said(archive: zipfile.ZipFile) -> tuple[str, Meta]:

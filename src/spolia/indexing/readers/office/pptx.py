@@ -133,7 +133,6 @@ class _Writing:
         if frame is not None and frame.text.strip():
             self.layout.gap(BLANK_LINE)
             self.layout.write("Notes:")
-            self.layout.gap(LINE)
             self._text(frame)
 
 

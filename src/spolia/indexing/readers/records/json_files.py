@@ -13,6 +13,7 @@ from spolia.indexing.readers.records.large import beginning, is_large, parts
 from spolia.types import Region, Value
 
 _MOST_COLUMNS = 1000
+_NESTED = frozenset([dict, list])
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,7 @@ class JsonLinesReader(Value):
         found = source_text(beginning(blob) if large else blob)
         if large:
             found = _warned(found, f"It has {blob.size} bytes: this is its beginning, its lines are read in parts.")
-        values, broken = list[Any](), 0
-        for line in found.text.split("\n"):
-            if line.strip():
-                try:
-                    values.append(json.loads(line))
-                except (ValueError, RecursionError):
-                    broken += 1
+        values, broken = _values([line for line in found.text.split("\n") if line.strip()])
         if broken:
             found = _warned(found, f"{broken} of its lines are no valid JSON; they were read as text.")
         return _reading(self, blob, found, [] if broken else _rows(values), "")
@@ -72,6 +67,23 @@ class JsonLinesReader(Value):
         """The lines of a file that is too large for one document; none for others."""
         if is_large(blob):
             yield from parts(blob, "lines")
+
+
+def _values(lines: list[str]) -> tuple[list[Any], int]:
+    """The values of lines, and how many are none."""
+    try:
+        values = json.loads(f"[{','.join(lines)}]")  # at once, which takes a fraction of the time
+        if len(values) == len(lines):
+            return values, 0
+    except (ValueError, RecursionError):
+        pass
+    values, broken = [], 0
+    for line in lines:
+        try:
+            values.append(json.loads(line))
+        except (ValueError, RecursionError):
+            broken += 1
+    return values, broken
 
 
 def _reading(reader: Any, blob: Blob, found: Decoded, rows: Sequence[Sequence[str]], title: str) -> Reading:
@@ -94,9 +106,10 @@ def _rows(values: Sequence[Any]) -> list[list[str]]:
     """The head and the rows of records that have scalars only; none for others."""
     columns: dict[str, None] = {}
     for value in values:
-        if not isinstance(value, dict) or any(isinstance(field, (dict, list)) for field in value.values()):
+        if not isinstance(value, dict) or not _NESTED.isdisjoint(map(type, value.values())):
             return []
-        columns.update(dict.fromkeys(value))
+        if not columns.keys() >= value.keys():
+            columns.update(dict.fromkeys(value))
         if len(columns) > _MOST_COLUMNS:
             return []
     return [list(columns), *([_said(value.get(name, "")) for name in columns] for value in values)] if columns else []
