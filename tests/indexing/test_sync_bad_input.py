@@ -166,7 +166,7 @@ def test_a_missing_package_fails_its_documents_only(
 ) -> None:
     (folder / "a.pdf").write_bytes(pdf_of([["Text."]]))
     monkeypatch.setitem(sys.modules, "pypdfium2", None)
-    report = sync(folder, corpus)
+    report = sync(folder, corpus, workers=0)
     assert report.added == 1
     assert "pip install 'spolia[pdf]'" in report.failed[0][1]
     monkeypatch.undo()
@@ -210,10 +210,10 @@ def test_a_file_that_vanishes_between_listing_and_reading(
     (folder / "gone.txt").write_text("Gone.")
     load = loading.load
 
-    def late(path: str, *, follow: bool = False) -> loading.Loaded:
+    def late(path: str, *, follow: bool = False, spool: Path | None = None) -> loading.Loaded:
         if path.endswith("gone.txt"):
             Path(path).unlink(missing_ok=True)
-        return load(path, follow=follow)
+        return load(path, follow=follow, spool=spool)
 
     monkeypatch.setattr("spolia.indexing.files.load", late)
     assert sync(folder, corpus).failed == (("gone.txt", "It cannot be read: No such file or directory."),)

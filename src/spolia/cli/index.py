@@ -42,6 +42,12 @@ def index(
     readers: Readers = None,
     weights: Weights = "",
     threads: Annotated[int, typer.Option("--threads", min=1, help="CPU threads for the embedder.")] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers", min=0, help="Processes that read files; by default one for each processor, 4 at most."
+        ),
+    ] = None,
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="If the store was built with other parts, index everything again.")
     ] = False,

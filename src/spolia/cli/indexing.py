@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from spolia.cli.reader_lists import access_of
 from spolia.cli.screen import Screen
 from spolia.errors import ManifestMismatch, MissingExtra, WeightsError
 from spolia.flows.default import covers
-from spolia.indexing.filing import Unreadable, fetched, read
+from spolia.indexing.intake import Unreadable, fetched, intake
 from spolia.indexing.readers.choosing import READERS, by_suffix
 from spolia.indexing.report import Progress, SyncReport
 from spolia.indexing.sync import sync
@@ -36,6 +37,7 @@ def index_folder(
     rebuild: bool = False,
     follow_links: bool = False,
     retry: bool = True,
+    workers: int | None = None,
     wait_s: float | None = None,
     tell: Callable[[Progress], None] = lambda now: None,
 ) -> tuple[SyncReport, str]:
@@ -49,6 +51,7 @@ def index_folder(
         rebuild: forget what was built with other parts.
         follow_links: go where links lead out of the folder too.
         retry: try files again that could not be read and have not changed.
+        workers: processes that read files; None for one for each processor, four at most.
         wait_s: how long to wait for another writer, seconds.
         tell: is told of every file.
     """
@@ -70,6 +73,7 @@ def index_folder(
                 access=access,
                 progress=progress,
                 retry=retry,
+                workers=workers,
                 timeout_s=wait_s,
                 rebuild=rebuild,
                 follow_links=follow_links,
@@ -110,8 +114,9 @@ def _built_with(corpus: Corpus) -> str | None:
 def _samples(folder: Path) -> Iterator[str]:
     """The beginnings of some documents from all over a folder."""
     files = [file for file in walk(str(folder), by_suffix(READERS)).files.values() if file.size <= SAMPLED_BYTES]
-    for file in islice(files, 0, None, max(1, len(files) // SAMPLED_FILES)):
-        try:
-            yield read(file, fetched(file, None)).document.text[:SAMPLED_CHARACTERS]
-        except Unreadable:
-            continue  # indexing records it, with the reason
+    with TemporaryDirectory(prefix="spolia-") as spool, intake(Path(spool), 1) as taking:
+        for file in islice(files, 0, None, max(1, len(files) // SAMPLED_FILES)):
+            try:
+                yield taking.read(file.reader, fetched(file, None)).document.text[:SAMPLED_CHARACTERS]
+            except Unreadable:
+                continue  # indexing records it, with the reason

@@ -6,85 +6,43 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from spolia.errors import FilterError, SpoliaError
-from spolia.indexing.files import File
+from spolia.errors import DocumentError, FilterError
+from spolia.indexing.intake import Unreadable
 from spolia.indexing.labels import Labels
-from spolia.indexing.loading import Loaded
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.reading import Reading
 from spolia.indexing.report import DocumentReport
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.groups.growing import Grown, Growth, grow
 from spolia.stores.groups.storing import store
 from spolia.stores.tables.rows import SourceRow
 from spolia.stores.writer import Writer
-from spolia.types import Document, Node
+from spolia.types import Node
 
 _SAMPLE = 2_000
 _KNOWN_SHARE = 0.95
 
 
-class Unreadable(Exception):
-    """A file that is to be recorded as failed; `row` says how."""
-
-    def __init__(self, row: SourceRow) -> None:
-        super().__init__(row.error)
-        self.row = row
-
-
-@dataclass(frozen=True)
-class Bytes:
-    """A file's bytes and the row that stands for them, before they are read."""
-
-    source: Blob
-    row: SourceRow
-
-
-def fetched(file: File, before: SourceRow | None) -> Bytes:
-    """The bytes of a file.
-
-    Args:
-        before: what is known of it; where the bytes cannot be had, the document that they held stays.
-
-    Raises:
-        Unreadable: they could not be read, are too many, or change all the time.
-    """
-    try:
-        loaded = file.load()
-    except (OSError, SpoliaError) as error:
-        row = before or SourceRow(file.uri)
-        reason = f"It cannot be read: {error.strerror}." if isinstance(error, OSError) else str(error)
-        raise Unreadable(row.but(size=file.size, mtime_ns=file.mtime_ns, status="failed", error=reason)) from error
-    source = Blob(file.uri, loaded.content)
-    return Bytes(source, _row(file, loaded, source.content_hash))
-
-
-def _row(file: File, loaded: Loaded, content_hash: str) -> SourceRow:
-    row = SourceRow(file.uri, loaded.size, loaded.mtime_ns, content_hash)
-    return row.but(created_ns=loaded.created_ns, accessed_ns=loaded.accessed_ns)
-
-
-def read(file: File, found: Bytes) -> Reading:
-    """The document in a file.
-
-    Raises:
-        Unreadable: no document could be got out of its bytes; whatever the reason, other files go on.
-    """
-    try:
-        return file.reader.read(found.source)
-    except SpoliaError as error:
-        reason = str(error)
-    except Exception as error:  # a reader's fault on a strange file must not stop the others; it is recorded
-        reason = f"The {file.reader.name} reader failed on it: {type(error).__name__}: {error}"
-    raise Unreadable(found.row.but(status="failed", error=reason))
-
-
 @dataclass
 class Filed:
-    """A file that was read and waits to be stored with others."""
+    """A source that was read and waits to be stored with others.
+
+    Args:
+        is_new: it was not known.
+        parts: number of the files in it.
+        within: uri of the container that it stands in.
+    """
 
     reading: Reading
     row: SourceRow
     is_new: bool
+    parts: int = 0
+    within: str = ""
+
+    @property
+    def weight(self) -> int:
+        """How much memory it takes, in characters and bytes."""
+        document = self.reading.document
+        return len(document.text) + len(document.boxes.packed) + sum(image.size for image in self.reading.images)
 
 
 @dataclass
@@ -107,9 +65,9 @@ class Filing:
     """Documents of which a group could not be made, by their ids."""
 
     @property
-    def characters(self) -> int:
-        """How much waits."""
-        return sum(len(filed.reading.document.text) for filed in self.pending)
+    def weight(self) -> int:
+        """How much waits, in characters and bytes of pictures."""
+        return sum(filed.weight for filed in self.pending)
 
     def flush(self) -> Iterator[tuple[Filed, DocumentReport | Unreadable]]:
         """Store what waits; for each file its report, or why it could not be cut.
@@ -141,31 +99,32 @@ class Filing:
             tally.count(nodes)
         elif nodes is not None:
             one.made[self.main] = tally.over(nodes)
-        report = self._report(filed.reading, one, tally)
+        report = self._report(filed, one, tally)
         row = filed.row.but(document=document.id, report=report.json)
         try:
             images = {image.content_hash: image.data for image in filed.reading.images}
             is_new = self.writer.put(document, (), row, images)
         except FilterError as error:
-            raise Unreadable(filed.row.but(status="failed", error=str(error))) from error
+            raise Unreadable(filed.row, str(error), None) from error
         if is_new:
             store(self.writer, one)
             self._refuse_unmade(filed, one)
         elif not isinstance(nodes, list):  # a document that was there already is not cut, but counted
             deque(one.made.get(self.main, ()), maxlen=0)
-        return self._corrected(report, filed.reading, one, tally, row)
+        return self._corrected(report, filed, one, tally, row)
 
     def _refuse_unmade(self, filed: Filed, one: Grown) -> None:
         if one.failures:
             self.tried.add(one.document.id)
             if not one.made:
-                raise Unreadable(filed.row.but(status="failed", error=next(iter(one.reasons.values()))))
+                reason = next(iter(one.reasons.values()))
+                raise Unreadable(filed.row, reason, DocumentError(reason))
 
     def _corrected(
-        self, report: DocumentReport, reading: Reading, one: Grown, tally: _Tally, row: SourceRow
+        self, report: DocumentReport, filed: Filed, one: Grown, tally: _Tally, row: SourceRow
     ) -> DocumentReport:
         """The report once all nodes were made: those of a long document are counted as they pass."""
-        found = self._report(reading, one, tally)
+        found = self._report(filed, one, tally)
         if found != report:
             self.writer.touch(row.but(report=found.json))
         return found
@@ -175,23 +134,31 @@ class Filing:
         embedders = (embedder for growth in self.growths if growth.group == self.main for embedder in growth.embedders)
         return next(embedders, None)
 
-    def _report(self, reading: Reading, one: Grown, tally: _Tally) -> DocumentReport:
-        document, is_made = reading.document, self.main in one.made
+    def _report(self, filed: Filed, one: Grown, tally: _Tally) -> DocumentReport:
+        reading, is_made = filed.reading, self.main in one.made
+        document = reading.document
         return DocumentReport(
             reader=document.id.rpartition(".")[2],
             characters=len(document.text),
             pages=len(document.pages),
             empty_pages=reading.empty_pages,
+            ocr_pages=reading.ocr_pages,
+            tables=sum(region.kind == "table" for region in document.regions),
+            images=len(reading.images),
+            dropped=reading.dropped,
+            parts=filed.parts,
+            within=filed.within,
             chunks=tally.nodes if is_made else 0,
             tokens=tally.tokens if self._embedder else None,
             beyond_window=tally.beyond_window,
             encoding=reading.encoding,
-            warnings=(*reading.warnings, *(self._warnings(document, tally) if is_made else ())),
+            warnings=(*reading.warnings, *(self._warnings(filed, tally) if is_made else ())),
             labels=self.labels.mark(document.uri),
         )
 
-    def _warnings(self, document: Document, tally: _Tally) -> Iterator[str]:
-        if not tally.nodes:
+    def _warnings(self, filed: Filed, tally: _Tally) -> Iterator[str]:
+        document = filed.reading.document
+        if not tally.nodes and not filed.parts:
             yield "It has no text."
         if (embedder := self._embedder) is None:
             return

@@ -6,16 +6,21 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from spolia.errors import DocumentError
+from spolia.errors import DocumentError, MissingExtra
 from spolia.filters import Field
+from spolia.indexing.attempts import failed
+from spolia.indexing.contents import NOT_OPENED, Contents, Opened
 from spolia.indexing.files import File, Found
-from spolia.indexing.filing import Filed, Filing, Unreadable, fetched, read
+from spolia.indexing.filing import Filed, Filing
 from spolia.indexing.held import Held
+from spolia.indexing.intake import Intake, Item, Taken, Unreadable, fetched, intake
+from spolia.indexing.known import Known
 from spolia.indexing.labels import Labels
 from spolia.indexing.parts import Wanted
-from spolia.indexing.readers.reading import Reading
+from spolia.indexing.readers.reading import Container, Reading
 from spolia.indexing.report import DocumentReport, Progress, SyncReport
 from spolia.indexing.tally import Tally
+from spolia.indexing.workers.limits import Limits
 from spolia.stores.corpus import Corpus
 from spolia.stores.groups.growing import embed, in_batches
 from spolia.stores.groups.materialising import materialise
@@ -25,8 +30,9 @@ from spolia.stores.writer import Writer
 from spolia.surrounding import check_cancelled
 from spolia.types import Document
 
-CUT_AT_ONCE, CHARACTERS_AT_ONCE = 64, 5_000_000
-"""Documents whose nodes are made together, so that a transform asks its model for all of them at once."""
+CUT_AT_ONCE, WEIGHT_AT_ONCE = 64, 5_000_000
+"""Documents whose nodes are made together, so that a transform asks its model for all of them at once; and their
+characters and bytes of pictures, beyond which they are fewer."""
 CHUNKS_PER_DOCUMENT = 20
 """A batch of documents is published early when it has more chunks than so many for each."""
 
@@ -43,6 +49,8 @@ def keep(
     batch: int = 1000,
     rebuild: bool = False,
     retry: bool = True,
+    workers: int | None = None,
+    limits: Limits | None = None,
     timeout_s: float | None = None,
 ) -> SyncReport:
     """Bring a store, made if it is not there, in step with what was found; see `sync`.
@@ -52,7 +60,7 @@ def keep(
     """
     began = time.perf_counter()
     corpus.create()
-    with corpus.writer(timeout_s) as writer:
+    with corpus.writer(timeout_s) as writer, intake(corpus.truth.folder, workers, limits) as taking:
         refuse(known := writer.stamps(found.uris))
         labels.refuse_bad_readers(found.files)
         fits = fields is None or writer.declare(fields)
@@ -61,11 +69,12 @@ def keep(
         if labels.access is None and writer.is_restricted():
             labels = replace(labels, kept={uri: readers for uri, (_, readers) in writer.readers().items()})
         others = others_than(found, writer) if rebuild else Others()
-        forgets = wanted.define(writer, found, rebuild=rebuild)
+        forgets = wanted.define(writer, found, taking, rebuild=rebuild)
         wanted.refuse_changed(writer.manifests)
         if rebuild:
             known = writer.stamps(found.uris)
-        run = Keeping(writer, wanted, labels, found, known, progress, batch if fits and not forgets else None, retry)
+        batches = batch if fits and not forgets else None
+        run = Keeping(writer, wanted, labels, found, taking, known, progress, batches, retry)
         if forgets:
             run.put_back(others)
         run.run()
@@ -104,6 +113,7 @@ class Keeping:
         wanted: the groups.
         labels: what the caller says of files.
         found: what there is.
+        taking: reads it.
         known: the stamps of the sources that the store has.
         progress: is told how far it is.
         batch: documents that are published together; None for all.
@@ -116,25 +126,23 @@ class Keeping:
         wanted: Wanted,
         labels: Labels,
         found: Found,
+        taking: Intake,
         known: Mapping[str, Stamp],
         progress: Callable[[Progress], None] | None,
         batch: int | None = None,
         retry: bool = True,
     ) -> None:
         self.writer, self.labels, self.found, self.progress, self.batch = writer, labels, found, progress, batch
-        self.tally = Tally()
-        self.stamps, self.retry = known, retry
+        self.tally, self.intake = Tally(), taking
+        self.retry = retry
         self.growths = wanted.growths(writer.manifests)
         self.filing = Filing(writer, self.growths, wanted.main, labels)
         self.held = Held(writer.readers() if labels.access or labels.kept else {})
-        self._other = found.files.unlike(known)
-        gone = sorted(uri for uri in known.keys() - found.files.keys() if found.misses(uri))
-        self.known = writer.sources(None if self._looks_at_all else [*self._other, *gone])
-        self.gone = {uri: self.known[uri] for uri in gone}
-        self.gone_with: dict[str, list[str]] = {}
-        for uri, row in self.gone.items():
-            if row.status == "indexed":
-                self.gone_with.setdefault(row.content_hash, []).append(uri)
+        self.known = Known(writer, found, known, all=self._looks_at_all)
+        for container, parts in self.known.parts.items() if self._looks_at_all else ():
+            for uri in parts:
+                row = self.known.rows[uri]
+                self.labels.contain(uri, (DocumentReport.of(row.report).within if row.report else "") or container)
         self._changes = self._chunks = 0
 
     def put_back(self, others: Others) -> None:
@@ -148,25 +156,39 @@ class Keeping:
             self.writer.remember(source, cursors)
 
     def run(self) -> None:
-        given_up = [] if self.retry else [uri for uri in self._other if self._is_given_up(uri)]
-        self.tally.failed += [(uri, self.known[uri].error) for uri in given_up]
-        changed = self._changed(set(given_up))
-        self.tally.unchanged = len(self.found.files) - len(changed) - len(self.tally.failed)
+        given_up = self.known.given_up(retry=self.retry)
+        self.tally.failed += [(row.uri, row.error) for row in given_up]
+        changed = self._changed({row.uri for row in given_up})
         self.tally.total = len(changed)
-        for file in changed:
-            check_cancelled()
-            self._take(file)
-            if len(self.filing.pending) >= CUT_AT_ONCE or self.filing.characters >= CHARACTERS_AT_ONCE:
-                self._cut(self.filing)
+        self.tally.unchanged = len(self.found.files) - len(changed) + self._parts_left_alone(changed) - len(given_up)
+        for taken in self.intake.ahead(map(self._item, changed), self._is_read):
+            self._take(taken)
         self._cut(self.filing)
-        for uri in self.gone:
-            self.writer.remove(uri)
-            self.tally.removed += 1
-            self._tell(uri, "removed")
+        for uri in self.known.gone:
+            self._remove(uri)
         if self.retry:
             self._make_up()
         self.writer.remember(self.found.source, self.found.cursors)
         self._publish()
+
+    def _parts_left_alone(self, changed: Sequence[File]) -> int:
+        """How much stands in containers that are not opened."""
+        opened = {file.uri for file in changed}
+        return sum(len(parts) for container, parts in self.known.parts.items() if container not in opened)
+
+    def _item(self, file: File) -> Item:
+        before = self.known.get(file.uri)
+        return Item(file.uri, file.reader, file.size, lambda: fetched(file, before, self.intake.spool))
+
+    def _is_read(self, uri: str, row: SourceRow) -> bool:
+        """Whether a source is read, as far as can be told before its turn comes."""
+        before = self.known.get(uri)
+        return not (_is_same(before, row) or (before is None and self.known.is_elsewhere(row.content_hash)))
+
+    def _remove(self, uri: str) -> None:
+        self.writer.remove(uri)
+        self.tally.removed += 1
+        self._tell(uri, "removed")
 
     def _make_up(self) -> None:
         """Try again what could not be made of documents that this run has left alone."""
@@ -179,24 +201,27 @@ class Keeping:
         """Whether more than its stamp can tell that a file has to be taken."""
         return bool(self.labels.metadata or self.labels.access)
 
-    def _is_given_up(self, uri: str) -> bool:
-        """Whether a file could not be read the last time, and has not changed since."""
-        file = self._other[uri]
-        return self.stamps.get(uri) == (file.size, file.mtime_ns, "failed")
-
     def _changed(self, given_up: set[str]) -> list[File]:
         """Files that are not as they were when they were indexed, or of which the caller says something else now."""
-        if not self._looks_at_all:
-            return [file for uri, file in self._other.items() if uri not in given_up]
+        if self._looks_at_all:
+            for uri in (uri for parts in self.known.parts.values() for uri in parts):
+                if self.known.rows[uri].status == "indexed" and self._is_labelled_otherwise(uri):
+                    self.known.reopen(uri)
+        if not (self._looks_at_all or self.known.reopened):
+            return [file for uri, file in self.known.unlike.items() if uri not in given_up]
         return [
             file
             for uri, file in self.found.files.items()
-            if uri not in given_up and (uri in self._other or self._is_labelled_otherwise(uri))
+            if uri not in given_up and (uri in self.known.unlike or self._is_to_be_looked_at(uri))
         ]
+
+    def _is_to_be_looked_at(self, uri: str) -> bool:
+        """Whether something is to be done with a file that is as it was."""
+        return uri in self.known.reopened or (self._looks_at_all and self._is_labelled_otherwise(uri))
 
     def _is_labelled_otherwise(self, uri: str) -> bool:
         try:
-            return not self._is_labelled(self.known[uri])
+            return not self._is_labelled(self.known.rows[uri])
         except DocumentError:
             return True  # it is recorded when its turn comes
 
@@ -209,42 +234,84 @@ class Keeping:
     def _is_described(self, row: SourceRow, uri: str) -> bool:
         return not self.labels.metadata or DocumentReport.of(row.report).labels == self.labels.mark(uri)
 
-    def _take(self, file: File) -> None:
-        """Bring the store in step with a file, or have it wait to be cut with others."""
-        before = self.known.get(file.uri)
-        try:
-            self._read(file, before)
-        except Unreadable as failure:
-            self._fail(failure, before)
-            self._done(file.uri, "failed")
-        except DocumentError as error:
-            row = (before or SourceRow(file.uri)).but(size=file.size, mtime_ns=file.mtime_ns)
-            self._fail(Unreadable(row.but(status="failed", error=str(error))), before)
-            self._done(file.uri, "failed")
+    def _take(self, taken: Taken, within: str = "", contents: Contents | None = None, depth: int = 0) -> None:
+        """Bring the store in step with a source, or have it wait to be cut with others.
 
-    def _read(self, file: File, before: SourceRow | None) -> None:
-        found = fetched(file, before)
-        row, change = found.row, ""
-        same = before is not None and before.status == "indexed" and before.content_hash == row.content_hash
-        if before is not None and same and self._is_labelled(before):
+        Args:
+            within: uri of the container that it stands in.
+            contents: what stands in the outermost one.
+            depth: number of containers that it stands in.
+        """
+        check_cancelled()
+        before = self.known.get(taken.uri)
+        try:
+            if within:
+                self.labels.contain(taken.uri, within)
+            opened = self._open(taken, before, contents or Contents(taken.uri), depth + 1)
+            self._keep(taken, before, opened, within)
+        except Unreadable as failure:
+            self._fail(failure, taken.reader.name, within)
+        except DocumentError as error:  # by what the caller says of it
+            row = (before or SourceRow(taken.uri)).but(size=taken.row.size, mtime_ns=taken.row.mtime_ns)
+            self._fail(Unreadable(row, str(error), None), taken.reader.name, within)
+        finally:
+            taken.drop()
+        if len(self.filing.pending) >= CUT_AT_ONCE or self.filing.weight >= WEIGHT_AT_ONCE:
+            self._cut(self.filing)
+
+    def _open(self, taken: Taken, before: SourceRow | None, contents: Contents, depth: int) -> Opened:
+        """Bring the store in step with what stands in a source.
+
+        Its own row is written after theirs: a run that is killed between them finds it changed, and opens it again.
+        """
+        if not isinstance(taken.reader, Container):
+            return NOT_OPENED
+        row = taken.row
+        known = self.known.fetch(taken.uri) if depth == 1 else ()
+        if _is_same(before, row) and taken.uri not in self.known.reopened:
+            contents.seen.update(self.known.within(taken.uri))
+            return NOT_OPENED
+        parts, problem = 0, None
+        items = contents.items(taken.reader, taken.bytes, depth, self.found.files.readers, self.intake)
+        try:
+            for part in self.intake.ahead(items if taken.is_container else (), self._is_read):
+                parts += 1
+                self.tally.total += 1
+                self._take(part, taken.uri, contents, depth)
+        except (DocumentError, MissingExtra) as error:
+            problem = error
+        if depth == 1:
+            self.found.unread.update(contents.unread)
+            if gone := sorted(set(known) - contents.seen):
+                self._cut(self.filing)  # what has another name now is not made anew
+            for uri in gone:
+                self._remove(uri)
+        return Opened(parts, contents.unread.total(), problem)
+
+    def _keep(self, taken: Taken, before: SourceRow | None, opened: Opened, within: str) -> None:
+        row, change = taken.row, ""
+        if before is not None and _is_same(before, row) and self._is_labelled(before):
             self.writer.touch(before.but(size=row.size, mtime_ns=row.mtime_ns))
             self.tally.unchanged += 1
-        elif before is not None and same and self._gives_other_readers(before):
+        elif before is not None and _is_same(before, row) and self._gives_other_readers(before):
             self._changes += 1
             self.tally.changed += 1
             change = "changed"
-        elif before is None and (old := self._moved_from(row, file)) is not None:
-            self.writer.move(old.uri, old.but(uri=file.uri, size=row.size, mtime_ns=row.mtime_ns))
+        elif before is None and (old := self._moved_from(taken, within)) is not None:
+            self.writer.move(old.uri, old.but(uri=taken.uri, size=row.size, mtime_ns=row.mtime_ns))
             self._changes += 1
             self.tally.moved += 1
             change = "moved"
         else:
-            reading = read(file, found)
+            try:
+                reading = opened.on(taken.read())
+            except (DocumentError, MissingExtra) as error:
+                raise Unreadable(row, str(error), error) from error
             reading = reading.but(document=self.labels.on(reading.document, self.held.is_free))
             self.held.add(reading.document)
-            self.filing.pending.append(Filed(reading, row, before is None))
+            self.filing.pending.append(Filed(reading, row, before is None, opened.parts, within))
             return
-        self._done(file.uri, change)
+        self._done(taken.uri, change)
 
     def _gives_other_readers(self, row: SourceRow) -> bool:
         """Whether only the reader list was another one, so that nothing has to be cut again."""
@@ -255,30 +322,37 @@ class Keeping:
         self.held.change(row.document, readers)
         return True
 
-    def _moved_from(self, row: SourceRow, file: File) -> SourceRow | None:
+    def _moved_from(self, taken: Taken, within: str) -> SourceRow | None:
         """The source that is gone and held the same, read and labelled in the same way."""
-        for uri in self.gone_with.get(row.content_hash, ()):
-            old = self.gone.get(uri)
-            read_so = old is not None and old.document.endswith(f".{file.reader.name}")
-            if old is not None and read_so and self._is_labelled(old, file.uri):
-                return self.gone.pop(uri)
+        for old in self.known.gone_with(taken.row.content_hash):
+            if not old.document.endswith(f".{taken.reader.name}") or not self._is_labelled(old, taken.uri):
+                continue
+            del self.known.gone[old.uri]
+            report = DocumentReport.of(old.report) if old.report else None
+            return old if report is None or report.within == within else old.but(report=report.but(within=within).json)
         return None
 
     def _cut(self, filing: Filing) -> None:
         for filed, result in filing.flush():
             if isinstance(result, Unreadable):
-                self._fail(result, self.known.get(filed.row.uri))
-                self._done(filed.row.uri, "failed")
+                self._fail(result, filed.reading.document.id.rpartition(".")[2], filed.within)
             else:
                 self.tally.put(result, is_new=filed.is_new)
                 self._changes += 1
                 self._done(filed.row.uri, "added" if filed.is_new else "changed")
 
-    def _fail(self, failure: Unreadable, before: SourceRow | None) -> None:
-        self.tally.failed.append((failure.row.uri, failure.row.error))
-        if before != failure.row:
-            self.writer.fail(failure.row)
+    def _fail(self, failure: Unreadable, reader: str, within: str) -> None:
+        """Note why a source could not be read, and how often it was tried."""
+        before = self.known.get(failure.row.uri)
+        row = failed(failure.row, failure.reason, failure.cause, before, reader)
+        row = row.but(report=DocumentReport.of(row.report).but(within=within).json)
+        self.tally.failed.append((row.uri, row.error))
+        if before is not None and before.but(report="") == row.but(report=""):
+            self.writer.touch(row)
+        else:
+            self.writer.fail(row)
             self._changes += 1
+        self._done(row.uri, "failed")
 
     def _done(self, uri: str, change: str) -> None:
         self.tally.done += 1
@@ -305,3 +379,8 @@ class Keeping:
     def _tell(self, uri: str, change: str = "") -> None:
         if self.progress is not None:
             self.progress(self.tally.progress(uri, change))
+
+
+def _is_same(before: SourceRow | None, row: SourceRow) -> bool:
+    """Whether a source was indexed with this content."""
+    return before is not None and before.status == "indexed" and before.content_hash == row.content_hash

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 
-from spolia.errors import DocumentError, SpoliaError, StoreError
+from spolia.errors import DocumentError, QueryError, SpoliaError, StoreError
 from spolia.types import Document, Meta, Scalar
 
 SCALARS = (str, int, float, bool, type(None))
@@ -24,12 +24,14 @@ class Labels:
         access: principals who may read it, none for everybody; None where nothing is said of that.
         kept: who may read what the store has, by uri, where nothing else is said.
 
-    Each function is asked once for every file.
+    Each function is asked once for every file. What stands in a container is a file like any other, by its own uri; but
+    where nothing is said of who may read it, or that everybody may, those count who may read the container.
     """
 
     metadata: Callable[[str], Mapping[str, Scalar | Sequence[Scalar]]] | None = None
     access: Callable[[str], Iterable[str]] | None = None
     kept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    _containers: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
     _metas: dict[str, Meta] = field(default_factory=dict, compare=False, repr=False)
     _readers: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
     _lists: dict[object, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
@@ -44,12 +46,24 @@ class Labels:
             for uri in uris:
                 self.readers(uri)
 
+    def contain(self, uri: str, container: str) -> None:
+        """A file stands in another one."""
+        self._containers[uri] = container
+
     def readers(self, uri: str) -> tuple[str, ...]:
         """Who may read a file, in order. Where nothing is said of it, whoever could read it before.
 
         Raises:
             StoreError: nothing is said of a new file, and other files of the store may be read by some only.
         """
+        if (container := self._containers.get(uri)) is None:
+            return self._said_readers(uri)
+        with suppress(StoreError, QueryError):
+            if said := self._said_readers(uri):
+                return said
+        return self.readers(container)
+
+    def _said_readers(self, uri: str) -> tuple[str, ...]:
         if self.access is not None:
             if uri not in self._readers:
                 self._readers[uri] = _principals(self.access, uri, self._lists)

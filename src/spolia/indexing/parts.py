@@ -9,7 +9,7 @@ from typing import Any
 
 from spolia.errors import ManifestMismatch
 from spolia.indexing.files import Found
-from spolia.indexing.filing import Unreadable, fetched, read
+from spolia.indexing.intake import Intake, Unreadable, fetched
 from spolia.indexing.lengths import TokenCounter
 from spolia.indexing.readers.choosing import Readers, versions
 from spolia.indexing.splitters.sliding_window import SlidingWindow
@@ -66,7 +66,7 @@ class Wanted:
     known: Sequence[Operator[Any, Any] | type] = ()
     readers: Readers = ()
 
-    def define(self, writer: Writer, found: Found, *, rebuild: bool) -> bool:
+    def define(self, writer: Writer, found: Found, taking: Intake, *, rebuild: bool) -> bool:
         """Write the manifests of what is asked for; what is there must be the same. Whether it forgot what was there.
 
         Raises:
@@ -74,7 +74,7 @@ class Wanted:
             GroupError: a group that nobody defines, or that cannot be stored.
         """
         there = writer.manifests.get(self.main)
-        analyzer = there.analyzer if there is not None else analyzer_for(_samples(found))
+        analyzer = there.analyzer if there is not None else analyzer_for(_samples(found, taking))
         if rebuild:
             for manifest in reversed(in_order(writer.manifests)):
                 if manifest.group != self.main:
@@ -127,12 +127,12 @@ class Wanted:
                 )
 
 
-def _samples(found: Found) -> Iterable[str]:
+def _samples(found: Found, taking: Intake) -> Iterable[str]:
     """The beginnings of some documents from all over the folder."""
     files = [file for file in found.files.values() if file.size <= _SAMPLED_BYTES]
     step = max(1, len(files) // SAMPLED_FILES)
     for file in islice(files, 0, None, step):
         try:
-            yield read(file, fetched(file, None)).document.text[:_SAMPLED_CHARACTERS]
+            yield taking.read(file.reader, fetched(file, None)).document.text[:_SAMPLED_CHARACTERS]
         except Unreadable:
             continue  # it is recorded when its turn comes

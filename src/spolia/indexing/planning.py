@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from spolia.bounds import times
 from spolia.errors import ManifestMismatch
 from spolia.indexing.files import Found
+from spolia.indexing.intake import Intake, intake
 from spolia.indexing.keeping import Keeping, Others, others_than
 from spolia.indexing.labels import Labels
 from spolia.indexing.parts import Wanted, main_definition
@@ -117,6 +119,7 @@ def planned(
     rebuild: bool = False,
     fast: bool = False,
     timed: bool = False,
+    workers: int | None = None,
 ) -> Plan:
     """What `sync` with these arguments would do. Groups of another definition count as rebuilt.
 
@@ -148,20 +151,22 @@ def planned(
     before, sources = dict(writer.manifests), writer.sources()
     wanted = _Wanted(group, main_definition(splitter, embedder, analyzer), (), known, readers)
     others = others_than(found, writer)
-    forgets = _defined(wanted, writer, found, rebuild=rebuild)
-    building = _Building(writer, groups, True, tuple(known), lambda group, documents, embedded: None)
-    building.asked = wanted.asked
-    building.define()
-    wanted = replace(wanted, groups=tuple(groups))
-    changes = _Changes(sources, progress)
-    if fast:
-        changes.guess(found, forgets=forgets)
-    else:
-        run = Keeping(writer, wanted, Labels(metadata, access), found, writer.stamps(), changes.note)
-        run.put_back(others if forgets else Others())
-        run.run()
-        changes.unchanged = run.tally.unchanged
-        building.build()
+    with TemporaryDirectory(prefix="spolia-") as spool, intake(Path(spool), workers) as taking:
+        forgets = _defined(wanted, writer, found, taking, rebuild=rebuild)
+        building = _Building(writer, groups, True, tuple(known), lambda group, documents, embedded: None)
+        building.asked = wanted.asked
+        building.define()
+        wanted = replace(wanted, groups=tuple(groups))
+        changes = _Changes(sources, progress)
+        if fast:
+            changes.guess(found, forgets=forgets)
+        else:
+            labels = Labels(metadata, access)
+            run = Keeping(writer, wanted, labels, found, taking, writer.stamps(), changes.note)
+            run.put_back(others if forgets else Others())
+            run.run()
+            changes.unchanged = run.tally.unchanged
+            building.build()
     growths = wanted.exact(writer.manifests)
     plans = tuple(_plans(writer, before, growths, None if fast else wanted.asked))
     seconds = time.perf_counter() - began + _embedding_s(writer, growths) if timed and not fast else None
@@ -234,12 +239,12 @@ class _Changes:
                 self.unchanged += 1
 
 
-def _defined(wanted: Wanted, writer: Rehearsal, found: Found, *, rebuild: bool) -> bool:
+def _defined(wanted: Wanted, writer: Rehearsal, found: Found, taking: Intake, *, rebuild: bool) -> bool:
     """Whether the main group has to be built anew, so that everything is."""
     try:
-        return wanted.define(writer, found, rebuild=rebuild)
+        return wanted.define(writer, found, taking, rebuild=rebuild)
     except ManifestMismatch:
-        return wanted.define(writer, found, rebuild=True)
+        return wanted.define(writer, found, taking, rebuild=True)
 
 
 def _plans(

@@ -23,12 +23,21 @@ class DocumentReport(Value):
         characters: of its text.
         pages: 0 where the format has none.
         empty_pages: numbers, from 1, of the pages without text.
+        ocr_pages: numbers, from 1, of the pages whose text was recognised in their picture.
+        tables: that keep their cells.
+        images: pictures that are kept.
+        dropped: what was seen and not read, and how many.
+        parts: of a container, the files in it that a reader knows, with those within them.
+        within: the container that it was read out of, by its uri.
         chunks: nodes that it was cut into.
         tokens: of all nodes with their context, as the embedder counts them; None where nobody counted.
         beyond_window: nodes whose end the embedder does not read, because they are longer than its window.
         encoding: of its characters, where that had to be found out.
         warnings: sentences.
         labels: tells apart the metadata that the caller gave for the file; empty for none.
+        attempts: how often it was tried in vain, since it is as it is.
+        tried_ns: when it was tried the last time, nanoseconds.
+        passes: whether what was in the way may pass by itself.
 
     >>> report = DocumentReport("pdf", 120, pages=2, empty_pages=(2,), chunks=1)
     >>> DocumentReport.of(report.json) == report
@@ -39,12 +48,21 @@ class DocumentReport(Value):
     characters: int
     pages: int = 0
     empty_pages: tuple[int, ...] = ()
+    ocr_pages: tuple[int, ...] = ()
+    tables: int = 0
+    images: int = 0
+    dropped: tuple[tuple[str, int], ...] = ()
+    parts: int = 0
+    within: str = ""
     chunks: int = 0
     tokens: int | None = None
     beyond_window: int = 0
     encoding: str = ""
     warnings: tuple[str, ...] = ()
     labels: str = ""
+    attempts: int = 0
+    tried_ns: int = 0
+    passes: bool = False
 
     @property
     def json(self) -> str:
@@ -57,13 +75,17 @@ class DocumentReport(Value):
         """The report that was written."""
         try:
             said: dict[str, Any] = json.loads(text)
-            listed = {name: tuple(value) for name, value in said.items() if isinstance(value, list)}
+            listed = {name: _tuple(value) for name, value in said.items() if isinstance(value, list)}
             return cls(**{**said, **listed})
         except (ValueError, TypeError, AttributeError) as error:
             raise StoreCorrupt(
                 f"A document's report in the store cannot be understood: {text!r} ({error}). Index the folder again "
                 "with rebuild=True."
             ) from error
+
+
+def _tuple(values: list[Any]) -> tuple[Any, ...]:
+    return tuple(tuple(value) if isinstance(value, list) else value for value in values)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
 from spolia.indexing.readers.reading import Reader
 from spolia.indexing.report import Progress, SyncReport
 from spolia.indexing.walking import walk
+from spolia.indexing.workers.limits import Limits
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
 from spolia.stores.corpus import Corpus, NodeGroup
@@ -44,14 +45,17 @@ def sync(
     follow_links: bool = False,
     rebuild: bool = False,
     retry: bool = True,
+    workers: int | None = None,
+    limits: Limits | None = None,
     timeout_s: float | None = None,
 ) -> SyncReport:
     """Make a store hold the files of a folder, and no others, in all its node groups.
 
     A file whose size and time are the same is not opened, one whose content is the same is not read again; a moved file
-    keeps its nodes, and a text that was embedded before is not embedded again. Each batch is published when it is
-    complete, so that it can be searched, and a run that is stopped goes on where it was. A file that cannot be read is
-    recorded with the reason, and the others go on; the next run tries it again. What `add_texts` has added stays.
+    keeps its nodes, and a text that was embedded before is not embedded again. What stands in archives and mails are
+    documents of their own, `a.zip/b.pdf`. Each batch is published when it is complete, so that it can be searched, and
+    a run that is stopped goes on where it was. A file that cannot be read is recorded with the reason, and the others
+    go on; later runs try it again. What `add_texts` has added stays.
 
     Args:
         folder: with documents, or a list of folders and files, whose uris are then relative to the folder that all of
@@ -74,8 +78,14 @@ def sync(
         follow_links: go where links lead out of the folder too.
         rebuild: if the group was built with other parts, or of another folder, forget that and index this; what was
             there is found until all of the new is published.
-        retry: try a file again that could not be read the last time and has not changed since. Who looks at a folder
-            all the time writes False, so that one broken file is not read for ever; it is reported all the same.
+        retry: try a file again that could not be read the last time and has not changed since: three times in all, and
+            where its process died, or took too much memory or time, after a while (`spolia.indexing.attempts`). Who
+            looks at a folder all the time may write False. It is reported in any case.
+        workers: processes in which PDF, office files, HTML, pictures, mails and archives are read, as many at the same
+            time; by default one for each processor, four at most. What is read so can take nothing down, whatever is
+            wrong with it. 0 reads all in this process. Other formats are read in this process anyway, and those of
+            readers that are not built in, unless they say `apart = True`.
+        limits: time and memory for each file that a worker reads.
         timeout_s: how long to wait for another writer, seconds; None for what the corpus says.
 
     Raises:
@@ -112,6 +122,8 @@ def sync(
         batch=batch,
         rebuild=rebuild,
         retry=retry,
+        workers=workers,
+        limits=limits,
         timeout_s=timeout_s,
     )
 

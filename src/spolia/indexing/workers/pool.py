@@ -61,6 +61,10 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End all processes, also those that somebody waits for."""
         for worker in (*self._readers, *self._unpackers):
             worker.end()
 
@@ -72,6 +76,10 @@ class Workers:
             ReaderDied: the reader died on it, or took too much time or memory.
             WorkersFailed: no worker can be started.
         """
+        return self.look(reader, blob)[0]
+
+    def look(self, reader: Reader, blob: Blob) -> tuple[Reading, bool]:
+        """What `read` gives, and whether something stands in the blob that `parts` would give."""
         return self._persist(reader, blob, lambda worker: worker.read(reader, blob))
 
     def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
@@ -158,10 +166,10 @@ class _Worker:
     is_busy: bool = False
     ended: bool = False
 
-    def read(self, reader: Reader, blob: Blob) -> Reading:
+    def read(self, reader: Reader, blob: Blob) -> tuple[Reading, bool]:
         said, attached = self._asked(reader, blob, parts=False)
         try:
-            return reading_of(said, attached)
+            return reading_of(said, attached), bool(said["has_parts"])
         except (KeyError, TypeError, ValueError, IndexError) as error:
             self.stop()
             raise _Died(f"gave no reading ({type(error).__name__}: {error})", final=True, passes=False) from error

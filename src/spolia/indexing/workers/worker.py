@@ -52,7 +52,8 @@ def _serve(said: dict[str, Any], attached: list[bytes], requests: BinaryIO, repl
                     send(replies, {"part": part.uri}, [part.data])
             send(replies, {"end": True})
         else:
-            send(replies, *plain(reader.read(blob)))
+            reading, attached = plain(reader.read(blob))
+            send(replies, {**reading, "has_parts": _has_parts(reader, blob)}, attached)
     except MemoryError:
         send(replies, {"memory": True})
     except SpoliaError as error:
@@ -61,6 +62,14 @@ def _serve(said: dict[str, Any], attached: list[bytes], requests: BinaryIO, repl
         send(replies, {"fault": "it is nested too deep"})
     except Exception as error:  # a reader's fault on a strange file is a reply like another
         send(replies, {"fault": f"{type(error).__name__}: {error}"})
+
+
+def _has_parts(reader: Any, blob: Blob) -> bool:
+    """Whether it is worth while to open a blob that was read; what is wrong is said when that is done."""
+    try:
+        return isinstance(reader, Container) and next(iter(reader.parts(blob)), None) is not None
+    except Exception:
+        return True
 
 
 def _link(there: Path, name: Path) -> None:

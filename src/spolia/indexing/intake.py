@@ -1,0 +1,318 @@
+"""Sources on their way to being documents: loaded, and read by workers or in this process, ahead of who files them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from tempfile import mkstemp
+from typing import TypeAlias
+
+from spolia.errors import DocumentError, SpoliaError, WorkersFailed
+from spolia.indexing.files import File
+from spolia.indexing.loading import IN_MEMORY
+from spolia.indexing.readers.reading import Blob, Container, Reader, Reading
+from spolia.indexing.workers.limits import Limits
+from spolia.indexing.workers.pool import Workers, pickled
+from spolia.stores.tables.rows import SourceRow
+from spolia.surrounding import check_cancelled, on_cancel
+
+MOST_WORKERS = 4
+LONGEST_TEXT, LARGEST_HERE = 200_000_000, 900_000_000
+"""Characters of a document, which a store can take, and bytes that are read in this process."""
+SPOOL = "spool"
+"""The folder for copies, in that of the store: what a killed run left there is known to be nobody's."""
+
+
+class Unreadable(Exception):
+    """A source that no document can be got out of.
+
+    Args:
+        row: as it is.
+        reason: in words.
+        cause: says whether it may pass; None where it is not the source's fault.
+    """
+
+    def __init__(self, row: SourceRow, reason: str, cause: Exception | None) -> None:
+        super().__init__(reason)
+        self.row, self.reason, self.cause = row, reason, cause
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """A source's bytes and the row that stands for them, before they are read."""
+
+    blob: Blob
+    row: SourceRow
+
+
+@dataclass(frozen=True)
+class Item:
+    """Something to read.
+
+    Args:
+        uri: its name.
+        reader: reads it.
+        size: bytes, as far as is known.
+        fetch: gives the bytes; raises `Unreadable`.
+    """
+
+    uri: str
+    reader: Reader
+    size: int
+    fetch: Callable[[], Bytes]
+
+
+def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> Bytes:
+    """The bytes of a file.
+
+    Args:
+        before: what is known of it; where the bytes cannot be had, the document that they held stays.
+        spool: folder for the copies of large files.
+
+    Raises:
+        Unreadable: they could not be read, are too many, or change all the time.
+    """
+    try:
+        loaded = file.load(spool)
+    except (OSError, SpoliaError) as error:
+        row = (before or SourceRow(file.uri)).but(size=file.size, mtime_ns=file.mtime_ns)
+        is_here = isinstance(error, OSError)
+        reason = f"It cannot be read: {error.strerror}." if isinstance(error, OSError) else str(error)
+        raise Unreadable(row, reason, None if is_here else error) from error
+    blob = Blob(file.uri, loaded.content)
+    row = SourceRow(file.uri, loaded.size, loaded.mtime_ns, blob.content_hash)
+    return Bytes(blob, row.but(created_ns=loaded.created_ns, accessed_ns=loaded.accessed_ns))
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What was begun ahead: bytes, and what was read of them.
+
+    Args:
+        reading: None where nothing was read yet.
+        has_parts: whether something stands in them; None where nobody has looked.
+    """
+
+    bytes: Bytes
+    reading: Reading | Unreadable | None = None
+    has_parts: bool | None = None
+
+
+Begun: TypeAlias = "Future[Looked]"
+
+
+class Taken:
+    """An item that is under way. What was not begun ahead is done when it is asked for."""
+
+    def __init__(self, item: Item, intake: Intake, begun: Begun | None) -> None:
+        self.uri, self.reader = item.uri, item.reader
+        self._item, self._intake, self._begun = item, intake, begun
+
+    @cached_property
+    def _found(self) -> Looked:
+        if self._begun is None:
+            return Looked(self._item.fetch())
+        try:
+            return self._begun.result()
+        finally:
+            check_cancelled()
+
+    @property
+    def bytes(self) -> Bytes:
+        """Its bytes.
+
+        Raises:
+            Unreadable: they cannot be had.
+        """
+        return self._found.bytes
+
+    @property
+    def row(self) -> SourceRow:
+        """The row that stands for its bytes."""
+        return self.bytes.row
+
+    def read(self) -> Reading:
+        """The document in it.
+
+        Raises:
+            Unreadable: there is none that can be read; whatever the reason, others go on.
+        """
+        reading = self._found.reading
+        if isinstance(reading, Unreadable):
+            raise reading
+        return reading or self._intake.read(self.reader, self.bytes)
+
+    @property
+    def is_container(self) -> bool:
+        """Whether something may stand in it."""
+        return self._found.has_parts is not False and isinstance(self.reader, Container)
+
+    def drop(self) -> None:
+        """Nobody needs its bytes any more."""
+        if (found := self.__dict__.get("_found")) is not None:
+            self._intake.drop(found.bytes.blob)
+
+
+class Intake:
+    """Reads sources.
+
+    Args:
+        workers: for readers that are to be apart, and for large files; None where all is read in this process.
+        spool: folder for copies of what is large.
+    """
+
+    def __init__(self, workers: Workers | None, spool: Path) -> None:
+        self.workers, self.spool = workers, spool
+        self._threads = ThreadPoolExecutor(workers.count if workers else 1, thread_name_prefix="spolia-read")
+        self._sent: dict[int, tuple[object, bool]] = {}
+
+    def ahead(self, items: Iterable[Item], is_wanted: Callable[[str, SourceRow], bool]) -> Iterator[Taken]:
+        """Items in their order, while workers read the next ones: as many more as there are workers, not all.
+
+        Args:
+            is_wanted: whether an item will probably be read, by its uri and row; it is asked in threads.
+        """
+        waiting, under_way = deque[Taken](), deque[Begun]()
+        most = 2 * self.workers.count if self.workers else 0
+        try:
+            for item in items:
+                begun: Begun | None = None
+                if self.workers is not None and self._is_apart(item.reader, item.size):
+                    begun = self._threads.submit(copy_context().run, self._work, item, is_wanted)
+                    under_way.append(begun)
+                waiting.append(Taken(item, self, begun))
+                while waiting and (len(under_way) > most or waiting[0]._begun is None):
+                    yield self._next(waiting, under_way)
+            while waiting:
+                yield self._next(waiting, under_way)
+        finally:
+            for begun in under_way:
+                begun.cancel()
+
+    def _next(self, waiting: deque[Taken], under_way: deque[Begun]) -> Taken:
+        taken = waiting.popleft()
+        if taken._begun is not None:
+            under_way.popleft()
+        return taken
+
+    def _work(self, item: Item, is_wanted: Callable[[str, SourceRow], bool]) -> Looked:
+        found = item.fetch()
+        if not is_wanted(item.uri, found.row):
+            return Looked(found)
+        try:
+            return Looked(found, *self._look(item.reader, found))
+        except Unreadable as failure:
+            return Looked(found, failure, has_parts=False)
+
+    def read(self, reader: Reader, found: Bytes) -> Reading:
+        """The document in a source.
+
+        Raises:
+            Unreadable: its reader refuses it, failed or died on it.
+            WorkersFailed: no process can be started to read it.
+        """
+        return self._look(reader, found)[0]
+
+    def _look(self, reader: Reader, found: Bytes) -> tuple[Reading, bool | None]:
+        try:
+            reading, has_parts = self._reading(reader, found.blob)
+            if len(reading.document.text) > LONGEST_TEXT:
+                raise DocumentError(f"Its text has more than {LONGEST_TEXT} characters. Split it.")
+        except WorkersFailed:
+            raise
+        except SpoliaError as error:
+            raise Unreadable(found.row, str(error), error) from error
+        except Exception as error:  # a reader's fault on a strange file must not stop the others; it is recorded
+            raise Unreadable(found.row, _fault(reader, error), error) from error
+        return reading, has_parts
+
+    def _reading(self, reader: Reader, blob: Blob) -> tuple[Reading, bool | None]:
+        if self.workers is not None and self._is_apart(reader, blob.size):
+            return self.workers.look(reader, blob)
+        if blob.size > LARGEST_HERE and not isinstance(reader, Container):
+            raise DocumentError(f"It has {blob.size} bytes; {LARGEST_HERE} are read at most. Split it.")
+        return reader.read(blob), None
+
+    def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
+        """What stands in a container, one after the other; large parts are copies in the spool folder.
+
+        Raises:
+            DocumentError: it cannot be unpacked.
+        """
+        if self.workers is not None and self._is_apart(container, blob.size):
+            yield from self.workers.parts(container, blob)
+            return
+        try:
+            for part in container.parts(blob):
+                yield self._kept(part)
+        except SpoliaError:
+            raise
+        except Exception as error:
+            raise DocumentError(_fault(container, error)) from error
+
+    def _kept(self, part: Blob) -> Blob:
+        """A part that stays when the next one is asked for."""
+        if isinstance(part.content, bytes):
+            return part
+        copy, name = mkstemp(dir=self.spool)
+        os.close(copy)
+        shutil.copyfile(part.content, name)
+        return Blob(part.uri, Path(name))
+
+    def drop(self, blob: Blob) -> None:
+        """Remove a copy, if it is one."""
+        if isinstance(blob.content, Path) and blob.content.parent == self.spool:
+            blob.content.unlink(missing_ok=True)
+
+    def _is_apart(self, reader: Reader | Container, size: int) -> bool:
+        return (getattr(reader, "apart", False) or size > IN_MEMORY) and self._is_sendable(reader)
+
+    def _is_sendable(self, reader: Reader | Container) -> bool:
+        """Whether another process could make it."""
+        if id(reader) not in self._sent:
+            try:
+                pickled(reader)
+                self._sent[id(reader)] = reader, True
+            except SpoliaError:
+                self._sent[id(reader)] = reader, False
+        return self._sent[id(reader)][1]
+
+    def close(self) -> None:
+        """End what is under way."""
+        if self.workers is not None:
+            self.workers.__exit__(None, None, None)
+        self._threads.shutdown(cancel_futures=True)
+
+
+def _fault(reader: Reader | Container, error: Exception) -> str:
+    return f"The {reader.name} reader failed on it: {type(error).__name__}: {error}"
+
+
+@contextmanager
+def intake(folder: Path, workers: int | None = None, limits: Limits | None = None) -> Iterator[Intake]:
+    """What reads the sources of a run.
+
+    Args:
+        folder: a folder for copies is made in it, and removed at the end; one that an earlier run left goes.
+        workers: processes; by default one for each processor, four at most; 0 reads all in this process.
+        limits: for each file.
+    """
+    spool = folder / SPOOL
+    shutil.rmtree(spool, ignore_errors=True)
+    spool.mkdir(parents=True)
+    count = min(MOST_WORKERS, os.cpu_count() or 1) if workers is None else workers
+    made = Intake(Workers(count, limits, spool) if count else None, spool)
+    try:
+        with on_cancel(made.workers.end) if made.workers else nullcontext():
+            yield made
+    finally:
+        made.close()
+        shutil.rmtree(spool, ignore_errors=True)

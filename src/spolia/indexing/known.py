@@ -1,0 +1,119 @@
+"""What a store has beside what was found: what has changed, what is gone, what is in which container."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from spolia.indexing.attempts import is_due
+from spolia.indexing.files import File, Found
+from spolia.indexing.readers.reading import Container
+from spolia.indexing.report import DocumentReport
+from spolia.stores.tables.rows import SourceRow, Stamp
+from spolia.stores.writer import Writer
+
+
+class Known:
+    """The sources of a store, compared with what was found by their stamps; rows are fetched of those that differ.
+
+    Args:
+        writer: of the store.
+        found: what there is.
+        stamps: of the sources that the store has.
+        all: fetch all rows.
+
+    Attributes:
+        unlike: files of another stamp than their source.
+        parts: uris of what is in each container that was found.
+        rows: by uri.
+        gone: rows of what is not there any more; those that turn up elsewhere are taken out.
+        reopened: containers that are opened though they are as they were, for what is in them.
+    """
+
+    def __init__(self, writer: Writer, found: Found, stamps: Mapping[str, Stamp], *, all: bool) -> None:
+        self._writer, self._found, self._stamps = writer, found, stamps
+        self._containers: dict[str, bool] = {}
+        self.unlike: dict[str, File] = found.files.unlike(stamps)
+        self.parts: dict[str, list[str]] = {}
+        gone = []
+        for uri in sorted(stamps.keys() - found.files.keys()):
+            if container := self._container(uri):
+                self.parts.setdefault(container, []).append(uri)
+            elif found.misses(uri) or any(found.misses(above) for above in _above(uri)):
+                gone.append(uri)
+        self._broken = [uri for parts in self.parts.values() for uri in parts if stamps[uri][2] == "failed"]
+        self.rows = writer.sources(None if all else [*self.unlike, *gone, *self._broken])
+        self.gone = {uri: self.rows[uri] for uri in gone if found.misses(uri) or _is_part(self.rows[uri])}
+        self._gone_with: dict[str, list[str]] = {}
+        for uri, row in self.gone.items():
+            if row.status == "indexed":
+                self._gone_with.setdefault(row.content_hash, []).append(uri)
+        self.reopened: set[str] = set()
+
+    def _container(self, uri: str) -> str:
+        """The container that was found and that a source is in."""
+        return next((above for above in _above(uri) if above in self._found.files and self._is_container(above)), "")
+
+    def _is_container(self, uri: str) -> bool:
+        if uri not in self._containers:
+            self._containers[uri] = isinstance(self._found.files[uri].reader, Container)
+        return self._containers[uri]
+
+    def get(self, uri: str) -> SourceRow | None:
+        """What is known of a source, as far as it was fetched."""
+        return self.rows.get(uri)
+
+    def fetch(self, container: str) -> list[str]:
+        """The rows of all that is in a container; returns the uris."""
+        there = self.parts.get(container, [])
+        self.rows |= self._writer.sources([uri for uri in there if uri not in self.rows])
+        return there
+
+    def within(self, uri: str) -> list[str]:
+        """Everything that is known to stand in a source."""
+        outermost = next((above for above in _above(uri) if above in self.parts), uri)
+        return [part for part in self.parts.get(outermost, ()) if part.startswith(f"{uri}/")]
+
+    def given_up(self, *, retry: bool) -> list[SourceRow]:
+        """What could not be read the last time, has not changed since, and is not to be tried again now.
+
+        Args:
+            retry: try what may be read now.
+        """
+        rows = []
+        for uri, file in self.unlike.items():
+            if self._stamps.get(uri) == (file.size, file.mtime_ns, "failed"):
+                rows.append(self.rows[uri])
+        for uri in self._broken:
+            if self._container(uri) not in self.unlike:
+                rows.append(self.rows[uri])
+        found = [row for row in rows if not (retry and is_due(row))]
+        given_up = {row.uri for row in found}
+        for uri in self._broken:
+            if uri not in given_up:
+                self.reopen(uri)
+        return found
+
+    def reopen(self, part: str) -> None:
+        """Look into the containers of a source again."""
+        self.reopened.update(_above(part))
+
+    def is_elsewhere(self, content_hash: str) -> bool:
+        """Whether something that is gone held the same."""
+        return content_hash in self._gone_with
+
+    def gone_with(self, content_hash: str) -> Iterator[SourceRow]:
+        """What is gone and held the same."""
+        return (self.gone[uri] for uri in self._gone_with.get(content_hash, ()) if uri in self.gone)
+
+
+def _above(uri: str) -> Iterator[str]:
+    """Everything that a source may be in by its name, the outermost first."""
+    at = uri.find("/")
+    while at > 0:
+        yield uri[:at]
+        at = uri.find("/", at + 1)
+
+
+def _is_part(row: SourceRow) -> bool:
+    """Whether it was read out of a container."""
+    return bool(row.report) and bool(DocumentReport.of(row.report).within)
