@@ -23,6 +23,7 @@ from spolia.flows.default import SAMPLE, covers
 from spolia.models.minilm import MiniLM
 from spolia.models.protocols import Embedder, LanguageModel
 from spolia.operator import Operator
+from spolia.types import digest_of
 
 if TYPE_CHECKING:
     from spolia.evaluation.pages.question import Traces
@@ -67,7 +68,7 @@ class Evaluated:
             parts, unsuited = parts_over(source, names, self.weights, reader, told)
         flows, chosen = self._flows(names, parts, unsuited)
         looks = Looks(cache_folder() / "experiments" / "looks.jsonl")
-        content, digests = source.content_hash(), {name: flow.digest.hex() for name, flow in flows.items()}
+        content, digests = source.content_hash(), {name: _told_apart(flow, parts) for name, flow in flows.items()}
         experiment = Experiment(
             flows,
             items,
@@ -138,6 +139,11 @@ def unsuited(data: DataSet, embedder: Embedder) -> str:
         return covers(texts[:: max(1, len(texts) // SAMPLE)][:SAMPLE], embedder)
     except (WeightsError, MissingExtra) as error:
         return f"{embedder.name} cannot be used ({error})"
+
+
+def _told_apart(flow: Operator[Any, Any], parts: Parts) -> str:
+    """A hash of a flow whatever store it searches: the same with and without vectors, wherever the cache is."""
+    return digest_of(repr(flow).replace(parts.chunks.corpus.path, "")).hex()
 
 
 def _kept() -> Path:

@@ -105,4 +105,4 @@ def number(value: float, unit: bool) -> str:
     """One number for people; `?` where it is not known."""
     if value != value or value in (float("inf"), float("-inf")):
         return "?"
-    return f"{100 * value + 0.0:.1f}".replace("-0.0", "0.0") if unit else f"{value:.4g}"
+    return f"{round(100 * value, 1) + 0.0:.1f}" if unit else f"{value + 0.0:.4g}"

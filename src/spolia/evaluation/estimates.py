@@ -60,7 +60,7 @@ class Estimates:
     def unit(self) -> bool:
         """Whether all scores lie between 0 and 1, and are told times 100."""
         known = [one for column in self.columns for one in column if one is not None]
-        return self.single and all(0 <= one[0] <= 1 for one in known)
+        return isinstance(self.measure, Measure) and all(0 <= one[0] <= 1 for one in known)
 
     def _known(self, *flows: int) -> Mask:
         columns = [self.columns[flow] for flow in flows]
@@ -72,7 +72,7 @@ class Estimates:
             empty = (0.0,)
             if self.single:
                 table = [[(column[row] or empty)[0] for column in self.columns] for row in rows]
-                self._samples[rows] = Sample(table, seed=self.seed)
+                self._samples[rows] = Sample(table, scale=isinstance(self.measure, Measure), seed=self.seed)
             else:
                 some = next(seen for column in self.columns for seen in column if seen is not None)
                 listed = [[column[row] or some for row in rows] for column in self.columns]

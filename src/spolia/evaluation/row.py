@@ -155,4 +155,5 @@ def _hits(result: Ranking | Answer | Failure) -> Sequence[Hit]:
 def _found(hit: Hit, rank: int) -> Found:
     node, span = hit.node, hit.node.span
     start, end = (span.start, span.end) if span is not None else (-1, -1)
-    return Found(node.id, node.document, hit.score, start, end, node.text[:CHARACTERS] if rank < READ else "")
+    text = node.text if len(node.text) <= CHARACTERS else f"{node.text[: CHARACTERS - 1]}…"
+    return Found(node.id, node.document, hit.score, start, end, text if rank < READ else "")

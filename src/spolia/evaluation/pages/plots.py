@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from math import floor, isfinite, log10
 
+from spolia.evaluation.comparison import number
 from spolia.evaluation.pages.tables import seconds
 from spolia.evaluation.report import Report
 from spolia.types import Value
@@ -67,7 +68,7 @@ def of_scores(report: Report) -> list[tuple[str, str]]:
     for index, measured in enumerate(report.flows[0].measured):
         times = 100 if measured.measure in report.units else 1
         bars = [
-            Bar(flow.flow, times * i.low, times * i.mean, times * i.high, f"{times * i.mean:.4g}", colour)
+            Bar(flow.flow, times * i.low, times * i.mean, times * i.high, number(i.mean, times == 100), colour)
             for colour, flow in enumerate(report.flows)
             if (i := flow.intervals[index]) is not None
         ]
@@ -80,7 +81,7 @@ def of_differences(report: Report) -> list[tuple[str, str]]:
     found: dict[str, list[Bar]] = {}
     for one in report.comparisons:
         times, i = 100 if one.unit else 1, one.interval
-        label, told = f"{one.better} over {one.other}", f"{times * i.mean:+.3g}, {p_value(one.adjusted)}"
+        label, told = f"{one.better} over {one.other}", f"{number(i.mean, one.unit)}, {p_value(one.adjusted)}"
         bar = Bar(label, times * i.low, times * i.mean, times * i.high, told, faint=not one.shown)
         found.setdefault(one.measure, []).append(bar)
     return [(measure, plot(bars, zero=True, title=f"differences of {measure}")) for measure, bars in found.items()]

@@ -91,5 +91,5 @@ def _steps(row: Row, traces: Traces | None) -> str:
         depth[span.span] = depth.get(span.parent, -1) + 1
         told = [f"{'  ' * depth[span.span]}{span.step}", seconds(span.seconds), *(["cached"] if span.cached else [])]
         lines.append("  ".join(told) + "".join(f"\n{'  ' * depth[span.span]}  ! {note}" for note in span.notes))
-    summary = f"{len(spans)} steps, run {escape(row.run)}"
+    summary = f"{len(spans)} step{'' if len(spans) == 1 else 's'}, run {escape(row.run)}"
     return f"<details><summary>{summary}</summary><pre>{escape(chr(10).join(lines))}</pre></details>"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spolia.evaluation.comparison import amount
+from spolia.evaluation.evaluation import Latency
 from spolia.evaluation.report import Report
 from spolia.evaluation.slices import Slice
 from spolia.types import Value
@@ -36,7 +37,8 @@ def costs(report: Report) -> Table:
         latency, usage = flow.latency, flow.usage
         tokens = usage.input_tokens + usage.output_tokens
         rows.append((
-            flow.flow, seconds(latency.p50_s), seconds(latency.p95_s), seconds(latency.setup_s), str(latency.at_once),
+            flow.flow, *(_taken(one, latency) for one in (latency.p50_s, latency.p95_s)), seconds(latency.setup_s),
+            str(latency.at_once),
             f"{usage.calls:,}", f"{tokens:,}", f"{usage.embedded:,}", f"{usage.cost_usd:.4g}",
             f"{flow.judging.cost_usd:.4g}", str(len(flow.failures)),
         ))  # fmt: skip
@@ -54,6 +56,10 @@ def of_slice(report: Report, kind: Slice) -> Table:
     return Table(
         (f"{kind.field} {kind.value or '(none)'}, n = {kind.n}", *(flow.flow for flow in report.flows)), tuple(rows)
     )
+
+
+def _taken(one: float | None, latency: Latency) -> str:
+    return "cached" if one is None and latency.cached else seconds(one)
 
 
 def seconds(taken: float | None) -> str:

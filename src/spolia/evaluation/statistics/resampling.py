@@ -68,22 +68,20 @@ def expanded_bca(values: Floats, means: Floats, level: float) -> Interval:
     return Interval(mean, float(low), float(high), n, level, "expanded BCa bootstrap").within()
 
 
-def with_a_pair(values: Floats, usual: float, reach: float, level: float) -> Interval:
+def with_a_pair(values: Floats, reach: float, level: float) -> Interval:
     """The interval of a mean of which nearly all values are the same: Student's, of them and two that were not seen.
 
     A bootstrap draws nothing that was not seen, so that of three values in thirty that differ it makes an interval that
-    holds the true mean three times in four. One value `reach` above and one `reach` below the usual one stand for that.
+    holds the true mean three times in four. One value `reach` above the mean and one below stand for what was not seen.
 
     Args:
-        usual: the value that most have.
-        reach: how far another value may lie from it; half of the range, where one is known.
+        reach: how far such a value may lie from the mean.
 
     Source: Agresti and Coull 1998, for shares; measured for graded scores in benchmarks/results/experiments.json.
     """
     import numpy as np
 
-    more = np.append(values, (usual - reach, usual + reach))
+    mean = float(values.mean())
+    more = np.append(values, (mean - reach, mean + reach))
     half = student(level, more.size - 1) * float(more.std(ddof=1)) / sqrt(more.size)
-    middle = float(more.mean())
-    found = Interval(float(values.mean()), middle - half, middle + half, values.size, level, "t with a pair unseen")
-    return found.within()
+    return Interval(mean, mean - half, mean + half, values.size, level, "t with a pair unseen")

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 FEW = 20
 """Where fewer values than this differ from the usual one, a bootstrap has too little to draw from."""
+HARDLY_ANY = 5
+"""Where fewer than this do, those seen do not tell how far others may lie: half of the range is taken."""
+HALF = 0.5
 
 
 class Sample:
@@ -33,6 +36,7 @@ class Sample:
 
     Args:
         scores: one row a question, one column a flow; nothing missing, at least one row.
+        scale: whether scores that all lie between 0 and 1 can lie nowhere else; not so for costs.
         level: how often an interval should hold the true number.
         resamples: draws of the bootstrap, and of the signs of a test.
         seed: the same seed and scores give the same numbers.
@@ -45,7 +49,9 @@ class Sample:
     0.750 [0.301, 0.954] and 0.500 [-0.235, 0.850] p = 0.5
     """
 
-    def __init__(self, scores: ArrayLike, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0) -> None:
+    def __init__(
+        self, scores: ArrayLike, *, scale: bool = True, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+    ) -> None:
         import numpy as np
 
         self.scores: Floats = np.asarray(scores, dtype=np.float64)
@@ -55,7 +61,7 @@ class Sample:
                 "number for each flow, and a level between 0 and 1, for example 0.95."
             )
         self.level, self.resamples, self.seed = level, resamples, seed
-        self.bounded = bool(((self.scores >= 0) & (self.scores <= 1)).all())
+        self.bounded = scale and bool(((self.scores >= 0) & (self.scores <= 1)).all())
 
     @property
     def n(self) -> int:
@@ -85,23 +91,24 @@ class Sample:
     def _of(self, values: Floats, columns: tuple[int, int | None]) -> Interval:
         import numpy as np
 
-        seen, counts = np.unique(values, return_counts=True)
-        usual = float(seen[counts.argmax()])
-        if values.size - counts.max() >= FEW:
+        _, counts = np.unique(values, return_counts=True)
+        differ, mean = int(values.size - counts.max()), float(values.mean())
+        if differ >= FEW:
             ours, theirs = columns
             means = self._means[:, ours] if theirs is None else self._means[:, ours] - self._means[:, theirs]
             return expanded_bca(values, means, self.level)
         if self.n == 1 and not self.bounded:
-            return Interval(usual, -inf, inf, 1, self.level, "one value")
-        return with_a_pair(values, usual, 0.5 if self.bounded else float(np.abs(values - usual).max()), self.level)
+            return Interval(mean, -inf, inf, 1, self.level, "one value")
+        reach = HALF if self.bounded and differ < HARDLY_ANY else float(np.abs(values - mean).max())
+        return with_a_pair(values, reach, self.level)
 
     def _differences(self, ours: int, theirs: int) -> Floats:
         return self.scores[:, ours] - self.scores[:, theirs]
 
     @kept
     def _binary(self) -> list[bool]:
-        found: list[bool] = ((self.scores == 0) | (self.scores == 1)).all(axis=0).tolist()
-        return found
+        found = ((self.scores == 0) | (self.scores == 1)).all(axis=0) & self.bounded
+        return [bool(one) for one in found]
 
     @kept
     def _means(self) -> Floats:

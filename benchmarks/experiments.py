@@ -1,0 +1,255 @@
+"""How often intervals hold the true number, how often a difference is claimed that is none, and what that costs.
+
+    python benchmarks/experiments.py [--experiments 1000] [--out benchmarks/results/experiments.json]
+
+Coverage: simulated experiments of 30, 100 and 300 questions whose true mean or difference is known, by the same
+`Sample` that reports use. `expected` are those that a data set is like; `hard` are those that no method here gets right
+with 30 questions, so that everybody knows. `exact` is Wilson's and Tango's coverage by adding up all outcomes.
+Claims: two to four flows that are equally good on five measures, and how many experiments claim any difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spolia.evaluation.experiment import Experiment
+from spolia.evaluation.measures.parse import parse_measures
+from spolia.evaluation.statistics.corrections import CORRECTIONS
+from spolia.evaluation.statistics.interval import Interval
+from spolia.evaluation.statistics.proportions import wilson
+from spolia.evaluation.statistics.sample import Sample
+from spolia.function import step
+from spolia.types import Hit, Item, Node, Query, Ranking
+
+Floats: TypeAlias = NDArray[np.float64]
+Random: TypeAlias = np.random.Generator
+Draw: TypeAlias = Callable[[Random, int], tuple[Floats, float]]
+"""Scores of some questions, one column or two, and the true mean or difference."""
+
+SIZES = (30, 100, 300)
+RESAMPLES = 2_000
+RECIPROCAL = (np.array([0, 0.1, 0.2, 0.25, 1 / 3, 0.5, 1.0]), np.array([0.12, 0.03, 0.05, 0.05, 0.08, 0.17, 0.5]))
+
+
+def share(random: Random, n: int) -> tuple[Floats, float]:
+    """Right or wrong; how many are right differs from data set to data set."""
+    p = random.uniform(0.1, 0.9)
+    return (random.random((n, 1)) < p).astype(float), p
+
+
+def two_shares(random: Random, n: int) -> tuple[Floats, float]:
+    """Two flows right or wrong on the same questions: both, one of them, none."""
+    both, ours, theirs = random.uniform(0.2, 0.6), random.uniform(0.05, 0.2), random.uniform(0.05, 0.2)
+    kind = random.choice(4, size=n, p=[both, ours, theirs, 1 - both - ours - theirs])
+    return np.stack([kind <= 1, (kind == 0) | (kind == 2)], axis=1).astype(float), ours - theirs
+
+
+def ranks(random: Random, n: int) -> tuple[Floats, float]:
+    """Reciprocal ranks of the first ten."""
+    values, shares = RECIPROCAL
+    return random.choice(values, size=(n, 1), p=shares), float(values @ shares)
+
+
+def overlaps(random: Random, n: int) -> tuple[Floats, float]:
+    """F1 of words: none, all, or something between."""
+    drawn = random.random((n, 1))
+    return np.where(drawn < 0.3, 0.0, np.where(drawn < 0.6, 1.0, random.random((n, 1)))), 0.3 + 0.4 * 0.5
+
+
+def grades(random: Random, n: int) -> tuple[Floats, float]:
+    """A score that has all values, as nDCG of many graded passages."""
+    return random.beta(2, 3, (n, 1)), 0.4
+
+
+def two_overlaps(random: Random, n: int) -> tuple[Floats, float]:
+    """F1 of two flows, of which one is better now and then, and the other sometimes."""
+    theirs, _ = overlaps(random, n)
+    moved = np.where(random.random((n, 1)) < 0.5, random.uniform(-0.6, 1, (n, 1)), 0.0)
+    ours = 0.5 + (theirs - 0.5) / 2 + moved / 4
+    return np.hstack([ours, 0.5 + (theirs - 0.5) / 2]), 0.5 * 0.2 / 4
+
+
+def two_grades(random: Random, n: int) -> tuple[Floats, float]:
+    """Two flows whose grades go with how hard a question is."""
+    hard = random.beta(2, 2, (n, 1))
+    return np.hstack(
+        [0.8 * hard + 0.2 * random.beta(2, 3, (n, 1)), 0.8 * hard + 0.2 * random.beta(3, 3, (n, 1))]
+    ), -0.02
+
+
+def near_the_top(random: Random, n: int) -> tuple[Floats, float]:
+    """85 of 100 questions have the highest score."""
+    return np.where(random.random((n, 1)) < 0.85, 1.0, random.random((n, 1))), 0.925
+
+
+def one_in_ten_differs(random: Random, n: int) -> tuple[Floats, float]:
+    """Two flows that give the same but for one question in ten."""
+    theirs = np.full((n, 1), 0.5)
+    moved = np.where(random.random((n, 1)) < 0.1, random.uniform(-0.3, 0.5, (n, 1)), 0.0)
+    return np.hstack([theirs + moved, theirs]), 0.01
+
+
+def long_tail(random: Random, n: int) -> tuple[Floats, float]:
+    """Tokens of an adaptive flow: a few questions take very many."""
+    return 100 * random.lognormal(0, 1, (n, 1)), 100 * math.exp(0.5)
+
+
+EXPECTED: dict[str, tuple[Draw, ...]] = {
+    "binary, plain": (share,),
+    "binary, paired": (two_shares,),
+    "graded, plain": (ranks, overlaps, grades),
+    "graded, paired": (two_overlaps, two_grades),
+}
+HARD: dict[str, tuple[Draw, ...]] = {
+    "graded, plain": (near_the_top,),
+    "graded, paired": (one_in_ten_differs,),
+    "cost, plain": (long_tail,),
+}
+
+
+def covered(draw: Draw, n: int, experiments: int, seed: int = 0) -> float:
+    """Percent of simulated experiments whose interval holds the true number."""
+    random, held = np.random.default_rng((seed, n)), 0
+    for number in range(experiments):
+        scores, truth = draw(random, n)
+        sample = Sample(scores, resamples=RESAMPLES, seed=number)
+        found: Interval = sample.interval(0) if scores.shape[1] == 1 else sample.difference(0, 1)
+        held += found.low <= truth <= found.high
+    return round(100 * held / experiments, 1)
+
+
+def coverage(kinds: dict[str, tuple[Draw, ...]], experiments: int) -> dict[str, Any]:
+    return {
+        kind: {draw.__name__: {str(n): covered(draw, n, experiments) for n in SIZES} for draw in draws}
+        for kind, draws in kinds.items()
+    }
+
+
+def exact() -> dict[str, Any]:
+    """Percent that Wilson's interval holds, for true shares from 0.05 to 0.95: mean and least."""
+    found = {}
+    for n in SIZES:
+        ends = [wilson(right, n) for right in range(n + 1)]
+        held = []
+        for p in np.arange(0.05, 0.951, 0.01):
+            weights = [math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]
+            held.append(sum(w for w, one in zip(weights, ends, strict=True) if one.low <= p <= one.high))
+        found[str(n)] = {"mean": round(100 * float(np.mean(held)), 1), "least": round(100 * min(held), 1)}
+    return found
+
+
+def claims(flows: int, n: int, correction: str, experiments: int, seed: int = 0) -> float:
+    """Percent of experiments with flows that are equally good in which any difference is claimed on any measure."""
+    random, claimed = np.random.default_rng((seed, flows, n)), 0
+    for number in range(experiments):
+        p: list[float] = []
+        apart: list[bool] = []
+        for _ in range(5):
+            hard = random.beta(2, 2, (n, 1))
+            sample = Sample(0.7 * hard + 0.3 * random.beta(1, 1, (n, flows)), resamples=RESAMPLES, seed=number)
+            for i in range(flows):
+                for j in range(i):
+                    p.append(sample.p(i, j))
+                    apart.append(sample.difference(i, j).excludes_zero)
+        adjusted = CORRECTIONS[correction](p)
+        claimed += any(one < 0.05 and far for one, far in zip(adjusted, apart, strict=True))
+    return round(100 * claimed / experiments, 1)
+
+
+def cpu_s(work: Callable[[], object]) -> float:
+    times = []
+    for _ in range(3):
+        began = time.process_time()
+        work()
+        times.append(time.process_time() - began)
+    return round(min(times), 3)
+
+
+def costs() -> dict[str, float]:
+    """CPU seconds: 10,000 resamples of 20 flows on 1,000 questions, and an experiment that was done before."""
+    scores = np.random.default_rng(1).beta(2, 3, (1000, 20))
+    pairs = [(i, j) for i in range(20) for j in range(i)]
+
+    def intervals() -> None:
+        sample = Sample(scores)
+        for flow in range(20):
+            sample.interval(flow)
+
+    def everything() -> None:
+        sample = Sample(scores)
+        for flow in range(20):
+            sample.interval(flow)
+        for ours, theirs in pairs:
+            sample.difference(ours, theirs)
+            sample.p(ours, theirs)
+
+    return {
+        "20 intervals": cpu_s(intervals),
+        "and 190 paired intervals and tests": cpu_s(everything),
+        "100 questions, 2 flows, 7 measures, asked before": again(),
+    }
+
+
+def again() -> float:
+    asked: list[str] = []
+
+    @step
+    def first(query: Query) -> Ranking:
+        asked.append(query.text)
+        return Ranking(query, tuple(Hit(Node(f"p{(int(query.text) + i) % 7}", "text " * 50), 1.0) for i in range(10)))
+
+    @step
+    def second(query: Query) -> Ranking:
+        return first(query).cut(3)
+
+    items = [Item(f"q{i}", str(i), gold=((f"p{i % 9}",),), type=f"kind {i % 3}") for i in range(100)]
+    experiment = Experiment(
+        {"first": first, "second": second}, items, parse_measures("R@1,R@5,R@10,full@5,full@10,MRR,nDCG@10")
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "again.experiment"
+        experiment.run(path=path)
+        before = len(asked)
+        taken = cpu_s(lambda: experiment.run(path=path))
+        assert len(asked) == before
+    return taken
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--experiments", type=int, default=1000)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    result = {
+        "python": platform.python_version(),
+        "experiments": given.experiments,
+        "resamples": RESAMPLES,
+        "percent of 95 % intervals that hold the true number": {
+            "expected": coverage(EXPECTED, given.experiments),
+            "hard": coverage(HARD, given.experiments),
+            "exact, Wilson": exact(),
+        },
+        "percent of experiments that claim a difference where there is none": {
+            f"{flows} flows, 5 measures, 100 questions, {correction}": claims(flows, 100, correction, given.experiments)
+            for flows, correction in ((2, "holm"), (4, "holm"), (4, "bh"), (4, "none"))
+        },
+        "CPU seconds": costs(),
+    }
+    print(json.dumps(result, indent=1))
+    if given.out:
+        given.out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
