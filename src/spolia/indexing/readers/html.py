@@ -140,7 +140,7 @@ def _walked(root: Any, skipped: frozenset[str] | set[str]) -> Layout:
             continue
         if not first and (following := node.next) is not None:
             todo.append(following)
-        tag = node.tag
+        tag = node.tag or "-unknown"
         if tag == "-text":
             writing.layout.write(node.text_content or "")
         elif first or not (tag in skipped or tag[0] in "-!" or _is_hidden(node, skipped)):

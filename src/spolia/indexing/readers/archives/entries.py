@@ -49,4 +49,8 @@ def name_of(said: str) -> str:
     """
     with suppress(UnicodeEncodeError, UnicodeDecodeError):
         said = said.encode("cp437").decode("utf-8")
-    return said.replace("\\", "/").encode("utf-8", "backslashreplace").decode()
+    said = said.replace("\\", "/")
+    try:
+        return said.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:
+        return said.encode("utf-8", "backslashreplace").decode()

@@ -8,10 +8,10 @@ import lzma
 import tarfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from spolia.errors import DocumentError, SpoliaError
 from spolia.indexing.readers.archives.entries import name_of
@@ -22,7 +22,11 @@ from spolia.types import Value
 
 _LARGEST_HEADER = 4_000_000
 _PIECE = 1 << 20
-_PACKED = {b"\x1f\x8b": gzip.GzipFile, b"BZ": bz2.BZ2File, b"\xfd7": lzma.LZMAFile}
+_PACKED: dict[bytes, Callable[[BinaryIO], IO[bytes]]] = {
+    b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),  # type: ignore[dict-item,return-value]
+    b"BZ": bz2.BZ2File,
+    b"\xfd7": lzma.LZMAFile,
+}
 _ERRORS = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, OverflowError, IndexError)
 
 
@@ -47,7 +51,7 @@ class TarReader(Value):
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The files, one after the other; a large one is in a file that is gone when the next one is asked for."""
-        with unpacking(blob, self.limits) as out:
+        with _told(blob), unpacking(blob, self.limits) as out:
             for name, file in self._members(blob):
                 if file is not None and not is_hidden(name):
                     yield out.member(name, file)
@@ -112,17 +116,22 @@ class _Stream:
 
 @contextmanager
 def _stream(blob: Blob, limits: Limits) -> Iterator[_Stream]:
+    with _told(blob), blob.open() as file:
+        begin = file.read(2)
+        file.seek(0)
+        yield _Stream(blob, _PACKED[begin](file) if begin in _PACKED else file, limits)
+
+
+@contextmanager
+def _told(blob: Blob) -> Iterator[None]:
+    """Tell damage as what it is."""
     try:
-        with blob.open() as file:
-            begin = file.read(2)
-            file.seek(0)
-            unpacked = _PACKED[begin](file) if begin in _PACKED else file
-            yield _Stream(blob, unpacked, limits)
+        yield
     except SpoliaError:
         raise
     except _ERRORS as error:
         raise DocumentError(
-            f"{blob.uri} is no TAR archive that can be read: {type(error).__name__}: {error}. "
+            f"{blob.uri} is no archive that can be read: {type(error).__name__}: {error}. "
             "Fetch it again, or pack it again."
         ) from error
 

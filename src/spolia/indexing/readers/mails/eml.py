@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from email import message_from_bytes, policy
+from email.errors import MessageError
 from email.header import decode_header, make_header
 from email.message import Message
 from email.utils import getaddresses, parsedate_to_datetime
@@ -88,7 +89,7 @@ def _parsed(blob: Blob) -> Message:
         )
     try:
         message = message_from_bytes(blob.data, policy=policy.compat32)
-    except (RecursionError, ValueError, LookupError, AttributeError) as error:
+    except (RecursionError, ValueError, LookupError, AttributeError, MessageError) as error:
         raise DocumentError(f"{blob.uri} is no mail that can be read: {type(error).__name__}: {error}") from error
     if not message.keys():
         raise DocumentError(
@@ -160,7 +161,7 @@ def _bytes(part: Message) -> bytes:
 def _filename(part: Message) -> str:
     try:
         return part.get_filename() or ""
-    except (ValueError, LookupError, TypeError, IndexError):
+    except (ValueError, LookupError, TypeError, IndexError, MessageError):
         return ""
 
 
@@ -173,7 +174,7 @@ def _header(message: Message, name: str) -> str:
 def _plain(said: Any) -> str:
     text = str(said)
     if "=?" in text and len(text) <= _LONGEST_HEADER:
-        with suppress(ValueError, LookupError, TypeError):
+        with suppress(ValueError, LookupError, TypeError, MessageError):
             text = str(make_header(decode_header(text)))
     return " ".join(text.encode("utf-8", "replace").decode().split())
 
@@ -193,7 +194,7 @@ def _addresses(message: Message, name: str) -> list[str]:
     said = [_plain(one) for one in message.get_all(name, [])]
     try:
         pairs = getaddresses(said)
-    except (ValueError, IndexError):
+    except (ValueError, IndexError, MessageError):
         return said
     return [f"{who} <{where}>" if who and where else who or where for who, where in pairs[:1000]]
 

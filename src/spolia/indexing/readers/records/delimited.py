@@ -37,7 +37,7 @@ class CsvReader(Value):
         if large:
             warnings += (f"It has {blob.size} bytes: this is its beginning, its rows are read in parts.",)
         dialect = dialect_of(text)
-        rows = tuple(tuple(cell.strip() for cell in row) for row in rows_of(_lines(text), dialect.mark) if any(row))
+        rows = tuple(tuple(cell.strip() for cell in row) for row in rows_of(text, dialect.mark) if any(row))
         start, end = len(text) - len(text.lstrip("\r\n")), len(text.rstrip())
         table = (Region("table", start, end, rows),) if rows and start < end else ()
         return Reading(blob.document(self, text, regions=table), found.encoding, warnings=warnings)
@@ -47,12 +47,3 @@ class CsvReader(Value):
         if is_large(blob):
             dialect = dialect_of(source_text(beginning(blob)).text)
             yield from parts(blob, "rows", quoted=True, head=1 if dialect.has_head else 0)
-
-
-def _lines(text: str) -> Iterator[str]:
-    """Lines with their ends; `str.splitlines` would part at characters that belong to fields."""
-    start = 0
-    while start < len(text):
-        end = text.find("\n", start) + 1 or len(text)
-        yield text[start:end]
-        start = end

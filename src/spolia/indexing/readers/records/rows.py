@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from statistics import mode
 
 from spolia.types import Value
@@ -38,17 +39,17 @@ def dialect_of(text: str) -> Dialect:
         sample = sample[: sample.rfind("\n") + 1] or sample
     best, mark = (0.0, 0), ","
     for candidate in _MARKS:
-        widths = [len(row) for row in rows_of(sample.splitlines(keepends=True), candidate) if row]
+        widths = [len(row) for row in rows_of(sample, candidate) if row]
         usual = mode(widths) if widths else 0
         if usual > 1 and (rating := (widths.count(usual) / len(widths), usual)) > best:
             best, mark = rating, candidate
-    first = next(iter(rows_of(sample.splitlines(keepends=True), mark)), [])
+    first = next(iter(rows_of(sample, mark)), [])
     return Dialect(mark, _is_head(first))
 
 
-def rows_of(lines: Iterable[str], mark: str) -> Iterator[list[str]]:
+def rows_of(text: str, mark: str) -> Iterator[list[str]]:
     """The fields of each row. A quote that is not closed ends with the file."""
-    return csv.reader(lines, delimiter=mark, skipinitialspace=mark != "\t")
+    return csv.reader(StringIO(text, newline=""), delimiter=mark, skipinitialspace=mark != "\t")
 
 
 def _is_head(row: Sequence[str]) -> bool:

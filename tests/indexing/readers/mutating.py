@@ -1,0 +1,56 @@
+"""Broken files: what a disk, a network or an enemy makes of a good one. The same seed makes the same files."""
+
+from __future__ import annotations
+
+import io
+import random
+import zipfile
+from collections.abc import Iterator
+
+from tests.indexing.readers.fixtures import zip_of
+
+_NUMBERS = (b"\x00\x00\x00\x00", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\x00\x00\x00\x80", b"99999999999", b"-1")
+_WORDS = (b"<", b">", b"&", b'"', b"'", b"{", b"}", b"[", b"]", b"\\", b"\0", b"\r\n", b"|", b"=", b"\xff\xfe", b"\xc3")
+
+
+def mutations(data: bytes, count: int, seed: int) -> Iterator[bytes]:
+    """So many broken versions of a file; those of a ZIP archive are broken inside as often as outside."""
+    chance = random.Random(seed)
+    members = _members(data)
+    for _ in range(count):
+        if members and chance.random() < 0.5:
+            name = chance.choice(sorted(members))
+            yield zip_of(members | {name: _broken(members[name], chance)}, zipfile.ZIP_STORED)
+        else:
+            yield _broken(data, chance)
+
+
+def _members(data: bytes) -> dict[str, bytes]:
+    if not data.startswith(b"PK"):
+        return {}
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def _broken(data: bytes, chance: random.Random) -> bytes:
+    found = bytearray(data)
+    for _ in range(chance.choice((1, 1, 2, 5, 20))):
+        at = chance.randrange(len(found) + 1)
+        size = chance.choice((1, 2, 4, 16, 100))
+        how = chance.randrange(7)
+        if how == 0:
+            del found[at:]
+        elif how == 1:
+            del found[at : at + size]
+        elif how == 2:
+            found[at : at + size] = chance.randbytes(size)
+        elif how == 3:
+            found[at:at] = found[at : at + size] * chance.choice((1, 3, 50))
+        elif how == 4:
+            found[at:at] = chance.choice(_WORDS) * chance.choice((1, 3, 500))
+        elif how == 5:
+            number = chance.choice(_NUMBERS)
+            found[at : at + len(number)] = number
+        elif found:
+            found[at % len(found)] ^= 1 << chance.randrange(8)
+    return bytes(found)
