@@ -216,7 +216,9 @@ SET_ASIDE = tuple(
     f"AND death = {ALIVE}"
     for table, column in (("nodes", "document"), ("documents", "key"))
 )
-DROP_ASIDE = ("DELETE FROM nodes WHERE death < 0", "DELETE FROM documents WHERE death < 0")
+DROP_ASIDE = tuple(  # with the very condition of the index, without which it is not used
+    f"DELETE FROM {table} WHERE death < 0 AND death < {ALIVE}" for table in ("nodes", "documents")
+)
 END_GROUP = (
     f"DELETE FROM nodes WHERE grp = :grp AND birth = :next AND death = {ALIVE}",
     f"UPDATE nodes SET death = :next WHERE grp = :grp AND death = {ALIVE}",

@@ -1,0 +1,29 @@
+"""What is done for each document takes as long in a large store as in a small one."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+
+import pytest
+
+from spolia.stores.tables import sql
+
+FOR_EACH = (
+    *("LIVE_DOCUMENT", "IS_REFERENCED", "LIVE_SOURCE", "LIVE_SOURCES_OF", "LIVE_NODES_OF", "SOURCES_OF_URIS"),
+    *("SET_SOURCE", "UNSAY_SOURCE", "END_SOURCE", "END_OF_DOCUMENT", "SET_ASIDE", "DROP_ASIDE", "COPY_NODE"),
+    *("NODES_OF_KEYS", "NODES_OF_IDS", "CHILDREN", "NUMBERED", "OVERLAPPING", "DOCUMENT", "NODE_KEY"),
+)
+
+
+@pytest.mark.parametrize("name", FOR_EACH)
+def test_no_table_is_read_through(name: str) -> None:
+    connection = sqlite3.connect(":memory:")
+    for statement in sql.SCHEMA:
+        connection.execute(statement)
+    found = getattr(sql, name)
+    for statement in (found,) if isinstance(found, str) else found:
+        named = dict.fromkeys(re.findall(r":([a-z_]+)", statement), 1) or (1,) * statement.count("?")
+        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", named)]
+        assert [step for step in plan if step.startswith("SCAN") and "wanted" not in step] == []
+    connection.close()
