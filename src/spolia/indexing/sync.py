@@ -1,12 +1,13 @@
-"""Keeping a store in step with a folder: only what has changed is read, cut and embedded again."""
+"""Keeping a store in step with folders and other sources: only what has changed is read, cut and embedded again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from spolia.errors import FolderError
+from spolia.errors import FolderError, SourceError
 from spolia.filters import Field
 from spolia.indexing.files import Found, is_elsewhere
 from spolia.indexing.keeping import keep
@@ -15,6 +16,8 @@ from spolia.indexing.parts import Wanted, main_definition
 from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
 from spolia.indexing.readers.reading import Reader
 from spolia.indexing.report import Progress, SyncReport
+from spolia.indexing.sources.following import followed, together
+from spolia.indexing.sources.source import Source
 from spolia.indexing.walking import walk
 from spolia.indexing.workers.limits import Limits
 from spolia.models.protocols import Embedder
@@ -27,7 +30,7 @@ from spolia.types import Scalar
 
 
 def sync(
-    folder: str | Path | Sequence[str | Path],
+    sources: str | Path | Source | Sequence[str | Path | Source],
     corpus: Corpus,
     *,
     splitter: Transform | None = None,
@@ -49,7 +52,7 @@ def sync(
     limits: Limits | None = None,
     timeout_s: float | None = None,
 ) -> SyncReport:
-    """Make a store hold the files of a folder, and no others, in all its node groups.
+    """Make a store hold the files of a folder, and no others, and what sources have, in all its node groups.
 
     A file whose size and time are the same is not opened, one whose content is the same is not read again; a moved file
     keeps its nodes, and a text that was embedded before is not embedded again. What stands in archives and mails are
@@ -57,9 +60,13 @@ def sync(
     a run that is stopped goes on where it was. A file that cannot be read is recorded with the reason, and the others
     go on; later runs try it again. What `add_texts` has added stays.
 
+    Of a source, pages of the web or rows of a database (`spolia.indexing.sources`), only what has changed since the
+    last run is asked for. What others have put into the store stays, and so does what a source has that is not named
+    here. One that cannot be read is among those that failed, under its name, and the others go on.
+
     Args:
-        folder: with documents, or a list of folders and files, whose uris are then relative to the folder that all of
-            them are in; a store has one folder.
+        sources: a folder with documents; or a source; or a list of folders, files and sources. Uris of files are
+            relative to the folder that all of them are in; a store has one folder.
         corpus: the store; made if it is not there.
         splitter: cuts documents; by default windows of 200 tokens of the embedder, or of 800 characters.
         embedder: gives the vectors for dense search; None for search by words only.
@@ -102,30 +109,53 @@ def sync(
     >>> report.added, report.chunks
     (1, 1)
     """
+    folder, others = _told_apart(sources)
     by_name = by_suffix(readers)
-    found = walk(folder, by_name, follow_links=follow_links)
-    named = folder if isinstance(folder, (str, Path)) else ", ".join(map(str, folder))
-    refuse_empty(str(named), found, by_name)
-
-    def refuse_other(known: Mapping[str, Stamp]) -> None:
-        if not rebuild:
-            _refuse_other(str(named), found, known, corpus.path)
-
-    return keep(
+    kept = partial(
+        keep,
         corpus,
-        found,
-        Wanted(group, main_definition(splitter, embedder, analyzer), groups, known, readers),
-        Labels(metadata, access),
-        refuse=refuse_other,
+        wanted=Wanted(group, main_definition(splitter, embedder, analyzer), groups, known, readers),
         fields=fields,
         progress=progress,
         batch=batch,
-        rebuild=rebuild,
         retry=retry,
         workers=workers,
         limits=limits,
         timeout_s=timeout_s,
     )
+    labels = partial(Labels, metadata, access)
+    reports: list[SyncReport] = []
+    if folder is not None:
+        found = walk(folder, by_name, follow_links=follow_links)
+        named = str(folder if isinstance(folder, (str, Path)) else ", ".join(map(str, folder)))
+        refuse_empty(named, found, by_name)
+        refuse = _nothing if rebuild else partial(_refuse_other, named, found, store=corpus.path)
+        reports.append(kept(found=found, labels=labels(), refuse=refuse, rebuild=rebuild))
+    failed: list[tuple[str, str]] = []
+    for source in others:
+        for lot in followed(source, corpus, labels, by_name, failed, afresh=rebuild):
+            reports.append(kept(found=lot, labels=labels(), rebuild=rebuild and not reports))
+    return together(reports, failed)
+
+
+Paths: TypeAlias = "str | Path | Sequence[str | Path]"
+
+
+def _told_apart(given: str | Path | Source | Sequence[str | Path | Source]) -> tuple[Paths | None, list[Source]]:
+    """Paths, as they were given, and sources."""
+    if isinstance(given, (str, Path)):
+        return given, []
+    if isinstance(given, Source):
+        return None, [given]
+    paths = [one for one in given if not isinstance(one, Source)]
+    sources = [one for one in given if isinstance(one, Source)]
+    if len({one.id for one in sources}) < len(sources):
+        raise SourceError("Two sources have the same name, so a store could not tell them apart. Write other names.")
+    return (paths if paths or not sources else None), sources
+
+
+def _nothing(known: Mapping[str, Stamp]) -> None:
+    """Any folder will do."""
 
 
 def refuse_empty(folder: str, found: Found, readers: dict[str, Reader]) -> None:
@@ -145,7 +175,7 @@ def refuse_empty(folder: str, found: Found, readers: dict[str, Reader]) -> None:
     )
 
 
-def _refuse_other(folder: str, found: Found, known: Mapping[str, Stamp], store: str) -> None:
+def _refuse_other(folder: str, found: Found, known: Mapping[str, Stamp], *, store: str) -> None:
     """A store has one folder: to index another into it would forget everything that it holds."""
     if any(uri in known for uri in found.files):
         return

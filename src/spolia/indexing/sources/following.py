@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 from spolia.errors import DocumentError, EgressError, SourceError
 from spolia.indexing.files import Lot
 from spolia.indexing.labels import Labels
 from spolia.indexing.readers.reading import Reader
-from spolia.indexing.report import DocumentReport
+from spolia.indexing.report import DocumentReport, SyncReport
 from spolia.indexing.sources.source import Source
 from spolia.stores.corpus import Corpus
 from spolia.stores.snapshot import Snapshot
@@ -78,7 +80,7 @@ class Remembered:
                 if len(self.stamps(page)) < len(page):
                     return False
                 page = []
-        return len(self.stamps(page)) == len(page)
+        return self.afresh or len(self.stamps(page)) == len(page)
 
     def _snapshot(self) -> Snapshot | None:
         return self.corpus.latest() if self.corpus.exists() else None
@@ -98,7 +100,7 @@ def followed(
     corpus: Corpus,
     labels: Callable[[], Labels],
     readers: Mapping[str, Reader],
-    failed: Callable[[str, str], None],
+    failed: list[tuple[str, str]],
     *,
     afresh: bool,
 ) -> Iterator[Lot]:
@@ -107,11 +109,32 @@ def followed(
     Args:
         labels: what the caller says of documents; another one for each lot, since it remembers what it said.
         readers: by suffix and pattern.
-        failed: is told of a source that could not be read to its end, and why.
+        failed: takes the name of a source that could not be read to its end, and why.
         afresh: read all of it again.
     """
     memory = Remembered(corpus, source.id, labels, afresh)
     try:
         yield from source.lots(memory, readers)
     except (SourceError, EgressError) as error:
-        failed(source.id, str(error))
+        failed.append((source.id, str(error)))
+
+
+def together(reports: Sequence[SyncReport], failed: Sequence[tuple[str, str]] = ()) -> SyncReport:
+    """One report of several runs, one after the other.
+
+    Args:
+        failed: sources that could not be read, and why.
+
+    >>> found = together([SyncReport(1, added=2), SyncReport(2, added=1)], [("sql://notes/", "It is not there.")])
+    >>> found.generation, found.added, found.failed
+    (2, 3, (('sql://notes/', 'It is not there.'),))
+    """
+    last = reports[-1] if reports else SyncReport(0)
+    counts = ("added", "changed", "moved", "removed", "unchanged", "warned", "chunks", "embedded", "seconds")
+    unread = sum((Counter(dict(one.unread)) for one in reports), Counter[str]())
+    return last.but(
+        **{name: sum(getattr(one, name) for one in reports) for name in counts},
+        failed=(*chain.from_iterable(one.failed for one in reports), *failed),
+        skipped=tuple(chain.from_iterable(one.skipped for one in reports)),
+        unread=tuple(unread.most_common()),
+    )

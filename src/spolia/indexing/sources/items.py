@@ -20,6 +20,8 @@ ITEMS_AT_ONCE, BYTES_AT_ONCE = 1_000, 16_000_000
 LONGEST_URI = 2_000
 Load: TypeAlias = Callable[[Path | None], Loaded]
 _SECOND = 1_000_000_000
+_FIRST, _LAST = 10**8, 2**33
+"""From 1973 to 2242; a number below or above counts something else than seconds."""
 
 
 def changed_at(seconds: float | None, told: bytes) -> int:
@@ -36,7 +38,7 @@ def changed_at(seconds: float | None, told: bytes) -> int:
     (1000000000, False, True)
     """
     version = int.from_bytes(blake2b(told, digest_size=8).digest())
-    if seconds is None or not 0 < seconds < 2**33:
+    if seconds is None or not _FIRST <= seconds < _LAST:
         return -(version >> 2) - 1
     return int(seconds) * _SECOND + version % _SECOND
 

@@ -1,0 +1,271 @@
+"""Results of an HTTP API as a source: page by page, from where the last run ended."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from functools import partial
+from hashlib import blake2b
+from typing import Any
+from urllib.parse import quote, urljoin
+
+from spolia.egress.fetching import Fetched, fetch
+from spolia.egress.patience import patiently
+from spolia.errors import DocumentError, EgressError, EgressFailed, SourceError, SourceUnavailable
+from spolia.indexing.files import Lot
+from spolia.indexing.readers.reading import Reader
+from spolia.indexing.sources.items import Gathering
+from spolia.indexing.sources.json_path import at
+from spolia.indexing.sources.pages import host_of, normal
+from spolia.indexing.sources.records import filled, record_reader, scalars, seconds_of, uri_of, written
+from spolia.indexing.sources.secrets import with_secrets, without_secrets
+from spolia.indexing.sources.source import Memory, Source
+from spolia.surrounding import check_cancelled
+
+CURSOR, PAGE = "{cursor}", "{page}"
+_NAME = re.compile(r"[\w.-]+")
+_NEXT = re.compile(r"<([^<>]*)>\s*;[^<>]*?\brel\s*=\s*\"?next\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class APIItems(Source):
+    """Items that an HTTP API gives as JSON, each a document with the uri `api://NAME/KEY`.
+
+    With `{cursor}` in the address only what has changed since the last run is asked for; what the API is to be asked
+    with is the latest time or number among all that it has given, so its answer should have what changed at that very
+    moment too. Without it all items are read in each run, and those that are not among them are removed.
+
+    Further pages are found at a link or by a token in the answer (`next`), by their number (`{page}` without `next`),
+    or by the header `Link`.
+
+    Args:
+        name: of the source, in the uris.
+        url: address, with `{cursor}` and `{page}` in their places.
+        items: path of the list in the answer, as `data.items`; empty where the answer is the list.
+        key: path in an item of what tells items apart.
+        text: path of the text, or a template: `"{question}\\n\\n{answer.text}"`.
+        title: path of the title, or a template.
+        metadata: names, each with the path of its value.
+        updated: path of what grows when an item is changed: a time or a number.
+        deleted: path of what says that an item is gone.
+        since: cursor of the first run.
+        next: path in the answer of a link to the next page, or of a token that belongs into `{page}`.
+        format: of the texts: `.txt`, `.md`, `.html`.
+        headers: sent with every request; `${NAME}` stands for the environment variable.
+        allow: hosts whose addresses need not be public.
+        most_pages: in one run.
+        largest_bytes: of one page.
+        retries: further attempts where the server is overloaded or fails; it is waited for as long as it asks for, at
+            most a minute.
+        timeout_s: without a byte from the server.
+        deadline_s: for one page.
+
+    Raises:
+        SourceError: the name or the address is none, or fields do not go together.
+
+    >>> APIItems("faq", "https://example.org/faq?since={cursor}", key="id", text="answer", updated="changed").id
+    'api://faq/'
+    """
+
+    name: str
+    url: str
+    key: str
+    text: str
+    items: str = ""
+    title: str = ""
+    metadata: tuple[tuple[str, str], ...] = ()
+    updated: str = ""
+    deleted: str = ""
+    since: str = ""
+    next: str = ""
+    format: str = ".txt"
+    headers: tuple[tuple[str, str], ...] = ()
+    allow: tuple[str, ...] = ()
+    most_pages: int = 1_000
+    largest_bytes: int = 50_000_000
+    retries: int = 3
+    timeout_s: float = 30.0
+    deadline_s: float = 120.0
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise SourceError(f"{self.name!r} cannot be the name of a source. Write letters, digits, '.', '-', '_'.")
+        if not normal(self.url.replace(CURSOR, "0").replace(PAGE, "0")):
+            raise SourceError(f"{self.url!r} is no address. Write https://HOST/PATH?since={CURSOR}")
+        if CURSOR in self.url and not self.updated:
+            raise SourceError(f"The address has {CURSOR}, and nothing says what it is. Write updated: PATH.")
+
+    @property
+    def id(self) -> str:
+        return f"api://{self.name}/"
+
+    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[Lot]:
+        yield from _Reading(self, memory, readers).lots()
+
+
+class _Reading:
+    def __init__(self, source: APIItems, memory: Memory, readers: Mapping[str, Reader]) -> None:
+        self.source, self.memory = source, memory
+        self.gathering = Gathering(source.id, readers)
+        self.reader = record_reader(source.format, readers)
+        self.headers = {"Accept": "application/json", "User-Agent": "spolia"}
+        self.headers |= {name: with_secrets(value) for name, value in source.headers}
+        self.before = "" if memory.afresh or not memory.is_labelled(source.id) else _cursor(memory, source)
+        self.latest: Any = None
+        self.there: set[str] | None = set() if CURSOR not in source.url else None
+        """Uris of all items, where all are read."""
+
+    def lots(self) -> Iterator[Lot]:
+        for items in self._pages():
+            for item in items:
+                self._take(item)
+                if self.gathering.is_full:
+                    yield self.gathering.lot({})
+        if self.there is not None:
+            for uri in self.memory.uris(self.source.id):
+                if uri not in self.there:
+                    self.gathering.gone.add(uri)
+        yield self.gathering.lot(self._cursors())
+
+    # Pages.
+
+    def _pages(self) -> Iterator[list[Any]]:
+        source, seen = self.source, set[str]()
+        page, url = "" if source.next else "1", self._address("" if source.next else "1")
+        while url:
+            if url in seen:
+                raise SourceError(f"{self._who}: its pages lead in a circle, to {url!r} again. {_STAYS}")
+            if len(seen) >= source.most_pages:
+                raise SourceError(
+                    f"{self._who}: it has more than {source.most_pages} pages. Write a larger most_pages. {_STAYS}"
+                )
+            seen.add(url)
+            check_cancelled()
+            answer, found = self._asked(url)
+            items = at(answer, source.items)
+            if not isinstance(items, list):
+                raise SourceError(
+                    f"{self._who}: at {source.items or 'its top'!r} of page {len(seen)} stands "
+                    f"{type(items).__name__}, no list. Write items: PATH. {_STAYS}"
+                )
+            yield items
+            page, url = self._following(answer, found, items, page)
+
+    def _address(self, page: str) -> str:
+        with_cursor = self.source.url.replace(CURSOR, quote(self.before or self.source.since, safe=""))
+        return with_cursor.replace(PAGE, quote(page, safe=""))
+
+    def _following(self, answer: Any, found: Fetched, items: list[Any], page: str) -> tuple[str, str]:
+        """Token or number of the next page, and its address; empty for none."""
+        source = self.source
+        if source.next:
+            said = at(answer, source.next)
+            if said is None or said is False or said == "":
+                return "", ""
+            if PAGE in source.url:
+                return str(said), self._address(str(said))
+            return "", self._within(str(said), found)
+        if PAGE in source.url:
+            following = str(int(page) + 1)
+            return following, self._address(following) if items else ""
+        link = _NEXT.search(found.header("link"))
+        return "", self._within(link[1], found) if link else ""
+
+    def _within(self, link: str, found: Fetched) -> str:
+        """A link to the next page, which is on the same host: the keys are for that one."""
+        url = urljoin(found.url, link)
+        if not normal(url) or host_of(url) != host_of(found.url):
+            raise SourceError(f"{self._who}: its next page is on another host, {url!r:.200}. {_STAYS}")
+        return url
+
+    def _asked(self, url: str) -> tuple[Any, Fetched]:
+        source = self.source
+        ask = partial(
+            fetch,
+            url,
+            allow=source.allow,
+            headers=self.headers,
+            largest_bytes=source.largest_bytes,
+            timeout_s=source.timeout_s,
+            deadline_s=source.deadline_s,
+        )
+        try:
+            found = patiently(ask, retries=source.retries)
+        except EgressError as error:
+            kind = SourceUnavailable if isinstance(error, EgressFailed) else SourceError
+            said = without_secrets(str(error), *(value for _, value in source.headers))
+            raise kind(f"{self._who}: {said} {_STAYS}") from error
+        try:
+            return json.loads(found.data), found
+        except (ValueError, RecursionError) as error:
+            raise SourceError(
+                f"{self._who}: its answer is no JSON ({error}); it begins with {found.data[:60]!r}. {_STAYS}"
+            ) from error
+
+    @property
+    def _who(self) -> str:
+        return f"The API of {self.source.name!r}"
+
+    # Items.
+
+    def _take(self, item: Any) -> None:
+        source = self.source
+        try:
+            uri = uri_of(source.id, at(item, source.key) if at(item, source.key) is not None else "")
+        except DocumentError as error:
+            self.gathering.skip(source.id, f"An item has no key at {source.key!r}: {error}")
+            return
+        changed = at(item, source.updated) if source.updated else None
+        self._note(changed)
+        if source.deleted and at(item, source.deleted):
+            self.gathering.gone.add(uri)
+            return
+        if self.there is not None:
+            self.there.add(uri)
+        try:
+            text = filled(source.text, partial(at, item))
+            title = filled(source.title, partial(at, item)) if source.title else ""
+            meta = tuple((name, one) for name, path in source.metadata for one in scalars(at(item, path)))
+            self.gathering.hold(uri, written(text, title, meta), seconds_of(changed), self.reader)
+        except DocumentError as error:
+            self.gathering.items.fail(uri, error)
+
+    def _note(self, changed: Any) -> None:
+        if changed is not None and (self.latest is None or _order(changed) > _order(self.latest)):
+            self.latest = changed
+
+    def _cursors(self) -> dict[str, str]:
+        if CURSOR not in self.source.url:
+            return {}
+        latest = self.before if self.latest is None else str(self.latest)
+        if self.before and self.latest is not None and _order(self.before) > _order(self.latest):
+            latest = self.before
+        return {"": json.dumps([_definition(self.source), latest]) if latest else ""}
+
+
+_STAYS = "What was published stays."
+
+
+def _order(value: Any) -> tuple[float, str]:
+    """By time or number where it is one, else as text."""
+    seconds = seconds_of(value)
+    if seconds is None:
+        try:
+            seconds = float(value)
+        except (TypeError, ValueError):
+            seconds = float("-inf")
+    return seconds, str(value)
+
+
+def _definition(source: APIItems) -> str:
+    """What documents are made of; another one gives other documents, so that all are read again."""
+    left = ("headers", "allow", "most_pages", "largest_bytes", "retries", "timeout_s", "deadline_s")
+    said = {f.name: getattr(source, f.name) for f in fields(source) if f.name not in left}
+    return blake2b(repr(said).encode(), digest_size=8).hexdigest()
+
+
+def _cursor(memory: Memory, source: APIItems) -> str:
+    definition, latest = json.loads(memory.cursors.get("") or '["", ""]')
+    return str(latest) if definition == _definition(source) else ""

@@ -1,0 +1,306 @@
+"""Rows of a SQL database as a source: read in a stream, and only those that have changed since."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from array import array
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import date, datetime
+from decimal import Decimal
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spolia.errors import DocumentError, MissingExtra, SourceError, SourceUnavailable
+from spolia.indexing.files import Lot
+from spolia.indexing.readers.reading import Reader
+from spolia.indexing.sources.items import ITEMS_AT_ONCE, Gathering
+from spolia.indexing.sources.records import filled, names_in, record_reader, scalars, seconds_of, uri_of, written
+from spolia.indexing.sources.secrets import with_secrets, without_secrets
+from spolia.indexing.sources.source import Memory, Source
+from spolia.surrounding import check_cancelled
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+_NAME = re.compile(r"[\w.-]+")
+_QUERY = re.compile(r"\s*(--[^\n]*\n\s*)*(select|with|values)\b", re.IGNORECASE)
+CONNECT_S = 10
+
+
+@dataclass(frozen=True)
+class SQLRows(Source):
+    """Rows of a table or query, each a document with the uri `sql://NAME/KEY`.
+
+    They are read in a transaction that only reads, and are published as they come, 1,000 at a time, so memory does not
+    grow with their number. Where a column says when a row was changed, only rows that were changed since the last run
+    are read, those of the very last moment again; so is a row in which the column is empty. Then the keys are listed:
+    what is not among them is removed.
+
+    Args:
+        name: of the source, in the uris.
+        url: of the database, as SQLAlchemy writes it: `postgresql://ann:${DB_PASSWORD}@db.example/notes`. `${NAME}`
+            stands for the environment variable; passwords are not written here.
+        rows: a table, as `notes` or `public.notes`, or a SELECT.
+        key: column that tells rows apart.
+        text: column with the text, or a template: `"{question}\\n\\n{answer}"`.
+        title: column with the title, or a template.
+        metadata: columns whose values are metadata.
+        updated: column that grows when a row is changed: a time or a number. Without it all rows are read each time.
+        format: of the texts: `.txt`, `.md`, `.html`.
+        removals: list the keys in each run, to see which rows are gone.
+
+    Raises:
+        SourceError: the name or the address is none.
+
+    >>> SQLRows("notes", "sqlite:///notes.db", "notes", key="id", text="body", updated="changed").id
+    'sql://notes/'
+    """
+
+    name: str
+    url: str
+    rows: str
+    key: str
+    text: str
+    title: str = ""
+    metadata: tuple[str, ...] = ()
+    updated: str = ""
+    format: str = ".txt"
+    removals: bool = True
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise SourceError(f"{self.name!r} cannot be the name of a source. Write letters, digits, '.', '-', '_'.")
+        if re.search(r"://[^/@]*:(?!\$\{)[^/@]+@", self.url):
+            raise SourceError(
+                "The address of the database holds a password. Set an environment variable, and name it: "
+                "postgresql://USER:${DB_PASSWORD}@HOST/DATABASE"
+            )
+
+    @property
+    def id(self) -> str:
+        return f"sql://{self.name}/"
+
+    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[Lot]:
+        with _connected(self) as connection:
+            yield from _Reading(self, connection, memory, readers).lots()
+
+
+class _Reading:
+    def __init__(self, source: SQLRows, connection: Connection, memory: Memory, readers: Mapping[str, Reader]) -> None:
+        self.source, self.connection, self.memory = source, connection, memory
+        self.gathering = Gathering(source.id, readers)
+        self.reader = record_reader(source.format, readers)
+        self.cursor = memory.cursors.get("", "")
+        self.since = None if memory.afresh else _value(self.cursor, source)
+
+    def lots(self) -> Iterator[Lot]:
+        if not self.memory.is_labelled(self.source.id):
+            self.since = None
+        read = 0
+        with _translated(self.source, lambda: read):
+            for row in self._stream(self._changed()):
+                self._take(row)
+                read += 1
+                if self.gathering.is_full:
+                    yield self.gathering.lot(self._cursors)
+            if self.source.removals:
+                yield from self._removed()
+        yield self.gathering.lot(self._cursors)
+
+    # Rows that have changed.
+
+    def _changed(self) -> Any:
+        """The rows that were changed since the last time. Those of the last moment may have been followed by others of
+        the same moment, and of those without one nothing is known."""
+        from sqlalchemy import column, or_
+
+        source = self.source
+        named = [source.key, *names_in(source.text), *(names_in(source.title) if source.title else ())]
+        named += [*source.metadata, *filter(None, [source.updated])]
+        query = self._from(*dict.fromkeys(named))
+        if not source.updated:
+            return query
+        updated: Any = column(source.updated)
+        if self.since is not None:
+            query = query.where(or_(updated >= self.since, updated.is_(None)))
+        return query.order_by(updated, column(source.key))
+
+    def _from(self, *names: str) -> Any:
+        from sqlalchemy import column, select, table, text
+
+        rows = self.source.rows
+        if _QUERY.match(rows):
+            plain = rows.rstrip().rstrip(";").replace(":", r"\:")  # else it would be taken for a parameter
+            return select(*map(column, names)).select_from(text(f"({plain}\n) AS spolia_rows"))
+        schema, _, name = rows.rpartition(".")
+        return select(*map(column, names)).select_from(table(name, schema=schema or None))
+
+    def _stream(self, query: Any) -> Iterator[Any]:
+        """Rows one after the other: the server keeps those that were not asked for yet."""
+        with self.connection.execution_options(stream_results=True, yield_per=ITEMS_AT_ONCE).execute(query) as result:
+            for some in result.mappings().partitions():
+                check_cancelled()
+                yield from some
+
+    def _take(self, row: Any) -> None:
+        source = self.source
+        try:
+            if row[source.key] is None:
+                raise DocumentError(f"A row has no {source.key}, so it cannot be told from others.")
+            uri = uri_of(source.id, row[source.key])
+        except DocumentError as error:
+            self.gathering.skip(source.id, str(error))
+            return
+        changed = row[source.updated] if source.updated else None
+        try:
+            text, title = filled(source.text, row.__getitem__), filled(source.title, row.get) if source.title else ""
+            meta = tuple((name, value) for name in source.metadata for value in scalars(row[name]))
+            self.gathering.hold(uri, written(text, title, meta), seconds_of(changed), self.reader)
+        except DocumentError as error:
+            self.gathering.items.fail(uri, error)
+        if changed is not None:
+            self.cursor = _written(changed, source)
+
+    @property
+    def _cursors(self) -> dict[str, str]:
+        return {"": self.cursor} if self.source.updated else {}
+
+    # Rows that are gone.
+
+    def _removed(self) -> Iterator[Lot]:
+        """What the store has and the database has not. Of each key only a hash of 8 bytes is kept."""
+        there = array("q")
+        for row in self._stream(self._from(self.source.key)):
+            if (key := row[self.source.key]) is not None:
+                there.append(hash(uri_of(self.source.id, key)))
+        hashes = np.sort(np.frombuffer(there, dtype=np.int64)) if there else np.zeros(0, np.int64)
+        if len(there) and not (np.diff(hashes) != 0).all():
+            raise SourceError(
+                f"{self.source.key!r} is no key of {self.source.rows:.80}: several rows have the same. Name a column "
+                "that tells them apart."
+            )
+        for uri in self.memory.uris(self.source.id):
+            at = np.searchsorted(hashes, hash(uri))
+            if at == len(hashes) or hashes[at] != hash(uri):
+                self.gathering.gone.add(uri)
+                if self.gathering.is_full:
+                    yield self.gathering.lot(self._cursors)
+
+
+# Cursors.
+
+
+def _definition(source: SQLRows) -> str:
+    """What rows are made of: another definition gives other documents, so that all rows are read again."""
+    said = {f.name: getattr(source, f.name) for f in fields(source) if f.name not in ("url", "removals")}
+    return blake2b(repr(said).encode(), digest_size=8).hexdigest()
+
+
+def _written(value: Any, source: SQLRows) -> str:
+    """A cursor as text."""
+    kinds: dict[type, str] = {datetime: "datetime", date: "date", Decimal: "decimal", bytes: "bytes"}
+    kind = kinds.get(type(value), "")
+    if kind == "bytes":
+        value = value.hex()
+    elif kind or not isinstance(value, (str, int, float)):
+        value = value.isoformat() if isinstance(value, date) else str(value)
+    return json.dumps([_definition(source), kind, value])
+
+
+def _value(cursor: str, source: SQLRows) -> Any:
+    """The value that was written; None for a cursor of another definition."""
+    if not cursor:
+        return None
+    definition, kind, value = json.loads(cursor)
+    if definition != _definition(source):
+        return None
+    if kind == "datetime":
+        return datetime.fromisoformat(value)
+    if kind == "date":
+        return date.fromisoformat(value)
+    if kind == "decimal":
+        return Decimal(value)
+    return bytes.fromhex(value) if kind == "bytes" else value
+
+
+# Connections.
+
+
+@contextmanager
+def _connected(source: SQLRows) -> Iterator[Connection]:
+    """A connection that cannot write."""
+    engine = _engine(source)
+    try:
+        with _translated(source, lambda: 0):
+            connection = engine.connect()
+        with connection:
+            dialect = engine.dialect.name
+            with _translated(source, lambda: 0):
+                if dialect == "sqlite":
+                    connection.exec_driver_sql("PRAGMA query_only = ON")
+                elif dialect == "postgresql":
+                    connection = connection.execution_options(postgresql_readonly=True)
+                elif dialect in ("mysql", "mariadb"):
+                    connection.exec_driver_sql("SET SESSION TRANSACTION READ ONLY")
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _engine(source: SQLRows) -> Engine:
+    try:
+        from sqlalchemy import create_engine, make_url
+        from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+        from sqlalchemy.pool import NullPool
+    except ImportError as error:
+        raise MissingExtra("sql", "sqlalchemy", "Reading the rows of a database") from error
+    try:
+        url = make_url(with_secrets(source.url))
+        if url.drivername in ("postgresql", "postgres"):
+            url = url.set(drivername="postgresql+psycopg")
+        if url.get_backend_name() == "sqlite" and url.database and not os.path.exists(url.database):
+            raise SourceError(f"There is no file {url.database}. Write the path of a database: sqlite:///PATH")
+        given = {"connect_timeout": CONNECT_S} if url.get_backend_name() in ("postgresql", "mysql", "mariadb") else {}
+        return create_engine(url, connect_args=given, poolclass=NullPool)
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise SourceError(f"{source.url!r} is no address of a database ({error}). Write sqlite:///PATH.") from error
+    except ImportError as error:
+        raise SourceError(
+            f"The database of {source.name!r} needs {error.name}, which is not installed. Install it, or write the "
+            "driver that you have into the address: postgresql+DRIVER://…"
+        ) from error
+
+
+@contextmanager
+def _translated(source: SQLRows, read: Any) -> Iterator[None]:
+    """What the database raises, in words; nothing of the password is in them."""
+    from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+    try:
+        yield
+    except SQLAlchemyError as error:
+        cause = getattr(error, "orig", None) or error
+        said = without_secrets(" ".join(str(cause).split())[:400], source.url)
+        lost = isinstance(error, DBAPIError) and (error.connection_invalidated or _passes(error))
+        name = f"The database of {source.name!r}"
+        if not lost:
+            raise SourceError(f"{name} refuses: {said}. Check rows, columns and rights.") from error
+        raise SourceUnavailable(
+            f"{name} is not there, or broke off after {read()} rows: {said}. What was published stays; the next run "
+            "goes on."
+        ) from error
+
+
+def _passes(error: Any) -> bool:
+    """Whether it may be over at the next attempt: the server is gone, starts or stops, is busy or locked."""
+    from sqlalchemy.exc import InterfaceError, OperationalError
+
+    if "no such" in str(error.orig) or "syntax" in str(error.orig):  # SQLite calls these operational too
+        return False
+    return isinstance(error, (OperationalError, InterfaceError))

@@ -1,0 +1,277 @@
+"""Pages of the web: what is asked, what is not, and what is gone."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from spolia.errors import SourceError
+from spolia.indexing.sources.web import WebPages
+from spolia.indexing.sync import sync
+from spolia.stores.corpus import Corpus
+from tests.indexing.sources.site import Site, served
+
+
+def pages(site: Site, *paths: str, **how: object) -> WebPages:
+    start = tuple(site.url(path) for path in paths)
+    return WebPages(start, **{"allow": (site.host,), "delay_s": 0.0, **how})  # type: ignore[arg-type]
+
+
+def texts(corpus: Corpus, site: Site) -> dict[str, str]:
+    return {one.uri.removeprefix(site.url("")): one.text for one in corpus.latest().documents()}
+
+
+def test_pages_are_read_by_what_the_server_says_that_they_are(site: Site, corpus: Corpus) -> None:
+    site.say("/a", "<title>T</title><h1>Stones</h1><p>Old.")
+    site.say("/b?x=1", "# Roads\n\nLong.", "text/markdown; charset=utf-8")
+    site.say("/c.md", "# Salt\n\nWhite.", "text/plain")
+    site.say("/d", "Müll".encode("latin-1"), "text/plain; charset=latin-1")
+    site.say("/e", b"\x00\x01", "application/x-unheard-of")
+    report = sync(pages(site, "/a", "/b?x=1", "/c.md", "/d", "/e"), corpus, workers=0)
+    assert texts(corpus, site) == {
+        "/a": "Stones\n\nOld.", "/b?x=1": "# Roads\n\nLong.", "/c.md": "# Salt\n\nWhite.", "/d": "Müll",
+    }  # fmt: skip
+    assert (report.added, report.failed, report.unread) == (4, (), (("application/x-unheard-of", 1),))
+
+
+def test_what_has_not_changed_is_not_sent_again(site: Site, corpus: Corpus) -> None:
+    site.say("/a", "One.", "text/plain")
+    site.say("/b", "Two.", "text/plain")
+    source = pages(site, "/a", "/b")
+    sync(source, corpus)
+    generation = corpus.latest().generation
+    report = sync(source, corpus)
+    assert (report.added, report.changed, report.removed, report.failed) == (0, 0, 0, ())
+    assert corpus.latest().generation == generation
+    site.say("/b", "Two, changed.", "text/plain")
+    assert sync(source, corpus).changed == 1
+    assert texts(corpus, site) == {"/a": "One.", "/b": "Two, changed."}
+    sent = [one for one in site.headers if "If-None-Match" in one]
+    assert len(sent) == 4
+
+
+def test_a_page_that_was_removed_from_the_store_comes_back(site: Site, corpus: Corpus) -> None:
+    site.say("/a", "One.", "text/plain")
+    sync(pages(site, "/a"), corpus)
+    with corpus.writer() as writer:
+        writer.remove(site.url("/a"))
+    assert sync(pages(site, "/a"), corpus).added == 1
+
+
+@pytest.mark.parametrize("status", [404, 410])
+def test_a_page_that_is_gone_is_removed(site: Site, corpus: Corpus, status: int) -> None:
+    site.say("/a", "One.", "text/plain")
+    site.say("/b", "Two.", "text/plain")
+    sync(pages(site, "/a", "/b"), corpus)
+    site.say("/a", "", status=status)
+    report = sync(pages(site, "/a", "/b"), corpus)
+    assert (report.removed, report.failed) == (1, ())
+    assert texts(corpus, site) == {"/b": "Two."}
+    report = sync(pages(site, "/a", "/b"), corpus)
+    assert [one.uri for one in report.skipped] == [site.url("/a")]
+
+
+def test_a_page_that_fails_stays_and_is_said(site: Site, corpus: Corpus) -> None:
+    site.say("/a", "One.", "text/plain")
+    site.say("/b", "Two.", "text/plain")
+    sync(pages(site, "/a", "/b"), corpus)
+    site.say("/a", "", status=503)
+    report = sync(pages(site, "/a", "/b"), corpus)
+    assert [uri for uri, _ in report.failed] == [site.url("/a")]
+    assert "status 503" in report.failed[0][1]
+    assert texts(corpus, site) == {"/a": "One.", "/b": "Two."}
+    site.say("/a", "One, again.", "text/plain")
+    assert sync(pages(site, "/a", "/b"), corpus).failed == ()
+    assert texts(corpus, site)["/a"] == "One, again."
+
+
+def test_links_below_a_place_are_followed_as_deep_as_is_said(site: Site, corpus: Corpus) -> None:
+    site.say("/docs/", '<p>Start.<a href="a#part">a</a><a href="/other">o</a><a href="http://127.0.0.1:9/x">x</a>')
+    site.say("/docs/a", '<p>First.<a href="./b">b</a> <a rel="nofollow" href="secret">s</a>')
+    site.say("/docs/b", '<p>Second.<a href="c">c</a><a href="/docs/">back</a>')
+    site.say("/docs/c", "<p>Third.")
+    sync(pages(site, "/docs/", depth=2), corpus, workers=0)
+    assert sorted(texts(corpus, site)) == ["/docs/", "/docs/a", "/docs/b"]
+    site.asked_now()
+    report = sync(pages(site, "/docs/", depth=2), corpus, workers=0)  # the links of what has not changed are known
+    assert site.asked_now() == ["/docs/", "/docs/a", "/docs/b"]
+    assert (report.removed, report.changed) == (0, 0)
+
+
+def test_a_page_that_nothing_leads_to_any_more_is_removed(site: Site, corpus: Corpus) -> None:
+    site.say("/", '<p>Start.<a href="a">a</a><a href="b">b</a>')
+    site.say("/a", "<p>A.")
+    site.say("/b", "<p>B.")
+    sync(pages(site, "/", depth=1), corpus, workers=0)
+    site.say("/", '<p>Start.<a href="a">a</a>')
+    site.say("/a", "", status=500)
+    assert sync(pages(site, "/", depth=1), corpus, workers=0).removed == 0  # what /a leads to is not known
+    site.say("/a", "<p>A.")
+    assert sync(pages(site, "/", depth=1), corpus, workers=0).removed == 1
+    assert sorted(texts(corpus, site)) == ["/", "/a"]
+
+
+def test_no_more_pages_are_read_than_allowed_and_none_is_taken_for_gone(site: Site, corpus: Corpus) -> None:
+    site.say("/", "".join(f'<a href="{number}">{number}</a>' for number in range(20)))
+    for number in range(20):
+        site.say(f"/{number}", f"<p>Page {number}.")
+    sync(pages(site, "/", depth=1), corpus, workers=0)
+    assert len(texts(corpus, site)) == 21
+    site.asked_now()
+    assert sync(pages(site, "/", depth=1, most=5), corpus, workers=0).removed == 0
+    assert len(site.asked_now()) == 5
+
+
+def test_a_sitemap_is_read_with_those_that_it_names(site: Site, corpus: Corpus) -> None:
+    space = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
+    packed = f"<urlset {space}><url><loc>{site.url('/b')}</loc></url></urlset>".encode()
+    site.say("/more.xml.gz", gzip.compress(packed), "application/gzip")
+    listed = (
+        f"<sitemap><loc>{site.url('/more.xml.gz')}</loc></sitemap><sitemap><loc>{site.url('/s.xml')}</loc></sitemap>"
+    )
+    site.say("/s.xml", f"<sitemapindex {space}>{listed}</sitemapindex>", "application/xml")
+    site.say("/b", "B.", "text/plain")
+    source = WebPages(sitemap=site.url("/s.xml"), allow=(site.host,), delay_s=0.0)
+    sync(source, corpus)
+    assert texts(corpus, site) == {"/b": "B."}
+    site.say("/s.xml", "", status=500)
+    report = sync(source, corpus)
+    assert report.removed == 0
+    assert report.failed[0][0] == f"web:{site.url('/s.xml')}"
+    assert texts(corpus, site) == {"/b": "B."}
+
+
+def test_robots_are_respected(site: Site, corpus: Corpus) -> None:
+    site.say("/robots.txt", "User-agent: *\nDisallow: /private", "text/plain")
+    site.say("/", '<p>Start.<a href="/private/a">p</a><a href="/b">b</a>')
+    site.say("/private/a", "Secret.", "text/plain")
+    site.say("/b", "Open.", "text/plain")
+    report = sync(pages(site, "/", depth=1), corpus, workers=0)
+    assert site.asked_now() == ["/", "/b"]
+    assert [(one.uri, "robots.txt" in one.reason) for one in report.skipped] == [(site.url("/private/a"), True)]
+
+
+def test_where_robots_cannot_be_read_nothing_is_asked(site: Site, corpus: Corpus) -> None:
+    site.say("/robots.txt", "", status=500)
+    site.say("/a", "A.", "text/plain")
+    report = sync(pages(site, "/a"), corpus)
+    assert site.asked_now() == []
+    assert "What its site allows is not known" in report.failed[0][1]
+
+
+def test_a_page_that_leads_to_one_that_is_read_is_not_read_twice(site: Site, corpus: Corpus) -> None:
+    site.say("/old", "", status=301, Location="/new")
+    site.say("/new", "New.", "text/plain")
+    sync(pages(site, "/new", "/old"), corpus)
+    assert texts(corpus, site) == {"/new": "New."}
+
+
+def test_secrets_are_read_from_the_environment_and_not_kept(
+    site: Site, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.say("/a", "One.", "text/plain")
+    source = pages(site, "/a", headers=(("Authorization", "Bearer ${SITE_TOKEN}"),))
+    report = sync(source, corpus)
+    assert "SITE_TOKEN is not set" in report.failed[0][1]
+    monkeypatch.setenv("SITE_TOKEN", "open-sesame")
+    sync(source, corpus)
+    assert site.headers[-1]["Authorization"] == "Bearer open-sesame"
+    assert "open-sesame" not in repr(source)
+
+
+# What is not to be asked.
+
+
+def failed(source: WebPages, corpus: Corpus) -> str:
+    report = sync(source, corpus)
+    assert (report.added, len(report.failed)) == (0, 1)
+    return report.failed[0][1]
+
+
+def test_an_address_of_this_machine_is_not_asked(site: Site, corpus: Corpus) -> None:
+    site.say("/a", "Inside.", "text/plain")
+    assert "loopback" in failed(WebPages((site.url("/a"),), delay_s=0.0), corpus)
+    assert site.asked == []
+
+
+def test_a_redirect_to_this_machine_is_not_followed(site: Site, corpus: Corpus) -> None:
+    with served() as inside:
+        inside.say("/a", "Inside.", "text/plain")
+        site.say("/a", "", status=302, Location=inside.url("/a"))
+        assert "loopback" in failed(pages(site, "/a"), corpus)
+        assert inside.asked == []
+
+
+def test_a_name_that_leads_to_this_machine_is_not_asked(
+    site: Site, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.say("/a", "Inside.", "text/plain")
+    found = socket.getaddrinfo
+
+    def named(host: str, *rest: object, **more: object) -> object:
+        return found("127.0.0.1" if host == "docs.example" else host, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", named)
+    port = site.host.partition(":")[2]
+    assert "loopback" in failed(WebPages((f"http://docs.example:{port}/a",), delay_s=0.0), corpus)
+    assert site.asked == []
+
+
+def test_a_server_that_never_ends_is_left(site: Site, corpus: Corpus) -> None:
+    def drip(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Type", "text/plain")
+        request.end_headers()
+        while True:
+            request.wfile.write(b"more " * 1000)
+
+    site.pages["/a"] = drip
+    assert "longer than 100000 bytes" in failed(pages(site, "/a", largest_bytes=100_000), corpus)
+
+
+def test_a_site_without_end_is_read_to_its_bound(site: Site, corpus: Corpus) -> None:
+    class Endless(dict):  # type: ignore[type-arg]
+        def get(self, path: str, default: object = None) -> object:
+            if path == "/robots.txt":
+                return default
+            site.say(f"{path}", f'<p>Page.<a href="{path}a">next</a>')
+            return self[path]
+
+    site.pages = Endless()
+    report = sync(pages(site, "/", depth=1_000, most=30), corpus, workers=0)
+    assert (report.added, len(site.asked_now())) == (30, 30)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "ftp://example.org/", "example.org", "https://ann:pw@example.org/", "file:///etc/passwd", "https://"],
+)
+def test_what_is_no_address_is_refused_at_once(address: str) -> None:
+    with pytest.raises(SourceError):
+        WebPages((address,))
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers that fail are asked again at once."""
+    from spolia.egress import patience
+
+    monkeypatch.setattr(patience, "pause", lambda seconds: None)
+
+
+def test_texts_folders_and_pages_live_in_one_store(site: Site, corpus: Corpus, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("In a folder.")
+    site.say("/a", "On a site.", "text/plain")
+    report = sync([tmp_path / "docs", pages(site, "/a")], corpus)
+    assert report.added == 2
+    (tmp_path / "docs" / "b.txt").write_text("New in a folder.")
+    sync(tmp_path / "docs", corpus)
+    assert sorted(one.text for one in corpus.latest().documents()) == ["In a folder.", "New in a folder.", "On a site."]
+    sync(pages(site, "/a"), corpus)
+    assert len(list(corpus.latest().documents())) == 3
+    assert corpus.latest().check() == []
