@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spolia.errors import DocumentError, MissingExtra
@@ -269,7 +269,7 @@ class Keeping:
         row = taken.row
         known = self.known.fetch(taken.uri) if depth == 1 else ()
         if _is_same(before, row) and taken.uri not in self.known.reopened:
-            contents.seen.update(self.known.within(taken.uri))
+            self._leave(self.known.within(taken.uri), contents)
             return NOT_OPENED
         parts, problem = 0, None
         items = contents.items(taken.reader, taken.bytes, depth, self.found.files.readers, self.intake)
@@ -287,6 +287,15 @@ class Keeping:
             for uri in gone:
                 self._remove(uri)
         return Opened(parts, contents.unread.total(), problem)
+
+    def _leave(self, parts: Iterable[str], contents: Contents) -> None:
+        """Leave what is in a source as it is."""
+        for uri in parts:
+            contents.seen.add(uri)
+            if (row := self.known.rows[uri]).status == "failed":
+                self.tally.failed.append((uri, row.error))
+            else:
+                self.tally.unchanged += 1
 
     def _keep(self, taken: Taken, before: SourceRow | None, opened: Opened, within: str) -> None:
         row, change = taken.row, ""
