@@ -52,7 +52,9 @@ EMBEDDER, TOP_K, ASKED, SMALL = "minilm", 10, 500, 2_003
 SETTINGS = HNSW()
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000)
 PARTS = ("small", "by_size", "large", "million")
-REACH = {"recall": 0.98, "ms": 1.0, "filtered_recall": 0.99, "filtered_ms": 5.0, "anon_mb": 1500, "small_ms": 1.0}
+UNFILTERED = {"recall": 0.98, "p95_cpu_ms": 1.0}
+FILTERED = {"recall": 0.99, "p95_cpu_ms": 5.0}
+SMALL_MS, ANON_MB = 1.0, 1500
 
 
 # A store's vectors, without the store.
@@ -221,10 +223,12 @@ def million(folder: Path, vectors: Vectors, nodes: int) -> dict[str, Any]:
     }
 
 
-def child(part: str, folder: Path, *more: Path, kill_after_graphs: int = 0) -> tuple[float, int]:
+def child(
+    part: str, folder: Path, *more: Path | str, kill_after_graphs: int = 0, code: str = __file__
+) -> tuple[float, int]:
     """Seconds and the most anonymous MB of a process that does a part; killed in the midst of the next graph."""
     began, most, done_at = time.monotonic(), 0, 0.0
-    running = subprocess.Popen([sys.executable, __file__, "--part", part, str(folder), *map(str, more)])
+    running = subprocess.Popen([sys.executable, code, "--part", part, str(folder), *map(str, more)])
     while running.poll() is None:
         status = Path(f"/proc/{running.pid}/status").read_text()
         most = max(
@@ -305,12 +309,11 @@ def embedded(count: int) -> tuple[Vectors, Any]:
 
 
 def write(result: dict[str, Any], out: Path | None) -> None:
+    judge(result)
     result |= {
         "questions": ASKED,
         "top_k": TOP_K,
         "settings": {name: getattr(SETTINGS, name) for name in SETTINGS.__dataclass_fields__},
-        "reach": REACH,
-        "reached": reached(result),
         "python": platform.python_version(),
         "numpy": np.__version__,
     }
@@ -319,24 +322,26 @@ def write(result: dict[str, Any], out: Path | None) -> None:
         out.write_text(json.dumps(result, indent=2) + "\n")
 
 
-def reached(result: dict[str, Any]) -> dict[str, Any]:
-    """What of it was, as far as it was measured."""
-    found: dict[str, Any] = {}
-    if many := result.get("small"):
-        found["small"] = many["cpu_ms"]["p50"] <= REACH["small_ms"]
-    if large := result.get("large"):
-        graph, filters = large["graph"], large["filters"].values()
-        found["unfiltered"] = graph["recall"] >= REACH["recall"] and graph["cpu_ms"]["p50"] <= REACH["ms"]
-        found["filtered"] = all(
-            one["recall"] >= REACH["filtered_recall"] and one["cpu_ms"]["p50"] <= REACH["filtered_ms"]
-            for one in filters
-        )
-    if many := result.get("million"):
-        found["memory"] = max(many["build"]["anon_mb"], many["asking_anon_mb"]) <= REACH["anon_mb"]
+def judge(result: dict[str, Any]) -> None:
+    """Say in each row what was to be reached, and whether it was, by the 95 % quantile; as far as it was measured."""
+    if small := result.get("small"):
+        small |= {"limit": {"p95_cpu_ms": SMALL_MS}, "reached": small["cpu_ms"]["p95"] <= SMALL_MS}
+    large, many = result.get("large"), result.get("million")
+    for row, limit in [
+        *([(large["graph"], UNFILTERED)] if large else []),
+        *([(one, FILTERED) for one in large["filters"].values()] if large else []),
+    ]:
+        fast = row["cpu_ms"]["p95"] <= limit["p95_cpu_ms"]
+        row |= {"limit": limit, "reached": fast and row["recall"] >= limit["recall"]}
+    if many:
+        anon, resumed = max(many["build"]["anon_mb"], many["asking_anon_mb"]), many["build"]["graphs_whole_when_killed"]
+        many |= {
+            "limit": {"anon_mb": ANON_MB, "graphs_kept_when_killed": 1},
+            "reached": anon <= ANON_MB and resumed >= 1,
+        }
     if large and many:
-        million_ms, large_ms = many["without_embedding"]["cpu_ms"]["p95"], large["graph"]["cpu_ms"]["p95"]
-        result["p95_of_million_to_large"] = round(million_ms / large_ms, 1)
-    return found
+        ratio = many["without_embedding"]["cpu_ms"]["p95"] / large["graph"]["cpu_ms"]["p95"]
+        many["p95_to_large"] = round(ratio, 1)
 
 
 if __name__ == "__main__":
