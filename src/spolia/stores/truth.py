@@ -81,7 +81,7 @@ class Embedding(Protocol):
         """Whether a vector was added and is not written yet."""
         ...
 
-    def add(self, embedder: str, hashes: Any, vectors: Vectors, *, unit: bool = True) -> None:
+    def add(self, embedder: str, hashes: Any, vectors: Vectors, *, unit: bool = True, dimension: int = 0) -> None:
         """Take vectors; those that are there already are left as they are."""
         ...
 

@@ -369,13 +369,15 @@ class Writer:
     def add_vectors(self, embedder: str, hashes: Sequence[bytes], vectors: npt.NDArray[np.float32]) -> None:
         """Keep vectors float32[n, d] for the texts with these hashes; one that is there is not changed.
 
-        They have length 1 wherever they are compared by cosine. They are written in segments of some thousand, and stay
+        They have the dimension that the groups' manifests state, and length 1 wherever they are compared by cosine; a
+        batch with another vector in it is refused whole, with a `StoreError` that names the row. They are written in segments of some thousand, and stay
         even when the writer is killed before it publishes.
         """
         used = [how for manifest in self.manifests.values() if (how := manifest.embedded(embedder))]
         unit = all(how.metric == "cosine" for how in used)
         with self._embedding() as embedding:
-            embedding.add(embedder, hashes, vectors, unit=unit)
+            dimension = max((how.dimension for how in used), default=0)
+            embedding.add(embedder, hashes, vectors, unit=unit, dimension=dimension)
 
     def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:
         """`add_vectors` for sparse ones."""

@@ -67,7 +67,6 @@ def serves(group: NodeGroup, snapshot: Snapshot) -> bool:
         there = snapshot.manifests[group.name]
         if searched_otherwise(group.definition, there):
             here, asked = there.embeddings, map(embedded, group.definition.embeddings)
-            here, asked = there.embeddings, map(embedded, group.definition.embeddings)
             raise ManifestMismatch(
                 f"The vectors of group {group.name!r} of {group.corpus.path} are searched by "
                 f"{', '.join(how.said for how in here)}, and are asked for by {', '.join(how.said for how in asked)}. "

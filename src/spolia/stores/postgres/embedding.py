@@ -40,10 +40,13 @@ class Embedded:
     def is_pending(self, embedder: str, hash: bytes) -> bool:
         return hash in self._pending.get(embedder, ())
 
-    def add(self, embedder: str, hashes: Sequence[bytes], vectors: Vectors, *, unit: bool = True) -> None:
+    def add(
+        self, embedder: str, hashes: Sequence[bytes], vectors: Vectors, *, unit: bool = True, dimension: int = 0
+    ) -> None:
         """Take vectors; see `spolia.stores.vectors.embedded.Embedded.add`."""
         refuse_other_kind(embedder, self._dimension(embedder), sparse=False)
-        rows = accepted(embedder, len(hashes), vectors, self._dimension(embedder), unit)
+        known = self._dimension(embedder) or dimension or None
+        rows = accepted(embedder, len(hashes), vectors, known, unit)
         self._collect(embedder, hashes, [row[None] for row in rows])
 
     def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:

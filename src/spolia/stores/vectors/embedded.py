@@ -32,10 +32,13 @@ class Embedded:
         """Whether a vector was added and is not written yet."""
         return hash in self._pending.get(embedder, ())
 
-    def add(self, embedder: str, hashes: Sequence[bytes], vectors: Vectors, *, unit: bool = True) -> None:
+    def add(
+        self, embedder: str, hashes: Sequence[bytes], vectors: Vectors, *, unit: bool = True, dimension: int = 0
+    ) -> None:
         """Take vectors; those that are there already are left as they are.
 
         Args:
+            dimension: numbers that the first vector must have; 0 for any.
             unit: insist on the length 1, or 0 for a text that the embedder does not know at all.
 
         Raises:
@@ -43,7 +46,8 @@ class Embedded:
                 or another length than 1; naming the row. None of them is kept then.
         """
         refuse_other_kind(embedder, self._dimension(embedder), sparse=False)
-        rows = accepted(embedder, len(hashes), vectors, self._dimension(embedder), unit)
+        known = self._dimension(embedder) or dimension or None
+        rows = accepted(embedder, len(hashes), vectors, known, unit)
         self._collect(embedder, hashes, [row[None] for row in rows])
 
     def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:

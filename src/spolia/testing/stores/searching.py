@@ -187,6 +187,20 @@ class Searching(Contract):
                 put(writer, Entry("new.txt", "one zeppelin\nand another"))
                 assert embed(writer) == 2
 
+    def test_the_first_vectors_have_as_many_numbers_as_the_manifest_states(self, tmp_path: Path) -> None:
+        import numpy as np
+
+        def write(width: int) -> None:
+            with corpus.writer() as writer:
+                put(writer, Entry("new.txt", "one zeppelin"))
+                lacking = [hash for hash, _ in writer.unembedded("line", DENSE.name)]
+                writer.add_vectors(DENSE.name, lacking, np.eye(1, width, dtype=np.float32))
+
+        with self.store(tmp_path, []) as corpus:
+            refused(StoreError, partial(write, DENSE.dimension - 1))
+            write(DENSE.dimension)
+            assert corpus.snapshot().check() == []
+
 
 def _bm25(snapshot: Snapshot, text: str) -> dict[str, float]:
     """Okapi BM25 of every line that shares a term, written from its formula; lines are shorter than 40 terms."""
