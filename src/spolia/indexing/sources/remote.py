@@ -73,8 +73,9 @@ class RemoteFiles(Source):
         """Of chained protocols the path comes last, so that it begins the uris of all files."""
         first, *others = self.url.split("::")
         protocol, _, path = first.partition("://")
-        base = f"{protocol}://" + "/".join(filter(None, ["::".join(others).rstrip("/"), path.strip("/")]))
-        return f"{base}/" if not base.endswith("://") else base
+        if others:
+            path = "/".join(filter(None, ["::".join(others).rstrip("/"), path.strip("/")]))
+        return f"{protocol}://{path.rstrip('/')}/"
 
     def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[Lot]:
         with _translated(self):

@@ -1,0 +1,166 @@
+"""Files of file systems that fsspec knows: in memory, in a folder, in an archive."""
+
+from __future__ import annotations
+
+import os
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from spolia.errors import SourceError
+from spolia.indexing.sources import remote
+from spolia.indexing.sources.remote import RemoteFiles
+from spolia.indexing.sync import sync
+from spolia.stores.corpus import Corpus
+
+
+@pytest.fixture
+def memory() -> Iterator[Any]:
+    found = fsspec.filesystem("memory")
+    found.store.clear()
+    yield found
+    found.store.clear()
+    found.pseudo_dirs[:] = [""]
+
+
+@pytest.fixture
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths of files that were fetched."""
+    found: list[str] = []
+    load = remote._load
+
+    def noting(system: Any, path: str, *rest: Any) -> Any:
+        found.append(path)
+        return load(system, path, *rest)
+
+    monkeypatch.setattr(remote, "_load", noting)
+    return found
+
+
+def texts(corpus: Corpus) -> dict[str, str]:
+    return {one.uri: one.text for one in corpus.latest().documents()}
+
+
+def test_files_are_fetched_once_until_they_change(memory: Any, corpus: Corpus, fetched: list[str]) -> None:
+    memory.pipe("/docs/a.txt", b"Stones.")
+    memory.pipe("/docs/deep/b.md", b"# Roads")
+    memory.pipe("/docs/.hidden.txt", b"Nothing.")
+    memory.pipe("/docs/c.xyz", b"\x00")
+    memory.pipe("/other/d.txt", b"Elsewhere.")
+    source = RemoteFiles("memory://docs")
+    report = sync(source, corpus)
+    assert texts(corpus) == {"memory://docs/a.txt": "Stones.", "memory://docs/deep/b.md": "# Roads"}
+    assert report.unread == ((".xyz", 1),)
+    fetched.clear()
+    assert sync(source, corpus).unchanged == 2
+    assert fetched == []
+    memory.pipe("/docs/a.txt", b"Columns.")
+    memory.rm("/docs/deep/b.md")
+    report = sync(source, corpus)
+    assert (report.changed, report.removed, fetched) == (1, 1, ["/docs/a.txt"])
+
+
+def test_a_folder_and_a_file_by_their_addresses(tmp_path: Path, corpus: Corpus, fetched: list[str]) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "a.txt").write_text("Stones.")
+    (folder / "b.txt").write_text("Roads.")
+    os.symlink(tmp_path, folder / "loop")
+    source = RemoteFiles(f"file://{folder}")
+    sync(source, corpus)
+    assert sorted(texts(corpus)) == [f"file:///{str(folder)[1:]}/{name}" for name in ("a.txt", "b.txt")]
+    (folder / "a.txt").write_text("Walls..")  # as long as before
+    os.utime(folder / "a.txt", (time.time() + 5, time.time() + 5))
+    fetched.clear()
+    assert sync(source, corpus).changed == 1
+    assert fetched == [str(folder / "a.txt")]
+
+
+def test_an_archive_by_its_address(tmp_path: Path, corpus: Corpus) -> None:
+    def pack(**members: str) -> None:
+        with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
+            for name, text in members.items():
+                file.writestr(f"in/{name}.txt", text)
+
+    pack(a="Stones.", b="Roads.")
+    source = RemoteFiles(f"zip://in::file://{tmp_path}/a.zip")
+    sync(source, corpus)
+    prefix = f"zip://file://{tmp_path}/a.zip/in/"
+    assert texts(corpus) == {f"{prefix}a.txt": "Stones.", f"{prefix}b.txt": "Roads."}
+    pack(a="Walls..", c="Salt.")
+    report = sync(source, corpus)
+    assert (report.added, report.changed, report.removed) == (1, 1, 1)
+
+
+def test_what_cannot_be_listed_is_not_gone(memory: Any, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.pipe("/docs/a.txt", b"Stones.")
+    memory.pipe("/docs/deep/b.txt", b"Roads.")
+    source = RemoteFiles("memory://docs")
+    sync(source, corpus)
+    ls = type(memory).ls
+
+    def broken(self: Any, path: str, **how: Any) -> Any:
+        if "deep" in path:
+            raise PermissionError("403 Forbidden")
+        return ls(self, path, **how)
+
+    monkeypatch.setattr(type(memory), "ls", broken)
+    report = sync(source, corpus)
+    assert "403 Forbidden" in report.failed[0][1]
+    assert len(texts(corpus)) == 2
+    monkeypatch.undo()
+    memory.rm("/docs", recursive=True)
+    assert "nothing at" in sync(source, corpus).failed[0][1]
+    assert len(texts(corpus)) == 2
+
+
+def test_a_file_that_cannot_be_fetched_stays_and_is_said(
+    memory: Any, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.pipe("/docs/a.txt", b"Stones.")
+    source = RemoteFiles("memory://docs")
+    sync(source, corpus)
+    memory.pipe("/docs/a.txt", b"Columns.")
+
+    def refuse(self: Any, path: str, **how: Any) -> bytes:
+        raise RuntimeError("SlowDown")
+
+    monkeypatch.setattr(type(memory), "cat_file", refuse)
+    assert "SlowDown" in sync(source, corpus).failed[0][1]
+    assert texts(corpus) == {"memory://docs/a.txt": "Stones."}
+    monkeypatch.undo()
+    assert sync(source, corpus).failed == ()
+    assert texts(corpus) == {"memory://docs/a.txt": "Columns."}
+
+
+def test_access_and_metadata_apply_by_uri(memory: Any, corpus: Corpus) -> None:
+    memory.pipe("/docs/a.txt", b"Stones.")
+    memory.pipe("/docs/b.txt", b"Roads.")
+    how: dict[str, Any] = {"metadata": lambda uri: {"name": uri.rpartition("/")[2]}}
+    sync(RemoteFiles("memory://docs"), corpus, access=lambda uri: ["ann"] if uri.endswith("a.txt") else [], **how)
+    (open_to_all,) = corpus.latest().documents()
+    assert (open_to_all.uri, open_to_all.meta) == ("memory://docs/b.txt", (("name", "b.txt"),))
+    sync(RemoteFiles("memory://docs"), corpus, access=lambda uri: [], **how)
+    assert len(texts(corpus)) == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("http://example.org/docs", ()), ("https://example.org/docs", ()), ("zip://::https://example.org/a.zip", ()),
+        ("simplecache::http://example.org/a", ()), ("zip://", (("fo", "https://example.org/a.zip"),)),
+        ("simplecache://a", (("target_protocol", "https"),)), ("docs", ()),
+    ],
+)  # fmt: skip
+def test_the_web_is_not_asked_past_the_check_of_addresses(url: str, options: tuple[tuple[str, str], ...]) -> None:
+    with pytest.raises(SourceError):
+        RemoteFiles(url, options)
+
+
+def test_a_protocol_that_nobody_knows_is_said(corpus: Corpus) -> None:
+    assert "not known" in sync(RemoteFiles("nonsense://a"), corpus).failed[0][1]
