@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,22 +10,20 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from spolia.errors import DataError, WiringError
+from spolia.errors import DataError
 from spolia.evaluation.asking import Asking
+from spolia.evaluation.flows import Flow, named, opened, refuse_other_flows
+from spolia.evaluation.gold import refuse_unknown_gold
 from spolia.evaluation.identity import identity
-from spolia.evaluation.measures.measure import Result, SetMeasure
+from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.report import Report, reported
 from spolia.evaluation.row import Row
 from spolia.evaluation.rows import Rows
 from spolia.evaluation.splits import checked_part, part_of
 from spolia.evaluation.statistics.corrections import CORRECTIONS
-from spolia.operator import Operator
 from spolia.run import Run
-from spolia.stores.corpus import NodeGroup
-from spolia.types import Answer, Item, Query, Ranking, Value, digest_of
-from spolia.wiring import fits, name_of
+from spolia.types import Item, Value, digest_of
 
-Flow = Operator[Query, Result]
 Told = Callable[[str, int, int], None]
 
 
@@ -53,7 +50,7 @@ class Experiment(Value):
 
     >>> from spolia.evaluation.measures.recall import Recall
     >>> from spolia.function import step
-    >>> from spolia.types import Hit, Node
+    >>> from spolia.types import Hit, Node, Query, Ranking
     >>> @step
     ... def always_p1(query: Query) -> Ranking:
     ...     return Ranking(query, (Hit(Node("p1", "..."), 1.0),))
@@ -149,14 +146,14 @@ class Experiment(Value):
             told: called with the flow, how many questions it was asked so far, and of how many.
 
         Raises:
-            DataError: the file holds another experiment, or one whose code, flows, stores, questions or measures have
-                changed since; says what.
+            DataError: a store has not the document that a question's gold names; or the file holds another experiment,
+                or one whose code, flows, stores, questions or measures have changed since: says what.
             StoreBusy: another process is at the same experiment.
             BudgetSpent: the run's budget ends before the questions; what was answered is kept.
         """
         run = run if run is not None else Run()
         with run:
-            opening = {name: _opened(flow) for name, flow in self.flows}
+            opening = {name: opened(flow) for name, flow in self.flows}
             found = identity(self, run)
             with Rows(self._file(path, found)) as rows:
                 rows.belong_to(found)
@@ -183,44 +180,5 @@ class Experiment(Value):
 
         if not missing:
             return
+        refuse_unknown_gold(missing, [flow])
         Asking(run, name, flow, self.measures, keep).ask(missing, opening)
-
-
-def named(flows: Flow | Sequence[Flow] | Mapping[str, Flow]) -> tuple[tuple[str, Flow], ...]:
-    """Flows with their names.
-
-    Raises:
-        WiringError: there is none, or two are called the same.
-    """
-    if isinstance(flows, Mapping):
-        return tuple(flows.items()) or _none()
-    listed = (flows,) if isinstance(flows, Operator) else tuple(flows)
-    found = {repr(flow): flow for flow in listed}
-    if len(found) < len(listed):
-        raise WiringError(
-            "Two of the flows are the same. Leave one out, or give them by name: {'one': ..., 'two': ...}."
-        )
-    return tuple(found.items()) or _none()
-
-
-def _none() -> tuple[tuple[str, Flow], ...]:
-    raise WiringError("There is no flow to ask. Give one at least.")
-
-
-def refuse_other_flows(flow: Operator[Any, Any]) -> None:
-    """Only what goes from a query to a ranking or an answer can be measured; else `WiringError`."""
-    given = flow.gives(Query)
-    if not fits(Ranking | Answer, given, {}):
-        raise WiringError(
-            f"The flow gives {name_of(given)}; a Ranking or an Answer can be measured. "
-            "Add the step that makes one, for example a fusion after Branch(...)."
-        )
-
-
-def _opened(flow: Flow) -> float:
-    """Open the stores of a flow, and build groups that are not there yet; how long that took, seconds."""
-    started = time.perf_counter()
-    for resource in flow.resources:
-        if isinstance(resource, NodeGroup) and resource.corpus.exists():
-            resource.snapshot()
-    return time.perf_counter() - started

@@ -1,0 +1,56 @@
+"""What is measured: flows from a query to a ranking or an answer, each with a name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from spolia.errors import WiringError
+from spolia.evaluation.measures.measure import Result
+from spolia.operator import Operator
+from spolia.stores.corpus import NodeGroup
+from spolia.types import Answer, Query, Ranking
+from spolia.wiring import fits, name_of
+
+Flow: TypeAlias = Operator[Query, Result]
+
+
+def named(flows: Flow | Sequence[Flow] | Mapping[str, Flow]) -> tuple[tuple[str, Flow], ...]:
+    """Flows with their names.
+
+    Raises:
+        WiringError: there is none, or two are called the same.
+    """
+    if isinstance(flows, Mapping):
+        return tuple(flows.items()) or _none()
+    listed = (flows,) if isinstance(flows, Operator) else tuple(flows)
+    found = {repr(flow): flow for flow in listed}
+    if len(found) < len(listed):
+        raise WiringError(
+            "Two of the flows are the same. Leave one out, or give them by name: {'one': ..., 'two': ...}."
+        )
+    return tuple(found.items()) or _none()
+
+
+def _none() -> tuple[tuple[str, Flow], ...]:
+    raise WiringError("There is no flow to ask. Give one at least.")
+
+
+def refuse_other_flows(flow: Operator[Any, Any]) -> None:
+    """Only what goes from a query to a ranking or an answer can be measured; else `WiringError`."""
+    given = flow.gives(Query)
+    if not fits(Ranking | Answer, given, {}):
+        raise WiringError(
+            f"The flow gives {name_of(given)}; a Ranking or an Answer can be measured. "
+            "Add the step that makes one, for example a fusion after Branch(...)."
+        )
+
+
+def opened(flow: Flow) -> float:
+    """Open the stores of a flow, and build groups that are not there yet; how long that took, seconds."""
+    started = time.perf_counter()
+    for resource in flow.resources:
+        if isinstance(resource, NodeGroup) and resource.corpus.exists():
+            resource.snapshot()
+    return time.perf_counter() - started

@@ -1,0 +1,171 @@
+"""Intervals against published numbers, exact enumeration, drawing one by one, and simulated experiments."""
+
+from __future__ import annotations
+
+import json
+from math import comb, inf
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.experiments import EXPECTED, HARD, covered, one_in_ten_differs
+from spolia.evaluation.measures.answers.bleu import BLEU
+from spolia.evaluation.measures.measure import Case
+from spolia.evaluation.statistics.proportions import tango, wilson
+from spolia.evaluation.statistics.quantiles import student
+from spolia.evaluation.statistics.resampling import resampled_means
+from spolia.evaluation.statistics.sample import Sample, difference, interval
+from spolia.evaluation.statistics.totals import Totals
+from spolia.types import Answer, Item
+
+SCORES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=60)
+COMMITTED = Path(__file__).resolve().parents[3] / "benchmarks" / "results" / "experiments.json"
+
+
+@settings(max_examples=60, deadline=None)
+@given(SCORES)
+def test_the_interval_holds_the_mean_and_stays_where_scores_can_be(scores: list[float]) -> None:
+    found = Sample([[one] for one in scores], resamples=500).interval(0)
+    assert found.mean == pytest.approx(sum(scores) / len(scores))
+    assert 0 <= found.low <= found.mean <= found.high <= 1
+    assert found.low < found.high
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 2), min_size=1, max_size=40))
+def test_a_difference_is_the_same_the_other_way_round(pairs: list[tuple[float, float]]) -> None:
+    sample = Sample(pairs, resamples=500)
+    there, back = sample.difference(0, 1), sample.difference(1, 0)
+    assert there.mean == pytest.approx(-back.mean)
+    assert -1 <= there.low <= there.mean <= there.high <= 1
+    assert (there.low, there.high) == pytest.approx((-back.high, -back.low), abs=0.02)
+
+
+def test_wilson_is_the_set_of_shares_that_the_score_test_does_not_refuse() -> None:
+    for right, n in ((0, 10), (3, 10), (81, 263), (30, 30)):
+        found = wilson(right, n)
+        for end in (found.low, found.high):
+            if 0 < end < 1:
+                assert abs(right / n - end) / (end * (1 - end) / n) ** 0.5 == pytest.approx(1.959964, abs=1e-4)
+    assert (wilson(81, 263).low, wilson(81, 263).high) == pytest.approx((0.2553, 0.3662), abs=5e-5)  # Newcombe 1998
+
+
+def test_tango_holds_a_difference_as_often_as_it_says_by_adding_up_all_outcomes() -> None:
+    n, ours, theirs = 30, 0.2, 0.1
+    held = 0.0
+    for b in range(n + 1):
+        for c in range(n + 1 - b):
+            weight = comb(n, b) * comb(n - b, c) * ours**b * theirs**c * (1 - ours - theirs) ** (n - b - c)
+            if weight > 1e-12:
+                found = tango(b, c, n)
+                held += weight * (found.low <= ours - theirs <= found.high)
+    assert 0.94 < held < 0.965
+
+
+def test_students_t_is_that_of_the_tables() -> None:
+    published = {2: 4.303, 5: 2.571, 10: 2.228, 29: 2.045, 99: 1.984}
+    for freedom, t in published.items():
+        assert student(0.95, freedom) == pytest.approx(t, rel=0.01 if freedom < 5 else 5e-4)
+    assert student(0.99, 20) == pytest.approx(2.845, abs=2e-3)
+
+
+def test_resamples_are_what_drawing_question_by_question_gives() -> None:
+    scores = np.random.default_rng(7).exponential(size=60)
+    drawn = np.random.default_rng(8).choice(scores, size=(20_000, 60)).mean(axis=1)
+    found = resampled_means(scores[:, None], 20_000, 0)[:, 0]
+    shares = [0.025, 0.2, 0.5, 0.8, 0.975]
+    assert np.quantile(found, shares) == pytest.approx(np.quantile(drawn, shares), abs=0.01)
+
+
+def test_all_columns_are_drawn_together_so_that_differences_are_paired() -> None:
+    hard = np.random.default_rng(5).random((400, 1))
+    sample = Sample(np.hstack([0.8 * hard + 0.04, 0.8 * hard + 0.02 * np.random.default_rng(6).random((400, 1))]))
+    assert sample.difference(0, 1).excludes_zero
+    assert sample.interval(0).low < sample.interval(1).high
+
+
+def test_scores_that_are_all_the_same_are_not_taken_for_certain() -> None:
+    assert interval([1.0] * 30).low == pytest.approx(0.886, abs=1e-3)
+    assert 0.2 < interval([0.3] * 30).low < 0.3 < interval([0.3] * 30).high < 0.4
+    assert difference([0.3] * 30, [0.3] * 30).high > 0.01
+    assert difference([1.0] * 30, [1.0] * 30).high > 0.05
+
+
+def test_one_question_says_next_to_nothing() -> None:
+    assert interval([0.4]).high - interval([0.4]).low > 0.9
+    tokens = Sample([[812.0]], scale=False).interval(0)
+    assert (tokens.mean, tokens.low, tokens.high) == (812.0, -inf, inf)
+    assert tokens.json() == {"mean": 812.0, "low": None, "high": None, "n": 1}
+
+
+def test_costs_are_no_shares_even_where_they_lie_between_0_and_1() -> None:
+    assert Sample([[1.0]] * 30, scale=False).interval(0).high == 1.0
+    assert Sample([[1.0]] * 30).interval(0).method == "Wilson"
+
+
+def test_the_method_follows_from_the_scores() -> None:
+    draw = np.random.default_rng(1)
+    assert interval(list(draw.random(50))).method == "expanded BCa bootstrap"
+    assert interval([*draw.random(10), *[1.0] * 40]).method == "t with a pair unseen"
+    assert difference([1.0, 0.0] * 20, [0.0, 0.0] * 20).method == "Tango"
+
+
+def test_the_seed_decides() -> None:
+    scores = list(np.random.default_rng(1).random(50))
+    assert interval(scores, seed=1) == interval(scores, seed=1)
+    assert interval(scores, seed=1) != interval(scores, seed=2)
+
+
+def test_a_measure_that_is_no_mean_is_totalled_again_for_every_draw() -> None:
+    measure = BLEU()
+    texts = ["the cat sat on the mat", "a dog ran by the sea today", "owls hunt at night in woods"] * 10
+    items = [Item(str(i), "?", answers=(text,)) for i, text in enumerate(texts)]
+    whole = [measure.seen(Case(item, Answer(item.answers[0]))) for item in items]
+    half = [measure.seen(Case(item, Answer(f"{item.answers[0][:16]} no more"))) for item in items]
+    totals = Totals([whole, half], measure.total, resamples=200)
+    found = totals.interval(1)
+    assert found.mean == measure.total(half)
+    assert found.low < found.mean < found.high
+    assert totals.difference(0, 1).low > 0
+    assert totals.p(0, 1) < 0.02
+    assert totals.p(0, 0) == 1.0
+
+
+def test_nothing_to_average_is_refused() -> None:
+    with pytest.raises(ValueError, match="row for each question"):
+        interval([])
+    with pytest.raises(ValueError, match="level"):
+        Sample([[1.0]], level=95)
+    with pytest.raises(ValueError, match="every question"):
+        difference([1.0], [1.0, 0.0])
+
+
+@pytest.mark.parametrize("kind", EXPECTED)
+@pytest.mark.parametrize("n", [30, 100])
+def test_intervals_hold_the_true_number_about_as_often_as_they_say(kind: str, n: int) -> None:
+    for draw in EXPECTED[kind]:
+        assert 90 <= covered(draw, n, 200, seed=3) <= 99.5, draw.__name__
+
+
+def test_few_questions_that_differ_do_not_make_a_narrow_interval() -> None:
+    assert covered(one_in_ten_differs, 30, 200) > 94
+
+
+def test_the_committed_simulation_is_within_two_points_of_what_is_said() -> None:
+    found = json.loads(COMMITTED.read_text())
+    assert found["experiments"] == 1000
+    held = found["percent of 95 % intervals that hold the true number"]
+    assert {kind: list(draws) for kind, draws in held["expected"].items()} == {
+        kind: [draw.__name__ for draw in draws] for kind, draws in EXPECTED.items()
+    }
+    assert set(held["hard"]) == set(HARD)
+    for draws in held["expected"].values():
+        for by_n in draws.values():
+            assert set(by_n) == {"30", "100", "300"}
+            assert all(93 <= percent <= 97 for percent in by_n.values()), draws
+    claimed = found["percent of experiments that claim a difference where there is none"]
+    assert all(percent <= 6.5 for name, percent in claimed.items() if name.endswith("holm"))
+    assert all(percent > 15 for name, percent in claimed.items() if name.endswith("none"))

@@ -1,0 +1,309 @@
+"""Flows asked the same questions: what is asked, counted, charged, compared and refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from spolia.errors import BudgetSpent, DataError, DocumentError, MeasureError, NotAStore, WiringError
+from spolia.evaluation.corpus import indexed
+from spolia.evaluation.datasets import DataSet
+from spolia.evaluation.experiment import Experiment
+from spolia.evaluation.measures.judged.correctness import Correctness
+from spolia.evaluation.measures.measure import Case, CostMeasure, Measure, Result
+from spolia.evaluation.measures.parse import parse_measures
+from spolia.evaluation.splits import part_of
+from spolia.function import step
+from spolia.generation.reader import Reader
+from spolia.journal import Cache
+from spolia.models.scripted import ScriptedModel
+from spolia.operator import Operator
+from spolia.retrieval.bm25 import BM25
+from spolia.run import Budget, Run
+from spolia.stores.corpus import Corpus
+from spolia.surrounding import charge
+from spolia.types import Answer, Hit, Item, Node, Query, Ranking, Usage
+
+ITEMS = [Item(f"q{i}", f"question {i}", gold=((f"p{i}",),), type="odd" if i % 2 else "even") for i in range(10)]
+MEASURES = parse_measures("R@1,MRR")
+
+
+@step
+def finds_even_ones(query: Query) -> Ranking:
+    number = int(query.text.split()[1])
+    charge(Usage(calls=1, embedded=2))
+    names = [f"p{number}", "x"] if number % 2 == 0 else ["x", f"p{number}"]
+    return Ranking(query, tuple(Hit(Node(name, ""), 1.0) for name in names), "here")
+
+
+@step
+def finds_all(query: Query) -> Ranking:
+    return Ranking(query, (Hit(Node(f"p{query.text.split()[1]}", ""), 1.0),), "there")
+
+
+@step
+def fails_on_seven(query: Query) -> Ranking:
+    if query.text.endswith("7"):
+        raise DocumentError("seven is broken")
+    return finds_even_ones(query)
+
+
+@step
+def counts_words(query: Query) -> int:
+    return len(query.text.split())
+
+
+@step
+def says_nokia(query: Query) -> Answer:
+    return Answer("Nokia", evidence=Ranking(query, (Hit(Node("p1", "Nokia employed him."), 1.0),)))
+
+
+def test_the_report_is_plain_data_with_means_between_0_and_1() -> None:
+    report = Experiment({"even": finds_even_ones}, ITEMS, MEASURES, data="ten").run()
+    entry = report.flows[0].json()
+    assert list(entry)[:6] == ["flow", "data", "n", "measures", "usage", "seconds"]
+    assert (entry["flow"], entry["data"], entry["n"], entry["failures"]) == ("even", "ten", 10, 0)
+    assert entry["measures"]["R@1"]["mean"] == 0.5
+    assert entry["measures"]["MRR"]["mean"] == 0.75
+    assert entry["measures"]["R@1"]["low"] < 0.5 < entry["measures"]["R@1"]["high"]
+    assert entry["usage"] == {"calls": 10, "input_tokens": 0, "output_tokens": 0, "embedded": 20, "cost_usd": 0.0}
+    assert json.loads(json.dumps(report.json())) == report.json()
+
+
+def test_every_flow_is_asked_the_same_questions_and_compared_on_each_measure() -> None:
+    items = [Item(f"q{i}", f"question {i}", gold=((f"p{i}",),)) for i in range(60)]
+    report = Experiment({"even": finds_even_ones, "all": finds_all}, items, MEASURES).run()
+    assert [one.verdict.partition(" by ")[0] for one in report.comparisons] == [
+        "all beats even on R@1",
+        "all beats even on MRR",
+    ]
+    best = report.over("even", "all", "R@1")
+    assert (best.interval.mean, best.shown) == (0.5, True)
+    assert best.verdict == "all beats even on R@1 by 50.0 [37.7, 62.3]"  # Wilson of 30 in 60, where one has none alone
+    assert best.p == pytest.approx(2**-29)  # thirty questions, all on one side
+    assert best.adjusted == pytest.approx(2**-28)
+
+
+def test_what_is_not_shown_is_never_called_equal() -> None:
+    report = Experiment({"one": finds_even_ones, "two": fails_on_seven}, ITEMS, MEASURES).run()
+    for one in report.comparisons:
+        assert one.verdict.startswith("no difference shown between ")
+        assert "equal" not in one.verdict
+    assert report.over("one", "two", "MRR").interval.mean == pytest.approx(0.05)
+
+
+def test_less_is_better_of_what_costs() -> None:
+    items = [Item(f"q{i}", f"question {i}") for i in range(30)]
+    report = Experiment({"dear": finds_even_ones, "free": finds_all}, items, [Embedded()]).run()
+    assert report.comparisons[0].verdict == "free beats dear on Embedded by 2 [2, 2] (lower is better)"
+
+
+@dataclass(frozen=True)
+class Embedded(CostMeasure):
+    called: ClassVar[str] = "Embedded"
+
+    def cost(self, case: Case) -> float:
+        return case.usage.embedded
+
+
+def test_a_failed_question_scores_0_and_is_counted() -> None:
+    report = Experiment(fails_on_seven, ITEMS, MEASURES).run()
+    (found,) = report.flows
+    assert [(id, failure.kind) for id, failure in found.failures] == [("q7", "DocumentError")]
+    assert found.measured[1].seen[7] == (0.0,)
+    assert found.json()["measures"]["MRR"]["mean"] == pytest.approx((5 * 1 + 4 * 0.5) / 10)
+    assert any("1 of 10 questions failed and score 0; the first, q7" in warning for warning in report.warnings)
+
+
+def test_questions_without_gold_are_left_out_and_counted() -> None:
+    report = Experiment(finds_even_ones, [*ITEMS, Item("q10", "question 10")], MEASURES).run()
+    assert (report.n, report.without_gold, report.flows[0].usage.calls) == (10, 1, 10)
+
+
+def test_questions_of_each_kind_are_told_apart() -> None:
+    report = Experiment(finds_even_ones, ITEMS, MEASURES, by=("type", "nothing")).run()
+    assert [(one.field, one.value, one.n) for one in report.slices] == [("type", "even", 5), ("type", "odd", 5)]
+    means = {one.value: {measure: i.mean for _, measure, i in one.scores if i} for one in report.slices}
+    assert means == {"even": {"R@1": 1.0, "MRR": 1.0}, "odd": {"R@1": 0.0, "MRR": 0.5}}
+
+
+def test_calls_of_retrievers_are_measured() -> None:
+    (measure,) = parse_measures('Calls(source="here")')
+    report = Experiment({"even": finds_even_ones, "all": finds_all}, ITEMS, [measure]).run()
+    assert [one.json()["measures"][str(measure)]["mean"] for one in report.flows] == [1.0, 0.0]
+
+
+def test_a_question_belongs_to_a_part_and_what_was_tuned_on_is_refused() -> None:
+    report = Experiment(finds_even_ones, ITEMS, MEASURES).run()
+    assert dict(report.parts) == {
+        part: [part_of(item.id) for item in ITEMS].count(part) for part in ("tune", "select", "report")
+    }
+    tuned = [item.id for item in ITEMS if part_of(item.id) == "tune"]
+    with pytest.raises(DataError, match=f"{len(tuned)} of 10 questions were tuned on, the first '{tuned[0]}'"):
+        Experiment(finds_even_ones, ITEMS, MEASURES, tuned_on=("tune",))
+    overlapping = Experiment(finds_even_ones, ITEMS, MEASURES, tuned_on=("tune",), overlap=True).run()
+    assert f"{len(tuned)} of these 10 questions were tuned on" in overlapping.warnings[0]
+    held_out = [item for item in ITEMS if part_of(item.id) == "report"]
+    assert Experiment(finds_even_ones, held_out, MEASURES, tuned_on=("tune", "select")).run().tuned == 0
+
+
+def test_the_first_question_is_kept_apart_from_the_times() -> None:
+    latency = Experiment(finds_even_ones, ITEMS, MEASURES).run().flows[0].latency
+    assert latency.n == 9
+    assert 0 < (latency.p50_s or 0) <= (latency.p95_s or 0)
+
+
+def test_a_time_from_the_cache_is_no_time() -> None:
+    @step(cached=True)
+    def slow(query: Query) -> Ranking:
+        return finds_all(query)
+
+    cache = Cache()
+    Experiment(slow, ITEMS, MEASURES).run(run=Run(cache=cache))
+    latency = Experiment(slow, ITEMS, MEASURES).run(run=Run(cache=cache)).flows[0].latency
+    assert (latency.n, latency.p50_s, latency.cached) == (0, None, 9)
+
+
+def test_judges_are_paid_apart_and_their_silence_is_counted() -> None:
+    llm = ScriptedModel((("question 1<", "yes"), ("question 2<", "no"), ("", "I would not know.")), name="judge")
+    items = [Item(f"q{i}", f"question {i}", answers=("Nokia",)) for i in (1, 2, 3)]
+    report = Experiment(says_nokia, items, [Correctness(llm)]).run(run=Run())
+    (found,) = report.flows
+    assert found.usage.calls == 0
+    assert found.judging.calls == 4  # the unreadable reply is sent back once
+    assert found.measured[0].undetermined == 1
+    assert "undetermined for 1 of 3 questions" in report.warnings[0]
+
+
+def test_a_judge_that_says_nothing_at_all_leaves_no_number() -> None:
+    llm = ScriptedModel(("hm",), name="judge")
+    report = Experiment(
+        {"one": says_nokia, "two": finds_all_and_says},
+        [Item("q1", "question 1", answers=("Nokia",))],
+        [Correctness(llm)],
+    ).run()
+    assert report.flows[0].interval('Correctness(llm="judge")') is None
+    assert report.flows[0].json()["measures"]['Correctness(llm="judge")']["mean"] is None
+    assert report.comparisons == ()
+
+
+@step
+def finds_all_and_says(query: Query) -> Answer:
+    return Answer("Siemens", evidence=finds_all(query))
+
+
+@dataclass(frozen=True)
+class NotANumber(Measure):
+    called: ClassVar[str] = "NaN"
+
+    def applies(self, item: Item) -> bool:
+        return True
+
+    def score(self, result: Result, item: Item) -> float:
+        return float("nan") if item.id == "q1" else 1.0
+
+
+@dataclass(frozen=True)
+class CostsNaN(CostMeasure):
+    called: ClassVar[str] = "CostsNaN"
+
+    def cost(self, case: Case) -> float:
+        return float("nan")
+
+
+def test_what_is_no_number_is_undetermined() -> None:
+    report = Experiment(finds_all, ITEMS, [NotANumber(), CostsNaN()]).run()
+    measured = report.flows[0].measured
+    assert [(one.n, one.undetermined) for one in measured] == [(9, 1), (0, 10)]
+
+
+def test_undetermined_questions_are_left_out_of_both_flows_of_a_pair() -> None:
+    @dataclass(frozen=True)
+    class OnlyOne(NotANumber):
+        called: ClassVar[str] = "OnlyOne"
+
+        def score(self, result: Result, item: Item) -> float:
+            lost = isinstance(result, Ranking) and result.source == "here" and item.id in ("q1", "q2")
+            return float("nan") if lost else 1.0
+
+    report = Experiment({"even": finds_even_ones, "all": finds_all}, ITEMS, [OnlyOne()]).run()
+    assert [one.measured[0].n for one in report.flows] == [8, 10]
+    assert report.comparisons[0].interval.n == 8
+
+
+def test_flow_and_judge_share_the_budget_and_what_was_answered_is_kept(tmp_path: Path) -> None:
+    path, model = tmp_path / "a.experiment", ScriptedModel(("Nokia [1].",))
+    items = [Item(f"q{i}", f"question {i}", answers=("Nokia",)) for i in range(6)]
+    experiment = Experiment(finds_all_here >> Reader(model), items, parse_measures("Acc"))
+    with pytest.raises(BudgetSpent, match="raise the budget, and go on"):
+        experiment.run(run=Run(budget=Budget(calls=3), threads=1), path=path)
+    report = experiment.run(run=Run(budget=Budget(calls=3), threads=1), path=path)
+    assert report.flows[0].usage.calls == 6
+    assert report.flows[0].failures == ()
+
+
+@step
+def finds_all_here(query: Query) -> Ranking:
+    return Ranking(query, (Hit(Node("p", "Nokia employed Carsten Olsen."), 1.0),))
+
+
+@pytest.mark.parametrize(
+    ("items", "says"),
+    [
+        ([], "None of 0 questions has gold for R@1, MRR"),
+        ([Item("q", "?")], "None of 1 questions has gold for R@1, MRR"),
+        ([ITEMS[0], ITEMS[1], ITEMS[0]], "1 questions share their id with another, the first 'q0'"),
+    ],
+)
+def test_questions_that_cannot_be_asked_are_refused(items: list[Item], says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        Experiment(finds_all, items, MEASURES)
+
+
+def test_one_question_is_enough_to_be_asked_and_not_to_show_anything() -> None:
+    report = Experiment({"even": finds_even_ones, "all": finds_all}, ITEMS[1:2], MEASURES).run()
+    assert [one.json()["measures"]["MRR"]["mean"] for one in report.flows] == [0.5, 1.0]
+    assert not any(one.shown for one in report.comparisons)
+
+
+def test_only_rankings_and_answers_are_measured() -> None:
+    flow: Operator[Any, Any] = counts_words
+    with pytest.raises(WiringError, match="gives int; a Ranking or an Answer can be measured"):
+        Experiment(flow, ITEMS, MEASURES)
+
+
+def test_what_cannot_be_told_apart_or_measured_is_refused() -> None:
+    with pytest.raises(WiringError, match="Two of the flows are the same"):
+        Experiment([finds_all, finds_all], ITEMS, MEASURES)
+    with pytest.raises(WiringError, match="no flow"):
+        Experiment({}, ITEMS, MEASURES)
+    with pytest.raises(DataError, match="nothing to measure"):
+        Experiment(finds_all, ITEMS, [])
+    with pytest.raises(DataError, match="no correction 'bonferroni'"):
+        Experiment(finds_all, ITEMS, MEASURES, correction="bonferroni")
+    with pytest.raises(MeasureError, match="no answer to measure"):
+        Experiment(finds_all, [Item("q", "question 1", answers=("x",))], parse_measures("EM")).run()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataSet:
+    (tmp_path / "corpus.jsonl").write_text('{"id": "p1", "text": "The moon pulls the sea."}')
+    (tmp_path / "questions.jsonl").write_text('{"id": "q1", "question": "What pulls the sea?", "gold_ids": ["p1"]}')
+    return DataSet(str(tmp_path))
+
+
+def test_gold_that_the_store_has_not_is_named(data: DataSet, tmp_path: Path) -> None:
+    flow = BM25(indexed(data, folder=tmp_path / "kept"))
+    assert Experiment(flow, data.items(), MEASURES).run().flows[0].measured[0].value == 1.0
+    items = [*data.items(), Item("q2", "What pulls?", gold=(("p1", "p9"),)), Item("q3", "Who?", gold=(("p8",),))]
+    with pytest.raises(DataError, match=r"Gold 'p9' of question 'q2' is no document of .*kept.*, and 1 more are not"):
+        Experiment(flow, items, MEASURES).run()
+
+
+def test_a_store_that_is_not_there_is_no_failed_question(tmp_path: Path) -> None:
+    with pytest.raises(NotAStore):
+        Experiment(BM25(Corpus(str(tmp_path / "none.spolia")).group()), ITEMS, MEASURES).run()

@@ -1,0 +1,138 @@
+"""Reports for people: what stands in them, and that nothing in a question can do anything there."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spolia.errors import QueryError
+from spolia.evaluation.experiment import Experiment
+from spolia.evaluation.measures.parse import parse_measures
+from spolia.evaluation.pages.html import html
+from spolia.evaluation.pages.markdown import markdown
+from spolia.evaluation.report import Report
+from spolia.function import step
+from spolia.journal import Runs
+from spolia.operator import Operator
+from spolia.run import Run
+from spolia.types import Answer, Hit, Item, Node, Query, Ranking
+
+EVIL = '<script>alert("x")</script><img src=x onerror=alert(1)>'
+ITEMS = [
+    Item(f"q{i}", f"question {i}", answers=("a | b",), gold=(("p0",),), type="odd" if i % 2 else "even")
+    for i in range(12)
+]
+
+
+@step
+def first(query: Query) -> Ranking:
+    return Ranking(query, (Hit(Node("p0", EVIL), 2.0), Hit(Node("p1", "other"), 1.0)), EVIL)
+
+
+@step
+def says(ranking: Ranking) -> Answer:
+    return Answer(f"It is {EVIL}", evidence=ranking)
+
+
+@step
+def second(query: Query) -> Ranking:
+    if query.text.endswith("3"):
+        raise QueryError(f"broken {EVIL}")
+    return first(query).but(hits=first(query).hits[1:])
+
+
+@pytest.fixture
+def report() -> Report:
+    flows: dict[str, Operator[Query, Any]] = {"good & <b>": first >> says, "worse": second}
+    return Experiment(
+        flows, [*ITEMS, Item("q12", EVIL, gold=(("p0",),))], parse_measures("R@5,MRR,Calls"), data="d|e"
+    ).run()
+
+
+class Page(HTMLParser):
+    """Tags and where they lead."""
+
+    VOID = frozenset(("meta", "input", "br", "img", "link"))
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.leads: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.leads += [
+            value or "" for name, value in attrs if name in ("src", "href", "action", "data") or name[:2] == "on"
+        ]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_needs_nothing_else_and_runs_nothing_of_what_it_shows(report: Report) -> None:
+    page = Page(html(report))
+    assert page.open == []
+    assert page.leads == []
+    assert page.tags.count("script") == 1
+    assert "img" not in page.tags
+    assert "default-src 'none'" in html(report)
+
+
+def test_the_page_shows_every_question_with_all_that_came_of_it(report: Report) -> None:
+    text = html(report)
+    assert text.count('<details class="question"') == 13
+    assert text.count('data-failed="1"') == 1
+    assert text.count('data-differ="1"') == 13
+    for said in (
+        "QueryError: broken &lt;script&gt;",
+        "gold passages: p0",
+        "answers: a | b",
+        "R@5 100.0",
+        "It is &lt;script",
+    ):
+        assert said in text
+    assert text.count("<svg") == 3 + 3 + 1
+    assert "good &amp; &lt;b&gt; beats worse on R@5 by 100.0" in text
+
+
+def test_the_steps_of_a_question_stand_in_the_page(tmp_path: Path) -> None:
+    with Runs(tmp_path / "runs.db") as runs:
+        whole = Experiment({"it": first >> says}, ITEMS, parse_measures("R@5"))
+        found = whole.run(run=Run(journal=runs.journal))
+        runs.journal.flush()
+
+        def traces(run: str, lane: int) -> list[object]:
+            return [span for span in runs.journal.spans(run) if span.lane == lane]
+
+        text = html(found, traces)  # type: ignore[arg-type]
+    assert text.count("3 steps, run ") == len(ITEMS)
+    assert re.search(r"<pre>Then  [\d.]+ ms\n  \S*first  ", text)
+    assert "3 steps" not in html(found)
+
+
+def test_markdown_has_the_verdicts_and_tables_that_stay_tables(report: Report) -> None:
+    text = markdown(report)
+    assert "- good & <b> beats worse on R@5 by 100.0" in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert rows
+    assert all(line.endswith("|") for line in rows)
+    assert "**worse: 1 of 13 questions failed and score 0; the first, q3" in text
+    assert "## Slices" in text
+
+
+def test_one_flow_has_a_report_too() -> None:
+    found = Experiment({"one": first}, ITEMS[:1], parse_measures("R@5")).run()
+    assert "Verdicts" not in html(found)
+    assert Page(html(found)).open == []
+    assert "# questions, 1 questions" in markdown(found)

@@ -1,0 +1,190 @@
+"""Rows of an experiment on disk: kept as they come, gone on with, never taken for another's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spolia.errors import DataError, NotAStore, StoreBusy, StoreTooNew
+from spolia.evaluation.corpus import indexed
+from spolia.evaluation.datasets import DataSet
+from spolia.evaluation.experiment import Experiment
+from spolia.evaluation.measures.measure import Case
+from spolia.evaluation.measures.parse import parse_measures
+from spolia.evaluation.row import Row
+from spolia.evaluation.rows import Rows
+from spolia.function import step
+from spolia.generation.reader import Reader
+from spolia.models.scripted import ScriptedModel
+from spolia.retrieval.bm25 import BM25
+from spolia.run import Run
+from spolia.run.lane import Lane
+from spolia.types import Answer, Citation, Failure, Hit, Item, Node, Query, Ranking, Span
+
+from .killed import ITEMS, experiment
+
+HERE = Path(__file__).parent
+
+
+def in_a_process(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    code = f"import sys; sys.path.insert(0, {str(HERE.parents[1])!r}); sys.argv = ['x', {str(path)!r}]; " + (
+        "import tests.evaluation.killed as killed; killed.experiment().run(path=sys.argv[1])"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, timeout=60
+    )
+
+
+def test_a_killed_experiment_goes_on_where_it_was(tmp_path: Path) -> None:
+    path, log = tmp_path / "a.experiment", tmp_path / "log"
+    for at in ("7", "13"):
+        assert in_a_process(path, KILLED_AT=at, LOG=str(log)).returncode == -signal.SIGKILL
+    finished = in_a_process(path, LOG=str(log))
+    assert finished.returncode == 0, finished.stderr
+    assert log.read_text().splitlines() == [item.question for item in ITEMS]  # each once, none again
+
+
+def test_what_was_asked_is_never_asked_again(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    @step
+    def counting(query: Query) -> Ranking:
+        asked.append(query.text)
+        return Ranking(query, (Hit(Node("p1", "text"), 1.0),), "here")
+
+    whole = Experiment({"counting": counting}, ITEMS, parse_measures("R@1,MRR,Calls"))
+    first = whole.run(path=tmp_path / "a.experiment")
+    again = whole.run(path=tmp_path / "a.experiment")
+    assert len(asked) == len(ITEMS)
+    assert again == first
+    assert again.rows == first.rows
+    whole.run(path=tmp_path / "a.experiment", again=True)
+    assert len(asked) == 2 * len(ITEMS)
+
+
+def test_another_process_at_the_same_experiment_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.experiment"
+    with Rows(path):
+        other = in_a_process(path)
+        assert "StoreBusy" in other.stderr
+        with pytest.raises(StoreBusy, match="another process is at this experiment"):
+            Rows(path)
+    assert in_a_process(path).returncode == 0
+
+
+def test_a_changed_function_is_refused_and_named(tmp_path: Path) -> None:
+    @step
+    def found(query: Query) -> Ranking:
+        return Ranking(query, (Hit(Node("p1", "text"), 1.0),))
+
+    before = found
+
+    @step  # type: ignore[no-redef]
+    def found(query: Query) -> Ranking:
+        return Ranking(query, (Hit(Node("p2", "text"), 1.0),))
+
+    path = tmp_path / "a.experiment"
+    Experiment({"it": before}, ITEMS, parse_measures("R@1")).run(path=path)
+    with pytest.raises(DataError, match=r"holds another experiment: flows, it, content: was \w+, is \w+"):
+        Experiment({"it": found}, ITEMS, parse_measures("R@1")).run(path=path)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"items": ITEMS[:-1]}, "questions, number: was 20, is 19"),
+        ({"items": [*ITEMS[:-1], ITEMS[-1].but(question="another?")]}, "questions, content"),
+        ({"items": [*ITEMS[:-1], ITEMS[-1].but(gold=(("p9",),))]}, "questions, content"),
+        ({"measures": parse_measures("R@1,MRR,nDCG@5")}, "measures, nDCG@5: is new"),
+        ({"measures": parse_measures("R@1")}, "measures, MRR: is gone"),
+        ({"data": "thirty"}, "data: was twenty, is thirty"),
+    ],
+)
+def test_other_questions_or_measures_are_refused_and_named(
+    tmp_path: Path, change: dict[str, object], says: str
+) -> None:
+    path, whole = tmp_path / "a.experiment", experiment()
+    whole.run(path=path)
+    given: dict[str, Any] = {"flows": dict(whole.flows), "items": whole.items, "measures": whole.measures}
+    given |= {"data": "twenty"} | change
+    with pytest.raises(DataError, match=says):
+        Experiment(given.pop("flows"), given.pop("items"), given.pop("measures"), **given).run(path=path)
+
+
+def test_other_fields_models_stores_and_rights_are_refused_and_named(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"id": "p1", "text": "The moon pulls the sea."}')
+    items = [Item("q1", "What pulls?", gold=(("p1",),), answers=("the moon",))]
+    chunks = indexed(DataSet(str(tmp_path)), folder=tmp_path / "kept")
+
+    def run(*, top_k: int = 5, reply: str = "the moon [1]", principal: str = "") -> None:
+        flow = BM25(chunks, top_k=top_k) >> Reader(ScriptedModel((reply,)))
+        whole = Experiment({"it": flow}, items, parse_measures("R@1,Acc"))
+        whole.run(path=tmp_path / "a.experiment", run=Run(principal=principal))
+
+    run()
+    run()
+    for change, says in (
+        ({"top_k": 3}, r"flows, it, written: .*has changed|top_k=3"),
+        ({"reply": "the sun [1]"}, "flows, it"),
+        ({"principal": "ann"}, r"asked for, principals: was \[\], is \['ann'\]"),
+    ):
+        with pytest.raises(DataError, match=says):
+            run(**change)
+    with chunks.corpus.writer():
+        pass
+    run()
+    with chunks.corpus.writer() as writer:
+        writer.remove("p1")
+    with pytest.raises(DataError, match=r"flows, it, reads"):
+        run()
+
+
+def test_in_a_folder_every_experiment_has_its_own_file(tmp_path: Path) -> None:
+    whole = experiment()
+    whole.run(path=tmp_path)
+    whole.run(path=tmp_path)
+    Experiment(dict(whole.flows), ITEMS, parse_measures("R@1"), data="twenty").run(path=tmp_path)
+    assert len(list(tmp_path.glob("twenty-*.experiment"))) == 2
+
+
+def test_a_row_comes_back_as_it_was(tmp_path: Path) -> None:
+    node = Node("n1", "The moon pulls. " * 100, "d1", span=Span(3, 90))
+    answer = Answer("The moon. [1]", (Citation("1", "n1", "d1", "a.txt", "The moon"),), evidence=None)
+    ranking = Ranking(Query("what?"), (Hit(node, 1.5), Hit(Node("n2", "x"), 0.5)), "here")
+    results: tuple[Ranking | Answer | Failure, ...] = (
+        answer.but(evidence=ranking),
+        ranking,
+        Failure("ValueError", "broken", "BM25()"),
+    )
+    seen = (("EM", (1.0,)), ("AURC", (-float("inf"), 0.0)), ("Judged", None))
+    with Rows(tmp_path / "a.experiment") as rows:
+        kept = [
+            Row.of(f"flow {i}", Case(Item("q", "?"), result, retrievals=(ranking,)), Lane(), seen=seen, opening=0.5 * i)
+            for i, result in enumerate(results)
+        ]
+        for row in kept:
+            rows.keep(row)
+    with Rows(tmp_path / "a.experiment") as rows:
+        assert list(rows.rows.values()) == kept
+
+
+def test_what_is_no_experiment_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no database " * 100)
+    other = sqlite3.connect(tmp_path / "other.db")
+    other.execute("CREATE TABLE t (x)")
+    other.close()
+    experiment().run(path=tmp_path / "new")
+    newer = sqlite3.connect(tmp_path / "new")
+    newer.execute("PRAGMA user_version = 99")
+    newer.close()
+    for name, error in (("text", NotAStore), ("other.db", NotAStore), ("new", StoreTooNew)):
+        with pytest.raises(error):
+            experiment().run(path=tmp_path / name)
+    assert (tmp_path / "text").read_text().startswith("no database")
