@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spolia.indexing.readers.choosing import by_suffix, reader_of
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.reading import Blob, Container, Reading
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.stores.groups.making import cut
 
@@ -37,9 +37,16 @@ def folded(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("suffix", [".txt", ".md", ".html", ".docx", ".rst", ".asciidoc"])
+NEEDS = {".docx": "docx", ".pptx": "pptx", ".xlsx": "python_calamine", ".msg": "olefile"}
+SUFFIXES = (
+    ".txt", ".md", ".html", ".docx", ".rst", ".asciidoc", ".pptx", ".xlsx", ".odt", ".rtf", ".epub", ".eml", ".msg",
+    ".ipynb", ".json", ".csv", ".tsv", ".xml",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
 def test_what_must_be_found_is_found(shared_datasets: Path, suffix: str) -> None:
-    pytest.importorskip({".docx": "docx"}.get(suffix, "json"))
+    pytest.importorskip(NEEDS.get(suffix, "json"))
     found = [row for row in rows(shared_datasets) if row["file"].endswith(suffix) and not row["encrypted"]]
     assert found
     for row in found:
@@ -52,3 +59,43 @@ def test_what_must_be_found_is_found(shared_datasets: Path, suffix: str) -> None
         for node in cut(document, SlidingWindow()):
             assert node.span is not None
             assert document.text[node.span.start : node.span.end] == node.text
+
+
+# What the manifest states no strings of: what stands in them, by reading them with the eyes.
+ALSO = {
+    "un-fake-doc.rtf": "Row 2, Cell 2",
+    "mk-test.rtf": "It is included to test if the MarkItDown sample plugin can correctly convert RTF files.",
+    "dl-csv-inconsistent-header.csv": "1,2,3",
+    "mk-test.json": "9700dc99-6685-40b4-9a3a-5e406dcb37f3",
+    "un-arbitrary-records.json": "Watering Can",
+    "mk-test_notebook.ipynb": "markitdown",
+    "un-fake-email.eml": "Violets are blue",
+    "un-fake-email.msg": "Violets are blue",
+    "un-fake-email-attachment.eml": "Little to no content",
+    "un-more-than-1k-cells.xlsx": "Sheet1",
+    "un-emoji.xlsx": "\N{FACE WITH COWBOY HAT}",
+}
+
+
+@pytest.mark.parametrize("name", ALSO)
+def test_what_else_must_be_found(shared_datasets: Path, name: str) -> None:
+    pytest.importorskip(NEEDS.get(name[name.rfind(".") :], "json"))
+    assert ALSO[name] in folded(read(shared_datasets, f"files/{name}").document.text)
+
+
+def test_every_file_has_a_reader(shared_datasets: Path) -> None:
+    lines = (shared_datasets / "documents" / "manifest.jsonl").read_text("utf-8").splitlines()
+    assert len(rows(shared_datasets)) == len(lines)
+
+
+def test_attachments_and_mails_within_mails(shared_datasets: Path) -> None:
+    for name, parts in (
+        ("un-fake-email-attachment.eml", [("fake-attachment.txt", b"Hey this is a fake attachment!")]),
+        ("un-mime-multipart-digest.eml", [(f"attachment-{n}.eml", None) for n in (1, 2, 3)]),
+    ):
+        reader = reader_of(name, by_suffix())
+        assert isinstance(reader, Container)
+        blob = Blob(name, (shared_datasets / "documents" / "files" / name).read_bytes())
+        for found, (uri, data) in zip(reader.parts(blob), parts, strict=True):
+            assert found.uri == f"{name}/{uri}"
+            assert data in (None, found.data)

@@ -16,11 +16,10 @@ import pytest
 from spolia.errors import DocumentError, EncryptedDocument
 from spolia.indexing.readers.archives.limits import IN_MEMORY, Limits
 from spolia.indexing.readers.archives.tars import PackedReader, TarReader
-from spolia.indexing.readers.archives.unpacking import unpacked
 from spolia.indexing.readers.archives.zips import ZipReader
-from spolia.indexing.readers.choosing import by_suffix
+from spolia.indexing.readers.choosing import by_suffix, reader_of
 from spolia.indexing.readers.reading import Blob
-from tests.indexing.readers.fixtures import FIXTURES, eml, tar_of, zip_of
+from tests.indexing.readers.fixtures import FIXTURES, tar_of, zip_of
 
 SMALL = Limits(entries=100, size=1_000_000, ratio=10)
 
@@ -157,45 +156,8 @@ def test_names_that_are_not_utf_8_can_be_written() -> None:
     assert [part.uri for part in parts(data)] == ["a.zip/cafétxt"]
 
 
-# ---------------------------------------------------------------------------------------------------- within each other
-
-
-def within(data: bytes, limits: Limits = SMALL) -> list[tuple[str, str]]:
-    found = unpacked(Blob("a.zip", data), ZipReader(limits), by_suffix(), limits)
-    return [(part.uri, reader.name if reader else "") for part, reader in found]
-
-
-def test_what_is_within_each_other_comes_right_after_it() -> None:
-    inner = tar_of({"deep.md": b"# Deep", "x.bin": b"x"}, "w:gz")
-    assert within(zip_of({"mail.eml": eml(), "in.tgz": inner, "one.txt": "x"})) == [
-        ("a.zip/mail.eml", "mail"),
-        ("a.zip/mail.eml/weights.csv", "csv"),
-        ("a.zip/mail.eml/attachment-2.eml", "mail"),
-        ("a.zip/in.tgz", "tar"),
-        ("a.zip/in.tgz/deep.md", "markdown"),
-        ("a.zip/in.tgz/x.bin", ""),
-        ("a.zip/one.txt", "text"),
-    ]
-
-
-def test_depth_is_bounded_and_so_is_all_together() -> None:
-    data = zip_of({"x.txt": "x"})
-    for _ in range(4):
-        data = zip_of({"in.zip": data})
-    with pytest.raises(DocumentError, match="nested 5 deep; 4 levels are allowed"):
-        within(data)
-    many = zip_of({f"{n}.zip": zip_of({f"{m}.txt": "x" for m in range(20)}) for n in range(10)})
-    with pytest.raises(DocumentError, match="101 files or more"):
-        within(many)
-    large = zip_of({f"{n}.zip": zip_of({"a.txt": b"x" * 200_000}) for n in range(6)})
-    with pytest.raises(DocumentError, match="bytes; 100 and 1000000 are allowed"):
-        within(large, Limits(entries=100, size=1_000_000, ratio=1000))
-
-
 @pytest.mark.parametrize("name", ["a.zip", "a.tar", "a.tar.gz", "a.txt.gz"])
 def test_what_is_no_archive_says_so(name: str) -> None:
-    from spolia.indexing.readers.choosing import reader_of
-
     reader = reader_of(name, by_suffix())
     assert reader is not None
     for data in (b"", b"hello, this is no archive" * 50, FIXTURES[name]()[:30]):

@@ -94,12 +94,11 @@ def _rows(blob: Blob, encoding: str, quoted: bool) -> Iterator[bytes]:
 def _lines(file: BinaryIO, encoding: str) -> Iterator[bytes]:
     """Lines in UTF-8, none longer than `LONGEST_ROW`."""
     decoder = codecs.getincrementaldecoder(encoding)("replace")
-    kept, first = list[bytes](), True
+    kept, first, is_plain = list[bytes](), True, encoding in ("utf-8", "ascii")
     while piece := file.read(_PIECE):
-        if first:
-            first = False
-            piece = piece.removeprefix(codecs.BOM_UTF8)
-        text = decoder.decode(piece).encode("utf-8", "replace") if encoding not in ("utf-8", "ascii") else piece
+        text = piece if is_plain else decoder.decode(piece).encode("utf-8", "replace")
+        if first and text:
+            text, first = text.removeprefix(codecs.BOM_UTF8), False
         *ended, rest = text.split(b"\n")
         for line in ended:
             yield b"".join((*kept, line, b"\n"))

@@ -1,0 +1,140 @@
+"""Libraries that read many formats. Xberg is asked where it is installed; Docling, which fetches models, is played."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
+from spolia.indexing.readers.adapters.docling import DoclingReader
+from spolia.indexing.readers.adapters.xberg import XbergReader
+from spolia.indexing.readers.choosing import by_suffix, reader_of
+from spolia.indexing.readers.reading import Blob, Reader
+from tests.indexing.readers.fixtures import FIXTURES
+
+PAGES = ["# Old Stones\n\nBasalt is dark.", "", "| stone | t |\n|---|---|\n| basalt | 3.0 |"]
+
+
+def expect_pages(reader: Reader) -> None:
+    """What both make of three pages of Markdown."""
+    reading = reader.read(Blob("in/a.pdf", b"x"))
+    document = reading.document
+    assert document.text == "\n\n".join(PAGES)
+    assert [document.text[start : start + 3] for start in document.pages] == ["# O", "\n\n|", "| s"]
+    assert document.regions[0].rows == (("stone", "t"), ("basalt", "3.0"))
+    assert (document.title, reading.empty_pages) == ("Old Stones", (2,))
+    assert document.id.endswith(f".{reader.name}")
+
+
+# ------------------------------------------------------------------------------------------------------------ Docling
+
+
+def play_docling(monkeypatch: pytest.MonkeyPatch, convert: Any) -> None:
+    """Docling's names that the reader uses, as its documentation of version 2 describes them."""
+    models, converter = ModuleType("docling.datamodel.base_models"), ModuleType("docling.document_converter")
+    models.DocumentStream = lambda *, name, stream: (name, stream.read())  # type: ignore[attr-defined]
+    converter.DocumentConverter = lambda: SimpleNamespace(convert=convert)  # type: ignore[attr-defined]
+    for name in ("docling", "docling.datamodel"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, models.__name__, models)
+    monkeypatch.setitem(sys.modules, converter.__name__, converter)
+
+
+def test_docling_is_asked_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def convert(source: Any, *, raises_on_error: bool, max_num_pages: int) -> Any:
+        asked.append((source, raises_on_error, max_num_pages))
+        document = SimpleNamespace(
+            pages={2: None, 1: None, 3: None}, export_to_markdown=lambda page_no=0: PAGES[page_no - 1]
+        )
+        return SimpleNamespace(document=document, errors=[SimpleNamespace(error_message="a page was dark")])
+
+    play_docling(monkeypatch, convert)
+    expect_pages(DoclingReader())
+    assert asked == [(("a.pdf", b"x"), True, 5000)]
+    assert DoclingReader().read(Blob("a.pdf", b"x")).warnings == ("Docling: a page was dark",)
+
+
+def test_what_docling_raises_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def convert(source: Any, **how: Any) -> Any:
+        raise RuntimeError("Incorrect password error" if source[1] == b"locked" else "models are missing")
+
+    play_docling(monkeypatch, convert)
+    with pytest.raises(DocumentError, match=r"a\.pdf could not be read by Docling: RuntimeError: models are missing"):
+        DoclingReader().read(Blob("a.pdf", b"x"))
+    with pytest.raises(EncryptedDocument):
+        DoclingReader().read(Blob("a.pdf", b"locked"))
+
+
+# ------------------------------------------------------------------------------------------------------------ Xberg
+
+
+def play_xberg(monkeypatch: pytest.MonkeyPatch, extract: Any) -> None:
+    module: Any = ModuleType("xberg")
+    module.ExtractionConfig = module.PageConfig = module.ExtractInput = lambda **how: SimpleNamespace(**how)
+    module.extract = extract
+    monkeypatch.setitem(sys.modules, "xberg", module)
+
+
+def test_xberg_is_asked_for_pages_of_markdown_also_where_a_loop_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    async def extract(given: Any, how: Any) -> Any:
+        asked.append((given, how))
+        names = ("title", "authors", "created_at", "modified_at", "subject", "keywords", "language")
+        said = SimpleNamespace(**dict.fromkeys(names), errors=[])
+        pages = [SimpleNamespace(content=page) for page in PAGES]
+        found = SimpleNamespace(content="all", pages=pages, metadata=said, processing_warnings=[])
+        return SimpleNamespace(results=[found], errors=[])
+
+    play_xberg(monkeypatch, extract)
+
+    async def within_a_loop() -> None:
+        expect_pages(XbergReader())
+
+    asyncio.run(within_a_loop())
+    given, how = asked[0]
+    assert (given.kind, given.bytes, given.filename) == ("bytes", b"x", "a.pdf")
+    assert (how.output_format, how.use_cache, how.disable_ocr) == ("markdown", False, True)
+
+
+def test_what_xberg_raises_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def extract(given: Any, how: Any) -> Any:
+        if given.bytes == b"none":
+            return SimpleNamespace(results=[], errors=[SimpleNamespace(message="nothing there")])
+        raise RuntimeError("PDF is encrypted and requires a password" if given.bytes == b"locked" else "broken")
+
+    play_xberg(monkeypatch, extract)
+    for data, said in ((b"x", "broken"), (b"none", "nothing there")):
+        with pytest.raises(DocumentError, match=rf"a\.pdf could not be read by Xberg: {said}"):
+            XbergReader().read(Blob("a.pdf", data))
+    with pytest.raises(EncryptedDocument):
+        XbergReader().read(Blob("a.pdf", b"locked"))
+
+
+@pytest.mark.parametrize("name", ["a.docx", "a.rtf", "a.html"])
+def test_xberg_itself(name: str) -> None:
+    pytest.importorskip("xberg")
+    document = XbergReader().read(Blob(name, FIXTURES[name]())).document
+    assert "Basalt is" in document.text
+    assert document.regions[0].rows[1] == ("basalt", "3.0")
+
+
+@pytest.mark.parametrize(("reader", "extra"), [(XbergReader(), "xberg"), (DoclingReader(), "docling")])
+def test_what_is_not_installed_is_named(reader: Reader, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("xberg", "docling", "docling.datamodel.base_models"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtra, match=rf"spolia\[{extra}\]"):
+        reader.read(Blob("a.pdf", b"x"))
+
+
+def test_they_read_what_they_are_asked_to() -> None:
+    readers = by_suffix({"*.pdf": DoclingReader(), "*.doc": XbergReader()})
+    assert reader_of("a.pdf", readers) == DoclingReader()
+    assert reader_of("a.doc", readers) == XbergReader()
+    assert reader_of("a.doc", by_suffix()) is None
