@@ -122,6 +122,89 @@ def test_wrong_arguments_are_one_line_and_code_2(spolia: Spolia, data: Path, arg
     assert ran.err.count("\n") == 1
 
 
+def test_several_flows_are_compared_and_reported_as_files(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text("BM25: {group: {use: chunks}, top_k: 1}")
+    reports = [tmp_path / f"report.{kind}" for kind in ("html", "md", "json")]
+    args = [arg for path in reports for arg in ("--report", path)]
+    ran = spolia("eval", "bm25", tmp_path / "one.yaml", "--data", data, "--measures", "R@5", *args)
+    assert ran.code == 0
+    assert "bm25 and " in ran.out or "bm25 beats" in ran.out
+    assert "<svg" in reports[0].read_text()
+    assert "What makes the tide rise?" in reports[0].read_text()
+    assert "step, run " in reports[0].read_text()
+    assert "## Verdicts" in reports[1].read_text()
+    found = json.loads(reports[2].read_text())
+    assert [flow["flow"] for flow in found["flows"]] == ["bm25", str(tmp_path / "one.yaml")]
+    assert len(found["comparisons"]) == 1
+
+
+def test_json_of_several_flows_has_an_entry_for_each(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text("BM25: {group: {use: chunks}, top_k: 1}")
+    report = spolia("eval", "bm25", tmp_path / "one.yaml", "--data", data, "--json").json
+    assert [flow["flow"] for flow in report["flows"]] == ["bm25", str(tmp_path / "one.yaml")]
+    assert report["comparisons"][0]["verdict"].startswith("no difference shown")
+
+
+def test_what_was_asked_is_not_asked_again(spolia: Spolia, data: Path) -> None:
+    first = spolia("eval", "bm25", "--data", data, "--json").json
+    assert spolia("eval", "bm25", "--data", data, "--json").json == first
+    again = spolia("eval", "bm25", "--data", data, "--again", "--json").json
+    assert again["measures"] == first["measures"]
+    assert again["latency"] != first["latency"]
+
+
+def test_what_was_tuned_on_is_not_reported_on(spolia: Spolia, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPOLIA_CACHE", str(data / "cache"))
+    rows = [{"id": f"t{i}", "question": "Where is salt dug?", "gold_ids": ["p2"]} for i in range(40)]
+    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    tuned = spolia("eval", "bm25", "--data", data, "--split", "tune", "--json").json
+    assert 0 < tuned["n"] < 40
+    assert tuned["parts"] == {"tune": tuned["n"]}
+    refused = spolia("eval", "bm25", "--data", data)
+    assert refused.code == 2
+    assert f"{tuned['n']} of 40 questions were tuned on" in refused.err
+    assert "--split report" in refused.err
+    told = spolia("eval", "bm25", "--data", data, "--overlap", "--json")
+    assert told.json["tuned_on"] == tuned["n"]
+    assert "were tuned on" in told.err
+    report = spolia("eval", "bm25", "--data", data, "--split", "report", "--json").json
+    assert (report["tuned_on"], report["looked_at_before"]) == (0, 0)
+    assert (
+        spolia("eval", "bm25", "--data", data, "--split", "report", "--measures", "MRR", "--json").json[
+            "looked_at_before"
+        ]
+        == 1
+    )
+
+
+def test_a_kept_experiment_is_gone_on_with_or_refused(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "mine.experiment"
+    assert spolia("eval", "bm25", "--data", data, "--save", kept).code == 0
+    assert spolia("eval", "bm25", "--data", data, "--save", kept).code == 0
+    ran = spolia("eval", "bm25", "--data", data, "--save", kept, "--measures", "MRR")
+    assert ran.code == 2
+    assert "holds another experiment: measures, R@1: is gone" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("bm25", "bm25"), "bm25 is named twice"),
+        (("bm25", "--split", "test"), "no part 'test'"),
+        (("bm25", "--report", "report.pdf"), "cannot be written as 'report.pdf'"),
+        (("bm25", "--report", "nowhere/report.md"), "no folder nowhere"),
+        (("bm25", "--correction", "bonferroni"), "no correction 'bonferroni'"),
+        (("bm25", "--measures", "EM"), "None of 3 questions has gold for EM"),
+    ],
+)
+def test_what_cannot_be_reported_is_said_before_anything_is_asked(
+    spolia: Spolia, data: Path, args: tuple[str, ...], says: str
+) -> None:
+    ran = spolia("eval", *args, "--data", data)
+    assert (ran.code, ran.out) == (2, "")
+    assert says in ran.err
+
+
 def test_words_find_passages_in_chinese(spolia: Spolia, shared_datasets: Path) -> None:
     report = spolia("eval", "bm25", "--data", shared_datasets / "xquad_zh", "--limit", 200, "--json").json
     assert report["n"] == 200
