@@ -31,6 +31,7 @@ NAMES = (
     "vectors",
     "kills",
     "measures",
+    "experiments",
 )
 WITH_PEERS = ("steps", "imports", "bm25", "documents", "pdf")
 
