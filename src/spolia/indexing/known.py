@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from spolia.indexing.attempts import is_due
-from spolia.indexing.files import File, Found
+from spolia.indexing.files import File, Found, is_elsewhere
 from spolia.indexing.readers.reading import Container
 from spolia.indexing.report import DocumentReport
 from spolia.stores.tables.rows import SourceRow, Stamp
@@ -35,8 +35,14 @@ class Known:
         self.unlike: dict[str, File] = found.files.unlike(stamps)
         self.parts: dict[str, list[str]] = {}
         gone = []
-        for uri in sorted(stamps.keys() - found.files.keys()):
-            if container := self._container(uri):
+        others = sorted(stamps.keys() - found.files.keys())
+        if found.uris is None:
+            others = [uri for uri in others if not is_elsewhere(uri)]
+        pages = {uri for uri, row in writer.sources(filter(is_elsewhere, others)).items() if not _is_part(row)}
+        for uri in others:
+            if uri in pages:  # below the address of another one, as no file is below another file
+                gone += [uri] if found.misses(uri) else []
+            elif container := self._container(uri):
                 self.parts.setdefault(container, []).append(uri)
             elif found.misses(uri) or any(found.misses(above) for above in _above(uri)):
                 gone.append(uri)

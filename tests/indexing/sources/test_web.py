@@ -275,3 +275,16 @@ def test_texts_folders_and_pages_live_in_one_store(site: Site, corpus: Corpus, t
     sync(pages(site, "/a"), corpus)
     assert len(list(corpus.latest().documents())) == 3
     assert corpus.latest().check() == []
+
+
+def test_a_page_below_another_one_is_no_part_of_it(site: Site, corpus: Corpus) -> None:
+    site.say("/docs", "Above.", "text/plain")
+    site.say("/docs/a", "Below.", "text/plain")
+    sync(pages(site, "/docs/a"), corpus)
+    sync(pages(site, "/docs"), corpus)
+    site.say("/docs", "Above, changed.", "text/plain")
+    sync(pages(site, "/docs"), corpus)
+    assert texts(corpus, site) == {"/docs": "Above, changed.", "/docs/a": "Below."}
+    site.say("/docs", "", status=404)
+    sync(pages(site, "/docs"), corpus)
+    assert texts(corpus, site) == {"/docs/a": "Below."}
