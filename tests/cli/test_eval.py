@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
+
+from spolia.cli.eval import WHAT
+from spolia.evaluation.measures.known import WRITTEN
 
 from .conftest import Spolia
 
@@ -203,6 +207,11 @@ def test_what_cannot_be_reported_is_said_before_anything_is_asked(
     ran = spolia("eval", *args, "--data", data)
     assert (ran.code, ran.out) == (2, "")
     assert says in ran.err
+
+
+def test_help_names_all_measures_that_the_command_can_take() -> None:
+    named = set(re.findall(r"[\w@-]+", WHAT.partition(". ")[2]))
+    assert set(WRITTEN) - {"BERTScore"} <= named  # which needs an embedder of tokens, and none is shipped
 
 
 def test_words_find_passages_in_chinese(spolia: Spolia, shared_datasets: Path) -> None:
