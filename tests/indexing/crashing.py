@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +22,28 @@ from tests.stores.scenario import DIMENSION, EMBEDDER, embed, leave_vectors_behi
 
 BINARY = bytes(range(256))
 PARTS = "The first part of a chapter is about arches and piers. The second part is about walls and wolves. "
+
+
+def packed(files: Mapping[str, bytes]) -> bytes:
+    """A ZIP archive, with the same bytes for the same files."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+    return out.getvalue()
+
+
+BOXES: tuple[Mapping[str, bytes], ...] = (
+    {"kept.txt": b"What stays in the box.", "gone.txt": b"What is taken out.", "page.html": b"<p>A page in a box."},
+    {"kept.txt": b"What stays in the box.", "page.html": b"<p>Another page in a box.", "new.txt": b"Put in late."},
+)
 FIRST: Mapping[str, bytes] = {
     "a.txt": b"Carsten Olsen built bridges. He was employed by the city.",
     "b.md": b"# Temples\n\nStones of old temples\n\n## Walls\n\nwere set into new walls.",
     "same.txt": b"One text under two names.",
     "also.txt": b"One text under two names.",
     "chapters/1.txt": (PARTS * 4).encode(),
+    "box.zip": packed(BOXES[0]),
 }
 SECOND: Mapping[str, bytes] = {
     "a.txt": b"Carsten Olsen built bridges. He retired in 1931. Nobody knows where.",
@@ -33,6 +51,7 @@ SECOND: Mapping[str, bytes] = {
     "also.txt": FIRST["also.txt"],
     "chapters/1.txt": (PARTS * 3).encode(),
     "d.txt": b"",
+    "box.zip": packed(BOXES[1]),
 }
 THIRD: Mapping[str, bytes] = {**SECOND, "e.html": b"<title>Late</title><p>A late arrival.", "broken.txt": BINARY}
 FOURTH: Mapping[str, bytes] = {**THIRD, "a.txt": b"Carsten Olsen is back.", "broken.txt": b"Mended."}
@@ -74,7 +93,7 @@ def lay(folder: Path, state: Mapping[str, bytes], hour: int) -> Path:
 
 def synced(corpus: Corpus, state: Mapping[str, bytes], hour: int, said: Path | None = None) -> int:
     folder = lay(Path(corpus.path + ".files"), state, hour)
-    report = sync(folder, corpus, splitter=SlidingWindow(size=30, overlap=5), embedder=Hashing(), batch=2)
+    report = sync(folder, corpus, splitter=SlidingWindow(size=30, overlap=5), embedder=Hashing(), batch=2, workers=2)
     if said is not None:  # a kill from here on may not lose this generation
         said.write_text(str(report.generation))
     return report.embedded
@@ -95,6 +114,7 @@ def last(corpus: Corpus) -> int:
 def of_no_state(corpus: Corpus) -> list[str]:
     """Sources whose document is not what the file held in any state, and documents that are not whole."""
     readable = {(uri, len(content)) for state in STATES for uri, content in state.items()}
+    readable |= {(f"box.zip/{name}", len(content)) for box in BOXES for name, content in box.items()}
     snapshot = corpus.snapshot()
     known = snapshot.sources()
     wrong = [uri for uri, row in known.items() if (uri, row.size) not in readable]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,9 +12,10 @@ from spolia.cli.reader_lists import access_of
 from spolia.cli.screen import Screen
 from spolia.errors import ManifestMismatch, MissingExtra, WeightsError
 from spolia.flows.default import covers
-from spolia.indexing.intake import Unreadable, fetched, intake
+from spolia.indexing.intake import Unreadable, intake
 from spolia.indexing.readers.choosing import READERS, by_suffix
 from spolia.indexing.report import Progress, SyncReport
+from spolia.indexing.sources.source import Source
 from spolia.indexing.sync import sync
 from spolia.indexing.walking import walk
 from spolia.models.minilm import MiniLM
@@ -27,7 +28,7 @@ SAMPLED_FILES, SAMPLED_BYTES, SAMPLED_CHARACTERS = 20, 1_000_000, 5_000
 
 def index_folder(
     screen: Screen,
-    folder: Path,
+    sources: Path | Sequence[Path | Source],
     store: str,
     *,
     readers: Path | None = None,
@@ -41,7 +42,7 @@ def index_folder(
     wait_s: float | None = None,
     tell: Callable[[Progress], None] = lambda now: None,
 ) -> tuple[SyncReport, str]:
-    """Index what has changed in a folder; returns the report, and in one line why there are vectors or none.
+    """Index what has changed in a folder or other sources; returns the report, and in one line why there are vectors or none.
 
     Args:
         readers: a file that says who may read what; None where nothing is said of that.
@@ -56,7 +57,10 @@ def index_folder(
         tell: is told of every file.
     """
     corpus, embedder, access = Corpus(str(store)), MiniLM(weights, threads), access_of(readers)
-    why = "" if vectors else why_none(corpus, folder, embedder, vectors, weights, rebuild)
+    if not isinstance(sources, Path) and len(sources) == 1 and isinstance(sources[0], Path):
+        sources = sources[0]
+    paths = sources if isinstance(sources, Path) else [one for one in sources if isinstance(one, Path)]
+    why = "" if vectors else why_none(corpus, paths, embedder, vectors, weights, rebuild)
     with screen.progress("reading") as told:
 
         def progress(now: Progress) -> None:
@@ -66,7 +70,7 @@ def index_folder(
 
         try:
             report = sync(
-                folder,
+                sources,
                 corpus,
                 embedder=None if why else embedder,
                 group=GROUP,
@@ -86,15 +90,22 @@ def index_folder(
     return report, f"without vectors: {why}" if why else f"with vectors of {embedder.name}"
 
 
-def why_none(corpus: Corpus, folder: Path, embedder: MiniLM, vectors: bool | None, weights: str, rebuild: bool) -> str:
-    """Why nothing is to be embedded; nothing when it is."""
+def why_none(
+    corpus: Corpus,
+    paths: Path | Sequence[Path],
+    embedder: MiniLM,
+    vectors: bool | None,
+    weights: str,
+    rebuild: bool,
+) -> str:
+    """Why nothing is to be embedded; nothing when it is. Of sources that are no folders nothing is known before."""
     if vectors is False:
         return "as asked for"
     if not rebuild and (built := _built_with(corpus)) is not None:
         return "" if built == embedder.name else f"the store was built {f'with {built}' if built else 'without'}"
     try:
         find(weights)
-        return covers(list(_samples(folder)), embedder)
+        return covers(samples, embedder) if (samples := list(_samples(paths))) else ""
     except MissingExtra as error:
         return str(error)
     except WeightsError as error:
@@ -111,12 +122,14 @@ def _built_with(corpus: Corpus) -> str | None:
     return snapshot.manifest(GROUP).embedder if GROUP in snapshot.groups() else None
 
 
-def _samples(folder: Path) -> Iterator[str]:
-    """The beginnings of some documents from all over a folder."""
-    files = [file for file in walk(str(folder), by_suffix(READERS)).files.values() if file.size <= SAMPLED_BYTES]
+def _samples(paths: Path | Sequence[Path]) -> Iterator[str]:
+    """The beginnings of some documents from all over some folders."""
+    if not paths:
+        return
+    files = [file for file in walk(paths, by_suffix(READERS)).files.values() if file.size <= SAMPLED_BYTES]
     with TemporaryDirectory(prefix="spolia-") as spool, intake(Path(spool), 1) as taking:
         for file in islice(files, 0, None, max(1, len(files) // SAMPLED_FILES)):
             try:
-                yield taking.read(file.reader, fetched(file, None)).document.text[:SAMPLED_CHARACTERS]
+                yield taking.sample(file).document.text[:SAMPLED_CHARACTERS]
             except Unreadable:
                 continue  # indexing records it, with the reason

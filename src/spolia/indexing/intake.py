@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import mkstemp
@@ -173,6 +173,20 @@ class Intake:
         self.workers, self.spool = workers, spool
         self._threads = ThreadPoolExecutor(workers.count if workers else 1, thread_name_prefix="spolia-read")
         self._sent: dict[int, tuple[object, bool]] = {}
+        self._sampled: dict[str, Looked] = {}
+
+    def sample(self, file: File) -> Reading:
+        """What is in a file whose turn has not come yet; it is not read again then.
+
+        Raises:
+            Unreadable: as for `read`.
+        """
+        found = fetched(file, None)
+        looked = self._sampled[file.uri] = self._looked(file.reader, found)
+        if isinstance(looked.reading, Unreadable):
+            raise looked.reading
+        assert looked.reading is not None
+        return looked.reading
 
     def ahead(self, items: Iterable[Item], is_wanted: Callable[[str, SourceRow], bool]) -> Iterator[Taken]:
         """Items in their order, while workers read the next ones: as many more as there are workers, not all.
@@ -205,10 +219,14 @@ class Intake:
 
     def _work(self, item: Item, is_wanted: Callable[[str, SourceRow], bool]) -> Looked:
         found = item.fetch()
-        if not is_wanted(item.uri, found.row):
-            return Looked(found)
+        return self._looked(item.reader, found) if is_wanted(item.uri, found.row) else Looked(found)
+
+    def _looked(self, reader: Reader, found: Bytes) -> Looked:
+        sampled = self._sampled.pop(found.row.uri, None)
+        if sampled is not None and sampled.bytes.row.content_hash == found.row.content_hash:
+            return replace(sampled, bytes=found)
         try:
-            return Looked(found, *self._look(item.reader, found))
+            return Looked(found, *self._look(reader, found))
         except Unreadable as failure:
             return Looked(found, failure, has_parts=False)
 
@@ -219,7 +237,11 @@ class Intake:
             Unreadable: its reader refuses it, failed or died on it.
             WorkersFailed: no process can be started to read it.
         """
-        return self._look(reader, found)[0]
+        reading = self._looked(reader, found).reading
+        if isinstance(reading, Unreadable):
+            raise reading
+        assert reading is not None
+        return reading
 
     def _look(self, reader: Reader, found: Bytes) -> tuple[Reading, bool | None]:
         try:

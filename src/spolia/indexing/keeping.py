@@ -356,8 +356,8 @@ class Keeping:
         row = failed(failure.row, failure.reason, failure.cause, before, reader)
         row = row.but(report=DocumentReport.of(row.report).but(within=within).json)
         self.tally.failed.append((row.uri, row.error))
-        if before is not None and before.but(report="") == row.but(report=""):
-            self.writer.touch(row)
+        if before is not None and (before.status, before.error, before.document) == ("failed", row.error, row.document):
+            self.writer.touch(row)  # nothing changes for who searches
         else:
             self.writer.fail(row)
             self._changes += 1

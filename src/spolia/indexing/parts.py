@@ -9,7 +9,7 @@ from typing import Any
 
 from spolia.errors import ManifestMismatch
 from spolia.indexing.files import Found
-from spolia.indexing.intake import Intake, Unreadable, fetched
+from spolia.indexing.intake import Intake, Unreadable
 from spolia.indexing.lengths import TokenCounter
 from spolia.indexing.readers.choosing import Readers, versions
 from spolia.indexing.splitters.sliding_window import SlidingWindow
@@ -133,6 +133,6 @@ def _samples(found: Found, taking: Intake) -> Iterable[str]:
     step = max(1, len(files) // SAMPLED_FILES)
     for file in islice(files, 0, None, step):
         try:
-            yield taking.read(file.reader, fetched(file, None)).document.text[:_SAMPLED_CHARACTERS]
+            yield taking.sample(file).document.text[:_SAMPLED_CHARACTERS]
         except Unreadable:
             continue  # it is recorded when its turn comes

@@ -305,9 +305,13 @@ class Snapshot:
             if _readable(row[AUDIENCE_OF_NODE], audiences):
                 yield node_of(row, self.readers.lists)
 
-    def sources(self) -> dict[str, SourceRow]:
-        """What the documents were read from, by uri."""
-        rows = self.opened.rows(sql.SOURCES, {"at": self.generation})
+    def sources(self, *, noted: bool = False) -> dict[str, SourceRow]:
+        """What the documents were read from, by uri.
+
+        Args:
+            noted: with what was noted since this generation and changes no search: times, and attempts that failed.
+        """
+        rows = self.opened.rows(sql.SOURCES, {"at": self.generation + noted})
         return {row[0]: source_of(row) for row in rows}
 
     def unmade(self) -> tuple[Unmade, ...]:

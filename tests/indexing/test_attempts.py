@@ -1,0 +1,138 @@
+"""What cannot be read is tried three times as it is, at once or after a while, and the reason is kept."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from spolia.errors import DocumentError, EncryptedDocument
+from spolia.indexing import attempts
+from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.report import DocumentReport
+from spolia.indexing.sync import sync
+from spolia.indexing.workers.limits import Limits
+from spolia.stores.corpus import Corpus
+from spolia.stores.tables.rows import SourceRow
+from spolia.types import Value
+from tests.indexing.workers.hostile import Obeying
+
+
+@dataclass(frozen=True)
+class Refusing(Value):
+    """Refuses all files, and notes them."""
+
+    log: str
+    name = "refusing"
+    version = 1
+    media_type = "text/plain"
+    suffixes = (".bad",)
+
+    def read(self, blob: Blob, /) -> Reading:
+        with Path(self.log).open("a") as log:
+            log.write(f"{blob.uri}\n")
+        if blob.data == b"mended":
+            return Reading(blob.document(self, "Mended."))
+        raise EncryptedDocument(f"{blob.uri} is locked.")
+
+
+@dataclass(frozen=True)
+class Apart(Obeying):
+    apart = True
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "docs"
+    found.mkdir()
+    (found / "good.txt").write_text("Good.")
+    return found
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    return Corpus(str(tmp_path / "s.spolia"))
+
+
+def told(corpus: Corpus, uri: str) -> DocumentReport:
+    return DocumentReport.of(corpus.snapshot().sources(noted=True)[uri].report)
+
+
+def test_a_broken_file_is_tried_three_times_until_it_changes(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    readers = {".bad": Refusing(str(log))}
+    (folder / "a.bad").write_bytes(b"x")
+    generations = set()
+    for _ in range(6):
+        report = sync(folder, corpus, readers=readers)
+        assert report.failed == (("a.bad", "a.bad is locked."),)
+        generations.add(report.generation)
+    tries = log.read_text().count("a.bad")
+    assert (tries, told(corpus, "a.bad").attempts, len(generations)) == (attempts.ATTEMPTS, 3, 1)
+    (folder / "a.bad").write_bytes(b"another")
+    for _ in range(6):
+        sync(folder, corpus, readers=readers)
+    assert log.read_text().count("a.bad") == tries + 3
+    (folder / "a.bad").write_bytes(b"mended")
+    assert sync(folder, corpus, readers=readers).changed == 1
+    assert told(corpus, "a.bad").attempts == 0
+
+
+def test_a_part_of_an_archive_is_tried_three_times(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    readers = {".bad": Refusing(str(log))}
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("a.bad", b"x")
+        archive.writestr("b.txt", "Good.")
+    (folder / "a.zip").write_bytes(out.getvalue())
+    for _ in range(6):
+        assert [uri for uri, _ in sync(folder, corpus, readers=readers).failed] == ["a.zip/a.bad"]
+    assert log.read_text() == "a.zip/a.bad\n" * 3
+    os.utime(folder / "a.zip", (1, 1))
+    assert [uri for uri, _ in sync(folder, corpus, readers=readers).failed] == ["a.zip/a.bad"]
+
+
+@pytest.mark.parametrize(
+    ("order", "why"), [(b"exit", "died"), (b"hang", "took longer"), (b"fill", "memory|died|took longer")]
+)
+def test_what_may_pass_is_tried_again_after_a_while(
+    folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch, order: bytes, why: str
+) -> None:
+    (folder / "a.do").write_bytes(order)
+    limits, readers = Limits(seconds=5.0, memory_mb=400), {".do": Apart()}
+    now = 10**18
+    monkeypatch.setattr(time, "time_ns", lambda: now)
+    seen = []
+    for wait_s in (0, 1, 30, 60, 120, 10_000):
+        now += wait_s * 10**9
+        report = sync(folder, corpus, readers=readers, limits=limits, workers=1)
+        assert [uri for uri, _ in report.failed] == ["a.do"]
+        seen.append(told(corpus, "a.do").attempts)
+    assert seen == [1, 1, 2, 2, 3, 3]
+    assert told(corpus, "a.do").passes
+    assert any(word in report.failed[0][1] for word in why.split("|"))
+    (folder / "a.do").write_bytes(b"say fine")
+    assert sync(folder, corpus, readers=readers, limits=limits, workers=1).changed == 1
+
+
+def test_what_is_not_the_files_fault_is_tried_in_every_run(folder: Path, corpus: Corpus) -> None:
+    known: dict[str, int] = {}
+    for _ in range(5):
+        report = sync(folder, corpus, metadata=lambda uri: {"year": known[uri]})
+        assert "KeyError" in report.failed[0][1]
+    known["good.txt"] = 1900
+    assert sync(folder, corpus, metadata=lambda uri: {"year": known[uri]}).changed == 1
+
+
+def test_a_source_that_is_as_it_was_counts_its_attempts() -> None:
+    row = SourceRow("a.pdf", 9, 1, "f00d")
+    once = attempts.failed(row, "Damaged.", DocumentError(), None, "pdf")
+    again = attempts.failed(row, "Damaged.", DocumentError(), once, "pdf")
+    other = attempts.failed(row.but(content_hash="beef"), "Damaged.", DocumentError(), again, "pdf")
+    assert [DocumentReport.of(one.report).attempts for one in (once, again, other)] == [1, 2, 1]

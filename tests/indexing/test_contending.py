@@ -1,0 +1,103 @@
+"""Processes that sync one store at once, killed at random: nothing is read or published twice, nothing is lost."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from spolia.stores.corpus import Corpus
+from tests.indexing.workers.test_workers import alive
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES, SEED = 60, 3
+pytestmark = pytest.mark.parametrize("address", ["folder", "PostgreSQL"], indirect=True)
+BIRTHS = "SELECT uri, birth FROM sources"
+
+
+class Contest:
+    """Two processes at a time over one folder and store."""
+
+    def __init__(self, folder: Path, corpus: Corpus) -> None:
+        self.corpus, self.log, self.files = corpus, folder / "log", folder / "files"
+        self.files.mkdir()
+        self.log.touch()
+        for number in range(FILES):
+            (self.files / f"{number:02}.note").write_text(f"Stone number {number}.")
+
+    def start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "tests.indexing.contending"]
+        return subprocess.Popen([*command, str(self.files), self.corpus.path, str(self.log)], cwd=ROOT)
+
+    def read(self) -> list[tuple[str, int]]:
+        """What was read so far, and for which process."""
+        return [(uri, int(pid)) for uri, pid in map(str.split, self.log.read_text().splitlines())]
+
+    def published(self) -> dict[str, int]:
+        """The generation in which each source was published."""
+        if not self.corpus.exists():
+            return {}
+        snapshot = self.corpus.latest()
+        rows = snapshot.opened.rows(BIRTHS, {})
+        return {uri: birth for uri, birth in rows if birth <= snapshot.generation}
+
+
+@pytest.fixture
+def contest(tmp_path: Path, address: str) -> Contest:
+    return Contest(tmp_path, Corpus(address))
+
+
+def test_two_that_begin_together_read_everything_once(contest: Contest) -> None:
+    both = [contest.start(), contest.start()]
+    assert [process.wait(timeout=300) for process in both] == [0, 0]
+    assert set(Counter(uri for uri, _ in contest.read()).values()) == {1}
+    assert len(contest.published()) == FILES
+
+
+@pytest.mark.slow
+def test_killed_at_random_nothing_that_was_published_is_read_or_published_again(contest: Contest) -> None:
+    draw, kills = random.Random(SEED), 0
+    running = [contest.start(), contest.start()]
+    while True:
+        time.sleep(draw.uniform(0.3, 2.5))
+        if all(process.poll() == 0 for process in running):
+            break
+        victim = draw.randrange(2)
+        workers = children(running[victim].pid)
+        running[victim].send_signal(signal.SIGKILL)
+        running[victim].wait()
+        kills += 1
+        published, lines = contest.published(), len(contest.read())
+        killed = running[victim].pid
+        running[victim] = contest.start()
+        time.sleep(draw.uniform(0.0, 0.5))
+        assert not [worker for worker in workers if alive(worker)]
+        later = contest.published()
+        assert {uri: later[uri] for uri in published} == published
+        again = {uri for uri, parent in contest.read()[lines:] if parent != killed} & published.keys()
+        assert again == set()
+        if kills > 30:
+            break
+    assert [process.wait(timeout=300) for process in running] == [0, 0]
+    assert kills > 0
+    assert len(contest.published()) == FILES
+    assert {uri for uri, _ in contest.read()} == contest.published().keys()
+
+
+def children(pid: int) -> list[int]:
+    """Processes that a process has started."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid:
+            found.append(int(path.parent.name))
+    return found
