@@ -1,4 +1,4 @@
-"""What an installation weighs: distributions and megabytes of the base and of base + PDF, DOCX and embeddings.
+"""What an installation weighs: distributions and megabytes of the base and of base + PDF, Office and embeddings.
 
     python benchmarks/install.py [--check] [--out FILE]
 
@@ -16,7 +16,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LIMITS = {"": (24, 150.0), "[pdf,docx,embeddings]": (42, 300.0)}
+LIMITS = {"": (24, 150.0), "[pdf,office,embeddings]": (42, 300.0)}
 BUNDLED = {"pip", "setuptools"}
 
 

@@ -108,7 +108,7 @@ def measured() -> Iterator[str]:
         for name in ("steps", "bm25", "imports", "install", "ingest", "embedding")
     )
     own, peers, found, base = steps["spolia"], steps["peers"], bm25["peers_median_cpu_ms"], install["base"]
-    every = install["[pdf,docx,embeddings]"]
+    every = install["[pdf,office,embeddings]"]
     traced = own["run, journal on, flush included"]
     yield "| | Spolia | peers, on the same machine |\n|---|---|---|"
     yield (

@@ -216,7 +216,7 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(folder: Path, corpus: Corpus
         ({"splitter": SlidingWindow(size=50)}, ["size=200", "size=50"]),
         ({"embedder": Letters("other@2")}, ["letters@1", "other@2"]),
         ({"embedder": None}, ["'letters@1' (cosine", "there, none here"]),
-        ({"readers": ()}, ["docx 1"]),
+        ({"readers": ()}, ["docx 2"]),
     ],
 )
 def test_other_parts_are_refused_naming_both(
