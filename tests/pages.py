@@ -131,9 +131,33 @@ def measured() -> Iterator[str]:
         f"embeddings {every['distributions']}, {every['megabytes']:.0f} MB | |"
     )
     yield f"| indexing small files, words only | {_two(ingest['files_per_cpu_s'])} a CPU-second | |"
+    yield from _documents()
     yield (
         f"| embedding with all-MiniLM-L6-v2 | {_two(embedding['passages_per_cpu_s'])} passages a CPU-second "
         f"| sentence-transformers {_two(embedding['peer']['passages_per_cpu_s'])} |"
+    )
+
+
+def _documents() -> Iterator[str]:
+    """The same folder indexed and asked, and vectors of real sentences."""
+    documents, vectors = (
+        json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text()) for name in ("documents", "vectors")
+    )
+    words, near = documents["bm25"], documents["cosine"]
+    yield (
+        f"| {documents['files']:,} files, until the first answer by words | {_two(words['spolia']['indexed_cpu_s'])} "
+        f"CPU-s | LazyLLM {_two(words['lazyllm']['indexed_cpu_s'])} CPU-s |"
+    )
+    yield (
+        f"| then a question over {words['spolia']['nodes']:,} nodes, by words; by cosine | "
+        f"{_two(words['spolia']['question_cpu_ms']['p50'])} ms; {_two(near['spolia']['question_cpu_ms']['p50'])} ms "
+        f"| LazyLLM {_two(words['lazyllm']['question_cpu_ms']['p50'])} ms; "
+        f"{_two(near['lazyllm']['question_cpu_ms']['p50'])} ms |"
+    )
+    large = vectors["large"]
+    yield (
+        f"| the ten nearest of {large['sentences']:,} real sentences | {_two(large['graph']['cpu_ms']['p50'])} ms, "
+        f"recall {large['graph']['recall']:.3f} | |"
     )
 
 
