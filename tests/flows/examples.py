@@ -263,7 +263,7 @@ def _of(hint: Any) -> st.SearchStrategy[Any]:
     if origin is Literal:
         return st.sampled_from(args)
     if origin is tuple and Ellipsis in args:
-        pair = get_origin(args[0]) is tuple and get_args(args[0])[0] is str
+        pair = get_origin(args[0]) is tuple and get_args(args[0])[0] is str and Ellipsis not in get_args(args[0])
         return pairs(_of(get_args(args[0])[1])) if pair else several(_of(args[0]))
     if origin is tuple:
         return st.tuples(*map(_of, args))

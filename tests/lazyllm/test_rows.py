@@ -65,7 +65,7 @@ STONES = "Spolia are stones. Builders take them from older buildings.\n\nThe arc
 CONTRACT = "../src/spolia/testing/stores"
 ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "D1": (
-        "indexing/test_sources.py::test_a_list_of_files_and_folders_is_indexed",
+        "indexing/test_texts.py::test_a_list_of_files_and_folders_is_indexed",
         "indexing/test_sync_bad_input.py::test_hidden_files_and_stores_are_left_out",
         "indexing/test_sync.py::test_nothing_changed_means_no_write_and_no_embedding",
     ),
@@ -82,8 +82,8 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
         "stores/adapters/test_qdrant.py::test_one_process_opens_a_folder_and_drops_it_when_it_is_closed",
     ),
     "D9": (
-        "indexing/test_sources.py::test_a_temporary_corpus_leaves_nothing",
-        "indexing/test_sources.py::test_a_temporary_corpus_is_deleted_after_an_error",
+        "indexing/test_texts.py::test_a_temporary_corpus_leaves_nothing",
+        "indexing/test_texts.py::test_a_temporary_corpus_is_deleted_after_an_error",
     ),
     "D10": (
         "indexing/test_groups.py::test_declared_fields_are_filtered",
@@ -147,7 +147,7 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
         "post_retrieval/test_mapped.py::test_up_to_the_common_ancestor_and_down_again",
         "post_retrieval/test_mapped.py::test_two_children_of_one_parent_give_it_once_with_the_better_score",
     ),
-    "M1": ("indexing/test_sources.py::test_two_temporary_corpora_at_the_same_time_are_two",),
+    "M1": ("indexing/test_texts.py::test_two_temporary_corpora_at_the_same_time_are_two",),
     "M2": (f"{CONTRACT}/publishing.py::test_a_reader_elsewhere_sees_whole_generations_while_they_are_written",),
 }
 """Tests of rows that are elsewhere; those of the other rows are below, under the row's number."""
