@@ -1,4 +1,4 @@
-"""`spolia index`: a folder of documents into a store."""
+"""`spolia index`: folders of documents and other sources into a store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from spolia.stores.tables.rows import Unmade
 
 SHOWN, KINDS = 10, 8
-SYNC = """Keep a store in step with a folder: with --watch as long as it runs, else once.
+SYNC = """Keep a store in step with a folder or other sources: with --watch as long as it runs, else once.
 
     It does what `spolia index` does, and takes the same options.
     """
@@ -36,8 +36,24 @@ FollowLinks = Annotated[bool, typer.Option("--follow-links", help="Go where link
 
 
 def index(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with documents.", show_default=False)],
     store: StorePath,
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SOURCE",
+            help="Folder with documents; address of a page, or of files, as s3://BUCKET/docs.",
+            show_default=False,
+        ),
+    ] = None,
+    more: Annotated[
+        Path | None,
+        typer.Option(
+            "--sources",
+            metavar="FILE",
+            help="YAML file with sources: pages, files elsewhere, rows of databases, APIs.",
+            show_default=False,
+        ),
+    ] = None,
     vectors: Vectors = None,
     readers: Readers = None,
     weights: Weights = "",
@@ -55,32 +71,34 @@ def index(
         bool, typer.Option("--report", help="List every document: pages, characters, passages, what is not embedded.")
     ] = False,
     follow_links: FollowLinks = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Stay, and follow the folder until you press Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Stay, and follow all of it until you press Ctrl-C.")] = False,
     every: Annotated[float, typer.Option("--every", min=0.05, help="With --watch: seconds between two looks.")] = 2.0,
     wait: Wait = WAIT_S,
     json: AsJson = False,
 ) -> Exit:
-    """Bring a store in step with a folder: text, Markdown, HTML, PDF, DOCX; only what has changed is read.
+    """Bring a store in step with a folder or other sources; only what has changed is read.
 
     A document that cannot be read does not stop the others; it is listed, and the exit code is 5.
     """
+    from spolia.cli.index_sources import named
     from spolia.cli.indexing import index_folder
 
-    screen = Screen(json=json)
-    given = partial(index_folder, screen, folder, store, readers=readers, vectors=vectors, weights=weights)
+    screen, places = Screen(json=json), named(sources or (), more)
+    given = partial(index_folder, screen, places, store, readers=readers, vectors=vectors, weights=weights)
     run = partial(given, threads=threads, follow_links=follow_links, wait_s=wait)
     report, chosen = run(rebuild=rebuild)
     screen.say(chosen)
     warnings = warnings_of(report, store)
     listed = {"documents": document_data(store)} if documents else {}
-    screen.give(folder=str(folder), store=str(store), chosen=chosen, **report_data(report, warnings), **listed)
+    name = ", ".join(str(place) if isinstance(place, Path) else place.id for place in places)
+    screen.give(folder=name, store=str(store), chosen=chosen, **report_data(report, warnings), **listed)
     screen.show(report_text(report, store, warnings))
     if documents:
         screen.show(document_table(store))
     if watch:
         from spolia.cli.watch import Watch
 
-        return Watch(screen, folder, run, every, beside=readers, follow_links=follow_links).go_on(report)
+        return Watch(screen, places, run, every, beside=readers, follow_links=follow_links).go_on(report)
     return Exit.PARTLY if report.failed or report.unmade else Exit.DONE
 
 

@@ -42,7 +42,7 @@ def index_folder(
     wait_s: float | None = None,
     tell: Callable[[Progress], None] = lambda now: None,
 ) -> tuple[SyncReport, str]:
-    """Index what has changed in a folder or other sources; returns the report, and in one line why there are vectors or none.
+    """Index what has changed in folders and sources; returns the report, and in one line why there are vectors or none.
 
     Args:
         readers: a file that says who may read what; None where nothing is said of that.

@@ -1,8 +1,7 @@
-"""`spolia index --watch`: stays beside a folder, and brings the store in step whenever something changes there."""
+"""`spolia index --watch`: stays beside folders and sources, and brings the store in step when something changes."""
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -13,13 +12,16 @@ from spolia.cli.screen import Screen
 from spolia.errors import FolderError, ModelUnavailable, QueryError, StoreBusy, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from spolia.indexing.report import Progress, SyncReport
+    from spolia.indexing.sources.source import Source
 
 PASSING = (StoreBusy, StoreUnavailable, FolderError, ModelUnavailable, QueryError)
 """What may be over at the next look; the last is a file of readers that is being written."""
 LONGEST_S = 3600.0
+POLL_S = 60.0
+"""Seconds between two looks at sources that are no folders, at least: others' servers are asked for them."""
 Sizes = dict[str, tuple[int, int]]
 
 
@@ -63,11 +65,11 @@ class Patience:
 
 
 class Watch:
-    """Looks at a folder again and again.
+    """Looks at folders and sources again and again.
 
     Args:
         screen: for what is said.
-        folder: the documents.
+        places: folders and sources.
         run: brings the store in step.
         every: seconds between two looks.
         beside: another file that says what the store holds.
@@ -75,18 +77,30 @@ class Watch:
     """
 
     def __init__(
-        self, screen: Screen, folder: Path, run: Run, every: float, *, beside: Path | None, follow_links: bool
+        self,
+        screen: Screen,
+        places: Sequence[Path | Source],
+        run: Run,
+        every: float,
+        *,
+        beside: Path | None,
+        follow_links: bool,
     ) -> None:
-        self.screen, self.folder, self.run, self.every = screen, folder, run, every
+        self.screen, self.places, self.run, self.every = screen, places, run, every
+        self.folders = [place for place in places if isinstance(place, Path)]
+        self._polled = time.monotonic()
         self.beside, self.follow_links = beside, follow_links
         self.patience = Patience(every)
         self._said = ""
+        self._failing: set[str] = set()
 
     def go_on(self, report: SyncReport) -> Exit:
         """Follow the folder until somebody stops it, from what was indexed last."""
         self.patience.failed(_lacking(report), tried=True)
-        self.screen.say(f"watching {self.folder}, every {self.every:g} s; Ctrl-C ends it")
-        seen: Sizes | None = None
+        self._failing = {uri for uri, _ in report.failed}
+        names = ", ".join(str(place) if isinstance(place, Path) else place.id for place in self.places)
+        self.screen.say(f"watching {names}, every {self.every:g} s; Ctrl-C ends it")
+        seen: Sizes | None = None if self.folders else {}
         try:
             while True:
                 seen = self._look(seen)
@@ -99,7 +113,7 @@ class Watch:
         """Bring the store in step if something is not as it was seen; returns what is there."""
         try:
             there = self._sizes()
-            if there != seen or self.patience.is_over:
+            if there != seen or self.patience.is_over or self._is_to_be_polled():
                 self._bring()
         except PASSING as error:
             if str(error) != self._said:
@@ -113,14 +127,21 @@ class Watch:
         from spolia.indexing.readers.choosing import READERS, by_suffix
         from spolia.indexing.walking import walk
 
-        found = walk(os.fspath(self.folder), by_suffix(READERS), follow_links=self.follow_links)
-        sizes = found.files.sizes()
+        sizes: Sizes = {}
+        if self.folders:
+            folders = self.folders[0] if len(self.places) == 1 else self.folders
+            sizes = walk(folders, by_suffix(READERS), follow_links=self.follow_links).files.sizes()
         if self.beside is not None and self.beside.exists():
             said = self.beside.stat()
             sizes["//beside"] = said.st_size, said.st_mtime_ns  # the name of no file in a folder
         return sizes
 
+    def _is_to_be_polled(self) -> bool:
+        """Whether it is time to look at sources."""
+        return len(self.folders) < len(self.places) and time.monotonic() - self._polled >= max(self.every, POLL_S)
+
     def _bring(self) -> None:
+        self._polled = time.monotonic()
         changes: list[tuple[str, str]] = []
 
         def tell(now: Progress) -> None:
@@ -134,6 +155,9 @@ class Watch:
         for change, uri in changes:
             why = f": {one_line(reasons[uri], 200)}" if change == "failed" else ""
             self.screen.show(f"{change:8} {one_line(uri)}{why}")
+        for uri in reasons.keys() - self._failing - {uri for _, uri in changes}:
+            self.screen.show(f"failed   {one_line(uri)}: {one_line(reasons[uri], 200)}")
+        self._failing = set(reasons)
         if changes:
             told = [{"change": change, "uri": uri, "reason": reasons.get(uri, "")} for change, uri in changes]
             self.screen.give(generation=report.generation, changes=told)
