@@ -98,6 +98,7 @@ def sync(corpus: Corpus, state: State, said: Path | None = None) -> int:
             _sync_one(writer, known, gone, uri, text)
         for uri in sorted(gone.values()):
             writer.remove(uri)
+        writer.remember("folder", {"": str(len(state)), **dict.fromkeys(gone.values(), "")})
         embedded = add_missing_vectors(writer)
         generation = writer.publish()
         if said is not None:  # a kill from here on may not lose this generation
@@ -192,6 +193,7 @@ TABLES = {
         last_line, parent, n.meta, n.number, a.readers FROM nodes n JOIN documents d ON d.key = n.document
         LEFT JOIN audiences a ON a.id = n.audience
         WHERE {_SEEN.format("n")} ORDER BY n.id""",
+    "cursors": "SELECT source, item, cursor FROM cursors ORDER BY source, item",
     "manifests": "SELECT grp, manifest FROM manifests ORDER BY grp",
     "vectors": "SELECT embedder, hash FROM vectors ORDER BY embedder, hash",
 }

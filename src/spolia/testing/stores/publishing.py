@@ -137,6 +137,33 @@ class Publishing(Contract):
             with corpus.writer() as writer:
                 assert writer.sources()["1.txt"].mtime_ns == 5
 
+    def test_how_far_a_source_was_read_is_published_with_what_was_read_there(self, tmp_path: Path) -> None:
+        with self.store(tmp_path, entries(3)) as corpus:
+            ended: list[Writer] = []
+
+            def interrupted() -> None:
+                with corpus.writer() as writer:
+                    ended.append(writer)
+                    put(writer, Entry("sql://notes/1", "a zeppelin"))
+                    writer.remember("sql://notes/", {"": "1"})
+                    assert writer.cursors() == {"sql://notes/": {"": "1"}}
+                    raise StoreError("stop")
+
+            refused(StoreError, interrupted)
+            with corpus.writer() as writer:
+                assert writer.cursors() == {}
+                put(writer, Entry("sql://notes/1", "a zeppelin"))
+                embed(writer)
+                writer.remember("sql://notes/", {"": "1", "page": "a"})
+            with corpus.writer() as writer:
+                writer.remember("sql://notes/", {"": "2", "page": ""})
+            assert corpus.latest().generation == 2  # nothing that is searched has changed
+            with corpus.writer() as writer:
+                assert writer.cursors() == {"sql://notes/": {"": "2"}}
+                known = writer.stamps(["sql://notes", "2.txt", "none"])
+                assert sorted(known) == ["2.txt", "sql://notes/1"]
+                assert known.items() <= writer.stamps().items()
+
     def test_a_group_with_an_embedder_is_not_published_without_vectors(self, tmp_path: Path) -> None:
         def write() -> None:
             with corpus.writer() as writer:
