@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import lzma
 import stat
+import struct
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +19,10 @@ from spolia.indexing.readers.reading import Blob, Reading
 from spolia.types import Value
 
 _IS_LOCKED = 0x1
+_ERRORS = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, ValueError, IndexError,
+    OverflowError, RuntimeError,
+)  # fmt: skip
 _KNOWN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
 
 
@@ -66,9 +73,10 @@ def _opened(blob: Blob, limits: Limits) -> Iterator[zipfile.ZipFile]:
                 yield archive
     except SpoliaError:
         raise
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError, zipfile.zlib.error) as error:  # type: ignore[attr-defined]
+    except _ERRORS as error:
         raise DocumentError(
-            f"{blob.uri} is no ZIP archive that can be read: {error}. Fetch it again, or pack it again."
+            f"{blob.uri} is no ZIP archive that can be read: {type(error).__name__}: {error}. "
+            "Fetch it again, or pack it again."
         ) from error
 
 

@@ -113,9 +113,9 @@ def _sorted(message: Message) -> tuple[Message | None, list[Message]]:
     todo = [message]
     while todo:
         part = todo.pop()
-        kind, inner = part.get_content_type(), part.get_payload()
-        if isinstance(inner, list) and part.get_content_maintype() == "multipart":
-            todo += [one for one in reversed(inner) if isinstance(one, Message)]
+        kind, inner = part.get_content_type(), _inner(part)
+        if inner is not None and part.get_content_maintype() == "multipart":
+            todo += reversed(inner)
         elif part.get_content_disposition() == "attachment" or _filename(part) or part.get_content_maintype() != "text":
             others.append(part)
         elif kind == "text/html":
@@ -147,15 +147,19 @@ def _text(body: Message, blob: Blob) -> tuple[Layout, Decoded]:
 
 
 def _bytes(part: Message) -> bytes:
-    """The content, decoded; of a mail within a mail, its source."""
-    inner = part.get_payload()
-    if isinstance(inner, list):
-        return b"\n\n".join(one.as_bytes() for one in inner if isinstance(one, Message))
-    try:
-        found = part.get_payload(decode=True)
-    except (ValueError, LookupError, AssertionError):
-        found = None
+    """The content, decoded; of a mail within a mail, its source. Nothing where it is too broken to be written again."""
+    found: object = b""
+    with suppress(ValueError, LookupError, AssertionError, MessageError):
+        if (inner := _inner(part)) is not None:
+            found = b"\n\n".join(one.as_bytes() for one in inner)
+        else:
+            found = part.get_payload(decode=True)
     return found if isinstance(found, bytes) else b""
+
+
+def _inner(part: Message) -> list[Message] | None:
+    """The parts of a part; None where it has none, not even empty ones."""
+    return [one for one in part.get_payload() if isinstance(one, Message)] if part.is_multipart() else None
 
 
 def _filename(part: Message) -> str:
