@@ -47,9 +47,9 @@ class Interval(Value):
         return self.but(low=min(self.mean, max(self.low, least)), high=max(self.mean, min(self.high, most)))
 
     def json(self) -> dict[str, Any]:
-        """Plain data; an end that is not known is null."""
-        ends = {name: end if isfinite(end) else None for name, end in (("low", self.low), ("high", self.high))}
-        return {"mean": self.mean, **ends, "n": self.n}
+        """Plain data; what is not known is null."""
+        numbers = {name: getattr(self, name) for name in ("mean", "low", "high")}
+        return {name: number if isfinite(number) else None for name, number in numbers.items()} | {"n": self.n}
 
     def __str__(self) -> str:
         return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
