@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spolia.errors import WiringError
 from spolia.flows.retrievers import bm25, dense, hybrid
 from spolia.journal import Cache, Runs
 from spolia.operator import Operator
@@ -94,3 +95,8 @@ def test_a_restricted_document_is_not_handed_out(corpus: Corpus) -> None:
     keys = [key for key, _ in snapshot.search("chunk", "secret tide", 10, frozenset({"ann", "bob", "staff"}))]
     assert len(keys) == len(READERS)
     assert {node.id for node in snapshot.nodes(keys, frozenset())} == visible(set())
+
+
+def test_one_text_is_no_list_of_groups() -> None:
+    with pytest.raises(WiringError, match=r"groups=\['staff'\]"):
+        Run(principal="ann", groups="staff")

@@ -140,7 +140,7 @@ def document_data(one: Held) -> dict[str, Any]:
         "title": document.title if document else "",
         "media_type": document.media_type if document else "",
         "characters": one.characters,
-        "chunks": one.report.chunks if one.report else None,
+        "chunks": one.report.chunks if one.report and source.status == "indexed" else None,
         "status": source.status,
         "error": source.error,
         "bytes": source.size,

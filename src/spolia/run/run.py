@@ -17,6 +17,7 @@ from contextvars import Token
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from spolia.errors import WiringError
 from spolia.journal.cache import Cache
 from spolia.journal.trace import Journal, new_run_id
 from spolia.operator import Operator
@@ -68,6 +69,8 @@ class Run:
         threads: int = 8,
         window: int = 256,
     ) -> None:
+        if isinstance(groups, str):
+            raise WiringError(f"groups={groups!r} is one text. Write a list of principals: groups=[{groups!r}].")
         self.id = new_run_id()
         self.principals = frozenset(name for name in (principal, *groups) if name)
         self.filter = filter
