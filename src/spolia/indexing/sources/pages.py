@@ -5,20 +5,18 @@ from __future__ import annotations
 import codecs
 import mimetypes
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from email.message import Message
 from email.utils import parsedate_to_datetime
 from urllib.parse import quote, urldefrag, urljoin, urlsplit, urlunsplit
 
 from spolia.egress.fetching import Fetched
-from spolia.errors import SpoliaError
 from spolia.indexing.readers.choosing import reader_of
 from spolia.indexing.readers.nesting import DEEPEST, depth_of, flat
 from spolia.indexing.readers.reading import Reader
-from spolia.indexing.readers.xml_parsing import characters, events
 from spolia.indexing.sources.items import LONGEST_URI
 
-MOST_LINKS, MOST_LOCATIONS = 5_000, 50_000
+MOST_LINKS = 5_000
 _VAGUE = frozenset(["", "text/plain", "application/octet-stream", "binary/octet-stream", "application/x-download"])
 """What servers say of files that they do not know."""
 _ALIASES = {"application/xhtml+xml": "text/html", "text/xml": "application/xml", "text/x-markdown": "text/markdown"}
@@ -129,33 +127,3 @@ def links(found: Fetched) -> tuple[str, ...]:
             if len(leads) >= MOST_LINKS:
                 break
     return tuple(leads)
-
-
-def locations(data: bytes, url: str) -> Iterator[tuple[bool, str]]:
-    """What a sitemap lists (sitemaps.org): whether it is another sitemap, and its address.
-
-    Raises:
-        SpoliaError: it is no XML that can be read.
-    """
-    found: list[tuple[bool, str]] = []
-    text: list[str] | None = None
-    within = ""
-
-    def start(name: str, said: dict[str, str]) -> None:
-        nonlocal text, within
-        plain = name.rpartition("}")[2]
-        if plain in ("url", "sitemap"):
-            within = plain
-        text = [] if plain == "loc" else text
-
-    def end(name: str) -> None:
-        nonlocal text
-        if name.rpartition("}")[2] == "loc" and text is not None:
-            if (location := normal("".join(text), url)) and len(found) < MOST_LOCATIONS:
-                found.append((within == "sitemap", location))
-            text = None
-
-    events(characters(data, url).text, url, start, end, lambda words: text.append(words) if text is not None else None)
-    if not found and b"<" not in data[:1000]:
-        raise SpoliaError(f"{url} is no sitemap.")
-    yield from found
