@@ -30,7 +30,7 @@ def demo(folder: Annotated[str, typer.Argument(metavar="DIR")] = "docs") -> Exit
     screen, source = Screen(), Path(folder)
     store = str(Path(".demo") / f"{_slug(source)}.spolia")
     screen.show(f"$ spolia index {folder} --store {store}")
-    index(source, store)
+    index(store, [str(source)])
     for question in questions(source, store):
         screen.show(f'\n$ spolia ask "{question}" --store {store}')
         ask(question, store=store)
