@@ -96,6 +96,7 @@ BUILT_IN: Mapping[str, str] = {
     "Reader": "spolia.generation.reader",
     "ReciprocalRankFusion": "spolia.orchestration.fusion",
     "RecursiveCharacters": "spolia.indexing.splitters.recursive",
+    "Regions": "spolia.indexing.structure.regions",
     "Role": "spolia.models.role",
     "Route": "spolia.combinators.route",
     "RuleEntities": "spolia.indexing.transforms.rule_entities",

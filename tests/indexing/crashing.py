@@ -93,7 +93,7 @@ def lay(folder: Path, state: Mapping[str, bytes], hour: int) -> Path:
 
 def synced(corpus: Corpus, state: Mapping[str, bytes], hour: int, said: Path | None = None) -> int:
     folder = lay(Path(corpus.path + ".files"), state, hour)
-    report = sync(folder, corpus, splitter=SlidingWindow(size=30, overlap=5), embedder=Hashing(), batch=2, workers=2)
+    report = sync(folder, corpus, splitter=SlidingWindow(size=30, overlap=5), embedder=Hashing(), batch=2, workers=0)
     if said is not None:  # a kill from here on may not lose this generation
         said.write_text(str(report.generation))
     return report.embedded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from spolia.indexing.graphemes import cut_before, may_cut
@@ -21,15 +21,36 @@ class Atom(NamedTuple):
     whole: bool
 
 
-def sentence_atoms(text: str, sections: Sequence[int], bound: Bound) -> Iterator[Atom]:
+def sentence_atoms(
+    text: str, sections: Sequence[int], bound: Bound, tables: Sequence[tuple[int, int]] = ()
+) -> Iterator[Atom]:
     """The text as sentences that are not too long, in order; every character but blanks is in exactly one.
 
     Args:
         text: all of it.
         sections: where new sections begin; no atom goes across.
         bound: of an atom.
+        tables: stretches that are atoms as they are; where one is too long, its lines are.
     """
-    for start, end in _sentences(text):
+    at = 0
+    for begin, stop in tables:
+        yield from _atoms(text, ((at + start, at + end) for start, end in _sentences(text[at:begin])), sections, bound)
+        yield from _atoms(text, _rows(text, begin, stop, bound), sections, bound)
+        at = stop
+    rest = text[at:] if at else text
+    yield from _atoms(text, ((at + start, at + end) for start, end in _sentences(rest)), sections, bound)
+
+
+def _rows(text: str, begin: int, stop: int, bound: Bound) -> Iterator[tuple[int, int]]:
+    if stop - begin <= bound.characters and bound.holds(text[begin:stop]):
+        yield begin, stop
+        return
+    for line in text[begin:stop].splitlines(keepends=True):
+        yield begin, (begin := begin + len(line))
+
+
+def _atoms(text: str, spans: Iterable[tuple[int, int]], sections: Sequence[int], bound: Bound) -> Iterator[Atom]:
+    for start, end in spans:
         first = bisect_right(sections, start)
         inner = sections[first : bisect_right(sections, end - 1)]
         for number, (left, right) in enumerate(zip((start, *inner), (*inner, end), strict=True), first):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from spolia.indexing.splitters.atoms import sentence_atoms
-from spolia.indexing.splitters.places import places_in
+from spolia.indexing.splitters.places import places_in, regions_in
 from spolia.indexing.splitters.sized import Sized, moving_on
 from spolia.indexing.splitters.windows import Windows
 from spolia.stores.definition import Part, Piece
@@ -19,7 +20,8 @@ TINY = 8
 class SlidingWindow(Sized):
     """Windows of whole sentences that never cross a heading, unless the section before it is tiny.
 
-    All windows together cover every character but blanks.
+    A table that the document's reader has noted is not cut if it fits into a window, else between its rows. All windows
+    together cover every character but blanks.
 
     Args:
         size: tokens of a window at most.
@@ -36,6 +38,8 @@ class SlidingWindow(Sized):
     ['One is here. Two is there.', 'Two is there. Three is nowhere.']
     """
 
+    version: ClassVar[int] = 2
+
     size: int = 200
     overlap: int = 20
 
@@ -46,10 +50,13 @@ class SlidingWindow(Sized):
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text
         headings = places_in(part, [heading.start for heading in part.document.headings])
-        for start, end in self._windows(text, headings):
+        tables = [(region.start, region.end) for region in regions_in(part, "table")]
+        for start, end in self._windows(text, headings, tables):
             yield Piece(text[start:end], start)
 
-    def _windows(self, text: str, headings: Sequence[int]) -> Iterator[tuple[int, int]]:
+    def _windows(
+        self, text: str, headings: Sequence[int], tables: Sequence[tuple[int, int]]
+    ) -> Iterator[tuple[int, int]]:
         if not headings and len(text) <= self.bound.characters:
             body = text.strip()
             if not body:
@@ -59,5 +66,5 @@ class SlidingWindow(Sized):
                 yield start, start + len(body)
                 return
         windows = Windows(text, self.bound, self.shared(self.overlap), self.bound.characters // TINY)
-        for start, end, _ in windows.over(sentence_atoms(text, headings, self.bound)):
+        for start, end, _ in windows.over(sentence_atoms(text, headings, self.bound, tables)):
             yield start, end

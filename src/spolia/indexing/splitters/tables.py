@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from spolia.indexing.splitters.layers import Unit, by_line
-from spolia.indexing.splitters.places import stretch
+from spolia.indexing.splitters.places import regions_in, stretch
 from spolia.indexing.splitters.sized import Sized
 from spolia.stores.definition import Part, Piece, Splitter
 
@@ -58,13 +58,31 @@ def _table(text: str, kind: str, run: list[Unit]) -> Iterator[Table]:
     yield Table(run[0].start, run[1 if ruled else 0].end, run[-1].end)
 
 
+def _tables_of(part: Part) -> Iterator[Table]:
+    """The tables that are noted, and those that are seen between them."""
+    text, at = part.node.text, 0
+    for region in regions_in(part, "table"):
+        yield from _seen(text, at, region.start)
+        first = text.find("\n", region.start, region.end)
+        if region.start < region.end:
+            yield Table(region.start, first + 1 if first >= 0 else region.end, region.end)
+        at = region.end
+    yield from _seen(text, at, len(text))
+
+
+def _seen(text: str, start: int, end: int) -> Iterator[Table]:
+    for table in tables(text[start:end]):
+        yield Table(*(start + place for place in table))
+
+
 @dataclass(frozen=True)
 class TableAware(Sized):
     """Tables are pieces of their own, whole up to a size; what is between them is cut by another splitter.
 
-    A table is two or more lines with bars between their cells, as in Markdown, or three or more with columns two blanks
-    or a tab apart, as in text out of a PDF. One that is too long is cut between rows, and each piece but the first has
-    its header (the first line, in Markdown with the line below it) as context.
+    A table is what the document's reader has noted as one; two or more lines with bars between their cells, as in
+    Markdown; or three or more with columns two blanks or a tab apart, as in text out of a PDF. One that is too long is
+    cut between rows, and each piece but the first has its header (the first line, in Markdown with the line below it)
+    as context.
 
     Args:
         rest: cuts what is between tables.
@@ -82,9 +100,11 @@ class TableAware(Sized):
 
     rest: Splitter
 
+    version: ClassVar[int] = 2
+
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         at = 0
-        for table in tables(part.node.text):
+        for table in _tables_of(part):
             yield from self._between(part, at, table.start)
             yield from self._rows(part.node.text, table)
             at = table.end
