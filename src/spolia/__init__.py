@@ -58,6 +58,10 @@ if TYPE_CHECKING:
     from spolia.function import step as step
     from spolia.generation.extract import Extract as Extract
     from spolia.generation.reader import Reader as Reader
+    from spolia.indexing.sources.api import APIItems as APIItems
+    from spolia.indexing.sources.remote import RemoteFiles as RemoteFiles
+    from spolia.indexing.sources.sql import SQLRows as SQLRows
+    from spolia.indexing.sources.web import WebPages as WebPages
     from spolia.indexing.splitters.code import CodeSplitter as CodeSplitter
     from spolia.indexing.splitters.csv_rows import CSVRows as CSVRows
     from spolia.indexing.splitters.html import HTMLSections as HTMLSections
@@ -188,6 +192,10 @@ WHERE = {
     "spolia.flows.files": ("dump", "load"),
     "spolia.generation.extract": ("Extract",),
     "spolia.generation.reader": ("Reader",),
+    "spolia.indexing.sources.api": ("APIItems",),
+    "spolia.indexing.sources.remote": ("RemoteFiles",),
+    "spolia.indexing.sources.sql": ("SQLRows",),
+    "spolia.indexing.sources.web": ("WebPages",),
     "spolia.indexing.texts": ("add_texts", "temporary"),
     "spolia.indexing.transforms.by_pattern": ("ByPattern",),
     "spolia.indexing.splitters.code": ("CodeSplitter",),

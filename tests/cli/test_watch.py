@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spolia.cli.watch import Patience
+from spolia.cli.watch import Patience, Watch
 from spolia.stores.corpus import Corpus
 
 WAIT_S = 30.0
@@ -191,3 +192,38 @@ def test_other_readers_are_followed_and_a_file_of_them_that_is_not_whole_is_wait
     watching.until("changed  salt.txt")
     assert [one.uri for one in Corpus(str(store)).latest().documents()] == ["tides.txt"]
     assert watching.end() == 0
+
+
+def test_sources_are_looked_at_again_after_a_while(
+    folder: Path, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from spolia.cli.index_sources import named
+    from spolia.cli.indexing import index_folder
+    from spolia.cli.screen import Screen
+
+    places, uri = named([f"file://{folder}"], None), f"file://{folder}/new.txt"
+    slept: list[float] = []
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += 45.0
+        if len(slept) == 1:
+            put(folder / "new.txt", "Whelks live under the pier.")
+        elif len(slept) == 2:
+            assert uri not in Corpus(str(store)).latest().sources()
+        else:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    screen = Screen(json=False)
+
+    def run(**how: Any) -> Any:
+        return index_folder(screen, places, str(store), vectors=False, **how)
+
+    report, _ = run()
+    assert Watch(screen, places, run, 2.0, beside=None, follow_links=False).go_on(report) == 0
+    assert set(slept) == {2.0}
+    assert f"added    {uri}" in capsys.readouterr().out
+    assert uri in Corpus(str(store)).latest().sources()

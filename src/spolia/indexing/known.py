@@ -47,7 +47,8 @@ class Known:
             elif found.misses(uri) or any(found.misses(above) for above in _above(uri)):
                 gone.append(uri)
         self._broken = [uri for parts in self.parts.values() for uri in parts if stamps[uri][2] == "failed"]
-        self.rows = writer.sources(None if all else [*self.unlike, *gone, *self._broken])
+        looked_at = None if found.uris is None else list(stamps)  # of a lot, the rows of all that it is about
+        self.rows = writer.sources(looked_at if all else [*self.unlike, *gone, *self._broken])
         self.gone = {uri: self.rows[uri] for uri in gone if found.misses(uri) or _is_part(self.rows[uri])}
         self._gone_with: dict[str, list[str]] = {}
         for uri, row in self.gone.items():
