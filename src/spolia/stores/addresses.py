@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,6 +26,11 @@ def truth_of(address: str) -> Truth:
         from spolia.stores.postgres.server import postgres
 
         return postgres(address)
+    return _folder(address if os.path.isabs(address) else os.path.join(os.getcwd(), address))
+
+
+@lru_cache(maxsize=64)  # each question asks for it, and making a path is slow
+def _folder(path: str) -> Truth:
     from spolia.stores.sqlite.folder import Folder
 
-    return Folder(Path(address).absolute())
+    return Folder(Path(path))

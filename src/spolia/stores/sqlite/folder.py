@@ -39,6 +39,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.folder = path
+        self._database = os.path.join(path, DATABASE)
 
     def __str__(self) -> str:
         return str(self.folder)
@@ -65,7 +66,7 @@ class Folder:
 
     def identity(self) -> Identity:
         try:
-            there = os.stat(self.folder / DATABASE)
+            there = os.stat(self._database)
         except OSError:
             return (0, 0, 0, 0)
         return (there.st_dev, there.st_ino, there.st_size, there.st_mtime_ns)
