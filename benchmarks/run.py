@@ -29,6 +29,7 @@ NAMES = (
     "extract",
     "filters",
     "vectors",
+    "store",
     "kills",
     "measures",
     "experiments",
