@@ -99,7 +99,7 @@ def main() -> None:
         "files_per_cpu_s": round(rate),
         "again": again,
         "searchable_after_each_batch": searchable,
-        "reach": {"files_per_cpu_s": REACH_FILES_PER_CPU_S, "again_s": REACH_RESYNC_S},
+        "limit": {"files_per_cpu_s": REACH_FILES_PER_CPU_S, "again_s": REACH_RESYNC_S},
         "reached": bool(
             rate >= REACH_FILES_PER_CPU_S
             and again["sync_wall_s"] <= REACH_RESYNC_S
