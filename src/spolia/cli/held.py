@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from spolia.errors import QueryError
+from spolia.stores.tables.rows import EARLIEST_NS
 
 if TYPE_CHECKING:
     from spolia.indexing.report import DocumentReport
@@ -43,7 +44,7 @@ class Held:
     @property
     def changed(self) -> str:
         """When the file was last changed, in UTC; empty where that is not known."""
-        if not self.source.mtime_ns:
+        if not self.source.mtime_ns or self.source.mtime_ns < EARLIEST_NS:
             return ""
         return datetime.fromtimestamp(self.source.mtime_ns // 1_000_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
@@ -79,7 +80,7 @@ def held(snapshot: Snapshot, access: Sequence[str] | None = None) -> Iterator[He
     who = seen_by(snapshot, access)
     documents = {one.id: (one.but(text=""), len(one.text)) for one in snapshot.documents(who)}
     unmade = _unmade(snapshot)
-    for source in snapshot.sources().values():
+    for source in snapshot.sources(noted=True).values():
         if access is None or source.document in documents:
             document, characters = documents.get(source.document, (None, 0))
             yield _held(source, document, characters, unmade)

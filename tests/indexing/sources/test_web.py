@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from spolia.cli.held import held
 from spolia.errors import SourceError
+from spolia.indexing.planning import planned
 from spolia.indexing.sources.web import WebPages
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
+from spolia.stores.reading.inherited import file_meta
 from tests.indexing.sources.site import Site, served
 
 
@@ -263,6 +266,11 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "pause", lambda seconds: None)
 
 
+def row_of(corpus: Corpus, uri: str) -> tuple[str, int, int, int, int]:
+    row = corpus.latest().sources()[uri]
+    return row.uri, row.size, row.created_ns, row.mtime_ns, row.accessed_ns
+
+
 def test_texts_folders_and_pages_live_in_one_store(site: Site, corpus: Corpus, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.txt").write_text("In a folder.")
@@ -274,6 +282,10 @@ def test_texts_folders_and_pages_live_in_one_store(site: Site, corpus: Corpus, t
     assert sorted(one.text for one in corpus.latest().documents()) == ["In a folder.", "New in a folder.", "On a site."]
     sync(pages(site, "/a"), corpus)
     assert len(list(corpus.latest().documents())) == 3
+    plan = planned(tmp_path / "docs", corpus)
+    assert (plan.gone, plan.changed, plan.unchanged) == ((), (), 2)
+    assert sorted(one.source.uri for one in held(corpus.latest()) if not one.changed) == [site.url("/a")]
+    assert "file_modified" not in dict(file_meta(*row_of(corpus, site.url("/a"))))
     assert corpus.latest().check() == []
 
 

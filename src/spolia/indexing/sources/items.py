@@ -14,6 +14,7 @@ from spolia.indexing.files import File, Files, Lot, Skipped
 from spolia.indexing.loading import Loaded
 from spolia.indexing.readers.reading import Reader
 from spolia.indexing.readers.text import TextReader
+from spolia.stores.tables.rows import EARLIEST_NS
 
 ITEMS_AT_ONCE, BYTES_AT_ONCE = 1_000, 16_000_000
 """A lot has no more than this, but for its last item."""
@@ -28,7 +29,7 @@ def changed_at(seconds: float | None, told: bytes) -> int:
     """The time of the last change, in nanoseconds, as a store compares it.
 
     Few sources tell it more exactly than to a second. So the rest tells versions of one second apart; where no time is
-    told, it is a negative number, which stands for no time.
+    told, it is before `EARLIEST_NS`, which stands for none.
 
     Args:
         seconds: since 1970; None where the source does not tell.
@@ -39,7 +40,7 @@ def changed_at(seconds: float | None, told: bytes) -> int:
     """
     version = int.from_bytes(blake2b(told, digest_size=8).digest())
     if seconds is None or not _FIRST <= seconds < _LAST:
-        return -(version >> 2) - 1
+        return EARLIEST_NS - (version >> 2) - 1
     return int(seconds) * _SECOND + version % _SECOND
 
 
@@ -84,7 +85,7 @@ class Items(Files):
         def get(spool: Path | None) -> Loaded:
             raise error
 
-        self.list(uri, 0, -1, TextReader(), get)
+        self.list(uri, 0, EARLIEST_NS - 1, TextReader(), get)
 
 
 class Gathering:

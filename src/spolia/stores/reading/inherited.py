@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.stores.tables import sql
-from spolia.stores.tables.rows import unpacked
+from spolia.stores.tables.rows import EARLIEST_NS, unpacked
 from spolia.types import Meta, Scalar
 
 Ask = Callable[[str, Any], list[Any]]
@@ -31,7 +31,9 @@ class File(NamedTuple):
 
 
 def _utc(time_ns: int) -> Scalar:
-    return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if time_ns else None
+    if not time_ns or time_ns < EARLIEST_NS:
+        return None
+    return datetime.fromtimestamp(time_ns // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 _OF_FILE: Mapping[str, Callable[[File], Scalar]] = {

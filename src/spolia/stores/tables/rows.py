@@ -14,6 +14,8 @@ from spolia.stores.tables import sql
 from spolia.types import NO_BOXES, Boxes, Document, Heading, Meta, Node, Region, Span, Value
 
 Row = Sequence[Any]
+EARLIEST_NS = -(2**62)
+"""The year 1823. An earlier time, and 0, stand for none: by such a number one version is told from another one."""
 AUDIENCE_OF_NODE = sql.NODE_COLUMNS.replace("\n   ", "").split(", ").index("n.audience")
 AUDIENCE_OF_DOCUMENT = sql.DOCUMENT_COLUMNS.split(", ").index("d.audience")
 """Where the number of the reader list stands in a row."""
@@ -30,7 +32,7 @@ class SourceRow(Value):
     Args:
         uri: its name: a path relative to the indexed folder, or the caller's own.
         size: bytes.
-        mtime_ns: time of the last change, nanoseconds.
+        mtime_ns: time of the last change, nanoseconds; one before `EARLIEST_NS` is not known.
         content_hash: hash of its bytes.
         document: id of the document that was read from it; empty where it could not be read.
         status: `indexed` or `failed`.
