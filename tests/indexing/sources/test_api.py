@@ -110,6 +110,7 @@ def test_items_have_titles_metadata_and_may_be_deleted(site: Site, corpus: Corpu
     found = {one.uri: one for one in corpus.latest().documents()}["api://notes/1"]
     assert (found.title, found.meta) == ("First!", (("tag", "a"), ("tag", "b"), ("number", 1)))
     api.put(1, "", "2024-03-01", gone=True)
+    api.items.insert(0, {"id": 1, "body": {"text": "Late."}, "changed": "2024-02-01", "gone": False})  # before its end
     assert sync(source, corpus).removed == 1
     assert texts(corpus) == {"2": "Two."}
 

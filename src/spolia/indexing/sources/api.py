@@ -118,7 +118,9 @@ class _Reading:
         if self.there is not None:
             for uri in self.memory.uris(self.source.id):
                 if uri not in self.there:
-                    self.gathering.gone.add(uri)
+                    self.gathering.lose(uri)
+                    if self.gathering.is_full:
+                        yield self.gathering.lot({})
         yield self.gathering.lot(self._cursors())
 
     # Items.
@@ -133,7 +135,7 @@ class _Reading:
         changed = at(item, source.updated) if source.updated else None
         self._note(changed)
         if source.deleted and at(item, source.deleted):
-            self.gathering.gone.add(uri)
+            self.gathering.lose(uri)
             return
         if self.there is not None:
             self.there.add(uri)

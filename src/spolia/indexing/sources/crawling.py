@@ -193,7 +193,7 @@ class Crawl:
         self.is_whole = False
 
     def _lose(self, url: str, reason: str, *, said: bool) -> dict[str, Any]:
-        self.gathering.gone.add(url)
+        self.gathering.lose(url)
         if said:
             self.gathering.skip(url, reason)
         return {}

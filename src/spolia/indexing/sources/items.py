@@ -87,6 +87,11 @@ class Items(Files):
 
         self.list(uri, 0, EARLIEST_NS - 1, TextReader(), get)
 
+    def drop(self, uri: str) -> None:
+        """What is not there after all."""
+        self._kept.pop(uri, None)
+        self._ways.pop(uri, None)
+
 
 class Gathering:
     """Items that are gathered until there are enough for a lot.
@@ -110,6 +115,11 @@ class Gathering:
         self.items.hold(uri, data, seconds, reader)
         self.bytes += len(data)
 
+    def lose(self, uri: str) -> None:
+        """An item that is gone."""
+        self.items.drop(uri)
+        self.gone.add(uri)
+
     def skip(self, uri: str, reason: str) -> None:
         """Something that is left out, and why."""
         self.skipped.append(Skipped(uri, reason))
@@ -120,7 +130,6 @@ class Gathering:
 
     def lot(self, cursors: Mapping[str, str]) -> Lot:
         """What was gathered; begins anew."""
-        gone = frozenset(self.gone - self.items.keys())
-        found = Lot(self.items, self.skipped, self.unread, (), self.source, cursors, gone)
+        found = Lot(self.items, self.skipped, self.unread, (), self.source, cursors, frozenset(self.gone))
         self._begin()
         return found

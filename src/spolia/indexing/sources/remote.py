@@ -90,7 +90,7 @@ class RemoteFiles(Source):
                     yield gathering.lot({})
         for uri in memory.uris(self.id):
             if uri not in there and not _is_within(uri, there, self.id):
-                gathering.gone.add(uri)
+                gathering.lose(uri)
                 if gathering.is_full:
                     yield gathering.lot({})
         yield gathering.lot({})

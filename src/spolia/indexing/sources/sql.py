@@ -185,7 +185,7 @@ class _Reading:
         for uri in self.memory.uris(self.source.id):
             at = np.searchsorted(hashes, hash(uri))
             if at == len(hashes) or hashes[at] != hash(uri):
-                self.gathering.gone.add(uri)
+                self.gathering.lose(uri)
                 if self.gathering.is_full:
                     yield self.gathering.lot(self._cursors)
 
