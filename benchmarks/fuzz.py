@@ -180,10 +180,10 @@ def main() -> None:
             if time.monotonic() - began > 60 * arguments.minutes:
                 break
     result = told(arguments, files, count, done, time.monotonic() - began, before)
-    text = json.dumps(result, indent=1, ensure_ascii=False)
-    print(text)
+    print(json.dumps(result, indent=1, ensure_ascii=False))
     if arguments.out:
-        arguments.out.write_text(text + "\n")
+        runs = json.loads(arguments.out.read_text()) if arguments.out.exists() else []
+        arguments.out.write_text(json.dumps([*runs, result], indent=1, ensure_ascii=False) + "\n")
 
 
 def told(arguments: Any, files: list[Path], count: Count, done: int, seconds: float, before: float) -> dict[str, Any]:
@@ -197,7 +197,6 @@ def told(arguments: Any, files: list[Path], count: Count, done: int, seconds: fl
         "formats": len({path.suffix.lower() for path in files}),
         "limits": {"seconds": arguments.seconds, "memory_mb": arguments.mb},
         "outcomes": dict(total.most_common()),
-        "crashes of the parent": 0,
         "longest_s": round(count.longest_s, 2),
         "parent_mb": {"before": round(before), "most": round(_megabytes())},
         "seconds": round(seconds),

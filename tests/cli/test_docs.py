@@ -159,3 +159,11 @@ def test_a_text_that_was_added_stays_until_it_is_removed(spolia: Spolia, folder:
     assert "nothing brings it back" in ran.err
     spolia("index", folder, "--store", store, "--no-vectors")
     assert uri not in listed(spolia, store)
+
+
+def test_the_report_as_a_page(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    ran = spolia("docs", "report", "--store", store, "--html", tmp_path / "r.html", "--json")
+    assert (tmp_path / "r.html").read_text("utf-8").startswith("<!doctype html>")
+    assert ran.json["quality"]["sources"] == len(ran.json["files"]) == ran.json["documents"]
+    refused = spolia("docs", "report", "--store", store, "--html", tmp_path / "no" / "r.html")
+    assert "cannot be written" in refused.err

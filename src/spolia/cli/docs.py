@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from spolia.cli.held import Held
+    from spolia.indexing.quality.quality import Quality
     from spolia.stores.snapshot import Snapshot
     from spolia.types import Node
 
@@ -30,7 +32,7 @@ Where = Annotated[
     typer.Option("--where", metavar="CONDITION", help="Only these: year=2020, 'tag in a,b', year>=2020, kind!=draft."),
 ]
 SHOWN = ("uri", "id", "title", "media_type", "characters", "bytes", "changed", "status")
-READERS_SHOWN, TEXT_SHOWN = 3, 300
+READERS_SHOWN, TEXT_SHOWN, SAME_SHOWN = 3, 300, 5
 
 docs = typer.Typer(
     help="The documents of a store: list, show, chunks, report, remove.", no_args_is_help=True, add_completion=False
@@ -88,19 +90,50 @@ def chunks(
     return Exit.DONE
 
 
-def report(store: StorePath, json: AsJson = False) -> Exit:
-    """Say what was noticed of each document when it was read: failures and warnings. With failures the code is 5."""
-    from spolia.cli.held import held
+def report(
+    store: StorePath,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="Write a page that shows each page's text beside its passages."),
+    ] = None,
+    json: AsJson = False,
+) -> Exit:
+    """Say what was read of the documents, and what was noticed: failures, attempts, warnings. With failures, code 5."""
+    from dataclasses import asdict
 
-    screen = Screen(json=json)
-    found = list(held(_snapshot(store)))
+    from spolia.cli.held import held, keeper
+    from spolia.indexing.quality.quality import quality
+
+    screen, snapshot = Screen(json=json), _snapshot(store)
+    found = list(held(snapshot))
     noticed = [one for one in found if one.noticed]
+    numbers = quality(snapshot, keeper(snapshot))
     screen.give(
         documents=len(found),
+        quality={**asdict(numbers), "ocr_share": numbers.ocr_share},
         noticed=[{"uri": one.source.uri, "status": one.source.status, "said": list(one.noticed)} for one in noticed],
+        files={one.source.uri: asdict(one.report) if one.report else None for one in found},
     )
-    screen.show(f"{len(found)} documents, {len(noticed)} with something to say of them", *map(_noticed, noticed))
-    return Exit.PARTLY if any(one.is_lacking for one in found) else Exit.DONE
+    screen.show(f"{len(found)} documents, {len(noticed)} with something to say of them", _quality(numbers))
+    screen.show(*map(_noticed, noticed))
+    if html is not None:
+        _write_page(html, snapshot, store)
+        screen.say(f"written: {html}")
+    return Exit.PARTLY if any(one.source.status == "failed" for one in found) else Exit.DONE
+
+
+def _write_page(path: Path, snapshot: Snapshot, store: str) -> None:
+    from spolia.cli.held import keeper
+    from spolia.errors import QueryError
+    from spolia.indexing.quality.page import page
+
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            file.writelines(page(snapshot, keeper(snapshot), title=str(store)))
+    except OSError as error:
+        raise QueryError(
+            f"{path} cannot be written: {error.strerror}. Write --html with the name of a file."
+        ) from error
 
 
 def remove(name: Name, store: StorePath, json: AsJson = False) -> Exit:
@@ -112,7 +145,8 @@ def remove(name: Name, store: StorePath, json: AsJson = False) -> Exit:
     screen, corpus = Screen(json=json), Corpus(str(store))
     with corpus.writer() as writer:
         found = one_held(corpus.latest(), name)
-        writer.remove(found.source.uri)
+        for uri in sorted(writer.stamps([found.source.uri])):  # with what stands in it
+            writer.remove(uri)
     shared = found.source.document in {row.document for row in corpus.latest().sources().values()} - {""}
     screen.give(removed=found.source.uri, document=found.source.document, shared=shared)
     kept = " Its text stays, since another file has the same." if shared else ""
@@ -235,8 +269,35 @@ def _node(node: Node) -> list[RenderableType]:
     return [*head, indented(one_line(node.text, TEXT_SHOWN), 5)]
 
 
+def _quality(found: Quality) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column()
+    rows = {
+        "pages": f"{found.pages}, {found.empty_pages} of them empty, {found.ocr_share:.0%} by OCR"
+        if found.pages
+        else "",
+        "text": f"{found.characters} characters, {found.chunks} passages",
+        "beside it": f"{found.tables} tables, {found.images} pictures",
+        "failed": f"{found.failed}, {found.given_up} of them not tried again until they change" if found.failed else "",
+        "not read": ", ".join(f"{count} {name}" for name, count in found.dropped),
+        "encodings found out": ", ".join(f"{name} {count}" for name, count in found.encodings),
+        "same bytes": "; ".join(", ".join(uris) for uris in found.copies[:SAME_SHOWN]),
+        "same words": "; ".join(", ".join(uris) for uris in found.same_text[:SAME_SHOWN]),
+    }
+    for name, said in rows.items():
+        if said:
+            table.add_row(name, one_line(said, 300))
+    return table
+
+
 def _noticed(one: Held) -> RenderableType:
     from rich.text import Text
 
+    from spolia.indexing.quality.page import attempts_told
+
     style = "bold red" if one.source.status == "failed" else "yellow"
-    return Text.assemble((f"{one_line(one.source.uri)}  ", style), one_line(" ".join(one.noticed), 300))
+    tried = (f"({attempts_told(one.report)})",) if one.source.status == "failed" and one.report else ()
+    return Text.assemble((f"{one_line(one.source.uri)}  ", style), one_line(" ".join((*one.noticed, *tried)), 300))

@@ -15,6 +15,7 @@ from spolia.indexing.splitters.semantic import SemanticBreaks
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.splitters.tables import TableAware
 from spolia.indexing.splitters.token_window import LONGEST, TokenWindow
+from spolia.indexing.structure.regions import Regions
 from spolia.indexing.structure.topics import Topics
 from spolia.models.protocols import Kind
 from spolia.stores.definition import Part, Piece, Splitter
@@ -88,8 +89,8 @@ NEEDED: dict[type[Splitter], dict[str, Any]] = {
 
 
 def splitters() -> list[Splitter]:
-    """One of each class of splitter in the catalogue, for short pieces."""
-    return [_made(cls) for cls in Catalogue().operators() if issubclass(cls, Splitter)]
+    """One of each class of splitter in the catalogue, for short pieces; not the one that takes what readers noted."""
+    return [_made(cls) for cls in Catalogue().operators() if issubclass(cls, Splitter) and cls is not Regions]
 
 
 def _made(cls: type[Splitter]) -> Splitter:

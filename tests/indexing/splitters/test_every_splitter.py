@@ -18,7 +18,6 @@ from spolia.indexing.splitters.json_rows import JSONRows
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.splitters.sized import Sized
 from spolia.indexing.splitters.tables import TableAware
-from spolia.indexing.structure.regions import Regions
 from spolia.stores.definition import Part, Splitter
 from spolia.types import Document, Node, Span
 from tests.indexing.splitters.making import SIZE, Threes, cut, left_out, part_of, splitters
@@ -41,7 +40,7 @@ def everything(splitter: Splitter, part: Part) -> bool:
     """Whether a splitter says that every character but blanks is in a piece."""
     if isinstance(splitter, HTMLSections):
         return bool(part.document.headings) or not is_page(part.node.text)
-    return not isinstance(splitter, (JSONRows, Regions))
+    return not isinstance(splitter, JSONRows)
 
 
 @EVERY
