@@ -11,7 +11,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.portable.exporting import export_store
 from spolia.stores.portable.importing import import_store
 from spolia.stores.tables.rows import SourceRow
-from spolia.types import Box, Boxes, Document, Region
+from spolia.types import Box, Boxes, Document, Region, Span
 
 PICTURE = b"\x89PNG\x00\xff"
 DOCUMENT = Document(
@@ -41,6 +41,9 @@ def test_they_are_found_as_they_were_put(corpus: Corpus) -> None:
     assert found == DOCUMENT
     assert [box.top for box in found.boxes.within(7, 9)] == [6.0]
     assert corpus.snapshot().image("d", "f00d", ANN) == PICTURE
+    assert [box.top for box in corpus.snapshot().boxes("d", Span(3, 8), ANN)] == [2.5, 6.0]
+    with pytest.raises(StoreError):
+        corpus.snapshot().boxes("d", Span(3, 8), BOB)
 
 
 def test_a_picture_is_seen_by_those_who_may_read_its_document(corpus: Corpus) -> None:

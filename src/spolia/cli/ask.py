@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,11 +14,13 @@ from spolia.cli.options import Access, AsJson, FlowName, MaybeStore, ModelName, 
 from spolia.cli.screen import Screen
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.text import Text
 
     from spolia.operator import Operator
     from spolia.run import Run
-    from spolia.types import Answer, Query
+    from spolia.types import Answer, Box, Citation, Query
 
 Folder = Annotated[
     Path | None,
@@ -62,13 +65,23 @@ def ask(
         whole = answering(running, parts)
         asked = tell_of_models(screen, whole, reader)
         answer = _answered(screen, run, whole, Query(question), live=asked)
-        screen.give(question=question, flow=flow, chosen=chosen, store=str(at), run=run.id, **answer_data(answer))
+        said = answer_data(answer, partial(_boxes, str(at), access)) if json else {}
+        screen.give(question=question, flow=flow, chosen=chosen, store=str(at), run=run.id, **said)
         screen.show(*citation_lines(answer))
     if answer.abstained:
         return Exit.NOTHING
     if answer.stop_reason != "answered":
         screen.say(f"The answer may not be whole: it ended by {answer.stop_reason!r}. See: spolia trace last", "yellow")
     return Exit.PARTLY if partly else Exit.DONE
+
+
+def _boxes(store: str, access: Sequence[str] | None, citation: Citation) -> tuple[Box, ...]:
+    """Where a citation stands on its pages."""
+    from spolia.stores.corpus import Corpus
+
+    if citation.span is None:
+        return ()
+    return Corpus(store).snapshot().boxes(citation.document, citation.span, frozenset(access or ()))
 
 
 def _indexed(screen: Screen, folder: Path, store: str, weights: str) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from spolia.cli.plain import one_line, visible
-from spolia.types import Answer, Citation, Hit, Ranking, Span
+from spolia.types import Answer, Box, Citation, Hit, Ranking, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from rich.console import RenderableType
     from rich.padding import Padding
@@ -59,8 +59,14 @@ def hit_data(hit: Hit) -> dict[str, Any]:
     return where | {"span": span_data(node.span)} | found
 
 
-def answer_data(answer: Answer) -> dict[str, Any]:
-    """An answer as plain data."""
+def answer_data(answer: Answer, boxes: Callable[[Citation], Iterable[Box]] = lambda citation: ()) -> dict[str, Any]:
+    """An answer as plain data.
+
+    Args:
+        boxes: where what is cited stands on its pages.
+    """
+    from dataclasses import asdict
+
     return {
         "answer": answer.text,
         "stop_reason": answer.stop_reason,
@@ -73,6 +79,7 @@ def answer_data(answer: Answer) -> dict[str, Any]:
                 "node": citation.node,
                 "quote": citation.quote,
                 "span": span_data(citation.span),
+                "boxes": [asdict(box) for box in boxes(citation)],
             }
             for citation in answer.citations
         ],

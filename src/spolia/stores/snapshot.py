@@ -24,7 +24,7 @@ from spolia.stores.tables.rows import (
     source_of,
 )
 from spolia.stores.tables.schema import read_schema
-from spolia.types import Document, Filter, Hit, Node, Value
+from spolia.types import Box, Document, Filter, Hit, Node, Span, Value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -290,6 +290,16 @@ class Snapshot:
                 f"{self.opened.store}. Write the image of one of document(...).regions."
             )
         return bytes(row[0])
+
+    def boxes(self, document: str, span: Span, access: frozenset[str] = frozenset()) -> tuple[Box, ...]:
+        """Where a stretch of a document stands on its pages, line by line; nothing where its format has no places.
+
+        A node stands where its `span` does.
+
+        Raises:
+            StoreError: there is no such document that is readable.
+        """
+        return self.document(document, access).boxes.within(span.start, span.end)
 
     def documents(self, access: frozenset[str] = frozenset()) -> Iterator[Document]:
         """All readable documents, by id."""
