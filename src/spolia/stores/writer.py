@@ -370,8 +370,8 @@ class Writer:
         """Keep vectors float32[n, d] for the texts with these hashes; one that is there is not changed.
 
         They have the dimension that the groups' manifests state, and length 1 wherever they are compared by cosine; a
-        batch with another vector in it is refused whole, with a `StoreError` that names the row. They are written in segments of some thousand, and stay
-        even when the writer is killed before it publishes.
+        batch with another vector in it is refused whole, with a `StoreError` that names the row. They are written in
+        segments of some thousand, and stay even when the writer is killed before it publishes.
         """
         used = [how for manifest in self.manifests.values() if (how := manifest.embedded(embedder))]
         unit = all(how.metric == "cosine" for how in used)
