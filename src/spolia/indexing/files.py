@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spolia.indexing.loading import LATEST_NS, Loaded, load
+from spolia.indexing.loading import Loaded, load
 from spolia.indexing.readers.choosing import reader_of
 from spolia.indexing.readers.reading import Reader
 from spolia.indexing.readers.text import TextReader
@@ -66,42 +66,41 @@ class Files(Mapping[str, File]):
 
     Args:
         readers: by suffix and pattern.
+
+    Attributes:
+        kept: by uri the size in bytes, the time of the last change in nanoseconds, the path, and whether it is a link.
     """
 
     def __init__(self, readers: Mapping[str, Reader]) -> None:
         self.readers = readers
-        self._kept: dict[str, tuple[int, int, str, bool]] = {}
+        self.kept: dict[str, tuple[int, int, str, bool]] = {}
         self._data: dict[str, bytes] = {}
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self.kept)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._kept)
+        return iter(self.kept)
 
     def __contains__(self, uri: object) -> bool:
-        return uri in self._kept
+        return uri in self.kept
 
     def __getitem__(self, uri: str) -> File:
-        size, mtime_ns, path, is_link = self._kept[uri]
+        size, mtime_ns, path, is_link = self.kept[uri]
         reader = reader_of(uri.removeprefix(TEXT), self.readers) or TextReader()
         return File(uri, path, size, mtime_ns, reader, is_link, self._data.get(uri))
 
-    def add(self, uri: str, path: str, size: int, mtime_ns: int, *, is_link: bool) -> None:
-        """A file of which the system says this."""
-        self._kept[uri] = size, min(mtime_ns, LATEST_NS), path, is_link
-
     def give(self, uri: str, data: bytes, mtime_ns: int) -> None:
         """What is no file, but bytes."""
-        self._kept[uri], self._data[uri] = (len(data), mtime_ns, "", False), data
+        self.kept[uri], self._data[uri] = (len(data), mtime_ns, "", False), data
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Size and time of the last change of each."""
-        return {uri: (size, mtime_ns) for uri, (size, mtime_ns, _, _) in self._kept.items()}
+        return {uri: (size, mtime_ns) for uri, (size, mtime_ns, _, _) in self.kept.items()}
 
     def unlike(self, known: Mapping[str, Stamp]) -> dict[str, File]:
         """Those of another size or time of change than when they were indexed, and those that were not."""
-        kept = self._kept.items()
+        kept = self.kept.items()
         return {uri: self[uri] for uri, (size, at, _, _) in kept if known.get(uri) != (size, at, "indexed")}
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from operator import attrgetter
 from os.path import splitext
 from pathlib import Path
 
 from spolia.errors import FolderError
 from spolia.indexing.files import Files, Found, Skipped, is_elsewhere
+from spolia.indexing.loading import LATEST_NS
 from spolia.indexing.readers.choosing import reader_of
 from spolia.indexing.readers.reading import Reader
 
@@ -70,10 +72,8 @@ class _Walk:
 
     def _file(self, path: str, name: str) -> None:
         """Note a file that was named itself, hidden or a link or not."""
-        if reader_of(name, self.readers) is None:
-            self.found.unread[splitext(name)[1].lower()] += 1
-        elif _uri(name) not in self.found.files:
-            self._add(path, os.stat(path), _uri(name), os.path.islink(path))
+        if _uri(name) not in self.found.files:
+            self._take(path, name, partial(os.stat, path), os.path.islink(path))
 
     def _list(self, path: str, prefix: str) -> None:
         """Note what is in a folder; prefix: its name in uris, with `/` at the end."""
@@ -98,27 +98,30 @@ class _Walk:
 
     def _note(self, entry: os.DirEntry[str], path: str, name: str, below: list[tuple[str, str]]) -> None:
         try:
-            is_link = entry.is_symlink()
-            if is_link and (reason := _refused_link(path, self.root, self.follow_links)):
+            if entry.is_file(follow_symlinks=False):  # as most are
+                self._take(path, name, entry.stat, False)
+            elif (is_link := entry.is_symlink()) and (reason := _refused_link(path, self.root, self.follow_links)):
                 self._skip(name, reason)
-            elif entry.is_dir():
-                if not _is_store(path):
-                    below.append((path, f"{name}/"))
-            elif reader_of(name, self.readers) is None:
-                self.found.unread[splitext(entry.name)[1].lower()] += 1
-            else:
-                self._add(path, entry.stat(), _uri(name), is_link)
+            elif not entry.is_dir():
+                self._take(path, name, entry.stat, is_link)
+            elif not _is_store(path):
+                below.append((path, f"{name}/"))
         except OSError as error:
             self._skip(name, f"It cannot be looked at: {error.strerror}.")
 
-    def _add(self, path: str, there: os.stat_result, uri: str, is_link: bool) -> None:
+    def _take(self, path: str, name: str, look: Callable[[], os.stat_result], is_link: bool) -> None:
+        """Note a file, if a reader knows it."""
+        if reader_of(name, self.readers) is None:
+            self.found.unread[splitext(name)[1].lower()] += 1
+            return
+        there, uri, kept = look(), _uri(name), self.found.files.kept
         if not stat.S_ISREG(there.st_mode):
             self._skip(uri, "It is no file but a device, a pipe or a socket.")
-        elif is_elsewhere(uri):
+        elif ":" in uri and is_elsewhere(uri):
             self._skip(uri, f"Its name begins with {uri[:5]!r}, as those of texts do that were given. Rename it.")
-        elif uri not in self.found.files:
-            self.found.files.add(uri, path, there.st_size, there.st_mtime_ns, is_link=is_link)
-        elif self.found.files[uri].path != path:
+        elif uri not in kept:
+            kept[uri] = there.st_size, min(there.st_mtime_ns, LATEST_NS), path, is_link
+        elif kept[uri][2] != path:
             self._skip(uri, "Another file has this name once both are written in UTF-8. Rename it.")
 
     def _skip(self, name: str, reason: str) -> None:

@@ -66,13 +66,13 @@ class Items(Files):
         self._ways: dict[str, tuple[Reader, Load]] = {}
 
     def __getitem__(self, uri: str) -> File:
-        size, mtime_ns, path, _ = self._kept[uri]
+        size, mtime_ns, path, _ = self.kept[uri]
         reader, get = self._ways[uri]
         return Given(uri, path, size, mtime_ns, reader, get=get)
 
     def list(self, uri: str, size: int, mtime_ns: int, reader: Reader, get: Load) -> None:
         """What is fetched only if it has changed."""
-        self._kept[uri], self._ways[uri] = (size, mtime_ns, "", False), (reader, get)
+        self.kept[uri], self._ways[uri] = (size, mtime_ns, "", False), (reader, get)
 
     def hold(self, uri: str, data: bytes, seconds: float | None, reader: Reader) -> None:
         """What is here already."""
