@@ -119,7 +119,8 @@ def report(
     if html is not None:
         _write_page(html, snapshot, store)
         screen.say(f"written: {html}")
-    return Exit.PARTLY if any(one.source.status == "failed" for one in found) else Exit.DONE
+    is_partly = any(one.source.status == "failed" for one in found) or bool(snapshot.unmade())
+    return Exit.PARTLY if is_partly else Exit.DONE
 
 
 def _write_page(path: Path, snapshot: Snapshot, store: str) -> None:
