@@ -119,8 +119,7 @@ def report(
     if html is not None:
         _write_page(html, snapshot, store)
         screen.say(f"written: {html}")
-    is_partly = any(one.source.status == "failed" for one in found) or bool(snapshot.unmade())
-    return Exit.PARTLY if is_partly else Exit.DONE
+    return Exit.PARTLY if any(one.is_lacking for one in found) else Exit.DONE
 
 
 def _write_page(path: Path, snapshot: Snapshot, store: str) -> None:
