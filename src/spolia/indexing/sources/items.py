@@ -89,7 +89,7 @@ class Items(Files):
 
     def drop(self, uri: str) -> None:
         """What is not there after all."""
-        self._kept.pop(uri, None)
+        self.kept.pop(uri, None)
         self._ways.pop(uri, None)
 
 
