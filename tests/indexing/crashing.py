@@ -7,11 +7,14 @@ import os
 import shutil
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spolia.indexing.files import Files, Lot
+from spolia.indexing.readers.reading import Reader
+from spolia.indexing.sources.source import Memory, Source
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
@@ -22,6 +25,7 @@ from tests.stores.scenario import DIMENSION, EMBEDDER, embed, leave_vectors_behi
 
 BINARY = bytes(range(256))
 PARTS = "The first part of a chapter is about arches and piers. The second part is about walls and wolves. "
+PAGE = b"On the first day a stone was set."
 
 
 def packed(files: Mapping[str, bytes]) -> bytes:
@@ -80,6 +84,19 @@ class Hashing(Value):
         return 1.0
 
 
+@dataclass(frozen=True)
+class Diary(Source):
+    """A source with one page, which is asked only for what is new."""
+
+    id = "diary"
+
+    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[Lot]:
+        if "pages" not in memory.cursors:
+            files = Files(readers)
+            files.give("diary://1.txt", PAGE, 1)
+            yield Lot(files, source=self.id, cursors={"pages": "1"})
+
+
 def lay(folder: Path, state: Mapping[str, bytes], hour: int) -> Path:
     """Make a folder hold these files; their times depend on the state only, so that a repetition is the same."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -93,7 +110,9 @@ def lay(folder: Path, state: Mapping[str, bytes], hour: int) -> Path:
 
 def synced(corpus: Corpus, state: Mapping[str, bytes], hour: int, said: Path | None = None) -> int:
     folder = lay(Path(corpus.path + ".files"), state, hour)
-    report = sync(folder, corpus, splitter=SlidingWindow(size=30, overlap=5), embedder=Hashing(), batch=2, workers=0)
+    report = sync(
+        [folder, Diary()], corpus, splitter=SlidingWindow(size=30, overlap=5), embedder=Hashing(), batch=2, workers=0
+    )
     if said is not None:  # a kill from here on may not lose this generation
         said.write_text(str(report.generation))
     return report.embedded
@@ -116,6 +135,7 @@ def of_no_state(corpus: Corpus) -> list[str]:
     readable = {(uri, len(content)) for state in STATES for uri, content in state.items()}
     readable |= {(f"box.zip/{name}", len(content)) for box in BOXES for name, content in box.items()}
     snapshot = corpus.snapshot()
+    readable.add(("diary://1.txt", len(PAGE)))
     known = snapshot.sources()
     wrong = [uri for uri, row in known.items() if (uri, row.size) not in readable]
     ids = {row.document for row in known.values() if row.document}

@@ -29,7 +29,7 @@ from spolia.stores.reading.allowed import Allowed
 from spolia.stores.snapshot import Snapshot
 from spolia.stores.tables import sql
 from spolia.stores.truth import Truth
-from spolia.types import Filter, Node, Query, Ranking
+from spolia.types import Filter, Node, Query, Ranking, Span
 from tests.run.hiding import EMBEDDER, GROUPS, PICTURE, PRINCIPALS, QUERY, SECRET, SPARSE
 from tests.tree import classes, modules, operators
 
@@ -205,6 +205,7 @@ def calls(
         "hash": [PICTURE],
         "first": [0],
         "last": [100],
+        "span": [Span(0, 100)],
         "rows": [snapshot.opened.rows(sql.NODES, {"grp": group, "at": snapshot.generation}) for group in GROUPS],
     }
     parameters = list(inspect.signature(function).parameters)
