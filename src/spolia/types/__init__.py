@@ -1,0 +1,51 @@
+"""The nouns: frozen values that flow between operators.
+
+Documents are cut into nodes, a query finds hits, hits make a ranking, a ranking is read into an answer. Values are
+immutable and comparable, and know a hash of their content. What a value was made from (`compare=False`) is carried
+along and belongs neither to its identity nor to its hash.
+"""
+
+from spolia.types.answers import Answer, Citation, Generation, Message, Prompt, Token
+from spolia.types.documents import Document, Heading, Node, Region
+from spolia.types.items import Item, SubQuestion
+from spolia.types.places import NO_BOXES, Box, Boxes, Span
+from spolia.types.rankings import Filter, Hit, Queries, Query, Ranking
+from spolia.types.running import Failure, State, Usage, Verdict
+from spolia.types.value import Addressed, Meta, Record, Scalar, Value, digest_of, identity_fields, kept, qualified
+
+__all__ = [
+    "Addressed",
+    "Answer",
+    "Box",
+    "Boxes",
+    "Citation",
+    "Document",
+    "Failure",
+    "Filter",
+    "Generation",
+    "Heading",
+    "Hit",
+    "Item",
+    "Message",
+    "Meta",
+    "NO_BOXES",
+    "Node",
+    "Prompt",
+    "Queries",
+    "Query",
+    "Ranking",
+    "Record",
+    "Region",
+    "Scalar",
+    "Span",
+    "State",
+    "SubQuestion",
+    "Token",
+    "Usage",
+    "Value",
+    "Verdict",
+    "digest_of",
+    "identity_fields",
+    "kept",
+    "qualified",
+]

@@ -1,0 +1,109 @@
+"""What a language model is sent and replies, and what is answered with its sources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from spolia.types.places import Span
+from spolia.types.rankings import Ranking
+from spolia.types.value import Value
+
+
+@dataclass(frozen=True)
+class Message(Value):
+    """One message of a chat: the role is `system`, `user` or `assistant`."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True)
+class Prompt(Value):
+    """What is sent to a language model. `sample` numbers the random draw."""
+
+    messages: tuple[Message, ...]
+    sample: int = 0
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(message.content for message in self.messages)
+
+
+@dataclass(frozen=True)
+class Token(Value):
+    """A generated token and its natural log-probability."""
+
+    text: str
+    logprob: float
+
+
+@dataclass(frozen=True)
+class Generation(Value):
+    """What a language model replied.
+
+    Args:
+        text: the reply.
+        finish_reason: `stop`, or `length` when the model was cut off.
+        tokens: with log-probabilities, when they were asked for.
+    """
+
+    text: str
+    finish_reason: str = "stop"
+    tokens: tuple[Token, ...] = ()
+
+
+@dataclass(frozen=True)
+class Citation(Value):
+    """The passage behind a statement.
+
+    Args:
+        marker: how the answer refers to it, for example `1` for `[1]`.
+        node: id of the node.
+        document: id of the document.
+        uri: where the document came from.
+        quote: the text, exactly as it stands in the document at `span`.
+        span: where the quote stands in the document.
+    """
+
+    marker: str
+    node: str
+    document: str
+    uri: str
+    quote: str
+    span: Span | None = None
+
+    @property
+    def place(self) -> str:
+        """File and page or lines, for people.
+
+        >>> Citation("1", "n", "d", "a.pdf", "...", Span(0, 3, pages=(2, 3))).place
+        'a.pdf, pages 2-3'
+        """
+        if self.span is None or (self.span.pages or self.span.lines) is None:
+            return self.uri
+        name, ends = ("page", self.span.pages) if self.span.pages else ("line", self.span.lines)
+        assert ends is not None
+        first, last = ends
+        return f"{self.uri}, {name} {first}" if first == last else f"{self.uri}, {name}s {first}-{last}"
+
+
+@dataclass(frozen=True)
+class Answer(Value):
+    """A reply with its sources.
+
+    Args:
+        text: the reply; for an abstention, the sentence that says so.
+        citations: the passages that the text refers to.
+        stop_reason: `answered`, `abstained`, or why a loop ended: `sufficient`, `judged`, `cap`, `budget`, `forced`,
+            `error`.
+        evidence: everything that was shown to the reader.
+    """
+
+    text: str
+    citations: tuple[Citation, ...] = ()
+    stop_reason: str = "answered"
+    evidence: Ranking | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def abstained(self) -> bool:
+        return self.stop_reason == "abstained"

@@ -1,0 +1,96 @@
+"""What is asked, and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from spolia.types.documents import Node
+from spolia.types.value import Record, Value
+
+
+class Filter(Value):
+    """Which nodes may be found, by their metadata; `spolia.filters` has the conditions."""
+
+    def accepts(self, record: Record, /) -> bool:
+        """Whether all values of the fields, defaults filled in, fulfil it."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Query(Value):
+    """A question on its way through a flow.
+
+    Args:
+        text: what is searched.
+        question: what was asked; `text` unless a step has rewritten it.
+        vector: an embedding to search with instead of the text's own.
+        weight: how much its hits count when several queries are fused.
+        sample: number of the random draw; part of the identity, so that samples differ in the cache.
+        filter: which nodes may be found; None for all.
+        origin: the query that it was made from.
+
+    >>> Query("Who employed Carsten Olsen?").question
+    'Who employed Carsten Olsen?'
+    """
+
+    text: str
+    question: str = ""
+    vector: tuple[float, ...] | None = None
+    weight: float = 1.0
+    sample: int = 0
+    filter: Filter | None = None
+    origin: Query | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.question:
+            object.__setattr__(self, "question", self.text)
+
+    def rewritten(self, text: str) -> Query:
+        """This query searching for another text; what was asked stays."""
+        return replace(self, text=text, vector=None, origin=self)
+
+
+Queries: TypeAlias = tuple[Query, ...]
+
+
+@dataclass(frozen=True)
+class Hit(Value):
+    """A node that was found. Higher score is better, always.
+
+    Args:
+        node: what is shown.
+        score: of this ranking.
+        parts: the scores that were fused, by source.
+        found: the smaller nodes that were searched, best first, where `node` is shown in their place. A citation of the
+            hit points to them.
+    """
+
+    node: Node
+    score: float
+    parts: tuple[tuple[str, float], ...] = field(default=(), compare=False)
+    found: tuple[Node, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ranking(Value):
+    """Hits, best first, and the query that found them. `source` names the retriever, for weights per source."""
+
+    query: Query
+    hits: tuple[Hit, ...]
+    source: str = ""
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(hit.node for hit in self.hits)
+
+    def cut(self, top_k: int) -> Ranking:
+        """The best `top_k` hits."""
+        return self if len(self.hits) <= top_k else replace(self, hits=self.hits[:top_k])

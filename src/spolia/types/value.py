@@ -1,0 +1,116 @@
+"""What all values share: they are frozen, are compared, and know a hash of their content."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import cache
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, overload, runtime_checkable
+
+Scalar: TypeAlias = str | int | float | bool | None
+Meta: TypeAlias = tuple[tuple[str, Scalar], ...]
+"""Names and values. A name that stands there more than once has several values."""
+Record: TypeAlias = Mapping[str, Sequence[Scalar]]
+"""All values of each declared metadata field."""
+T = TypeVar("T")
+
+
+@runtime_checkable
+class Addressed(Protocol):
+    """Something outside the flow (a store, a model) that a value names without holding it.
+
+    `fingerprint()` tells its present content apart from another; `None` means that nothing that uses it may be cached.
+    `scoped` says that what it returns depends on who asks.
+    """
+
+    @property
+    def scoped(self) -> bool: ...
+
+    def fingerprint(self) -> str | None: ...
+
+
+@cache
+def identity_fields(cls: Any) -> tuple[str, ...]:
+    """Names of the fields of a dataclass that make up its identity."""
+    return tuple(f.name for f in fields(cls) if f.compare)
+
+
+def digest_of(value: object) -> bytes:
+    """16 bytes that equal values share and different values do not: a Merkle hash (BLAKE2b).
+
+    >>> digest_of((1, "a")) == digest_of((1, "a")), digest_of(1) == digest_of(True)
+    (True, False)
+    """
+    return hashlib.blake2b(_encoded(value), digest_size=16).digest()
+
+
+def _encoded(value: object) -> bytes:
+    kind = type(value)
+    if isinstance(value, str):
+        raw = value.encode("utf-8", "surrogatepass")
+        return b"s%d:" % len(raw) + raw
+    if value is None or kind is bool or kind is int:
+        return b"%c%r;" % (kind.__name__[0].encode(), value)
+    if isinstance(value, float):
+        return b"f" + struct.pack("<d", value)
+    if isinstance(value, bytes):
+        return b"y%d:" % len(value) + value
+    if isinstance(value, (tuple, list)):
+        return b"(%s)" % b"".join(map(_encoded, value))
+    if isinstance(value, frozenset):
+        return b"<%s>" % b"".join(sorted(map(_encoded, value)))
+    if isinstance(value, Mapping):
+        return b"{%s}" % b"".join(_encoded(key) + _encoded(value[key]) for key in sorted(value))
+    digest = getattr(value, "digest", None)
+    if isinstance(digest, bytes):
+        return b"v" + digest
+    raise TypeError(
+        f"{value!r} of type {kind.__name__} has no content hash. "
+        "Use scalars, tuples, mappings, values, operators and addresses."
+    )
+
+
+class kept(Generic[T]):
+    """A property computed once and kept in the instance's `__dict__`: `functools.cached_property` without its lock."""
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self.compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: object, owner: type) -> Self | T:
+        if instance is None:
+            return self
+        found: T = self.compute(instance)
+        instance.__dict__[self.name] = found
+        return found
+
+
+@cache
+def qualified(cls: Any) -> str:
+    """What tells a class apart in hashes: its name, outside Spolia with its module."""
+    name: str = cls.__qualname__
+    return name if cls.__module__.startswith("spolia.") else f"{cls.__module__}:{name}"
+
+
+class Value:
+    """Base of all values. Subclasses are frozen dataclasses without slots, so that the digest is kept on them."""
+
+    @kept
+    def digest(self) -> bytes:
+        """Content hash over the identity, computed once."""
+        cls: Any = type(self)
+        parts = b"".join(_encoded(getattr(self, name)) for name in identity_fields(cls))
+        return hashlib.blake2b(qualified(cls).encode() + b"|" + parts, digest_size=16).digest()
+
+    def but(self, **changes: Any) -> Self:
+        """The same value with some fields changed."""
+        return replace(self, **changes)  # type: ignore[type-var]
