@@ -141,3 +141,15 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     os.close(write)
     assert ran.stderr == b""
     assert (tmp_path / "code").read_text().strip() == "141"
+
+
+@pytest.mark.parametrize("command", [("index", "."), ("docs", "list"), ("search", "salt"), ("doctor",), ("trace",)])
+def test_an_address_of_something_else_makes_no_folder(
+    spolia: Spolia, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "salt.txt").write_text("Salt is dug in mines.")
+    ran = spolia(*command, "--store", "mysql://me@host/notes")
+    assert ran.code == 3
+    assert "postgresql://USER@HOST/DATABASE" in ran.err + ran.out
+    assert [path.name for path in tmp_path.iterdir()] == ["salt.txt"]

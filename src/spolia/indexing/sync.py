@@ -47,6 +47,7 @@ def sync(
     batch: int = 1000,
     follow_links: bool = False,
     rebuild: bool = False,
+    is_same: bool = False,
     retry: bool = True,
     workers: int | None = None,
     limits: Limits | None = None,
@@ -85,6 +86,8 @@ def sync(
         follow_links: go where links lead out of the folder too.
         rebuild: if the group was built with other parts, or of another folder, forget that and index this; what was
             there is found until all of the new is published.
+        is_same: the folder is the store's own, though nothing that the store holds is in it any more: who looks at it
+            all the time knows that it was emptied, and filled with other files.
         retry: try a file again that could not be read the last time and has not changed since: three times in all, and
             where its process died, or took too much memory or time, after a while (`spolia.indexing.attempts`). Who
             looks at a folder all the time may write False. It is reported in any case.
@@ -109,7 +112,7 @@ def sync(
     >>> report.added, report.chunks
     (1, 1)
     """
-    folder, others = _told_apart(sources)
+    folder, others = told_apart(sources)
     by_name = by_suffix(readers)
     kept = partial(
         keep,
@@ -129,7 +132,7 @@ def sync(
         found = walk(folder, by_name, follow_links=follow_links)
         named = str(folder if isinstance(folder, (str, Path)) else ", ".join(map(str, folder)))
         refuse_empty(named, found, by_name)
-        refuse = _nothing if rebuild else partial(_refuse_other, named, found, store=corpus.path)
+        refuse = _nothing if rebuild or is_same else partial(_refuse_other, named, found, store=corpus.path)
         reports.append(kept(found=found, labels=labels(), refuse=refuse, rebuild=rebuild))
     failed: list[tuple[str, str]] = []
     for source in others:
@@ -141,7 +144,7 @@ def sync(
 Paths: TypeAlias = "str | Path | Sequence[str | Path]"
 
 
-def _told_apart(given: str | Path | Source | Sequence[str | Path | Source]) -> tuple[Paths | None, list[Source]]:
+def told_apart(given: str | Path | Source | Sequence[str | Path | Source]) -> tuple[Paths | None, list[Source]]:
     """Paths, as they were given, and sources."""
     if isinstance(given, (str, Path)):
         return given, []
