@@ -154,7 +154,7 @@ def test_nobody_sees_what_is_not_theirs_or_is_filtered_out(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("place", "instead"),
     [
-        ("spolia.stores.snapshot._readable", lambda *_: True),
+        ("spolia.stores.reading.rights.Asker.may_read", lambda *_: True),
         ("spolia.stores.reading.records.Records._mask", lambda self, _: self._all()),
         ("spolia.run.frame.Frame.narrowing", lambda *_: None),
         ("spolia.run.frame.Frame.access", lambda *_: EVERYBODY),
@@ -188,7 +188,7 @@ def test_what_an_index_lets_through_is_stopped_when_texts_are_fetched(
 ) -> None:
     lists = random_lists(Random(3))
     corpus = filled(in_folder(tmp_path), lists, Exact())
-    monkeypatch.setattr("spolia.stores.snapshot.Snapshot._audiences", lambda *_: None)
+    monkeypatch.setattr("spolia.stores.reading.rights.Rights.narrowed", lambda *_: None)
     for retriever in (BM25(corpus.group(), 100), Dense(corpus.group(), EMBEDDER, 100)):
         assert secrets(retriever(QUERY)) <= readable(lists, frozenset())
 

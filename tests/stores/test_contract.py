@@ -32,7 +32,7 @@ class TestPostgres(StoreContract):
 
 STORES = "spolia.stores."
 FAULTS: list[tuple[str, Any, str]] = [
-    ("snapshot._readable", lambda *_: True, "nothing_is_handed_out_to_who_may_not_read_it"),
+    ("reading.rights.Asker.may_read", lambda *_: True, "nothing_is_handed_out_to_who_may_not_read_it"),
     ("reading.records.Records._mask", lambda self, _: self._all(), "access_and_filters_let_be_found"),
     ("tables.audiences.ReaderLists.open_to", lambda self, _: frozenset(self.lists), "words_are_found_by_bm25"),
     ("tables.changes.Changes.set_readers", lambda *_: None, "another_reader_list_holds"),

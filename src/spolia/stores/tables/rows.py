@@ -16,9 +16,10 @@ from spolia.types import NO_BOXES, Boxes, Document, Heading, Meta, Node, Region,
 Row = Sequence[Any]
 EARLIEST_NS = -(2**62)
 """The year 1823. An earlier time, and 0, stand for none: by such a number one version is told from another one."""
-AUDIENCE_OF_NODE = sql.NODE_COLUMNS.replace("\n   ", "").split(", ").index("n.audience")
+_OF_NODE = sql.NODE_COLUMNS.replace("\n   ", "").split(", ")
+DOCUMENT_OF_NODE, AUDIENCE_OF_NODE = _OF_NODE.index("d.id"), _OF_NODE.index("n.audience")
 AUDIENCE_OF_DOCUMENT = sql.DOCUMENT_COLUMNS.split(", ").index("d.audience")
-"""Where the number of the reader list stands in a row."""
+"""Where the document's id and the number of the reader list stand in a row."""
 Readers = Mapping[int, tuple[str, ...]]
 """Reader lists by the number of the audience."""
 Stamp = tuple[int, int, str]

@@ -99,6 +99,11 @@ AUDIENCE = "SELECT id FROM audiences WHERE digest = ?"
 AUDIENCES = "SELECT id, readers FROM audiences WHERE id > ? ORDER BY id"
 READERS = "SELECT readers FROM audiences WHERE id = ?"
 IS_RESTRICTED = "SELECT 1 FROM audiences LIMIT 1"
+CHANGED_READERS = f"""SELECT DISTINCT d.id, d.audience, present.audience FROM documents d
+    JOIN sources held ON held.document = d.key AND held.birth <= :at AND held.death > :at
+    JOIN sources holds ON holds.uri = held.uri AND holds.death = {ALIVE}
+    JOIN documents present ON present.key = holds.document
+    WHERE d.death < {ALIVE} AND d.death > :at AND d.birth <= :at AND present.audience <> d.audience"""
 
 # Documents.
 DOCUMENT_COLUMNS = "d.id, d.text, d.title, d.media_type, d.pages, d.headings, d.regions, d.boxes, d.meta, d.audience"

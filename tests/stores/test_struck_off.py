@@ -1,0 +1,101 @@
+"""Whoever is struck off a reader list reads no more, also in a run that has pinned an older generation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+
+from spolia.errors import StoreError
+from spolia.journal import Cache
+from spolia.retrieval.bm25 import BM25
+from spolia.run import Run
+from spolia.stores.corpus import Corpus
+from spolia.types import Query
+from tests.stores.scenario import add_missing_vectors, put
+
+TRUTHS = ("folder", "postgres")
+SECRET = "secret/c.txt"
+
+
+@dataclass(frozen=True)
+class Kept(BM25):
+    """A search whose results are kept."""
+
+    cached: ClassVar[bool] = True
+
+
+def shown(corpus: Corpus) -> list[str]:
+    """What a search for the secret shows, its relatives, and what is read by name."""
+    snapshot = corpus.snapshot()
+    ranking = BM25(corpus.group(), 10)(Query("treasure temples"))
+    return sorted({node.text for node in ranking.nodes} | {one.text for one in snapshot.documents(frozenset({"ann"}))})
+
+
+def readers(corpus: Corpus, *names: str) -> None:
+    with corpus.writer() as writer:
+        (document,) = [found for found in writer.documents() if "treasure" in found.text]
+        writer.set_readers(document, names)
+
+
+def test_a_run_under_way_reads_no_more_and_then_again(corpus: Corpus) -> None:
+    with Run(principal="ann"):
+        before, at = shown(corpus), corpus.snapshot()
+        assert any("treasure" in text for text in before)
+        readers(corpus, "bob")
+        assert shown(corpus) == [text for text in before if "treasure" not in text]
+        assert corpus.snapshot() is at, "it is still the same generation"
+        readers(corpus, "ann", "bob")
+        assert shown(corpus) == before
+
+
+def test_nothing_of_it_is_read_by_name_or_lineage(corpus: Corpus) -> None:
+    ann = frozenset({"ann"})
+    snapshot = corpus.snapshot()
+    (node,) = [node for node in snapshot.all_nodes("chunk", ann) if "treasure" in node.text]
+    readers(corpus, "bob")
+    assert snapshot.parents([node.but(parent=node.document)], ann) == {}
+    assert snapshot.numbered(node.document, "chunk", 0, 9, ann) == []
+    assert node.id not in {found.id for found in snapshot.all_nodes("chunk", ann)}
+    for read in (snapshot.node, snapshot.document):
+        with pytest.raises(StoreError, match="no readable"):
+            read(node.id if read == snapshot.node else node.document, ann)
+
+
+def test_whoever_comes_to_a_list_reads_with_the_next_run(corpus: Corpus) -> None:
+    bob = frozenset({"bob"})
+    before = corpus.snapshot()
+    readers(corpus, "ann", "bob")
+    assert not [one for one in before.documents(bob) if "treasure" in one.text]
+    assert [one for one in corpus.snapshot().documents(bob) if "treasure" in one.text]
+
+
+def test_text_that_another_took_the_place_of_has_the_readers_of_that(corpus: Corpus) -> None:
+    ann = frozenset({"ann"})
+    before = corpus.snapshot()
+    with corpus.writer() as writer:
+        put(writer, SECRET, "Only bob may read where it was buried.", ("bob",))
+        put(writer, "a.txt", "Carsten Olsen moved.")
+        add_missing_vectors(writer)
+    texts = [document.text for document in before.documents(ann)]
+    assert not [text for text in texts if "treasure" in text]
+    assert [text for text in texts if "bridges" in text], "a list that nobody changed holds"
+
+
+def test_what_was_deleted_had_its_last_list(corpus: Corpus) -> None:
+    before = corpus.snapshot()
+    with corpus.writer() as writer:
+        writer.remove(SECRET)
+    assert [one for one in before.documents(frozenset({"ann"})) if "treasure" in one.text]
+    assert before.fingerprint == f"{before.opened.uuid}@{before.generation}"
+
+
+def test_no_cache_shows_it(corpus: Corpus) -> None:
+    search = Kept(corpus.group(), 10)
+    with Run(principal="ann", cache=Cache()):
+        assert len(search(Query("treasure")).hits) == 1
+        before = corpus.fingerprint()
+        readers(corpus, "bob")
+        assert corpus.fingerprint() != before, "no result that was kept is taken"
+        assert search(Query("treasure")).hits == ()
