@@ -167,6 +167,9 @@ if TYPE_CHECKING:
         Query as Query,
     )
     from spolia.types import (
+        Quote as Quote,
+    )
+    from spolia.types import (
         Ranking as Ranking,
     )
     from spolia.types import (
@@ -242,7 +245,7 @@ WHERE = {
     "spolia.surrounding": ("Done", "Emitted", "Retracted"),
     "spolia.types": (
         "Answer", "Citation", "Document", "Failure", "Generation", "Hit", "Item", "Message", "Node", "Prompt", "Query",
-        "Ranking", "Span", "State", "Usage", "Verdict",
+        "Quote", "Ranking", "Span", "State", "Usage", "Verdict",
     ),
 }  # fmt: skip
 MODULE_OF = {name: module for module, names in WHERE.items() for name in names}

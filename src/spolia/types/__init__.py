@@ -7,10 +7,11 @@ along and belongs neither to its identity nor to its hash.
 
 from spolia.types.answers import Answer, Citation, Generation, Message, Prompt, Token
 from spolia.types.documents import Document, Heading, Node, Region
-from spolia.types.items import Item, SubQuestion
+from spolia.types.items import Gold, Item, Quote, SubQuestion
 from spolia.types.places import NO_BOXES, Box, Boxes, Span
 from spolia.types.rankings import Filter, Hit, Queries, Query, Ranking
 from spolia.types.running import Failure, State, Usage, Verdict
+from spolia.types.times import is_time, scalar_of, time_text
 from spolia.types.value import Addressed, Meta, Record, Scalar, Value, digest_of, identity_fields, kept, qualified
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Failure",
     "Filter",
     "Generation",
+    "Gold",
     "Heading",
     "Hit",
     "Item",
@@ -33,6 +35,7 @@ __all__ = [
     "Prompt",
     "Queries",
     "Query",
+    "Quote",
     "Ranking",
     "Record",
     "Region",
@@ -46,6 +49,9 @@ __all__ = [
     "Verdict",
     "digest_of",
     "identity_fields",
+    "is_time",
     "kept",
     "qualified",
+    "scalar_of",
+    "time_text",
 ]

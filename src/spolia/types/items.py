@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from spolia.types.value import Meta, Value
+from spolia.types.value import Meta, Value, kept
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,37 @@ class SubQuestion(Value):
 
 
 @dataclass(frozen=True)
+class Quote(Value):
+    """A stretch of a document that is gold, whatever the document is cut into.
+
+    Args:
+        document: id of the document.
+        start: its first character in the document's text, from 0.
+        text: exactly `document.text[start : start + len(text)]`.
+
+    >>> quote = Quote("tides", 4, "moon pulls")
+    >>> str(quote), quote.end
+    ('tides[4:14]', 14)
+    """
+
+    document: str
+    start: int
+    text: str
+
+    @property
+    def end(self) -> int:
+        """One past its last character."""
+        return self.start + len(self.text)
+
+    def __str__(self) -> str:
+        return f"{self.document}[{self.start}:{self.end}]"
+
+
+Gold: TypeAlias = str | Quote
+"""What is to be found: a passage by its id (any node of it will do), or a stretch of a document."""
+
+
+@dataclass(frozen=True)
 class Item(Value):
     """A question with its gold.
 
@@ -24,8 +56,9 @@ class Item(Value):
         id: unique within a data set.
         question: what is asked.
         answers: accepted answers, the main one first.
-        gold: groups of passage ids; a group is satisfied by any of its members, the gold by all groups.
-        grades: how relevant a gold passage is, higher is better, where judges gave grades; else every one counts 1.
+        gold: groups of passage ids or quotes; a group is satisfied by any of its members, the gold by all groups.
+        grades: how relevant a gold passage (or `str(quote)`) is, higher is better, where judges gave grades; else every
+            one counts 1.
         type: a label to slice by.
         decomposition: the hops, where they are known.
         meta: anything else that the data set says.
@@ -34,8 +67,13 @@ class Item(Value):
     id: str
     question: str
     answers: tuple[str, ...] = ()
-    gold: tuple[tuple[str, ...], ...] = ()
+    gold: tuple[tuple[Gold, ...], ...] = ()
     grades: tuple[tuple[str, float], ...] = ()
     type: str = ""
     decomposition: tuple[SubQuestion, ...] = ()
     meta: Meta = ()
+
+    @kept
+    def quotes(self) -> tuple[Quote, ...]:
+        """The stretches of documents among its gold, each once."""
+        return tuple(dict.fromkeys(one for group in self.gold for one in group if isinstance(one, Quote)))

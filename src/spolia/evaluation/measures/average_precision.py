@@ -40,6 +40,7 @@ class AveragePrecision(RetrievalMeasure):
     called: ClassVar[str] = "MAP"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         checked_k(self.k)
         checked_rule(self.called, self.rule, ("ragas", "autorag"))
 

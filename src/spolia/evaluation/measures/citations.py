@@ -4,24 +4,40 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from spolia.evaluation.measures.answers.answer import answer_in
 from spolia.evaluation.measures.measure import Measure, Result, checked_item
-from spolia.evaluation.measures.ranked import gold_ids, satisfied
+from spolia.evaluation.measures.quoted import Place, placed
+from spolia.evaluation.measures.ranked import checked_share, gold_ids, satisfied
 from spolia.types import Item
 
 
+@dataclass(frozen=True)
 class CitationMeasure(Measure):
-    """A measure of which documents an answer cites; each counts once."""
+    """A measure of which documents an answer cites; each counts once.
+
+    Args:
+        share: of gold that is a quote, how much must be cited: all of it by default, 0 for any character. Then places
+            in documents are counted instead, and the parts of one quote as one.
+    """
+
+    share: float = field(default=1.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        checked_share(self.share)
 
     def applies(self, item: Item) -> bool:
         return bool(item.gold)
 
     def score(self, result: Result, item: Item) -> float:
         checked_item(self, item)
-        return self.of({one.document or one.node for one in answer_in(result).citations}, item)
+        citations = answer_in(result).citations
+        if not item.quotes:
+            return self.of({one.document or one.node for one in citations}, item)
+        cited, places = placed(tuple(dict.fromkeys(map(Place.cited, citations))), item, self.share)
+        return self.of(set(cited), places)
 
     @abstractmethod
     def of(self, cited: Set[str], item: Item) -> float:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from spolia.evaluation.measures.ranked import CutMeasure, first_ranks, gold_ids, group_firsts
 from spolia.evaluation.measures.rules import checked_rule
-from spolia.types import Item
+from spolia.types import Gold, Item
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class NDCG(CutMeasure):
         got = sum(gains[one] / log2(rank + 1) for one, rank in group_firsts(found[: self.k], item))
         return min(got / ideal, 1.0) if ideal else 0.0
 
-    def _gains(self, item: Item) -> dict[str, float]:
-        gains = dict.fromkeys(gold_ids(item), 1.0) | dict(item.grades)
+    def _gains(self, item: Item) -> dict[Gold, float]:
+        gains = dict.fromkeys(gold_ids(item), 1.0) | dict[Gold, float](item.grades)
         return {one: 2**gain - 1 for one, gain in gains.items()} if self.rule else gains
 
 

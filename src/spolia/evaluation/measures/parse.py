@@ -27,8 +27,8 @@ def parse_measure(text: str, *, llm: LanguageModel | None = None, embedder: Embe
     Raises:
         MeasureError: there is no such measure, a k or a model is missing, or a field does not exist.
 
-    >>> parse_measure("nDCG@10"), str(parse_measure("mrr"))
-    (NDCG(k=10, rule=''), 'MRR')
+    >>> str(parse_measure("ndcg@10")), str(parse_measure("MRR(share=0.5)"))
+    ('nDCG@10', 'MRR(share=0.5)')
     >>> str(parse_measure('AURC(of=F1(rule="squad2"))'))
     'AURC(of=F1(rule="squad2"))'
     """

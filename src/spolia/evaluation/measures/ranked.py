@@ -4,26 +4,39 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.measure import Measure, Result, checked_item
-from spolia.types import Answer, Item, Ranking
+from spolia.evaluation.measures.quoted import Place, placed
+from spolia.types import Answer, Gold, Item, Ranking
 
 
+@dataclass(frozen=True)
 class RetrievalMeasure(Measure):
     """A measure of which passages were found, in which order.
 
     The gold is an AND of ORs: all groups are needed, and any member satisfies its group. With one passage in each group
     every measure here is the usual one; a further member of a satisfied group neither helps nor is missed.
+
+    Args:
+        share: of gold that is a quote, how much must be found: all of it by default, 0.5 for half, 0 for any
+            character. Several nodes may hold it together (`spolia.evaluation.measures.quoted`).
     """
+
+    share: float = field(default=1.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        checked_share(self.share)
 
     def applies(self, item: Item) -> bool:
         return bool(item.gold)
 
     def score(self, result: Result, item: Item) -> float:
         checked_item(self, item)
-        return self.of(found_ids(result), item)
+        if not item.quotes:
+            return self.of(found_ids(result), item)
+        return self.of(*placed(found_places(result)[: getattr(self, "k", None)], item, self.share))
 
     @abstractmethod
     def of(self, found: Sequence[str], item: Item) -> float:
@@ -37,6 +50,7 @@ class CutMeasure(RetrievalMeasure):
     k: int = 10
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         checked_k(self.k)
 
 
@@ -44,6 +58,12 @@ def checked_k(k: int | None) -> None:
     """Refuse to look at no place at all."""
     if k is not None and k < 1:
         raise MeasureError(f"A measure of the first {k} places measures nothing. Write k = 1 or more.")
+
+
+def checked_share(share: float) -> None:
+    """Refuse a share that no quote could have."""
+    if not 0 <= share <= 1:
+        raise MeasureError(f"A share of {share} of a quote cannot be found. Write a number from 0 to 1.")
 
 
 def found_ids(result: Result) -> tuple[str, ...]:
@@ -56,16 +76,26 @@ def found_ids(result: Result) -> tuple[str, ...]:
     >>> found_ids(Ranking(Query("q"), (Hit(Node("n1", "", document="p1"), 2.0), Hit(Node("p2", ""), 1.0))))
     ('p1', 'p2')
     """
-    if isinstance(result, Answer):
-        if result.evidence is None:
-            return tuple(citation.document or citation.node for citation in result.citations)
-        result = result.evidence
-    if not isinstance(result, Ranking):
+    if isinstance(result, Answer) and result.evidence is None:
+        return tuple(citation.document or citation.node for citation in result.citations)
+    return tuple([hit.node.document or hit.node.id for hit in _ranking(result).hits])
+
+
+def found_places(result: Result) -> tuple[Place, ...]:
+    """The same with what stands there of each document."""
+    if isinstance(result, Answer) and result.evidence is None:
+        return tuple(Place.cited(citation) for citation in result.citations)
+    return tuple(Place.of(hit) for hit in _ranking(result).hits)
+
+
+def _ranking(result: Result) -> Ranking:
+    ranking = result.evidence if isinstance(result, Answer) else result
+    if not isinstance(ranking, Ranking):
         raise MeasureError(f"A {type(result).__name__} holds no passages to measure. Measure a Ranking or an Answer.")
-    return tuple([hit.node.document or hit.node.id for hit in result.hits])
+    return ranking
 
 
-def gold_ids(item: Item) -> set[str]:
+def gold_ids(item: Item) -> set[Gold]:
     """Every member of every group."""
     return {one for group in item.gold for one in group}
 
@@ -76,20 +106,20 @@ def satisfied(found: Sequence[str], item: Item) -> int:
     return sum(not seen.isdisjoint(group) for group in item.gold)
 
 
-def first_ranks(found: Sequence[str], item: Item) -> dict[str, int]:
+def first_ranks(found: Sequence[str], item: Item) -> dict[Gold, int]:
     """Where each gold passage that was found stands first, from 1, best first.
 
     >>> first_ranks(["x", "b", "a", "b"], Item("q", "?", gold=(("a",), ("b", "c"))))
     {'b': 2, 'a': 3}
     """
-    gold, ranks = gold_ids(item), dict[str, int]()
+    gold, ranks = gold_ids(item), dict[Gold, int]()
     for rank, one in enumerate(found, start=1):
         if one in gold and one not in ranks:
             ranks[one] = rank
     return ranks
 
 
-def group_firsts(found: Sequence[str], item: Item) -> list[tuple[str, int]]:
+def group_firsts(found: Sequence[str], item: Item) -> list[tuple[Gold, int]]:
     """The passage that first satisfies each group, and its rank; groups that nothing satisfies are left out.
 
     >>> group_firsts(["x", "b", "a"], Item("q", "?", gold=(("a", "b"), ("a",), ("c",))))

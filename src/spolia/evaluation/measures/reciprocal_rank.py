@@ -35,6 +35,7 @@ class ReciprocalRank(RetrievalMeasure):
     called: ClassVar[str] = "MRR"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         checked_k(self.k)
         checked_rule(self.called, self.rule, ("autorag",))
 

@@ -43,17 +43,16 @@ def _chip(row: Row, report: Report) -> str:
 
 def _gold(item: Item) -> str:
     answers = f"answers: {escape(' / '.join(item.answers))}" if item.answers else ""
-    gold = " and ".join(" or ".join(group) for group in item.gold)
+    gold = " and ".join(" or ".join(map(str, group)) for group in item.gold)
     passages = f"gold passages: {escape(gold)}" if gold else ""
     kind = f"type: {escape(item.type)}" if item.type else ""
     return f'<div class="gold soft">{" · ".join(part for part in (answers, passages, kind) if part)}</div>'
 
 
 def _flow(report: Report, item: Item, row: Row, traces: Traces | None) -> str:
-    known = {one for group in item.gold for one in group}
     scores = " · ".join(f"{escape(name)} {_score(seen, name in report.units)}" for name, seen in row.seen)
     calls = "".join(f"<div>{escape(_call(one.source, one.query, len(one.found)))}</div>" for one in row.retrievals)
-    hits = "".join(_hit(hit, known) for hit in row.found if hit.text)
+    hits = "".join(_hit(hit, item) for hit in row.found if hit.text)
     failure = f'<div class="error">{escape(f"{row.failure.kind}: {row.failure.message}")}</div>' if row.failure else ""
     answer = f'<div class="answer">{escape(row.answer)} <span class="soft">({escape(row.stop_reason)})</span></div>'
     taken = f"{seconds(row.seconds)}{', from the cache' if row.cached else ''}"
@@ -74,8 +73,10 @@ def _call(source: str, query: str, found: int) -> str:
     return f"{source or 'retriever'} found {found} for “{query}”"
 
 
-def _hit(hit: Found, gold: set[str]) -> str:
-    kind = "gold-hit" if hit.node in gold or hit.document in gold else ""
+def _hit(hit: Found, item: Item) -> str:
+    quoted = any(one.document == hit.document and hit.start < one.end and one.start < hit.end for one in item.quotes)
+    named = any(one in (hit.node, hit.document) for group in item.gold for one in group)
+    kind = "gold-hit" if quoted or named else ""
     name, text = escape(hit.document or hit.node), escape(hit.text)
     return f'<li class="{kind}"><b>{name}</b> {hit.score:.4g} <span class="soft">{text}</span></li>'
 
