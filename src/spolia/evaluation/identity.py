@@ -60,7 +60,7 @@ def _told(value: object) -> bool:
 
 def _thing(value: Any) -> dict[str, Any]:
     """What a flow or a measure depends on."""
-    return {"content": _hash(value), "code": _code(value), "reads": _reads(value)}
+    return {"content": _hash(value), "code": code_of(value), "reads": _reads(value)}
 
 
 def _hash(value: object) -> str:
@@ -70,7 +70,7 @@ def _hash(value: object) -> str:
         return repr(value)
 
 
-def _code(value: Any) -> dict[str, str]:
+def code_of(value: Any) -> dict[str, str]:
     """Hashes of the source files of its classes, and of those inside it; functions are in its content."""
     classes = {type(one) for one in inside(value) if not isinstance(one, Function)}
     return {cls.__qualname__: _file(cls) for cls in sorted(classes, key=lambda cls: cls.__qualname__)}

@@ -10,14 +10,14 @@ from spolia.evaluation.report import Report
 
 def markdown(report: Report) -> str:
     """The report as Markdown, to be committed or posted."""
-    parts = [f"# {_flat(report.about)}", *(f"**{_flat(warning)}**" for warning in report.warnings)]
+    parts = [f"# {flat(report.about)}", *(f"**{flat(warning)}**" for warning in report.warnings)]
     parts += ["## Scores", table(scores(report)), UNDER]
     if report.comparisons:
-        parts += ["## Verdicts", "\n".join(f"- {_flat(one.verdict)}" for one in report.comparisons), corrected(report)]
+        parts += ["## Verdicts", "\n".join(f"- {flat(one.verdict)}" for one in report.comparisons), corrected(report)]
     parts += ["## Time and cost", table(costs(report)), TIMES]
     if report.slices:
         parts += ["## Slices", *(table(of_slice(report, kind)) for kind in report.slices)]
-    parts += ["## Flows", "\n".join(f"- {_flat(flow.flow)}: `{_flat(flow.notation)}`" for flow in report.flows)]
+    parts += ["## Flows", "\n".join(f"- {flat(flow.flow)}: `{flat(flow.notation)}`" for flow in report.flows)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -37,8 +37,9 @@ def corrected(report: Report) -> str:
 
 
 def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(_flat(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+    return f"| {' | '.join(flat(cell).replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _flat(text: str) -> str:
+def flat(text: str) -> str:
+    """The text in one line."""
     return " ".join(text.split())

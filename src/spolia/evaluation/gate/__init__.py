@@ -1,0 +1,1 @@
+"""A flow against what it was: has it become worse, on which questions, and what has changed since."""

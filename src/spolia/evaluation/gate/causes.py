@@ -1,0 +1,159 @@
+"""Why a question scores otherwise than it did: what is the same then and now, and what is the first that is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from spolia.evaluation.gate.baseline import Asked, Baseline, documents_of
+from spolia.types import Item, Value
+
+Cause: TypeAlias = Literal["failed", "documents", "chunks", "ranking", "answer", "score"]
+CAUSES: Mapping[Cause, str] = {
+    "failed": "the flow failed",
+    "documents": "the documents changed",
+    "chunks": "the corpus was re-chunked",
+    "ranking": "the ranker orders the same nodes otherwise",
+    "answer": "the same passages are answered from otherwise: another model, prompt or reader",
+    "score": "the same passages and answer are scored otherwise",
+}
+"""From what a result depends on first to what it depends on last."""
+SHOWN = 5
+"""Passages that are named."""
+
+
+@dataclass(frozen=True)
+class Moved(Value):
+    """A question that scores otherwise.
+
+    Args:
+        item: its id.
+        question: what is asked.
+        cause: why.
+        scores: by measure that differs, what it was and what it is.
+        evidence: what shows that, a line each.
+    """
+
+    item: str
+    question: str
+    cause: Cause
+    scores: tuple[tuple[str, float, float], ...]
+    evidence: tuple[str, ...]
+
+    @property
+    def worse(self) -> bool:
+        """Whether it scores less on any measure."""
+        return any(now < was for _, was, now in self.scores)
+
+    @property
+    def by(self) -> float:
+        """How much better it is, all measures together."""
+        return sum(now - was for _, was, now in self.scores)
+
+    def json(self) -> dict[str, Any]:
+        """Plain data."""
+        scores = {measure: {"before": was, "now": now} for measure, was, now in self.scores}
+        named = ("item", "question", "cause", "worse")
+        return {name: getattr(self, name) for name in named} | {"scores": scores, "evidence": list(self.evidence)}
+
+
+def moved(items: Sequence[Item], measures: Sequence[str], before: Baseline, now: Baseline) -> tuple[Moved, ...]:
+    """The questions that score otherwise on any of these measures, those that lost most first."""
+    was, is_ = before.by_item, now.by_item
+    found = []
+    for item in items:
+        old, new = was[item.id], is_[item.id]
+        if scores := tuple(_scores(measures, old, new)):
+            cause = cause_of(item, old, new, before, now)
+            evidence = tuple(_evidence(item, cause, old, new, before, now))
+            found.append(Moved(item.id, item.question, cause, scores, evidence))
+    return tuple(sorted(found, key=lambda one: (not one.worse, one.by)))
+
+
+def cause_of(item: Item, old: Asked, new: Asked, before: Baseline, now: Baseline) -> Cause:
+    """The first thing that differs, of those on which the result depends."""
+    if new.failure or old.failure:
+        return "failed"
+    if _other_documents(_looked_at(item, old, new), before, now):
+        return "documents"
+    if _cut_otherwise(_looked_at(item, old, new), before, now):
+        return "chunks"
+    if new.order != old.order:
+        return "ranking"
+    return "answer" if new.answered != old.answered else "score"
+
+
+def _scores(measures: Sequence[str], old: Asked, new: Asked) -> Iterator[tuple[str, float, float]]:
+    for measure in measures:
+        was, now = old.seen.get(measure), new.seen.get(measure)
+        if was is not None and now is not None and was[0] != now[0]:
+            yield measure, was[0], now[0]
+
+
+def _looked_at(item: Item, old: Asked, new: Asked) -> list[str]:
+    """The documents that the question is about, and those that were found for it."""
+    return list(dict.fromkeys([*documents_of(item), *(name for name, _, _ in (*old.found, *new.found))]))
+
+
+def _other_documents(ids: Sequence[str], before: Baseline, now: Baseline) -> list[str]:
+    """What became of those that are not the same. A document that the baseline does not know may be new or not: it is
+    taken for new only where the corpus as a whole is another one."""
+    if before.signature.get("documents") == now.signature.get("documents"):
+        return []
+    names, told = {one.name for one in now.documents.values()}, []
+    for id in ids:
+        old, new = before.documents.get(id), now.documents.get(id)
+        if old is None and new is not None:
+            told.append(f"{new.name} is not in the baseline")
+        elif old is not None and new is None:
+            told.append(f"{old.name} {'has another text' if old.name in names else 'is gone'}")
+        elif old is not None and new is not None and old.content != new.content:
+            told.append(f"{new.name} has another text")
+    return told
+
+
+def _cut_otherwise(ids: Sequence[str], before: Baseline, now: Baseline) -> list[str]:
+    told = []
+    for id in ids:
+        old, new = before.documents.get(id), now.documents.get(id)
+        if old is not None and new is not None and old.content == new.content and old.cut != new.cut:
+            told.append(f"{new.name}: {_nodes(old.nodes)} then, {_nodes(new.nodes)} now")
+    return told
+
+
+def _nodes(number: int) -> str:
+    return f"{number} node{'' if number == 1 else 's'}"
+
+
+def _evidence(item: Item, cause: Cause, old: Asked, new: Asked, before: Baseline, now: Baseline) -> Iterator[str]:
+    if cause == "failed":
+        yield f"then {old.failure or 'no failure'}; now {new.failure or 'no failure'}"
+        return
+    if cause == "documents":
+        yield "; ".join(_other_documents(_looked_at(item, old, new), before, now)[:SHOWN])
+    if cause == "chunks":
+        yield "; ".join(_cut_otherwise(_looked_at(item, old, new), before, now)[:SHOWN])
+    for gold in (str(one) for group in item.gold for one in group):
+        if old.gold.get(gold) != new.gold.get(gold):
+            yield f"gold {_name(gold, before, now)}: {_rank(old.gold.get(gold))} then, {_rank(new.gold.get(gold))} now"
+    if old.order != new.order:
+        for when, side in (("then", old), ("now", new)):
+            yield f"found {when}: {', '.join(_place(one, before, now) for one in side.found[:SHOWN]) or 'nothing'}"
+    if old.answered != new.answered:
+        yield f"answered then: {old.answer or 'nothing'}"
+        yield f"answered now: {new.answer or 'nothing'}"
+
+
+def _rank(rank: int | None) -> str:
+    return "not found" if rank is None else f"rank {rank}"
+
+
+def _name(id: str, before: Baseline, now: Baseline) -> str:
+    known = now.documents.get(id) or before.documents.get(id)
+    return known.name if known is not None else id
+
+
+def _place(one: tuple[str, int, int], before: Baseline, now: Baseline) -> str:
+    id, start, end = one
+    return _name(id, before, now) + (f"[{start}:{end}]" if start >= 0 else "")

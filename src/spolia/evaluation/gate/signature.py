@@ -1,0 +1,162 @@
+"""What a flow's results depend on, so that it can be said what has changed: documents, cuts, indexes, code, models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, TypeAlias
+
+from spolia import __version__
+from spolia.evaluation.flows import Flow
+from spolia.evaluation.identity import code_of, inside
+from spolia.function import Function
+from spolia.models.protocols import Embedder, LanguageModel
+from spolia.models.role import Role
+from spolia.run import Run
+from spolia.stores.corpus import NodeGroup
+from spolia.stores.manifest import Manifest
+from spolia.surrounding import access
+from spolia.types import Value
+
+Signature: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""By kind (`documents`, `chunks`, `index`, `flow`, …) what there is of it, as plain data."""
+
+
+FEW = 2_000
+"""Documents that are all written down; of more, those that are gold or were found."""
+
+
+@dataclass(frozen=True)
+class Known(Value):
+    """A document, and how it was cut.
+
+    Args:
+        name: its source, else its id.
+        content: hash of its title and text; of nothing else, so that a copy with another date is the same.
+        cut: hash of its nodes: where they start and end, and what is indexed of them.
+        nodes: how many they are.
+        gold: whether a question needs it.
+    """
+
+    name: str
+    content: str
+    cut: str = ""
+    nodes: int = 0
+    gold: bool = False
+
+
+@dataclass(frozen=True)
+class Held(Value):
+    """What the groups that a flow searches hold for whoever asks. All of it is read.
+
+    Args:
+        groups: by group, its manifest and the numbers of its documents and nodes.
+        documents: by id.
+    """
+
+    groups: Mapping[str, tuple[Manifest, int, int]] = field(default_factory=dict)
+    documents: Mapping[str, Known] = field(default_factory=dict)
+
+    @classmethod
+    def by(cls, flow: Flow) -> Held:
+        """What the groups of a flow hold; nothing where it searches no store."""
+        groups: dict[str, tuple[Manifest, int, int]] = {}
+        found: dict[str, tuple[str, str]] = {}
+        cuts: dict[str, list[Any]] = {}
+        for group in groups_of(flow):
+            snapshot = group.snapshot()
+            documents = {
+                one.id: (one.uri or one.id, _hash(one.title, one.text)) for one in snapshot.documents(access())
+            }
+            before = sum(map(len, cuts.values()))
+            for node in snapshot.all_nodes(group.name, access()):
+                place = (node.span.start, node.span.end) if node.span else ()
+                cuts.setdefault(node.document, []).append((group.name, node.number, place, _hash(node.indexed_text)))
+            name = next(one for one in _names(group.name) if one not in groups)
+            groups[name] = (snapshot.manifest(group.name), len(documents), sum(map(len, cuts.values())) - before)
+            found |= documents
+        known = {id: Known(*one, _cut(cuts.get(id, ())), len(cuts.get(id, ()))) for id, one in found.items()}
+        return cls(groups, known)
+
+    def among(self, wanted: Set[str], gold: Set[str], before: Mapping[str, Known]) -> dict[str, Known]:
+        """Of the documents those that are wanted, and those that were known before, by id or by name; all if they are
+        few."""
+        names, few = {one.name for one in before.values()}, len(self.documents) <= FEW
+        return {
+            id: one.but(gold=id in gold)
+            for id, one in self.documents.items()
+            if few or id in wanted or id in before or one.name in names
+        }
+
+    @property
+    def content(self) -> str:
+        """A hash of all documents."""
+        return _hash(*(f"{id} {self.documents[id].content}" for id in sorted(self.documents)))
+
+    @property
+    def cuts(self) -> str:
+        """A hash of how all documents are cut."""
+        return _hash(*(f"{id} {self.documents[id].cut}" for id in sorted(self.documents)))
+
+
+def signature(flow: Flow, held: Held, run: Run) -> Signature:
+    """What a flow's results depend on. Where its stores are is no part of it: the same on every machine."""
+    made, searched = {}, {}
+    for name, (manifest, _, _) in held.groups.items():
+        of = {"transform": manifest.transform, "definition": manifest.definition, "reader": manifest.reader}
+        made[name] = of | {"parent": manifest.parent, "ref": manifest.ref, "code": manifest.signature}
+        embedded = [f"{one.said} {one.fingerprint}".strip() for one in manifest.embeddings]
+        searched[name] = {"analyzer": repr(manifest.analyzer), "embeddings": ", ".join(embedded)}
+    documents = {name: number for name, (_, number, _) in held.groups.items()}
+    nodes = {name: number for name, (_, _, number) in held.groups.items()}
+    parts = list(inside(flow))
+    return {
+        "documents": {"number": documents, "content": held.content},
+        "chunks": {"number": nodes, "content": held.cuts, **made},
+        "index": searched,
+        "flow": {"written": _written(flow), "code": code_of(flow) | _functions(parts)},
+        "models": {one.name: one.fingerprint() for one in parts if isinstance(one, LanguageModel)},
+        "prompts": {one.prompt: one.fingerprint() for one in parts if isinstance(one, Role)},
+        "embedders": {one.name: one.fingerprint() for one in parts if isinstance(one, Embedder)},
+        "asked for": {"principals": sorted(run.principals), "filter": repr(run.filter or "")},
+        "Spolia": {"version": __version__},
+    }
+
+
+def groups_of(flow: Flow) -> list[NodeGroup]:
+    """The groups that a flow searches."""
+    return list(dict.fromkeys(one for one in flow.resources if isinstance(one, NodeGroup)))
+
+
+def _written(flow: Flow) -> str:
+    written = repr(flow)
+    for group in groups_of(flow):
+        written = written.replace(group.corpus.path, "")
+    return written
+
+
+def _functions(parts: Iterable[Any]) -> dict[str, str]:
+    """Plain functions by name, with a hash of their code and all that it refers to."""
+    return {f"{one.name}()": one.digest.hex() for one in parts if isinstance(one, Function)}
+
+
+def _names(group: str) -> Iterator[str]:
+    """The name of a group, and others for one of the same name in another store."""
+    yield group
+    number = 2
+    while True:
+        yield f"{group} ({number})"
+        number += 1
+
+
+def _cut(nodes: Iterable[Any]) -> str:
+    return _hash(*(repr(one) for one in sorted(nodes)))
+
+
+def _hash(*texts: str) -> str:
+    digest = blake2b(digest_size=8)
+    for text in texts:
+        raw = text.encode("utf-8", "surrogatepass")
+        digest.update(b"%d:" % len(raw) + raw)
+    return digest.hexdigest()

@@ -1,0 +1,117 @@
+"""Whether a flow has become worse on a measure, and how that is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, isfinite
+from typing import Any, Literal, TypeAlias
+
+from spolia.evaluation.comparison import ALPHA, amount, number
+from spolia.evaluation.estimates import Estimates
+from spolia.evaluation.statistics.corrections import holm
+from spolia.evaluation.statistics.interval import Interval
+from spolia.types import Value
+
+Outcome: TypeAlias = Literal["not worse", "worse", "undecided"]
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Verdict(Value):
+    """One measure, then and now, on the same questions.
+
+    It is **not worse** where no question scores otherwise, or where the interval of the paired difference ends no lower
+    than minus the tolerance: a test of non-inferiority. It is **worse** where that does not hold, the interval lies
+    below zero, and a paired permutation test excludes zero after Holm's correction for all measures. Else it is
+    **undecided**.
+
+    Args:
+        measure: as it is written.
+        before: what it was.
+        now: what it is.
+        change: how much better it is, negative where it is worse, whether the measure is good when high or when low;
+            None where no question is determined on both sides.
+        p: of the paired permutation test, corrected.
+        tolerance: how much worse it may be, in the measure's own unit.
+        moved: how many questions score otherwise.
+        unit: whether scores lie between 0 and 1, and are told times 100.
+
+    Source: Walker and Nowacki 2011 for non-inferiority.
+    """
+
+    measure: str
+    before: Interval | None
+    now: Interval | None
+    change: Interval | None
+    p: float
+    tolerance: float
+    moved: int
+    unit: bool
+
+    @property
+    def outcome(self) -> Outcome:
+        """What is shown."""
+        if self.change is None:
+            return "undecided"
+        if not self.moved or self.change.low >= -self.tolerance - ROUNDING:
+            return "not worse"
+        return "worse" if self.change.high < 0 and self.p < ALPHA else "undecided"
+
+    @property
+    def sentence(self) -> str:
+        """In words."""
+        if self.change is None:
+            return f"{self.measure}: undecided, since no question is determined then and now"
+        if not self.moved:
+            mean = float("nan") if self.now is None else self.now.mean
+            return f"{self.measure} is as it was on every question: {number(mean, self.unit)}"
+        by, tolerance = amount(self.change, self.unit), number(self.tolerance, self.unit)
+        if self.outcome == "not worse":
+            return f"{self.measure} is not worse: {by}, where {tolerance} less would be tolerated"
+        if self.outcome == "worse":
+            return f"{self.measure} is worse: {by}, where {tolerance} less would be tolerated; p = {self.p:.2g}"
+        return f"{self.measure}: undecided, {by} is neither worse nor within {tolerance} less{self._needed}"
+
+    @property
+    def _needed(self) -> str:
+        """How many questions would decide it, if they were like these: the interval shrinks with their root."""
+        change = self.change
+        if change is None or not isfinite(change.low) or change.mean <= -self.tolerance:
+            return ""
+        times = ((change.mean - change.low) / (change.mean + self.tolerance)) ** 2
+        return f"; about {ceil(change.n * times):,} questions like these {change.n:,} would tell"
+
+    def json(self) -> dict[str, Any]:
+        """Plain data, scores in their own unit."""
+        sides = {name: getattr(self, name) for name in ("before", "now", "change")}
+        named = ("measure", "outcome", "p", "tolerance", "moved", "sentence")
+        return {name: getattr(self, name) for name in named} | {
+            name: None if one is None else one.json() for name, one in sides.items()
+        }
+
+
+def verdicts(estimates: Sequence[Estimates], tolerances: Sequence[float]) -> tuple[Verdict, ...]:
+    """Those of measures of which column 0 is what was, column 1 what is.
+
+    Args:
+        tolerances: how much worse each may be: of scores between 0 and 1 in the same unit, of others as a share of what
+            was.
+    """
+    found = [one.difference(1, 0) for one in estimates]
+    p = holm([1.0 if one is None else one[1] for one in found])
+    return tuple(
+        _verdict(one, None if difference is None else difference[0], tolerance, adjusted)
+        for one, difference, tolerance, adjusted in zip(estimates, found, tolerances, p, strict=True)
+    )
+
+
+def _verdict(estimates: Estimates, change: Interval | None, tolerance: float, p: float) -> Verdict:
+    before, now = estimates.interval(0), estimates.interval(1)
+    if change is not None and estimates.measure.lower_is_better:
+        change = change.reversed
+    if not estimates.unit:
+        tolerance *= abs(before.mean) if before is not None else 0.0
+    was, is_ = estimates.columns
+    moved = sum(one != other for one, other in zip(was, is_, strict=True) if None not in (one, other))
+    return Verdict(str(estimates.measure), before, now, change, p, tolerance, moved, estimates.unit)

@@ -1,0 +1,275 @@
+"""A flow against what it was: whether it passes, which questions differ, and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spolia.errors import DataError
+from spolia.evaluation.gate.baseline import Baseline
+from spolia.evaluation.gate.gating import Gate, gate, recorded
+from spolia.evaluation.pages.gated import markdown
+from spolia.function import step
+from spolia.generation.reader import Reader
+from spolia.models.scripted import ScriptedModel
+from spolia.retrieval.bm25 import BM25
+from spolia.run import Run
+from spolia.stores.corpus import NodeGroup
+from spolia.types import Item, Query, Ranking
+from tests.evaluation.gate.held import TEXTS, asked, items, stored
+from tests.evaluation.killed import experiment
+
+
+@pytest.fixture
+def chunks(tmp_path: Path) -> NodeGroup:
+    return stored(tmp_path / "a.spolia")
+
+
+@pytest.fixture
+def before(chunks: NodeGroup) -> Baseline:
+    return recorded(asked(BM25(chunks), items(chunks)))[1]
+
+
+def kinds(found: Gate) -> list[str]:
+    return [kind for kind, _ in found.changes]
+
+
+def test_what_has_not_changed_passes(before: Baseline, chunks: NodeGroup) -> None:
+    found = gate(asked(BM25(chunks), items(chunks)), before, tolerance=0)
+    assert found.passed
+    assert (found.changes, found.moved, found.why) == ((), (), "")
+    assert [one.sentence for one in found.verdicts] == [
+        f"{one.measure} is as it was on every question: {100 * one.now.mean:.1f}" for one in found.verdicts if one.now
+    ]
+
+
+def test_the_same_documents_in_another_store_are_the_same(before: Baseline, chunks: NodeGroup, tmp_path: Path) -> None:
+    other = stored(tmp_path / "elsewhere" / "b.spolia")
+    found = gate(asked(BM25(other), items(other)), before)
+    assert (found.passed, found.changes) == (True, ())
+
+
+def test_a_baseline_comes_back_from_its_file_as_it_was(before: Baseline, tmp_path: Path) -> None:
+    before.write(tmp_path / "baseline.json")
+    assert Baseline.read(tmp_path / "baseline.json") == before
+    lines = (tmp_path / "baseline.json").read_text().splitlines()
+    assert sum(line.startswith(' "q') for line in lines) == 40  # a line for each question
+
+
+@step
+def backwards(found: Ranking) -> Ranking:
+    return found.but(hits=found.hits[::-1])
+
+
+def test_a_worse_ranker_is_told_by_the_same_nodes_in_another_order(before: Baseline, chunks: NodeGroup) -> None:
+    found = gate(asked(BM25(chunks) >> backwards, items(chunks)), before)
+    assert not found.passed
+    assert {one.outcome for one in found.verdicts} == {"worse"}
+    assert kinds(found) == ["flow"]
+    assert set(found.causes) == {"ranking"}
+    assert "because the ranker orders the same nodes otherwise" in found.why
+    first = found.worse[0]
+    assert first.evidence[0].startswith("gold text:")
+    assert "rank 1 then, " in first.evidence[0]
+    assert first.evidence[1].startswith("found then: text:")
+    assert "backwards()" in dict(found.changes)["flow"]
+
+
+def test_a_corpus_that_is_cut_otherwise_is_told_apart(before: Baseline, tmp_path: Path) -> None:
+    smaller = stored(tmp_path / "b.spolia", size=24)
+    found = gate(asked(BM25(smaller) >> backwards, items(smaller)), before)
+    assert not found.passed
+    assert set(kinds(found)) == {"chunks", "flow"}
+    assert "number, chunk: was 40, is 120" in dict(found.changes)["chunks"]
+    assert "SlidingWindow" in dict(found.changes)["chunks"]
+    assert set(found.causes) == {"chunks"}
+    assert "because the corpus was re-chunked" in found.why
+    assert "1 node then, 3 nodes now" in found.worse[0].evidence[0]
+
+
+def test_documents_that_changed_are_named(before: Baseline, tmp_path: Path) -> None:
+    noise = {f"noise {n}": f"What broke the lantern in winter {1800 + n}? " * 3 for n in range(20)}
+    more = stored(tmp_path / "b.spolia", TEXTS | noise)
+    questions = [item.but(gold=item.gold) for item in items(more)]
+    found = gate(asked(BM25(more), questions), before)
+    assert "documents" in kinds(found)
+    assert "chunks" not in kinds(found)  # what is the same is cut as it was
+    assert "chunk: was 40, is 60" in dict(found.changes)["documents"]
+    assert set(found.causes) == {"documents"}
+    assert "text:noise 0 is not in the baseline" in " ".join(one.evidence[0] for one in found.worse)
+
+
+def test_a_text_that_changed_is_named(chunks: NodeGroup, tmp_path: Path) -> None:
+    questions = items(chunks)[:30]
+    before = recorded(asked(BM25(chunks, top_k=40), questions))[1]
+    other = stored(tmp_path / "b.spolia", TEXTS | {"35": TEXTS["35"] + " What broke the lantern in winter?" * 9})
+    found = gate(asked(BM25(other, top_k=40), questions), before)
+    assert dict(found.changes)["documents"].endswith("text:35 has another text")
+    assert set(found.causes) == {"documents"}
+
+
+def test_other_answers_from_the_same_passages_are_told_apart(chunks: NodeGroup) -> None:
+    def reading(reply: str) -> Any:
+        return BM25(chunks) >> Reader(ScriptedModel((reply,), name="m"))
+
+    questions = items(chunks)
+    before = recorded(asked(reading("Ice [1]."), questions, "R@5,EM"))[1]
+    found = gate(asked(reading("Fire [1]."), questions, "R@5,EM"), before)
+    assert [(one.measure, one.outcome) for one in found.verdicts] == [("R@5", "not worse"), ("EM", "worse")]
+    assert kinds(found) == ["flow", "models"]
+    assert dict(found.causes) == {"answer": 40}
+    assert found.worse[0].evidence == ("answered then: Ice [1].", "answered now: Fire [1].")
+
+
+def test_a_flow_that_fails_now_is_told(before: Baseline, chunks: NodeGroup) -> None:
+    @step
+    def breaks(found: Ranking) -> Ranking:
+        if found.query.text.endswith("1805?"):
+            raise DataError("the fifth is broken")
+        return found
+
+    found = gate(asked(BM25(chunks) >> breaks, items(chunks)), before, tolerance=0.2)
+    assert found.passed  # one of forty
+    assert [(one.item, one.cause) for one in found.worse] == [("q5", "failed")]
+    assert found.worse[0].evidence == ("then no failure; now DataError: the fifth is broken",)
+    assert "1 of 40 questions failed" in found.report.warnings[0]
+
+
+def test_what_is_not_deterministic_is_said_to_be(chunks: NodeGroup) -> None:
+    drawn = asked(BM25(chunks) >> backwards, items(chunks))
+    before = recorded(drawn)[1]
+    luckier = before.but(questions=tuple(one.but(seen={"R@5": (1.0,), "MRR": (1.0,)}) for one in before.questions))
+    found = gate(drawn, luckier)
+    assert len(found.worse) == 40
+    assert "nothing that is recorded has changed" in found.why
+    assert set(found.causes) == {"score"}
+
+
+def test_few_questions_decide_nothing_and_say_how_many_would(chunks: NodeGroup) -> None:
+    @step
+    def turns_one(found: Ranking) -> Ranking:
+        return found.but(hits=found.hits[1:2] + found.hits[:1]) if found.query.text.endswith("1807?") else found
+
+    questions = items(chunks)[5:15]
+    before = recorded(asked(BM25(chunks), questions, "R@1"))[1]
+    found = gate(asked(BM25(chunks) >> turns_one, questions, "R@1"), before, tolerance=0.2)
+    (verdict,) = found.verdicts
+    assert verdict.outcome == "undecided"
+    assert "questions like these 10 would tell" in verdict.sentence
+    assert not found.passed
+    assert gate(asked(BM25(chunks) >> turns_one, questions, "R@1"), before, tolerance=0.2, rule="worse").passed
+    wide = gate(asked(BM25(chunks) >> turns_one, questions, "R@1"), before, tolerances={"R@1": 0.5})
+    assert wide.verdicts[0].outcome == "not worse"
+
+
+def test_less_is_better_of_what_costs_and_a_share_is_tolerated(chunks: NodeGroup) -> None:
+    @step
+    def twice(query: Query) -> Ranking:
+        BM25(chunks)(query)
+        return BM25(chunks)(query)
+
+    questions = items(chunks)
+    before = recorded(asked(BM25(chunks), questions, "R@5,Calls"))[1]
+    found = gate(asked(twice, questions, "R@5,Calls"), before)
+    calls = found.verdicts[1]
+    assert (calls.outcome, calls.tolerance) == ("worse", 0.05)
+    assert calls.change is not None
+    assert calls.change.mean == -1
+    assert gate(asked(twice, questions, "R@5,Calls"), before, tolerances={"Calls": 1.0}).passed
+    assert found.moved == ()  # the questions that differ are those that score otherwise
+
+
+def refused(experiment: Any, before: Any, **how: Any) -> str:
+    with pytest.raises(DataError) as error:
+        gate(experiment, before, **how)
+    return str(error.value)
+
+
+def test_what_cannot_be_compared_is_refused_and_all_reasons_told(before: Baseline, chunks: NodeGroup) -> None:
+    questions = items(chunks)
+    flow = BM25(chunks)
+    assert "1 questions of the baseline are not asked now, the first 'q39'" in refused(
+        asked(flow, questions[:-1]), before
+    )
+    new = Item("q40", "What?", gold=questions[0].gold)
+    assert "1 questions are not in the baseline, the first 'q40'" in refused(asked(flow, [*questions, new]), before)
+    turned = [questions[0].but(gold=questions[1].gold), *questions[1:]]
+    said = refused(asked(flow, turned, "R@5,nDCG@5"), before)
+    assert "1 questions have another text, answer or gold than then, the first 'q0'" in said
+    assert "MRR is not measured now" in said
+    assert "nDCG@5 was not measured then" in said
+    assert asked(flow, before.among([*questions, new])) == asked(flow, questions)
+
+
+def test_measures_that_are_computed_otherwise_are_refused(before: Baseline, chunks: NodeGroup) -> None:
+    older = before.but(
+        measures={**before.measures, "MRR": "0123456789abcdef"},
+        signature={**before.signature, "Spolia": {"version": "0.0.1"}},
+    )
+    assert "MRR is computed otherwise than by Spolia 0.0.1" in refused(asked(BM25(chunks), items(chunks)), older)
+
+
+def test_a_baseline_of_another_corpus_is_refused(before: Baseline, tmp_path: Path) -> None:
+    other = stored(tmp_path / "b.spolia", {"x": "Salt is dug in mines.", "y": "Owls hunt by night."})
+    said = refused(asked(BM25(other), items(stored(tmp_path / "c.spolia"))), before)
+    assert "The baseline is of another corpus: none of its 40 documents, 'text:" in said
+
+
+def test_gold_that_is_gone_is_named(before: Baseline, tmp_path: Path) -> None:
+    fewer = stored(tmp_path / "b.spolia", {name: text for name, text in TEXTS.items() if name != "7"})
+    said = refused(asked(BM25(fewer), items(stored(tmp_path / "c.spolia"))), before)
+    assert "The documents changed: 1 that are gold are not there any more, 'text:7' for one" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (None, "There is no baseline"),
+        ("no JSON", "is no baseline"),
+        ("[]", "is no baseline"),
+        ('{"spolia_baseline": 99}', "is a baseline of form 99; this version knows 1"),
+        ('{"spolia_baseline": 1, "data": "x"}', "is damaged"),
+    ],
+)
+def test_a_file_that_is_no_baseline_is_refused(chunks: NodeGroup, tmp_path: Path, text: str | None, says: str) -> None:
+    path = tmp_path / "baseline.json"
+    if text is not None:
+        path.write_text(text)
+    assert says in refused(asked(BM25(chunks), items(chunks)), path)
+
+
+def test_rules_and_tolerances_that_make_no_sense_are_refused(before: Baseline, chunks: NodeGroup) -> None:
+    experiment = asked(BM25(chunks), items(chunks))
+    assert "no rule 'strict'" in refused(experiment, before, rule="strict")
+    assert "got -0.1" in refused(experiment, before, tolerance=-0.1)
+    assert "got nan" in refused(experiment, before, tolerance=float("nan"))
+    assert "given for F1, which is not measured" in refused(experiment, before, tolerances={"F1": 0.1})
+
+
+def test_who_asks_is_part_of_what_the_numbers_depend_on(before: Baseline, chunks: NodeGroup) -> None:
+    found = gate(asked(BM25(chunks), items(chunks)), before, run=Run(principal="ann"))
+    assert found.changes == (("asked for", "principals: was [], is ['ann']"),)
+
+
+def test_a_flow_without_a_store_has_a_baseline_too() -> None:
+    _, before = recorded(experiment())
+    assert before.documents == {}
+    assert gate(experiment(), before).passed
+
+
+def test_the_page_says_it_all(before: Baseline, chunks: NodeGroup) -> None:
+    found = gate(asked(BM25(chunks) >> backwards, items(chunks)), before)
+    page = markdown(found)
+    assert page.startswith("## Does not pass: flow\n")
+    assert "| MRR | " in page
+    assert "- Of 40 questions " in page
+    assert "worse (ranking): q" in page
+    assert "... and 20 more questions that score otherwise" in page
+    assert "Rule: every measure must be shown to be not worse." in page
+    plain = found.json()
+    assert json.loads(json.dumps(plain)) == plain
+    assert plain["passed"] is False
+    assert len(plain["questions"]) == 40
