@@ -11,10 +11,11 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import tantivy
 
@@ -28,12 +29,17 @@ KEY, BODY, AUDIENCE = "key", "body", "audience"
 COPIED = ("meta.json", ".managed.json")
 """Files of tantivy that it replaces; all others are never written again once they are there."""
 _SPARE = 8
+_FIRST, _GROWTH = 300, 8
+"""Hits that are looked through at first where only some nodes are allowed, at least, and how many times more each time
+that they are too few: asking again costs as much as a thousand hits more."""
 RUNS = 8
 """Runs of allowed nodes up to which the index is asked for these ranges of keys, which costs next to nothing."""
 FEW = 300
 """Allowed nodes up to which the index is asked for these only, at once; above, what it finds is looked through first.
-Of 100,000 sentences, asking for 100 of them takes 2 CPU-ms, for 1,000 6, for 10,000 10; looking through the best 2,000
-takes 1.5, 4,000 2.5, 10,000 6 (benchmarks/filters.py)."""
+Of 100,000 sentences, asking for 100 of them takes 0.5 CPU-ms, for 1,000 2 to 4, for 10,000 12; looking through the best
+2,000 takes 1.2, 5,000 1.8 (benchmarks/filters.py)."""
+LISTED = 1_500
+"""Allowed nodes up to which the index walks their own lists of one entry; above, it gathers them in a set first."""
 
 
 class Lexical:
@@ -41,6 +47,7 @@ class Lexical:
 
     def __init__(self, folder: Path, analyzer: Analyzer) -> None:
         self.folder, self.analyzer = folder, analyzer
+        self._listed: WeakKeyDictionary[Allowed, Any] = WeakKeyDictionary()  # a filter is asked many questions
         with _readable(folder), _legible(folder):
             self._schema, self._searcher = _searchable(folder)
 
@@ -67,35 +74,47 @@ class Lexical:
             return self._best(query, min(top_k, self._searcher.num_docs), allowed)
 
     def _best(self, query: Any, top_k: int, allowed: Allowed | None) -> list[tuple[int, float]]:
-        if allowed is not None and (only := self._condition(allowed)) is not None:
-            query, allowed = self._both(query, only), None
+        if allowed is not None and (narrowed := self._narrowed(query, allowed)) is not None:
+            query, allowed = narrowed, None
         limit = top_k + _SPARE
         if allowed is not None:
-            limit += 2 * top_k * len(allowed.keys) // allowed.count  # holds enough if they are spread evenly
+            # holds enough if they are spread evenly
+            limit = max(limit + 2 * top_k * len(allowed.keys) // allowed.count, _FIRST)
         while True:
             if allowed is not None and limit > _bearable(allowed.count):
-                query, allowed, limit = self._both(query, self._set(allowed)), None, top_k + _SPARE
+                query, allowed, limit = self._of_these(query, allowed), None, top_k + _SPARE
             hits = self._searcher.search(query, limit, count=False).hits
+            complete = len(hits) < limit
+            if hits and hits[-1][0] <= 0:
+                complete, hits = True, [hit for hit in hits if hit[0] > 0]
             keys = self._searcher.fast_field_values(KEY, [address for _, address in hits])
             places = range(len(keys)) if allowed is None else allowed.holds(keys).nonzero()[0].tolist()
             found = [(keys[at], hits[at][0]) for at in places]
             # tantivy breaks ties by its own document numbers: only a complete tie can be put in order.
-            if len(hits) < limit or (len(found) >= top_k and hits[-1][0] < found[top_k - 1][1]):
+            if complete or (len(found) >= top_k and hits[-1][0] < found[top_k - 1][1]):
                 return sorted(found, key=_best_first)[:top_k]
-            limit *= 4 if allowed is None else max(4, 2 * top_k // max(len(found), 1))
+            limit *= _GROWTH
 
-    def _condition(self, allowed: Allowed) -> Any:
-        """What only these nodes fulfil; None where what is found is looked through faster."""
+    def _narrowed(self, query: Any, allowed: Allowed) -> Any:
+        """A query that only these nodes fulfil; None where what is found is looked through faster."""
         if allowed.count <= FEW:
-            return self._set(allowed)
+            return self._of_these(query, allowed)
         if (runs := allowed.runs(RUNS)) is None:
             return None
-        query, kind = tantivy.Query, tantivy.FieldType.Unsigned
-        ranges = [query.range_query(self._schema, KEY, kind, first, last) for first, last in runs]
-        return query.boolean_query([(tantivy.Occur.Should, one) for one in ranges])
+        kind = tantivy.FieldType.Unsigned
+        return self._both(
+            query, _any(tantivy.Query.range_query(self._schema, KEY, kind, first, last) for first, last in runs)
+        )
 
-    def _set(self, allowed: Allowed) -> Any:
-        return tantivy.Query.term_set_query(self._schema, KEY, allowed.keys[allowed.positions()].tolist())
+    def _of_these(self, query: Any, allowed: Allowed) -> Any:
+        """These nodes, those that do not match with the score 0: tantivy goes through them and not through matches."""
+        if allowed.count > LISTED:
+            return self._both(query, tantivy.Query.term_set_query(self._schema, KEY, _keys(allowed)))
+        these = self._listed.get(allowed)
+        if these is None:
+            each = (tantivy.Query.term_query(self._schema, KEY, key, "basic") for key in _keys(allowed))
+            these = self._listed[allowed] = tantivy.Query.const_score_query(_any(each), 0.0)
+        return tantivy.Query.boolean_query([(tantivy.Occur.Must, these), (tantivy.Occur.Should, query)])
 
     def _query(self, terms: Sequence[str], audiences: Collection[int] | None, every: bool) -> Any:
         query, occur = tantivy.Query, tantivy.Occur
@@ -124,6 +143,15 @@ class Lexical:
                 return []
             hits = self._searcher.search(tantivy.Query.all_query(), count, count=False).hits
             return sorted(self._searcher.fast_field_values(KEY, [address for _, address in hits]))
+
+
+def _keys(allowed: Allowed) -> list[int]:
+    found: list[int] = allowed.keys[allowed.positions()].tolist()
+    return found
+
+
+def _any(queries: Iterable[Any]) -> Any:
+    return tantivy.Query.boolean_query([(tantivy.Occur.Should, query) for query in queries])
 
 
 def _bearable(count: int) -> int:

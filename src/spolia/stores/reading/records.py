@@ -19,7 +19,7 @@ from spolia.stores.reading.inherited import Ask, Inherited, meta_of
 from spolia.stores.tables import sql
 from spolia.types import Filter, Meta, Scalar
 
-_MASKS_KEPT = 64
+_KEPT = 64
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Records:
         self.last: int = next((key for (key,) in ask(kind.last, self._at)), 0)
         self._own: dict[int, Meta] | None = None
         self._columns: dict[Field, Column] = {}
-        self._masks: dict[object, Mask] = {}
+        self._allowed: dict[object, Allowed] = {}
         born = np.array(ask(kind.live, {**self._at, "known": before.last if before else 0}), dtype=np.int64)
         self.keys, self._documents, self._audiences = np.ascontiguousarray(born.reshape(-1, 3).T)
         if before is not None:
@@ -85,15 +85,15 @@ class Records:
             return Allowed(self.keys)
         wanted = narrowed(filter)
         key = (audiences, None if wanted is None else wanted.digest)  # 1 and True are equal, and not one condition
-        mask = self._masks.get(key)
-        if mask is None:
+        allowed = self._allowed.get(key)
+        if allowed is None:
             mask = self._all() if wanted is None else self._mask(wanted)
             if audiences is not None:
                 mask = mask & np.isin(self._audiences, list(audiences))
-            if len(self._masks) >= _MASKS_KEPT:
-                self._masks = {}
-            self._masks[key] = mask
-        return Allowed(self.keys, mask)
+            if len(self._allowed) >= _KEPT:
+                self._allowed = {}
+            allowed = self._allowed[key] = Allowed(self.keys, mask)
+        return allowed
 
     # Filters.
 
@@ -182,7 +182,7 @@ class Records:
             if self.schema.by_name.get(field.name) == field:
                 self._columns[field] = self._updated(field, column.moved(places), np.flatnonzero(other))
         if self.schema == before.schema and stays.all() and not other.any():
-            self._masks = before._masks.copy()
+            self._allowed = before._allowed.copy()
 
     def _updated(self, field: Field, column: Column, others: Positions) -> Column:
         if not len(others):
