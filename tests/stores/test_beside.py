@@ -17,10 +17,14 @@ from spolia.stores.adapters.chroma import Chroma
 from spolia.stores.adapters.lancedb import LanceDB
 from spolia.stores.adapters.qdrant import Qdrant
 from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.defined import index_of
 from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialising import materialise
 from spolia.stores.indexes import HNSW, Database, Exact, IndexSettings
+from spolia.stores.layout import DATABASES as DATABASES_FOLDER
+from spolia.stores.tables import sql
 from spolia.stores.vectors import adapted
+from spolia.stores.vectors.beside import collection
 from spolia.testing.hashing import HashingEmbedder
 from spolia.types import Query
 
@@ -92,6 +96,49 @@ def test_a_killed_writer_leaves_a_database_that_the_next_one_mends(
     sync(folder, corpus)
     materialise([group_of(corpus, settings)])
     assert corpus.snapshot().check() == []
+
+
+@pytest.mark.slow
+def test_writers_killed_one_after_the_other_leave_what_readers_see_and_the_next_one_cleans_up(
+    tmp_path: Path, settings: Database
+) -> None:
+    corpus, folder = Corpus(str(tmp_path / "notes.spolia")), tmp_path / "docs"
+    fill(folder, 5)
+    group = group_of(corpus, settings)
+    sync(folder, corpus, groups=[group])
+    (folder / "4.txt").unlink()
+    (folder / "new.txt").write_text("A quarry is new.")
+    code = (
+        "import sys; from tests.stores.test_beside import *; "
+        f"corpus = Corpus({corpus.path!r}); "
+        f"sync({str(folder)!r}, corpus, groups=[group_of(corpus, DATABASES[{DATABASES.index(settings)}])])"
+    )
+    for point in ("databases.followed", "publish.commit", "databases.recovered", "publish.commit"):
+        environment = {**os.environ, "SPOLIA_FAIL_POINT": point}
+        killed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=False)
+        assert killed.returncode == -9, killed.stderr.decode()
+        assert corpus.snapshot().check() == []
+    assert list(Path(corpus.path).glob("databases/*.unsure"))
+    with corpus.writer():
+        assert not list(Path(corpus.path).glob("databases/*.unsure"))
+    assert held(corpus) == {key for (key,) in corpus.snapshot().opened.rows(sql.ALIVE_KEYS, {"grp": "sentence"})}
+    sync(folder, corpus, groups=[group])
+    assert found(group, "A quarry is new.")[0][0] == "A quarry is new."
+    assert corpus.snapshot().check() == []
+
+
+def held(corpus: Corpus) -> set[int]:
+    """The keys that the database beside a store holds."""
+    snapshot = corpus.snapshot()
+    manifest, uuid = snapshot.manifest("sentence"), snapshot.opened.uuid
+    settings, how = index_of(manifest.embeddings[0]), manifest.embeddings[0]
+    assert isinstance(settings, Database)
+    folder = snapshot.opened.folder / DATABASES_FOLDER
+    index = settings.open(folder, collection(uuid, manifest, how), how.dimension, how.metric)
+    try:
+        return set(index.keys())
+    finally:
+        index.close()
 
 
 def test_a_group_has_a_graph_where_it_is_large(tmp_path: Path) -> None:

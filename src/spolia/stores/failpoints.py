@@ -57,6 +57,7 @@ FAIL_POINTS: tuple[str, ...] = (
     "lexical.fsync_folder",
     "databases.follow",
     "databases.followed",
+    "databases.recovered",
     "publish.pin",
     "publish.fsync_pins",
     "publish.purge",

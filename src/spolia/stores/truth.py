@@ -203,6 +203,14 @@ class Truth(Protocol):
         """
         ...
 
+    def recover(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
+        """Bring vector databases beside the store back to what is published, where a killed writer left them otherwise.
+
+        Args:
+            known, published: as for `follow`.
+        """
+        ...
+
     def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
         """Build what makes searches faster, after a publication; what was out of order, in words."""
         ...

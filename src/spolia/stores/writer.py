@@ -60,6 +60,7 @@ class Writer:
             with translated(store, "opened for writing"):
                 self._read_what_is_published()
                 self.mended += store.sweep(self._connection)
+                store.recover(self._connection, self.manifests, self._known(), self.generation)
                 self._drop_indexes(all=False)
         except BaseException:
             self.close()
@@ -74,6 +75,10 @@ class Writer:
         self._changes = Changes(self._connection, self.generation + 1, self.manifests)
         self.schema = read_schema(self._connection.execute(sql.FIELDS, (self.generation,)).fetchone()[0])
         self._changes.schema = self.schema
+
+    def _known(self) -> dict[str, int]:
+        """For each group that is published and indexed, the last node key that was known then."""
+        return {group: key for group, (_, key) in self.indexes.items()}
 
     def _drop_indexes(self, *, all: bool) -> None:
         """Have the damaged lexical indexes built again by the next publication; read `all` of them."""
@@ -416,8 +421,7 @@ class Writer:
             self._refuse_what_is_gone()
             if self._embedded is not None:
                 self._embedded.flush()
-            known = {group: key for group, (_, key) in self.indexes.items()}
-            self.store.follow(self._connection, self.manifests, known, self.generation)
+            self.store.follow(self._connection, self.manifests, self._known(), self.generation)
             schema = self._changes.schema
             publication = Publication(self.store, self._connection, self.generation + 1, self.manifests, schema)
             self.indexes = publication.publish(self.indexes, self._embedded_to)

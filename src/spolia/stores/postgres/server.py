@@ -168,6 +168,9 @@ class Postgres:
                     "itself. Write index=HNSW() or index=Exact()."
                 )
 
+    def recover(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
+        return None
+
     def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
         if not any(manifest.embeddings for manifest in manifests.values()):
             return []

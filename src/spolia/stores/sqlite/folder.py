@@ -129,12 +129,19 @@ class Folder:
         return chosen_search(snapshot, group, embedder)
 
     def follow(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
-        if any(how.is_beside for manifest in manifests.values() for how in manifest.embeddings):
+        if _has_databases(manifests):
             from spolia.stores.vectors.beside import follow_databases
 
             uuid = connection.execute(sql.UUID).fetchone()[0]
             follow_databases(self.folder, connection, uuid, manifests, known, published)
             fail_point("databases.followed")
+
+    def recover(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
+        if _has_databases(manifests):
+            from spolia.stores.vectors.beside import recover_databases
+
+            uuid = connection.execute(sql.UUID).fetchone()[0]
+            recover_databases(self.folder, connection, uuid, manifests, known, published)
 
     def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
         if not any(manifest.embeddings for manifest in manifests.values()):
@@ -187,6 +194,10 @@ class Folder:
 
     def bytes(self, connection: Connection) -> int:
         return size_of(self.folder)
+
+
+def _has_databases(manifests: Manifests) -> bool:
+    return any(how.is_beside for manifest in manifests.values() for how in manifest.embeddings)
 
 
 class FolderWriting:

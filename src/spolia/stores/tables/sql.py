@@ -294,6 +294,7 @@ PLACED_AFTER = f"""SELECT n.key, v.segment, v.row FROM nodes n
     JOIN vectors v ON v.embedder = :embedder AND v.hash = n.hash
     WHERE n.grp = :grp AND n.key > :key AND n.death = {ALIVE} ORDER BY n.key"""
 ALIVE_KEYS = f"SELECT key FROM nodes WHERE grp = :grp AND death = {ALIVE}"
+NEEDED_KEYS = "SELECT key FROM nodes WHERE grp = :grp AND death > :at"
 DEAD_BEFORE = f"SELECT key FROM nodes WHERE grp = :grp AND death <= :at AND death < {ALIVE}"
 SEGMENTS = "SELECT embedder, segment, dimension, count, bytes FROM segments ORDER BY embedder, segment"
 SEGMENT_NAMES = "SELECT embedder, segment FROM segments"

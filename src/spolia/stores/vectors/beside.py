@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from spolia.errors import StoreError
+from spolia.errors import StoreError, StoreUnavailable
 from spolia.stores.defined import index_of
 from spolia.stores.failpoints import fail_point
 from spolia.stores.files import fsync_folder
@@ -116,13 +116,35 @@ def follow_databases(
         unsure = _unsure(folder, uuid, manifest, how)
         with _opened(folder, settings, uuid, manifest, how) as index:
             if unsure.exists():
-                _compare(folder, connection, index, manifest.group, how.embedder)
+                _compare(folder, connection, index, how.embedder, at)
                 continue
             unsure.touch()
             fsync_folder(unsure.parent)
             fail_point("databases.follow")
             dead = [key for (key,) in connection.execute(sql.DEAD_BEFORE, at)]
             follow(index, _vectors(folder, connection, how.embedder, at), dead)
+
+
+def recover_databases(
+    folder: Path,
+    connection: Connection,
+    uuid: str,
+    manifests: Mapping[str, Manifest],
+    known: Mapping[str, int],
+    published: int,
+) -> None:
+    """Make databases hold what is published that a killed writer has left unsure, before anything else is written.
+
+    One that cannot be reached now is compared as soon as something is published.
+    """
+    for manifest, how, settings in _kept_in_databases(manifests):
+        unsure = _unsure(folder, uuid, manifest, how)
+        if unsure.exists() and manifest.group in known:
+            at = {"grp": manifest.group, "key": known[manifest.group], "at": published}
+            with suppress(StoreUnavailable), _opened(folder, settings, uuid, manifest, how) as index:
+                _compare(folder, connection, index, how.embedder, at)
+                fail_point("databases.recovered")
+                unsure.unlink()
 
 
 def databases_are_sure(folder: Path, uuid: str, manifests: Mapping[str, Manifest]) -> None:
@@ -137,25 +159,32 @@ def _unsure(folder: Path, uuid: str, manifest: Manifest, how: Embedded) -> Path:
     return folder / DATABASES / f"{collection(uuid, manifest, how)}.unsure"
 
 
-def _compare(folder: Path, connection: Connection, index: VectorIndex, group: str, embedder: str) -> None:
-    """Make a database hold what it should, whatever it holds."""
-    live = {key for (key,) in connection.execute(sql.ALIVE_KEYS, {"grp": group})}
+def _compare(folder: Path, connection: Connection, index: VectorIndex, embedder: str, at: Mapping[str, Any]) -> None:
+    """Make a database hold what it should, whatever it holds, and what readers see all the while."""
+    needed = {key for (key,) in connection.execute(sql.NEEDED_KEYS, at)}
     held = set(index.keys())
     # What a killed writer had given to nodes that were never published may have gone to others since.
-    vectors = _vectors(folder, connection, embedder, {"grp": group, "key": 0})
-    follow(index, vectors, sorted(held - live))
+    vectors = _vectors(folder, connection, embedder, {**at, "key": 0})
+    lacking = ((key, vector) for key, vector in vectors if key > at["key"] or key not in held)
+    follow(index, lacking, sorted(held - needed))
 
 
 def database_problems(
     folder: Path, connection: Connection, uuid: str, manifests: Mapping[str, Manifest]
 ) -> Iterator[str]:
-    """Which databases do not hold what they should, in words."""
+    """Which databases do not hold what they should, in words.
+
+    What a killed writer has left beyond that is no problem: searches pass it over, and the next writer removes it.
+    """
     for manifest, how, settings in _kept_in_databases(manifests):
+        is_unsure = _unsure(folder, uuid, manifest, how).exists()
         with _opened(folder, settings, uuid, manifest, how) as index:
-            keys = {key for (key,) in connection.execute(sql.ALIVE_KEYS, {"grp": manifest.group})}
-            dying = {key for (key,) in connection.execute(sql.DEAD_BEFORE, {"grp": manifest.group, "at": sql.ALIVE})}
-            there = np.array(sorted(keys | (dying & set(index.keys()))), dtype=np.int64)
-            if said := disagreement(index, there):
+            live = {key for (key,) in connection.execute(sql.ALIVE_KEYS, {"grp": manifest.group})}
+            at = {"grp": manifest.group, "at": sql.ALIVE}
+            passed_over = {key for (key,) in connection.execute(sql.DEAD_BEFORE, at)}
+            held = set(index.keys())
+            there = live | (held if is_unsure else passed_over & held)
+            if said := disagreement(index, np.array(sorted(there), dtype=np.int64)):
                 yield f"group {manifest.group!r}, {type(settings).__name__}: {said}"
 
 
