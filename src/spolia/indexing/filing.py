@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from spolia.errors import DocumentError, FilterError
+from spolia.indexing.counted import Counted
 from spolia.indexing.intake import Unreadable
 from spolia.indexing.labels import Labels
 from spolia.indexing.readers.reading import Reading
@@ -16,10 +16,7 @@ from spolia.stores.groups.growing import Grown, Growth, grow
 from spolia.stores.groups.storing import store
 from spolia.stores.tables.rows import SourceRow
 from spolia.stores.writer import Writer
-from spolia.types import Node
-
-_SAMPLE = 2_000
-_KNOWN_SHARE = 0.95
+from spolia.types import Document
 
 
 @dataclass
@@ -63,6 +60,8 @@ class Filing:
     pending: list[Filed] = field(default_factory=list)
     tried: set[str] = field(default_factory=set)
     """Documents of which a group could not be made, by their ids."""
+    counted: set[str] = field(default_factory=set)
+    """Documents whose reports tell the nodes that they have by now, by their ids."""
 
     @property
     def weight(self) -> int:
@@ -72,46 +71,67 @@ class Filing:
     def flush(self) -> Iterator[tuple[Filed, DocumentReport | Unreadable]]:
         """Store what waits; for each file its report, or why it could not be cut.
 
-        A document that some groups could not be made of is stored with the others.
-
-        Raises:
-            StoreError: the store could not take it.
-            SpoliaError: a model that a transform asks could be reached for none of the documents.
+        A document that some groups could not be made of is stored with the others. Of one that is there already,
+        nothing is made again.
         """
         pending, self.pending = self.pending, []
-        documents = [filed.reading.document for filed in pending]
-        for filed, one in zip(pending, grow(documents, self.growths), strict=True):
+        fresh: dict[str, Document] = {}
+        for filed in pending:
+            document = filed.reading.document
+            if document.id not in fresh and not self.writer.holds(document):
+                fresh[document.id] = document
+        grown = {one.document.id: one for one in grow(list(fresh.values()), self.growths)}
+        for filed in pending:
             try:
-                yield filed, self._put(filed, one)
+                yield filed, self._put(filed, grown.pop(filed.reading.document.id, None))
             except Unreadable as failure:
                 yield filed, failure
 
-    def _put(self, filed: Filed, one: Grown) -> DocumentReport:
-        """Store a document and what could be made of it.
+    def recount(self, document: Document) -> int:
+        """Bring the reports of a document's sources in step with its nodes, which were made otherwise; their number."""
+        self.counted.add(document.id)
+        counted = Counted(self._embedder)
+        counted.count(self.writer.nodes(document.id, self.main))
+        for row in self.writer.holders(document.id):
+            if row.report:
+                self.writer.touch(row.but(report=counted.on(DocumentReport.of(row.report), document).json))
+        return counted.nodes
+
+    def _put(self, filed: Filed, one: Grown | None) -> DocumentReport:
+        """Store a document and what could be made of it; None where it is there already.
 
         Raises:
             Unreadable: no group could be made of it, or a field cannot hold what is said of it.
         """
+        document, counted = filed.reading.document, Counted(self._embedder)
+        self.counted.add(document.id)
+        if one is None and not self.writer.holds(document):  # what was there has gone with what its source held
+            (one,) = grow([document], self.growths)
+        if one is None:
+            counted.count(self.writer.nodes(document.id, self.main))
+            report = counted.on(self._report(filed), document)
+            self._store(filed, report)
+            return report
         self._refuse_unmade(filed, one)
-        document, tally = filed.reading.document, _Tally(self._embedder)
+        report = self._report(filed)
         nodes = one.made.get(self.main)
         if isinstance(nodes, list):
-            tally.count(nodes)
+            counted.count(nodes)
+            report = counted.on(report, document)
         elif nodes is not None:
-            one.made[self.main] = tally.over(nodes)
-        report = self._report(filed, one, tally)
+            one.made[self.main] = counted.over(nodes)
+        self._store(filed, report)
+        store(self.writer, one)
+        self._refuse_unmade(filed, one)
+        return self._corrected(filed, report, one, counted)
+
+    def _store(self, filed: Filed, report: DocumentReport) -> None:
+        document, images = filed.reading.document, filed.reading.images
         row = filed.row.but(document=document.id, report=report.json)
         try:
-            images = {image.content_hash: image.data for image in filed.reading.images}
-            is_new = self.writer.put(document, (), row, images)
+            self.writer.put(document, (), row, {image.content_hash: image.data for image in images})
         except FilterError as error:
             raise Unreadable(filed.row, str(error), None) from error
-        if is_new:
-            store(self.writer, one)
-            self._refuse_unmade(filed, one)
-        elif not isinstance(nodes, list):  # a document that was there already is not cut, but counted
-            deque(one.made.get(self.main, ()), maxlen=0)
-        return self._corrected(report, filed, one, tally, row)
 
     def _refuse_unmade(self, filed: Filed, one: Grown) -> None:
         if one.failures:
@@ -120,23 +140,22 @@ class Filing:
                 reason = next(iter(one.reasons.values()))
                 raise Unreadable(filed.row, reason, DocumentError(reason))
 
-    def _corrected(
-        self, report: DocumentReport, filed: Filed, one: Grown, tally: _Tally, row: SourceRow
-    ) -> DocumentReport:
+    def _corrected(self, filed: Filed, said: DocumentReport, one: Grown, counted: Counted) -> DocumentReport:
         """The report once all nodes were made: those of a long document are counted as they pass."""
-        found = self._report(filed, one, tally)
-        if found != report:
-            self.writer.touch(row.but(report=found.json))
-        return found
+        report, document = self._report(filed), filed.reading.document
+        report = counted.on(report, document) if self.main in one.made else report
+        if report != said:
+            self.writer.touch(filed.row.but(document=document.id, report=report.json))
+        return report
 
     @property
     def _embedder(self) -> Embedder | SparseEmbedder | None:
         embedders = (embedder for growth in self.growths if growth.group == self.main for embedder in growth.embedders)
         return next(embedders, None)
 
-    def _report(self, filed: Filed, one: Grown, tally: _Tally) -> DocumentReport:
-        reading, is_made = filed.reading, self.main in one.made
-        document = reading.document
+    def _report(self, filed: Filed) -> DocumentReport:
+        """What the reader noticed; of the nodes, nothing yet."""
+        reading, document = filed.reading, filed.reading.document
         return DocumentReport(
             reader=document.id.rpartition(".")[2],
             characters=len(document.text),
@@ -148,41 +167,7 @@ class Filing:
             dropped=reading.dropped,
             parts=filed.parts,
             within=filed.within,
-            chunks=tally.nodes if is_made else 0,
-            tokens=tally.tokens if self._embedder else None,
-            beyond_window=tally.beyond_window,
             encoding=reading.encoding,
-            warnings=(*reading.warnings, *(self._warnings(filed, tally) if is_made else ())),
+            warnings=reading.warnings,
             labels=self.labels.mark(document.uri),
         )
-
-    def _warnings(self, filed: Filed, tally: _Tally) -> Iterator[str]:
-        document = filed.reading.document
-        if not tally.nodes and not filed.parts:
-            yield "It has no text."
-        if (embedder := self._embedder) is None:
-            return
-        if tally.beyond_window:
-            yield f"{tally.beyond_window} of {tally.nodes} chunks are longer than the embedder's window."
-        if (known := embedder.covers(document.text[:_SAMPLE])) < _KNOWN_SHARE:
-            yield f"The embedder knows {known:.0%} of its characters; words are the better way to search it."
-
-
-class _Tally:
-    """Counts nodes and their tokens, as the embedder counts them."""
-
-    def __init__(self, embedder: Embedder | SparseEmbedder | None) -> None:
-        self.embedder = embedder
-        self.nodes = self.tokens = self.beyond_window = 0
-
-    def over(self, nodes: Iterable[Node]) -> Iterator[Node]:
-        for node in nodes:
-            self.count([node])
-            yield node
-
-    def count(self, nodes: Sequence[Node]) -> None:
-        self.nodes += len(nodes)
-        if self.embedder is not None:
-            lengths = self.embedder.tokens([node.indexed_text for node in nodes])
-            self.tokens += sum(lengths)
-            self.beyond_window += sum(tokens > self.embedder.window for tokens in lengths)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from spolia.errors import DocumentError, MissingExtra
 from spolia.filters import Field
@@ -16,19 +16,18 @@ from spolia.indexing.held import Held
 from spolia.indexing.intake import Intake, Item, Taken, Unreadable, fetched, intake
 from spolia.indexing.known import Known
 from spolia.indexing.labels import Labels
-from spolia.indexing.parts import Wanted
-from spolia.indexing.readers.reading import Container, Reading
+from spolia.indexing.parts import Wanted, behind
+from spolia.indexing.readers.reading import Container
 from spolia.indexing.report import DocumentReport, Progress, SyncReport
 from spolia.indexing.tally import Tally
 from spolia.indexing.workers.limits import Limits
 from spolia.stores.corpus import Corpus
-from spolia.stores.groups.growing import embed, in_batches
+from spolia.stores.groups.growing import embed
 from spolia.stores.groups.materialising import materialise
 from spolia.stores.groups.storing import make_up
 from spolia.stores.tables.rows import SourceRow, Stamp
 from spolia.stores.writer import Writer
 from spolia.surrounding import check_cancelled
-from spolia.types import Document
 
 CUT_AT_ONCE, WEIGHT_AT_ONCE = 64, 5_000_000
 """Documents whose nodes are made together, so that a transform asks its model for all of them at once; and their
@@ -68,41 +67,18 @@ def keep(
             writer.publish()  # is refused, and says why: nothing gives other values
         if labels.access is None and writer.is_restricted():
             labels = replace(labels, kept={uri: readers for uri, (_, readers) in writer.readers().items()})
-        others = others_than(found, writer) if rebuild else Others()
-        forgets = wanted.define(writer, found, taking, rebuild=rebuild)
+        renews = wanted.define(writer, found, taking, rebuild=rebuild)
         wanted.refuse_changed(writer.manifests)
-        if rebuild:
+        if renews:
             known = writer.stamps(found.uris)
-        batches = batch if fits and not forgets else None
+        batches = batch if fits and not renews else None
         run = Keeping(writer, wanted, labels, found, taking, known, progress, batches, retry)
-        if forgets:
-            run.put_back(others)
-        run.run()
+        run.run(recount=renews)
     if wanted.groups:
         materialise(wanted.groups, retry=False, known=wanted.known, tell=run.tell_of_groups, wait_s=timeout_s)
     published = corpus.latest()
     report = run.tally.report(published.generation, found, time.perf_counter() - began)
-    return report.but(unmade=published.unmade())
-
-
-@dataclass(frozen=True)
-class Others:
-    """What a store holds beside what was found: it is put back when a group is built with other parts.
-
-    Args:
-        documents: with their sources, which are read again as soon as they are looked at.
-        cursors: how far each source was read.
-    """
-
-    documents: Sequence[tuple[SourceRow, Document]] = ()
-    cursors: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-
-def others_than(found: Found, writer: Writer) -> Others:
-    """What a store holds of which this says nothing."""
-    rows = [row for row in writer.sources().values() if row.status == "indexed" and not found.concerns(row.uri)]
-    documents = [(row, writer.document(row.document)) for row in rows]
-    return Others(documents, {source: said for source, said in writer.cursors().items() if source != found.source})
+    return report.but(unmade=published.unmade(), behind=run.behind)
 
 
 class Keeping:
@@ -136,6 +112,7 @@ class Keeping:
         self.tally, self.intake = Tally(), taking
         self.retry = retry
         self.growths = wanted.growths(writer.manifests)
+        self.behind = behind(self.growths)
         self.filing = Filing(writer, self.growths, wanted.main, labels)
         self.held = Held(writer.readers() if labels.access or labels.kept else {})
         self.known = Known(writer, found, known, all=self._looks_at_all)
@@ -145,17 +122,12 @@ class Keeping:
                 self.labels.contain(uri, (DocumentReport.of(row.report).within if row.report else "") or container)
         self._changes = self._chunks = 0
 
-    def put_back(self, others: Others) -> None:
-        """Cut again what went when a group was built with other parts."""
-        filing = Filing(self.writer, self.growths, self.filing.main, Labels())
-        unread = {"size": 0, "mtime_ns": 0, "content_hash": ""}
-        gone = (Filed(Reading(document), row.but(**unread), False) for row, document in others.documents)
-        for filing.pending in in_batches(gone, CUT_AT_ONCE):
-            self._cut(filing)
-        for source, cursors in others.cursors.items():
-            self.writer.remember(source, cursors)
+    def run(self, *, recount: bool = False) -> None:
+        """Bring the store in step.
 
-    def run(self) -> None:
+        Args:
+            recount: the main group was built anew, so that no report tells its nodes any more.
+        """
         given_up = self.known.given_up(retry=self.retry)
         self.tally.failed += [(row.uri, row.error) for row in given_up]
         changed = self._changed({row.uri for row in given_up})
@@ -166,8 +138,10 @@ class Keeping:
         self._cut(self.filing)
         for uri in self.known.gone:
             self._remove(uri)
-        if self.retry:
-            self._make_up()
+        self._make_up()
+        for document in self.writer.documents() if recount else ():
+            if document.id not in self.filing.counted:
+                self.filing.recount(document)
         self.writer.remember(self.found.source, self.found.cursors)
         self._publish()
 
@@ -191,10 +165,19 @@ class Keeping:
         self._tell(uri, "removed")
 
     def _make_up(self) -> None:
-        """Try again what could not be made of documents that this run has left alone."""
-        unmade = [lack for lack in self.writer.unmade() if lack.document not in self.filing.tried]
+        """Make what is lacking of documents that this run has left alone: what could not be made is tried again."""
+        left = {group for group, _ in self.behind}
+        unmade = [
+            lack
+            for lack in self.writer.unmade()
+            if lack.document not in self.filing.tried and lack.group not in left and (self.retry or lack.is_untried)
+        ]
         for one in make_up(self.writer, self.growths, unmade):
+            if self.filing.main in one.made:
+                self.tally.chunks += self.filing.recount(one.document)
+            self._changes += 1
             self._tell(one.document.uri)
+            self._publish_if_many()
 
     @property
     def _looks_at_all(self) -> bool:
@@ -366,6 +349,9 @@ class Keeping:
     def _done(self, uri: str, change: str) -> None:
         self.tally.done += 1
         self._tell(uri, change)
+        self._publish_if_many()
+
+    def _publish_if_many(self) -> None:
         if self.batch is None:
             return
         if self._changes >= self.batch or self.tally.chunks - self._chunks >= self.batch * CHUNKS_PER_DOCUMENT:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from spolia.errors import ManifestMismatch
+from spolia.errors import GroupError, ManifestMismatch
 from spolia.indexing.files import Found
 from spolia.indexing.intake import Intake, Unreadable
 from spolia.indexing.lengths import TokenCounter
@@ -17,9 +18,10 @@ from spolia.models.protocols import Embedder
 from spolia.operator import Operator
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.defined import embedder_of, in_order, manifest_of, signature, transform_of
-from spolia.stores.definition import Definition, Embedding, Transform
+from spolia.stores.definition import Definition, Embedding, Part, Pieces, Transform
 from spolia.stores.groups.growing import Growth
 from spolia.stores.groups.materialising import refuse_other
+from spolia.stores.groups.storing import with_those_below
 from spolia.stores.lexical.analysis import Analyzer, analyzer_for
 from spolia.stores.manifest import Manifest
 from spolia.stores.writer import Writer
@@ -67,64 +69,137 @@ class Wanted:
     readers: Readers = ()
 
     def define(self, writer: Writer, found: Found, taking: Intake, *, rebuild: bool) -> bool:
-        """Write the manifests of what is asked for; what is there must be the same. Whether it forgot what was there.
+        """Write the manifests of what is asked for; what is there must be the same. Whether the main group is renewed.
+
+        Args:
+            rebuild: have the main group made of something else than it is, and those that are made from it made again.
 
         Raises:
             ManifestMismatch: a group is made of something else.
-            GroupError: a group that nobody defines, or that cannot be stored.
+            GroupError: a group that nobody defines, that cannot be stored, or that would have to be made again and is
+                made by what is not known here.
         """
         there = writer.manifests.get(self.main)
         analyzer = there.analyzer if there is not None else analyzer_for(_samples(found, taking))
-        if rebuild:
-            for manifest in reversed(in_order(writer.manifests)):
-                if manifest.group != self.main:
-                    writer.drop(manifest.group)
-        reader = versions(self.readers)
-        main = manifest_of(self.main, self.definition, analyzer, writer.manifests, reader)
-        forgets = there is not None and there != main
-        writer.define(self.main, main, rebuild=rebuild)
+        main = manifest_of(self.main, self.definition, analyzer, writer.manifests, versions(self.readers))
+        renews = rebuild and there is not None and there != main
+        if there is not None and renews:
+            self._renew(writer, there, main)
+        elif there is not None and there != main and not main.embeddings and there.embeddings:
+            raise ManifestMismatch(_embedder_left_out(there))
+        else:
+            writer.define(self.main, main)
         for group in self.groups:
             if group.definition is not None and group.name in writer.manifests:
                 refuse_other(group, writer.manifests)
-        return forgets
+        return renews
+
+    def _renew(self, writer: Writer, there: Manifest, main: Manifest) -> None:
+        """Have the main group, and those that are made from it, made again of the documents that are there.
+
+        Where the nodes are made as before, and only searched or embedded otherwise, all of them stay. Documents are
+        read again where the readers have changed; one that is the same then keeps its nodes in other groups.
+        """
+        keeps = there.signature == main.signature
+        below = [] if keeps else with_those_below({self.main}, in_order(writer.manifests))
+        writer.redefine(self.main, main, keep_nodes=keeps)
+        for manifest in below:
+            if manifest.group != self.main:
+                growth = self._growth(manifest)
+                if isinstance(growth.transform, Unmakeable):
+                    raise GroupError(
+                        f"Group {manifest.group!r} is made from {self.main!r}, and would be lost by building that "
+                        f"anew. Nothing was changed. {growth.transform.reason}"
+                    )
+                made = signature(Definition(growth.transform, growth.parent, growth.ref), writer.manifests)
+                writer.redefine(manifest.group, manifest.but(signature=made))
+        if there.reader != main.reader:
+            writer.outdate()
 
     def growths(self, manifests: dict[str, Manifest]) -> list[Growth]:
         """All groups of the store, each with the objects that make it, in order.
 
+        One that is made by what is not known here is made of no document, which is noted of each (`Unmakeable`).
+
         Raises:
-            GroupError: one is made by what is not known here.
+            GroupError: what embeds the main group is not known here.
         """
+        return [self._growth(manifest) for manifest in in_order(manifests)]
+
+    def _growth(self, manifest: Manifest) -> Growth:
         given = {group.name: group.definition for group in self.groups if group.definition is not None}
         given[self.main] = self.definition
         passed = [embedding.embedder for definition in given.values() for embedding in definition.embeddings]
-        return [
-            Growth(
-                manifest.group,
-                given[manifest.group].transform if manifest.group in given else transform_of(manifest, self.known),
-                manifest.parent,
-                manifest.ref,
-                tuple(embedder_of(how, manifest.group, passed) for how in manifest.embeddings),
-            )
-            for manifest in in_order(manifests)
-        ]
+        definition, lineage = given.get(manifest.group), (manifest.parent, manifest.ref)
+        try:
+            transform = definition.transform if definition else transform_of(manifest, self.known)
+            embedders = tuple(embedder_of(how, manifest.group, passed) for how in manifest.embeddings)
+        except GroupError as error:
+            if manifest.group == self.main:
+                raise
+            return Growth(manifest.group, Unmakeable(f"{error} {_ways_out(manifest.group)}"), *lineage)
+        return Growth(manifest.group, transform, *lineage, embedders)
 
     def refuse_changed(self, manifests: dict[str, Manifest]) -> None:
         """Refuse to go on with groups of the store that would be made otherwise by now.
 
         Raises:
-            GroupError: one is made by what is not known here.
             ManifestMismatch: the code, models or prompts of one have changed since it was built.
         """
         for manifest in in_order(manifests):
             if manifest.group in (self.main, *(group.name for group in self.groups)) or not manifest.signature:
                 continue
-            definition = Definition(transform_of(manifest, self.known), manifest.parent, manifest.ref)
+            transform = self._growth(manifest).transform
+            if isinstance(transform, Unmakeable):
+                continue
+            definition = Definition(transform, manifest.parent, manifest.ref)
             if manifest.signature != signature(definition, manifests):
                 raise ManifestMismatch(
                     f"Group {manifest.group!r} was made by {manifest.transform}, whose code, models or prompts have "
                     f"changed since. Build it anew: spolia groups build {manifest.group} --rebuild, or in Python "
                     f"materialise([corpus.group({manifest.group!r}, definition)], rebuild=True)."
                 )
+
+
+@dataclass(frozen=True)
+class Unmakeable(Operator[Part, Pieces]):
+    """Stands for a transform that is not known here: nothing can be made by it.
+
+    Args:
+        reason: in words, with what to do about it.
+    """
+
+    reason: str
+
+    def apply(self, value: Part, /) -> Pieces:
+        raise GroupError(self.reason)
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return 0
+
+
+def behind(growths: Iterable[Growth]) -> tuple[tuple[str, str], ...]:
+    """Groups that cannot be made here, and why."""
+    return tuple((each.group, each.transform.reason) for each in growths if isinstance(each.transform, Unmakeable))
+
+
+def _ways_out(group: str) -> str:
+    return (
+        f"The other groups go on. If it is not needed any more: spolia groups drop {group}, or in Python "
+        f"writer.drop({group!r})."
+    )
+
+
+def _embedder_left_out(there: Manifest) -> str:
+    """What to say where a group has an embedder and the caller names none."""
+    how = there.embeddings[0]
+    written = json.loads(how.plain) if how.plain else None
+    name = written if isinstance(written, str) else next(iter(written), "") if isinstance(written, dict) else ""
+    return (
+        f"Group {there.group!r} of the store is embedded with {how.embedder!r}, and no embedder was named. Write the "
+        f"same one: embedder={f'{name}(…)' if name else 'it'}, whose name is {how.embedder!r}, with the splitter that "
+        f"is there: {there.transform}. To search by words only from now on: rebuild=True (--rebuild)."
+    )
 
 
 def _samples(found: Found, taking: Intake) -> Iterable[str]:

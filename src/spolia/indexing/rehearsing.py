@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
 
 from spolia.filters import Field
 from spolia.models.replies import estimated_tokens
@@ -13,7 +12,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest, refuse_other
 from spolia.stores.tables import sql
 from spolia.stores.tables.changes import NONE
-from spolia.stores.tables.rows import SourceRow, Stamp, Unmade, hash_of
+from spolia.stores.tables.rows import NOT_YET, SourceRow, Stamp, Unmade, hash_of
 from spolia.stores.writer import Writer
 from spolia.types import Document, Node
 
@@ -50,7 +49,8 @@ class Rehearsal(Writer):
 
     Attributes:
         counted: by group.
-        redefined: groups that are built anew.
+        redefined: groups whose nodes are made anew.
+        embedded: groups whose nodes stay, and are embedded or searched otherwise.
     """
 
     def __init__(self, corpus: Corpus) -> None:
@@ -58,15 +58,19 @@ class Rehearsal(Writer):
         self.manifests: dict[str, Manifest] = dict(self.snapshot.manifests) if self.snapshot else {}
         self.counted: dict[str, Counted] = {}
         self.redefined: set[str] = set()
+        self.embedded: set[str] = set()
         self._sources = self.snapshot.sources() if self.snapshot else {}
         lists = self.snapshot.readers.lists if self.snapshot else {}
         self._everybody = frozenset(chain.from_iterable(lists.values()))
         self._put: dict[str, bytes] = {}
-        self._forgot = False
+        self._expected: set[str] = set()
+        self._made: set[tuple[str, str]] = set()
         self._seen: set[tuple[str, bytes]] = set()
 
     def stamps(self, uris: Iterable[str] | None = None) -> dict[str, Stamp]:
-        return {uri: (row.size, row.mtime_ns, row.status) for uri, row in self._sources.items()}
+        wanted = None if uris is None else frozenset(uris)
+        rows = (row for uri, row in self._sources.items() if wanted is None or not wanted.isdisjoint(_with_above(uri)))
+        return {row.uri: (row.size, row.mtime_ns, row.status) for row in rows}
 
     def sources(self, uris: Iterable[str] | None = None) -> dict[str, SourceRow]:
         return {uri: self._sources[uri] for uri in (self._sources if uris is None else uris) if uri in self._sources}
@@ -77,19 +81,20 @@ class Rehearsal(Writer):
 
     def documents(self) -> Iterator[Document]:
         """Those that stay as they are."""
-        if self.snapshot is None or self._forgot:
-            return
-        live = {row.document for row in self._sources.values()} - set(self._put)
-        for document in self.snapshot.documents(self._everybody):
-            if document.id in live:
-                yield document
+        live = self._live()
+        if self.snapshot is not None:
+            yield from (one for one in self.snapshot.documents(self._everybody) if one.id in live)
+
+    def _live(self) -> dict[str, str]:
+        """The documents that stay as they are, each with the uri of one of its sources."""
+        return {row.document: row.uri for row in self._sources.values() if row.document not in {*self._put, ""}}
 
     def nodes(self, document: str, group: str) -> list[Node]:
         assert self.snapshot is not None
         return self.snapshot.numbered(document, group, 0, _LAST, self._everybody)
 
     def readers(self) -> dict[str, tuple[str, tuple[str, ...]]]:
-        if self.snapshot is None or self._forgot:
+        if self.snapshot is None:
             return {}
         lists = {document.id: document.readers for document in self.snapshot.documents(self._everybody)}
         return {uri: (row.document, lists[row.document]) for uri, row in self._sources.items() if row.document}
@@ -98,12 +103,21 @@ class Rehearsal(Writer):
         assert self.snapshot is not None
         return self.snapshot.document(id, self._everybody)
 
+    def holders(self, document: str) -> list[SourceRow]:
+        return [row for row in self._sources.values() if row.document == document]
+
+    def holds(self, document: Document) -> bool:
+        digest = document.but(uri="").digest
+        return self._put.get(document.id) == digest or self._is_there(document)
+
     def unmade(self) -> tuple[Unmade, ...]:
-        """Those that are tried again."""
-        if self.snapshot is None or self._forgot:
-            return ()
-        live = {row.document for row in self._sources.values()} - set(self._put)
-        return tuple(lack for lack in self.snapshot.unmade() if lack.document in live)
+        """Those that are tried again, and those of groups that are made anew."""
+        live = self._live()
+        before = self.snapshot.unmade() if self.snapshot is not None else ()
+        found = {(lack.document, lack.group): lack for lack in before if lack.document in live}
+        for group in sorted(self._expected):
+            found |= {(id, group): Unmade(id, uri, group, NOT_YET) for id, uri in live.items()}
+        return tuple(lack for key, lack in found.items() if key not in self._made)
 
     # What is changed.
 
@@ -111,37 +125,32 @@ class Rehearsal(Writer):
         """Fields cost nothing."""
         return True
 
-    def define(self, group: str, manifest: Manifest, *, rebuild: bool = False) -> None:
+    def define(self, group: str, manifest: Manifest) -> None:
         there = self.manifests.get(group)
-        if there == manifest:
-            return
         if there is not None:
-            if not rebuild:
-                refuse_other(there, manifest)
-            self._sources, self._forgot = {}, True
-            self.redefined.add(group)
+            refuse_other(there, manifest)
+            return
+        self._expected.add(group)
         self.manifests[group] = manifest
 
     def redefine(self, group: str, manifest: Manifest, *, keep_nodes: bool = False) -> None:
         there = self.manifests.get(group)
         self.manifests[group] = manifest
         if there is not None and keep_nodes:
+            self.embedded.add(group)
             self._count_more(group, [how.embedder for how in manifest.embeddings if not there.embedded(how.embedder)])
-        elif there is not None:
+            return
+        self._expected.add(group)
+        if there is not None:
             self.redefined.add(group)
-
-    def drop(self, group: str) -> None:
-        self.redefined.add(group)
-        del self.manifests[group]
 
     def put(
         self, document: Document, nodes: Iterable[Node], source: SourceRow, images: Mapping[str, bytes] = NONE
     ) -> bool:
         self._sources[source.uri] = source
-        digest = document.but(uri="").digest
-        if self._put.get(document.id) == digest or self._is_there(document.id, digest):
+        if self.holds(document):
             return False
-        self._put[document.id] = digest
+        self._put[document.id] = document.but(uri="").digest
         self._count(nodes)
         return True
 
@@ -150,12 +159,16 @@ class Rehearsal(Writer):
 
     def note_unmade(self, document: str, reasons: Mapping[str, str]) -> None:
         """What cannot be made costs nothing."""
+        self._made |= {(document, group) for group in reasons}
 
     def set_readers(self, document: Document, readers: Sequence[str]) -> None:
         """Another reader list costs nothing."""
 
     def touch(self, source: SourceRow) -> None:
         self._sources[source.uri] = source
+
+    def outdate(self) -> None:
+        self._sources = {uri: row.but(size=0, mtime_ns=0, content_hash="") for uri, row in self._sources.items()}
 
     def move(self, old_uri: str, source: SourceRow) -> None:
         self._sources.pop(old_uri)
@@ -183,11 +196,12 @@ class Rehearsal(Writer):
         """What a group would take."""
         return self.counted.setdefault(group, Counted())
 
-    def _is_there(self, id: str, digest: bytes) -> bool:
-        if self.snapshot is None or self._forgot:
+    def _is_there(self, document: Document) -> bool:
+        """Whether the store has it as it is."""
+        if self.snapshot is None or self.snapshot.opened.row(sql.LIVE_DOCUMENT, (document.id,)) is None:
             return False
-        row: Any = self.snapshot.opened.row(sql.LIVE_DOCUMENT, (id,))
-        return row is not None and bytes(row[1]) == digest
+        there = self.document(document.id)
+        return (there.but(uri=""), there.readers) == (document.but(uri=""), document.readers)
 
     def _count(self, nodes: Iterable[Node]) -> None:
         for node in nodes:
@@ -217,3 +231,9 @@ class Rehearsal(Writer):
         sample = counted.sample.setdefault(embedder, [])
         if counted.texts & (counted.texts - 1) == 0 and len(sample) < SAMPLED:  # the 1st, 2nd, 4th, 8th …
             sample.append(text)
+
+
+def _with_above(uri: str) -> Iterator[str]:
+    """A source, and all that it may be in by its name."""
+    yield uri
+    yield from (uri[:at] for at, sign in enumerate(uri) if sign == "/")

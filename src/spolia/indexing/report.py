@@ -129,6 +129,8 @@ class SyncReport(Value):
         chunks: nodes that were made.
         embedded: texts that were embedded.
         unmade: groups that could not be made of documents, and why; these are found in their other groups.
+        behind: groups that were not kept in step, since they cannot be made here, and why. What they have of documents
+            that are as they were is still found.
         seconds: wall-clock time.
     """
 
@@ -145,6 +147,7 @@ class SyncReport(Value):
     chunks: int = 0
     embedded: int = 0
     unmade: tuple[Unmade, ...] = ()
+    behind: tuple[tuple[str, str], ...] = ()
     seconds: float = 0.0
 
 

@@ -25,7 +25,8 @@ def problems(snapshot: Snapshot) -> list[str]:
     opened = snapshot.opened
     with translated(opened.store, "read"):
         found = list(opened.store.problems(opened.connection))
-    return found + [problem for group in snapshot.groups() for problem in _group_problems(snapshot, group)]
+    groups = (problem for group in snapshot.groups() for problem in _group_problems(snapshot, group))
+    return [*found, *_lacks(snapshot), *groups]
 
 
 def truth_problems(connection: Connection) -> Iterator[str]:
@@ -49,6 +50,19 @@ def rows_problems(connection: Connection, name: str) -> Iterator[str]:
     ):
         if found := [str(row[0]) for row in connection.execute(statement)]:
             yield f"{name}: {len(found)} {said}: {_some(found)}"
+
+
+def _lacks(snapshot: Snapshot) -> Iterator[str]:
+    """Which groups are not made of documents, though nothing is wrong with these."""
+    untried: dict[str, list[str]] = {}
+    for lack in snapshot.unmade():
+        if lack.is_untried:
+            untried.setdefault(lack.group, []).append(lack.uri or lack.document)
+    for group, documents in untried.items():
+        yield (
+            f"group {group!r}: {len(documents)} documents were not made yet: {_some(documents)}. The next run makes "
+            "them: spolia index FOLDER, or in Python sync(...)"
+        )
 
 
 def _group_problems(snapshot: Snapshot, group: str) -> Iterator[str]:

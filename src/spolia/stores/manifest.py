@@ -132,8 +132,8 @@ def refuse_other(there: Manifest, here: Manifest) -> None:
     if there != here:
         raise ManifestMismatch(
             f"Group {there.group!r} of the store was built with other parts: {'; '.join(there.differences(here))}. "
-            "Write the parts that are there, name another store, or rebuild the group: "
-            "writer.define(group, manifest, rebuild=True), then index everything again."
+            "Write the parts that are there, name another store, or build the group anew: sync(..., rebuild=True), "
+            "on the command line spolia index with --rebuild."
         )
 
 
@@ -162,5 +162,5 @@ def of(found: dict[str, Any]) -> Manifest:
 def _unreadable(found: object, error: Exception) -> StoreCorrupt:
     return StoreCorrupt(
         f"A manifest of the store cannot be understood: {found!r} ({error}). "
-        "Rebuild the group: writer.define(group, manifest, rebuild=True), then index everything again."
+        "Build the group anew: sync(..., rebuild=True), on the command line spolia index with --rebuild."
     )

@@ -139,6 +139,18 @@ class Writer:
         with self._transaction.reading():
             return [node_of(row, readers) for row in self._connection.execute(sql.NUMBERED, at).fetchall()]
 
+    def holders(self, document: str) -> list[SourceRow]:
+        """The sources that hold a document, by its id; with what this writer has changed."""
+        with self._transaction.reading():
+            key = self._changes.document_key(document)
+            rows = self._connection.execute(sql.LIVE_SOURCES_OF, (key,)).fetchall() if key is not None else []
+            return [source_of(row) for row in rows]
+
+    def holds(self, document: Document) -> bool:
+        """Whether a document is there as it is, so that putting it needs no nodes."""
+        with self._transaction.reading():
+            return self._changes.holds(document)
+
     def readers(self) -> dict[str, tuple[str, tuple[str, ...]]]:
         """For each source the id of the document that it holds, and who may read that; with what was changed."""
         with self._transaction.reading():
@@ -166,12 +178,10 @@ class Writer:
 
     # Changing it.
 
-    def define(self, group: str, manifest: Manifest, *, rebuild: bool = False) -> None:
+    def define(self, group: str, manifest: Manifest) -> None:
         """Say what a group is built with: the first time it is written down, later it must be the same.
 
-        Args:
-            rebuild: take another manifest and forget all sources and documents, so that everything is indexed again;
-                readers see the old generation until the new one is published.
+        Documents that are there already are noted as not made in it (`unmade`).
 
         Raises:
             ManifestMismatch: the group was built with other parts, naming both sides.
@@ -180,19 +190,18 @@ class Writer:
             raise StoreError(f"The manifest is of group {manifest.group!r}, not {group!r}. Write the same name twice.")
         refuse_odd_name(group)
         there = self.manifests.get(group)
-        if there == manifest:
-            return
-        if there is not None and not rebuild:
+        if there is not None:
             refuse_other(there, manifest)
+            return
         with self._transaction.change():
             fail_point("define.write")
-            if there is not None:
-                for (uri,) in self._connection.execute(sql.URIS).fetchall():
-                    self._changes.forget(uri)
-                self._connection.execute(sql.DROP_CURSORS)
-            self._connection.execute(sql.DEFINE, {"grp": group, "manifest": written(manifest)})
-            self.manifests[group] = manifest
-            self._forget_derived(group)
+            self._changes.expect(group)
+            self._write(group, manifest)
+
+    def _write(self, group: str, manifest: Manifest) -> None:
+        self._connection.execute(sql.DEFINE, {"grp": group, "manifest": written(manifest)})
+        self.manifests[group] = manifest
+        self._forget_derived(group)
 
     def _forget_derived(self, group: str) -> None:
         self.indexes.pop(group, None)
@@ -201,7 +210,7 @@ class Writer:
     def redefine(self, group: str, manifest: Manifest, *, keep_nodes: bool = False) -> None:
         """Build a group anew: its nodes end, other groups stay. Readers see the old ones until this is published.
 
-        Put the new nodes with `add_nodes`, for every document of `documents()`.
+        All documents are noted as not made in it, until `add_nodes` adds nodes of it, or `note_unmade` takes that back.
 
         Args:
             keep_nodes: they are made as before; only how they are embedded has changed.
@@ -211,9 +220,8 @@ class Writer:
             fail_point("redefine.write")
             if not keep_nodes:
                 self._changes.clear(group)
-            self._connection.execute(sql.DEFINE, {"grp": group, "manifest": written(manifest)})
-            self.manifests[group] = manifest
-            self._forget_derived(group)
+                self._changes.expect(group)
+            self._write(group, manifest)
 
     def drop(self, group: str) -> None:
         """Forget a group with its nodes; vectors stay for when their texts return."""
@@ -311,6 +319,14 @@ class Writer:
         with self._transaction.change(visible=False):
             fail_point("touch.write")
             self._changes.touch(source)
+
+    def outdate(self) -> None:
+        """Have all sources read again when they are looked at: other readers read them by now. What they hold stays."""
+        sources = self.sources().values()
+        with self._transaction.change(visible=False):
+            fail_point("touch.write")
+            for source in sources:
+                self._changes.touch(source.but(size=0, mtime_ns=0, content_hash=""))
 
     def move(self, old_uri: str, source: SourceRow) -> None:
         """The source at `old_uri` is at `source.uri` now, with the same content."""

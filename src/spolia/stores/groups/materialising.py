@@ -26,7 +26,7 @@ from spolia.stores.groups.storing import DOCUMENTS_AT_ONCE, make_up, store, with
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Embedded, Manifest
-from spolia.stores.tables.rows import Unmade
+from spolia.stores.tables.rows import NOT_YET, Unmade
 from spolia.stores.writer import Writer
 from spolia.surrounding import check_cancelled
 from spolia.types import Document, Failure, Node
@@ -224,26 +224,30 @@ class Building:
         self._documents = 0
 
     def define(self) -> None:
-        """Write the manifests of those that are to be built, each after those that it is made from."""
+        """Write the manifests of those that are to be built, each after those that it is made from, then those below.
+
+        From then on all documents count as not made in them.
+        """
         for group in self.wanted.values():
             self._define(group)
-
-    def build(self) -> None:
-        """Cut all documents in them, and in the groups below them.
-
-        Raises:
-            SpoliaError: what a transform raised that could make nothing of any document.
-        """
         self._built = self._growths(self.definitions)
         for growth in self._built:
             if growth.group not in self.definitions:
                 self._renew(growth)
+
+    def build(self) -> None:
+        """Cut all documents in them, and in the groups below them: what `define` has named.
+
+        Raises:
+            SpoliaError: what a transform raised that could make nothing of any document.
+        """
         made: set[str] = set()
+        before = dict.fromkeys((growth.group for growth in self._built), NOT_YET)
         failures: dict[str, Failure] = {}
         for some in in_batches(self.writer.documents(), DOCUMENTS_AT_ONCE) if self._built else ():
             check_cancelled()
             for one in grow(some, self._built, self._there):
-                store(self.writer, one)
+                store(self.writer, one, before)
                 made.update(one.made)
                 failures = one.failures | failures
             self._documents += len(some)

@@ -37,7 +37,7 @@ def store(writer: Writer, one: Grown, before: Mapping[str, str] | None = None) -
                 raise
             one.fail(group, Failure.of(error, group))  # metadata of another type; a late failure of a splitter
     there, now = before or {}, one.reasons
-    made = {group: "" for group in there if group in one.made}
+    made = {group: "" for group in there if group in one.made or group in one.passed_over}
     if changed := {group: why for group, why in {**now, **made}.items() if there.get(group, "") != why}:
         writer.note_unmade(one.document.id, changed)
 

@@ -61,9 +61,22 @@ class Audiences:
         if found is None:
             if len(self._written) >= _LISTS_KEPT:
                 self._written = {}
-            written = json.dumps(sorted(set(readers)), ensure_ascii=False)
-            found = self._written[readers] = (blake2b(written.encode(), digest_size=16).digest(), written)
+            written = _written(readers)
+            found = self._written[readers] = (_digest(written), written)
         return found
+
+
+def digest_of_list(readers: Sequence[str]) -> bytes:
+    """`Audiences.digest` of a list, without a store."""
+    return _digest(_written(readers))
+
+
+def _written(readers: Sequence[str]) -> str:
+    return json.dumps(sorted(set(readers)), ensure_ascii=False)
+
+
+def _digest(written: str) -> bytes:
+    return blake2b(written.encode(), digest_size=16).digest()
 
 
 class StoredLists(dict[int, Readers]):

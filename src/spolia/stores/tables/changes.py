@@ -12,7 +12,16 @@ from spolia.stores.failpoints import fail_point
 from spolia.stores.manifest import Manifest
 from spolia.stores.tables import sql
 from spolia.stores.tables.audiences import Audiences
-from spolia.stores.tables.rows import Row, SourceRow, document_row, node_row, source_of, source_values
+from spolia.stores.tables.rows import (
+    NOT_YET,
+    Row,
+    SourceRow,
+    document_row,
+    hash_of_document,
+    node_row,
+    source_of,
+    source_values,
+)
 from spolia.stores.truth import Connection
 from spolia.types import Document, Node
 
@@ -55,6 +64,11 @@ class Changes:
         fail_point("put.source")
         self.point(source, key)
         return not is_there
+
+    def holds(self, document: Document) -> bool:
+        """Whether a live document is this one."""
+        there = self._one(sql.LIVE_DOCUMENT, (document.id,))
+        return there is not None and there[1] == hash_of_document(document, self.audiences.digest(document.readers))
 
     def _row(self, document: Document) -> Row:
         audiences = self.audiences
@@ -123,7 +137,10 @@ class Changes:
         key = self._known_key(document.id)
         self.audiences.begin()
         fail_point("add.nodes")
-        self.connection.executemany(sql.ADD_NODE, self._node_rows(document, key, nodes))
+        groups: set[str] = set()
+        self.connection.executemany(sql.ADD_NODE, self._node_rows(document, key, _noted(nodes, groups)))
+        for group in groups:
+            self.connection.execute(sql.DROP_UNMADE, (key, group))
 
     def note_unmade(self, document: str, reasons: Mapping[str, str]) -> None:
         """Which groups could not be made of a document, and why; an empty reason takes back what was noted."""
@@ -133,6 +150,10 @@ class Changes:
                 self.connection.execute(sql.ADD_UNMADE, (key, group, reason))
             else:
                 self.connection.execute(sql.DROP_UNMADE, (key, group))
+
+    def expect(self, group: str) -> None:
+        """A group is to be made of all documents that are there."""
+        self.connection.execute(sql.EXPECT, {"grp": group, "error": NOT_YET})
 
     def clear(self, group: str) -> None:
         """The nodes of a group end."""
@@ -199,3 +220,10 @@ class Changes:
 
     def _one(self, statement: str, values: tuple[Any, ...]) -> Any:
         return self.connection.execute(statement, values).fetchone()
+
+
+def _noted(nodes: Iterable[Node], groups: set[str]) -> Iterator[Node]:
+    """Nodes as they pass, and their groups."""
+    for node in nodes:
+        groups.add(node.group)
+        yield node

@@ -55,21 +55,32 @@ class SourceRow(Value):
     accessed_ns: int = 0
 
 
+NOT_YET = "It was not made yet."
+"""Why a group lacks a document that was there before the group was, or before it was built anew."""
+
+
 @dataclass(frozen=True)
 class Unmade(Value):
-    """A node group that could not be made of a document: the document is there, and found in the groups that could.
+    """A node group that was not made of a document: the document is there, and found in the groups that were.
+
+    What is not noted so is made: that a document has no nodes in a group may as well say that there is nothing to cut.
 
     Args:
         document: its id.
         uri: of one of its sources.
         group: the node group.
-        reason: what happened.
+        reason: what happened; `NOT_YET` where nobody has tried.
     """
 
     document: str
     uri: str
     group: str
     reason: str
+
+    @property
+    def is_untried(self) -> bool:
+        """Whether nobody has tried yet."""
+        return self.reason == NOT_YET
 
 
 def hash_of(text: str) -> bytes:
@@ -93,17 +104,26 @@ def unpacked(text: str) -> tuple[Any, ...]:
     return tuple(tuple(item) if isinstance(item, list) else item for item in json.loads(text)) if text else ()
 
 
+def hash_of_document(document: Document, readers: bytes) -> bytes:
+    """By what a document is told from another one of its id.
+
+    Args:
+        readers: the digest of its reader list, in the place of its names, of which there may be many.
+    """
+    return document.but(uri="", readers=(readers.hex(),)).digest
+
+
 def document_row(document: Document, audience: int, readers: bytes, birth: int) -> Row:
     """A document as a row.
 
     Args:
         audience: the number of its reader list.
-        readers: the digest of that list, in the place of its names, of which there may be many.
+        readers: the digest of that list.
         birth: generation in which it is born.
     """
     return (
         document.id,
-        document.but(uri="", readers=(readers.hex(),)).digest,
+        hash_of_document(document, readers),
         document.text,
         document.title,
         document.media_type,

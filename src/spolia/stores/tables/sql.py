@@ -152,7 +152,6 @@ UNSAY_SOURCE = f"DELETE FROM sources WHERE uri = :uri AND birth = :next AND deat
 END_SOURCE = f"UPDATE sources SET death = :next WHERE uri = :uri AND death = {ALIVE}"
 READERS_OF_SOURCES = f"""SELECT s.uri, d.id, d.audience FROM sources s JOIN documents d ON d.key = s.document
     WHERE s.death = {ALIVE}"""
-URIS = f"SELECT uri FROM sources WHERE death = {ALIVE} ORDER BY uri"
 
 # How far sources were read. What is read later than a generation was published is not known to it.
 CURSORS = "SELECT item, cursor FROM cursors WHERE source = ? ORDER BY item"
@@ -162,7 +161,6 @@ CURSORS_AT = """SELECT source, item, cursor FROM cursors WHERE source NOT IN
 SET_CURSOR = """INSERT INTO cursors VALUES (?, ?, ?, ?)
     ON CONFLICT (source, item) DO UPDATE SET cursor = excluded.cursor, birth = excluded.birth"""
 DROP_CURSOR = "DELETE FROM cursors WHERE source = ? AND item = ?"
-DROP_CURSORS = "DELETE FROM cursors"
 
 # The end of a document and its nodes: what was born in this generation is taken back, the rest dies.
 END_OF_DOCUMENT = (
@@ -181,6 +179,8 @@ PURGE = tuple(
 UNMADE = f"""SELECT d.id, ({URI}), u.grp, u.error FROM unmade u JOIN documents d ON d.key = u.document
     WHERE d.birth <= :at AND d.death > :at ORDER BY 2, 1, 3"""
 ADD_UNMADE = "INSERT INTO unmade VALUES (?, ?, ?) ON CONFLICT (document, grp) DO UPDATE SET error = excluded.error"
+EXPECT = f"""INSERT INTO unmade SELECT key, :grp, :error FROM documents WHERE death = {ALIVE}
+    ON CONFLICT (document, grp) DO UPDATE SET error = excluded.error"""
 DROP_UNMADE = "DELETE FROM unmade WHERE document = ? AND grp = ?"
 MOVE_UNMADE = "UPDATE unmade SET document = ? WHERE document = ?"
 

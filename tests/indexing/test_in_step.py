@@ -1,0 +1,172 @@
+"""A document is made in a group or it is not: what is lacking is made by the next run, whatever brought it about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spolia.errors import GroupError
+from spolia.indexing.planning import planned
+from spolia.indexing.report import reports
+from spolia.indexing.splitters.paragraphs import Paragraphs
+from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.sync import sync
+from spolia.indexing.transforms.function import transform
+from spolia.retrieval.bm25 import BM25
+from spolia.stores.corpus import Corpus
+from spolia.stores.definition import Definition
+from spolia.testing import HashingEmbedder
+from spolia.types import Query
+
+EMBEDDER = HashingEmbedder(16)
+ASKED: list[str] = []
+
+
+@transform
+def titled(text: str) -> str:
+    ASKED.append(text)
+    return f"About {text}"[:12] if text.strip() else ""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "tides.txt").write_text("Tides follow the moon.\n\nThey rise twice a day.")
+    (docs / "salt.txt").write_text("Salt is dug in mines.\n\nIt was money once.")
+    (docs / "empty.txt").write_text(" ")
+    ASKED.clear()
+    return docs
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    return Corpus(str(tmp_path / "notes.spolia"))
+
+
+def found(corpus: Corpus, text: str, group: str = "chunk") -> list[str]:
+    return [node.uri for node in BM25(corpus.group(group))(Query(text)).nodes]
+
+
+def test_a_main_group_that_was_dropped_is_made_again_of_what_is_there(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus, splitter=Paragraphs(), embedder=EMBEDDER)
+    with corpus.writer() as writer:
+        writer.drop("chunk")
+    assert corpus.latest().groups() == ()
+    report = sync(folder, corpus, splitter=Sentences(), embedder=EMBEDDER)
+    assert (report.chunks, report.unchanged, report.unmade) == (4, 3, ())
+    assert found(corpus, "moon") == ["tides.txt"]
+    assert reports(corpus)["tides.txt"].chunks == 2
+    assert corpus.latest().check() == []
+    assert sync(folder, corpus, splitter=Sentences(), embedder=EMBEDDER).chunks == 0
+
+
+def test_a_run_that_makes_a_group_again_goes_on_where_it_was_stopped(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus)
+    with corpus.writer() as writer:
+        writer.drop("chunk")
+
+    class Stop(Exception):
+        pass
+
+    seen = 0
+
+    def stop(now: object) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 3:
+            raise Stop
+
+    with pytest.raises(Stop):
+        sync(folder, corpus, batch=1, progress=stop)
+    assert any("were not made yet" in said for said in corpus.latest().check())
+    assert corpus.latest().unmade()[0].is_untried
+    sync(folder, corpus, retry=False)
+    assert corpus.latest().check() == []
+    assert dict(corpus.latest().stats().nodes) == {"chunk": 2}
+
+
+def test_a_check_tells_documents_that_a_defined_group_lacks(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus)
+    manifest = corpus.latest().manifest("chunk")
+    with corpus.writer() as writer:
+        writer.redefine("chunk", manifest)
+    (said,) = corpus.latest().check()
+    assert "group 'chunk': 3 documents were not made yet" in said
+    assert "spolia index" in said
+
+
+def test_a_rebuild_of_the_main_group_keeps_groups_that_are_not_made_from_it(folder: Path, corpus: Corpus) -> None:
+    titles = corpus.group("title", Definition(titled))
+    sync(folder, corpus, splitter=Paragraphs(), groups=[titles, corpus.group("sentence")])
+    ASKED.clear()
+    report = sync(folder, corpus, splitter=SlidingWindow(size=50, overlap=0), known=[titled], rebuild=True)
+    assert ASKED == []
+    assert set(corpus.latest().groups()) == {"chunk", "sentence", "title"}
+    assert found(corpus, "salt", "title") == ["salt.txt"]
+    assert report.chunks == dict(corpus.latest().stats().nodes)["chunk"]
+    assert corpus.latest().check() == []
+
+
+def test_a_rebuild_makes_groups_again_that_are_made_from_the_main_one(folder: Path, corpus: Corpus) -> None:
+    titles = corpus.group("title", Definition(titled, parent="chunk"))
+    sync(folder, corpus, splitter=Paragraphs(), groups=[titles])
+    before = corpus.latest().generation
+    ASKED.clear()
+    with pytest.raises(GroupError, match=r"'title' is made from 'chunk'.*Nothing was changed.*known=.*drop title"):
+        sync(folder, corpus, splitter=Sentences(), rebuild=True)
+    assert corpus.latest().generation == before
+    plan = planned(folder, corpus, splitter=Sentences(), known=[titled])
+    assert [(one.group, one.change, one.nodes) for one in plan.groups] == [
+        ("chunk", "rebuilt", 4),
+        ("title", "rebuilt", 4),
+    ]
+    ASKED.clear()
+    sync(folder, corpus, splitter=Sentences(), known=[titled], rebuild=True)
+    assert len(ASKED) == 4
+    assert dict(corpus.latest().stats().nodes) == {"chunk": 4, "title": 4}
+    assert corpus.latest().check() == []
+    assert sync(folder, corpus, splitter=Sentences(), known=[titled]).unmade == ()
+
+
+def test_another_embedder_cuts_nothing_again(folder: Path, corpus: Corpus) -> None:
+    titles = corpus.group("title", Definition(titled, parent="chunk"))
+    sync(folder, corpus, splitter=Paragraphs(), embedder=EMBEDDER, groups=[titles])
+    ASKED.clear()
+    other = HashingEmbedder(32)
+    report = sync(folder, corpus, splitter=Paragraphs(), embedder=other, rebuild=True, known=[titled])
+    assert (ASKED, report.embedded, report.chunks) == ([], 4, 0)
+    assert corpus.latest().manifest("chunk").embedder == other.name
+    assert reports(corpus)["tides.txt"].chunks == 2
+    assert corpus.latest().check() == []
+
+
+def test_an_abandoned_group_is_left_behind_and_the_others_go_on(folder: Path, corpus: Corpus) -> None:
+    titles = corpus.group("title", Definition(titled))
+    sync(folder, corpus, groups=[titles, corpus.group("sentence")])
+    (folder / "moss.txt").write_text("Moss grows slowly.")
+    report = sync(folder, corpus)
+    ((group, reason),) = report.behind
+    assert group == "title"
+    assert "titled" in reason
+    for way in ("known=", "definition", "spolia groups drop title"):
+        assert way in reason
+    assert [(lack.uri, lack.group) for lack in report.unmade] == [("moss.txt", "title")]
+    assert found(corpus, "moss") == found(corpus, "moss", "sentence") == ["moss.txt"]
+    assert found(corpus, "salt", "title") == ["salt.txt"]
+    assert corpus.latest().check() == []
+    later = sync(folder, corpus, known=[titled])
+    assert (later.behind, later.unmade) == ((), ())
+    assert found(corpus, "moss", "title") == ["moss.txt"]
+
+
+def test_groups_below_an_abandoned_one_follow_when_it_does(folder: Path, corpus: Corpus) -> None:
+    below = corpus.group("word", Definition(Sentences(), parent="title"))
+    sync(folder, corpus, groups=[corpus.group("title", Definition(titled)), below])
+    (folder / "moss.txt").write_text("Moss grows slowly.")
+    sync(folder, corpus)
+    assert found(corpus, "moss", "word") == []
+    sync(folder, corpus, known=[titled])
+    assert found(corpus, "moss", "word") == ["moss.txt"]
