@@ -14,15 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
-from types import NoneType
-from typing import ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from spolia.errors import FilterError
-from spolia.types import Filter, Meta, Record, Scalar, Value
+from spolia.types import Filter, Meta, Record, Scalar, Value, is_day, is_time, scalar_of
 
-Kind: TypeAlias = Literal["str", "int", "float", "bool"]
-KINDS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
+Kind: TypeAlias = Literal["str", "int", "float", "bool", "time"]
+KINDS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool, "time": str}
+Operand: TypeAlias = Scalar | date
+Bound: TypeAlias = int | float | str | date | None
+"""What may be written; days and moments are kept as texts."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,8 @@ class Field(Value):
 
     Args:
         name: as it stands in the metadata.
-        kind: type of its values: `str`, `int`, `float` or `bool`. Times are texts like `2026-11-21T09:30:00Z`, which
-            sort as they follow each other.
+        kind: type of its values: `str`, `int`, `float`, `bool`, or `time`: years, months, days and moments in UTC, as
+            texts that sort as they follow each other: `2026`, `2026-11-21`, `2026-11-21T09:30:00Z`.
         default: value of what has none; None for no value.
         max_length: characters of a text, at most; None for no limit.
 
@@ -69,6 +72,11 @@ class Field(Value):
             whose: what has the value, for the message.
         """
         fits = type(value) is KINDS[self.kind] or (self.kind == "float" and type(value) is int)
+        if fits and self.kind == "time" and not is_time(str(value)):
+            raise FilterError(
+                f"Field {self.name!r} holds times, and {whose} is {value!r:.80}. Write a date, a datetime with its "
+                "time zone, or a text like '2026-11-21' or '2026-11-21T09:30:00Z'."
+            )
         if not fits or value != value:
             raise FilterError(
                 f"Field {self.name!r} holds {self.kind}, and {whose} is {value!r:.80} ({type(value).__name__}). "
@@ -90,9 +98,9 @@ FILE_FIELDS: tuple[Field, ...] = (
     Field("file_name"),
     Field("file_type"),
     Field("file_size", "int"),
-    Field("file_created"),
-    Field("file_modified"),
-    Field("file_accessed"),
+    Field("file_created", "time"),
+    Field("file_modified", "time"),
+    Field("file_accessed", "time"),
 )
 """Fields of every file that a document was read from, without being declared: name without folders, suffix without dot,
 bytes, and three times in UTC, as they were when the file was indexed."""
@@ -134,13 +142,14 @@ class Leaf(Condition):
     def leaves(self) -> Iterator[Leaf]:
         yield self
 
-    def _refuse_odd_operands(self) -> None:
-        for operand in self.operands():
-            if not isinstance(operand, (str, int, float, NoneType)):
-                raise FilterError(
-                    f"{type(self).__name__}({self.field!r}) compares with {operand!r:.80} ({type(operand).__name__}). "
-                    "Write a text, an int, a float or a bool."
-                )
+    def _scalar(self, operand: Operand) -> Scalar:
+        """What is compared with, as metadata hold it."""
+        try:
+            return scalar_of(operand)
+        except ValueError as error:
+            raise FilterError(
+                f"{type(self).__name__}({self.field!r}) compares with a value that is none: {error}."
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -154,13 +163,17 @@ class AnyOf(Leaf):
     field: str
     values: tuple[Scalar, ...]
 
+    if TYPE_CHECKING:
+
+        def __init__(self, field: str, values: tuple[Operand, ...]) -> None: ...
+
     def __post_init__(self) -> None:
         if not isinstance(self.values, tuple):
             raise FilterError(
                 f"AnyOf({self.field!r}) has {self.values!r:.80} ({type(self.values).__name__}). Write a tuple of "
                 f"values: AnyOf({self.field!r}, ('a', 'b')); or where({self.field}=...)."
             )
-        self._refuse_odd_operands()
+        object.__setattr__(self, "values", tuple(map(self._scalar, self.values)))
 
     def holds(self, value: Scalar, /) -> bool:
         return value in self.values
@@ -171,9 +184,11 @@ class AnyOf(Leaf):
 
 @dataclass(frozen=True)
 class Between(Leaf):
-    """A value of the field is within these bounds; None for no bound.
+    """A value of the field is within these bounds; None for no bound. A date is the whole day.
 
     >>> Between("year", at_least=2020, below=2022).accepts({"year": (2021,)})
+    True
+    >>> Between("file_modified", at_most=date(2026, 11, 21)).accepts({"file_modified": ("2026-11-21T09:30:00Z",)})
     True
     """
 
@@ -183,10 +198,19 @@ class Between(Leaf):
     above: int | float | str | None = None
     below: int | float | str | None = None
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, field: str, at_least: Bound = None, at_most: Bound = None, above: Bound = None, below: Bound = None
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         if not self.operands():
             raise FilterError(f"Between({self.field!r}) has no bound. Write at_least=, at_most=, above= or below=.")
-        self._refuse_odd_operands()
+        for name in ("at_least", "at_most", "above", "below"):
+            bound = getattr(self, name)
+            is_end = is_day(bound) and name in ("at_most", "above")
+            object.__setattr__(self, name, f"{bound}T23:59:59Z" if is_end else self._scalar(bound))
 
     def holds(self, value: Scalar, /) -> bool:
         found: object = value
@@ -198,7 +222,8 @@ class Between(Leaf):
         )
 
     def operands(self) -> tuple[Scalar, ...]:
-        return tuple(bound for bound in (self.at_least, self.at_most, self.above, self.below) if bound is not None)
+        bounds = (self.at_least, self.at_most, self.above, self.below)
+        return tuple(bound for bound in bounds if bound is not None)
 
 
 @dataclass(frozen=True)
@@ -260,21 +285,27 @@ def _refuse_others(condition: Condition, parts: object) -> None:
             )
 
 
-def where(**fields: Scalar | Iterable[Scalar]) -> Condition:
+def where(**fields: Operand | Iterable[Operand]) -> Condition:
     """Each field is equal to its value, or to one of its values; no field at all is fulfilled by everything.
+
+    A date is the whole day: `where(file_modified=date(2026, 11, 21))`.
 
     >>> where(lang="en", year=(2020, 2021))
     And(filters=(AnyOf(field='lang', values=('en',)), AnyOf(field='year', values=(2020, 2021))))
     """
-    leaves = tuple(
-        AnyOf(name, tuple(wanted) if _are_several(wanted) else (wanted,))  # type: ignore[arg-type]
-        for name, wanted in fields.items()
-    )
-    return leaves[0] if len(leaves) == 1 else And(leaves)
+    parts = tuple(_equal(name, _values(wanted)) for name, wanted in fields.items())
+    return parts[0] if len(parts) == 1 else And(parts)
 
 
-def _are_several(wanted: object) -> bool:
-    return isinstance(wanted, Iterable) and not isinstance(wanted, (str, bytes))
+def _values(wanted: Operand | Iterable[Operand]) -> tuple[Operand, ...]:
+    return tuple(wanted) if isinstance(wanted, Iterable) and not isinstance(wanted, (str, bytes)) else (wanted,)  # type: ignore[return-value]
+
+
+def _equal(field: str, values: tuple[Operand, ...]) -> Condition:
+    days = tuple(Between(field, at_least=value, at_most=value) for value in values if is_day(value))
+    others = tuple(value for value in values if not is_day(value))
+    parts = (*((AnyOf(field, others),) if others or not days else ()), *days)
+    return parts[0] if len(parts) == 1 else Or(parts)
 
 
 class Schema(tuple[Field, ...]):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import FilterError, StoreError
-from spolia.filters import Field, where
+from spolia.filters import Between, Field, where
 from spolia.indexing import keeping
 from spolia.indexing.labels import Labels
 from spolia.indexing.sync import sync
@@ -176,3 +178,13 @@ def test_fields_and_metadata_change_together(folder: Path, tmp_path: Path) -> No
     sync(folder, corpus, fields=[Field("year", "int")], metadata=lambda uri: {"year": 2020}, batch=1)
     found = BM25(corpus.group())(Query("tide", filter=where(year=2020)))
     assert {node.uri for node in found.nodes} == {"a.txt", "b.txt"}
+
+
+def test_days_are_metadata_that_can_be_filtered_by_and_what_is_none_is_said(folder: Path, tmp_path: Path) -> None:
+    corpus = Corpus(str(tmp_path / "notes.spolia"))
+    days: dict[str, Any] = {"a.txt": date(2026, 1, 2), "b.txt": {"no", "list"}}
+    report = sync(folder, corpus, fields=[Field("day", "time")], metadata=lambda uri: {"day": days.get(uri)})
+    (failed,) = report.failed
+    assert re.search(r"a value that is none: \{.*\} is of type set\. Write a text", failed[1])
+    found = BM25(corpus.group())(Query("tide", filter=Between("day", at_least=date(2026, 1, 1))))
+    assert {node.uri for node in found.nodes} == {"a.txt"}

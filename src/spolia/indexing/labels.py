@@ -9,9 +9,8 @@ from functools import lru_cache
 from hashlib import blake2b
 
 from spolia.errors import DocumentError, QueryError, SpoliaError, StoreError
-from spolia.types import Document, Meta, Scalar
+from spolia.types import Document, Meta, Scalar, scalar_of
 
-SCALARS = (str, int, float, bool, type(None))
 _LISTS_KEPT = 1_024
 
 
@@ -169,13 +168,13 @@ def _fields(metadata: Callable[[str], object], uri: str) -> Meta:
         raise DocumentError(f"metadata({uri!r}) failed: {type(error).__name__}: {error}. Correct it.") from error
     if not isinstance(said, Mapping):
         raise DocumentError(f"metadata({uri!r}) gave {said!r:.80}. Give names with values: {{'year': 2020}}.")
-    found = tuple((name, value) for name, values in said.items() for value in _each(values))
+    try:
+        found = tuple((name, scalar_of(value)) for name, values in said.items() for value in _each(values))
+    except ValueError as error:
+        raise DocumentError(f"metadata({uri!r}) gave a value that is none: {error}, or a list of these.") from error
     for name, value in found:
-        if not isinstance(name, str) or not isinstance(value, SCALARS):
-            raise DocumentError(
-                f"metadata({uri!r}) gave {name!r}: {value!r:.80} of type {type(value).__name__}. Give texts, numbers, "
-                "True, False, None, or lists of these, under names that are texts."
-            )
+        if not isinstance(name, str):
+            raise DocumentError(f"metadata({uri!r}) gave the name {name!r:.80}. Give names that are texts.")
         if not _is_unicode(f"{name}{value}"):
             raise DocumentError(
                 f"metadata({uri!r}) gave {name!r}: {value!r:.80}, which no encoding of Unicode has. Write "
@@ -192,5 +191,5 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _each(values: object) -> Sequence[Scalar]:
+def _each(values: object) -> Sequence[object]:
     return values if isinstance(values, (list, tuple)) else (values,)

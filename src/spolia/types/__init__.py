@@ -11,7 +11,7 @@ from spolia.types.items import Gold, Item, Quote, SubQuestion
 from spolia.types.places import NO_BOXES, Box, Boxes, Span
 from spolia.types.rankings import Filter, Hit, Queries, Query, Ranking
 from spolia.types.running import Failure, State, Usage, Verdict
-from spolia.types.times import is_time, scalar_of, time_text
+from spolia.types.times import is_day, is_time, scalar_of, time_text
 from spolia.types.value import Addressed, Meta, Record, Scalar, Value, digest_of, identity_fields, kept, qualified
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "Verdict",
     "digest_of",
     "identity_fields",
+    "is_day",
     "is_time",
     "kept",
     "qualified",

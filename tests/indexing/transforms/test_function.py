@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -163,6 +164,13 @@ def test_a_generator_is_read_to_its_end() -> None:
     assert shown(words(whole("a b\n a"))) == [("a", 0), ("b", 2), ("a", 5)]
 
 
+def test_days_and_moments_are_texts_that_sort() -> None:
+    day, moment = date(2026, 11, 21), datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
+    assert shown(returned([day])) == [("2026-11-21", None)]
+    (piece,) = returned({"text": "x", "meta": {"on": [day, moment]}})
+    assert piece.meta == (("on", "2026-11-21"), ("on", "2026-11-21T09:30:00Z"))
+
+
 def test_metadata_may_have_several_values_and_search_another_text() -> None:
     (piece,) = returned({"text": "x", "search_text": "y", "context": "z", "meta": {"tag": ["a", "b"], "n": 0}})
     assert piece == Piece("x", None, "z", "y", (("tag", "a"), ("tag", "b"), ("n", 0)))
@@ -175,7 +183,15 @@ def test_metadata_may_have_several_values_and_search_another_text() -> None:
         (b"bytes", "of type bytes, which is no piece. Return a text, a number"),
         ([["nested"]], "of type list, which is no piece"),
         ({"text": "x", "title": "y"}, "a dict with 'title'. Its names are text, start, context"),
-        ({"text": "x", "meta": {"when": object()}}, "The metadata field 'when' is"),
+        (
+            {"text": "x", "meta": {"when": object()}},
+            "The metadata field 'when' is no value: .* of type object. Write a text",
+        ),
+        (
+            {"text": "x", "meta": {"by": {"Ann"}}},
+            "'by' is no value: {'Ann'} is of type set. Write .* or a list of these",
+        ),
+        ({"text": "x", "meta": {"at": datetime(2026, 1, 1)}}, "says no time zone"),
         (Piece("Two", 3), "the text 'Two' with start=3, where ' is' stands"),
         (Piece("Two", -26), "start=-26"),
         ({"text": "Two", "start": 999}, "start=999, where '' stands"),

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
+from datetime import date
 from numbers import Number
 from typing import Any
 
 from spolia.errors import WiringError
 from spolia.indexing.transforms.places import Places
 from spolia.stores.definition import Part, Piece, Pieces
-from spolia.types import Meta, Node, Scalar
+from spolia.types import Meta, Node, Scalar, scalar_of, time_text
 
 NAMES = tuple(f.name for f in fields(Piece))
-ADVICE = "Return a text, a number, a Piece, a Node, a dict with 'text' and 'meta', several of these, or None."
+ADVICE = "Return a text, a number, a date, a Piece, a Node, a dict with 'text' and 'meta', one list of these, or None."
 
 
 def pieces_of(returned: object, part: Part) -> Pieces:
@@ -45,8 +46,8 @@ def _piece(item: object, part: Part, places: Places) -> Piece:
         return _true(_described(item, places), part)
     if isinstance(item, Node):
         return _of_node(item, part, places)
-    if isinstance(item, (str, Number)):
-        text = str(item)
+    if isinstance(item, (str, Number, date)):
+        text = time_text(item) if isinstance(item, date) else str(item)
         return Piece(text, places.of(text) if isinstance(item, str) and text.strip() else None)
     raise WiringError(f"It returned {item!r:.80} of type {type(item).__name__}, which is no piece. {ADVICE}")
 
@@ -97,9 +98,7 @@ def _values(value: object) -> Iterable[object]:
 
 
 def _scalar(name: str, value: object) -> Scalar:
-    if value is None or isinstance(value, (str, int, float)):
-        return value
-    raise WiringError(
-        f"The metadata field {name!r} is {value!r:.60} of type {type(value).__name__}. "
-        "Write a text, a number, true, false or nothing, or a list of these."
-    )
+    try:
+        return scalar_of(value)
+    except ValueError as error:
+        raise WiringError(f"The metadata field {name!r} is no value: {error}, or a list of these.") from error

@@ -15,7 +15,7 @@ from spolia.types import Scalar
 
 Positions = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
-_DTYPES: Mapping[str, Any] = {"str": object, "int": np.int64, "float": np.float64, "bool": np.bool_}
+_DTYPES: Mapping[str, Any] = {"str": object, "int": np.int64, "float": np.float64, "bool": np.bool_, "time": object}
 _EXACT = 2**53
 """Integers up to which a float has each of them."""
 
