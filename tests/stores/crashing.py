@@ -38,11 +38,13 @@ class Ingestion:
         all: makes a store and brings it from state to state, noting each published generation in a file.
         last: brings a store to the last state; returns how many texts were embedded.
         wrong: sources of a store that are not as they were in the state that is published.
+        beside: in what a database beside a store is not as the truth, once somebody has opened it to write.
     """
 
     all: Callable[[Corpus, Path | None], None]
     last: Callable[[Corpus], int]
     wrong: Callable[[Corpus], list[str]]
+    beside: Callable[[Corpus], list[str]] = lambda corpus: []
 
 
 def say(result: object) -> None:
@@ -84,8 +86,9 @@ def after(folder: Path, ingestion: Ingestion, expected: dict[str, object]) -> di
     found["lost generations"] = max(0, int(said.read_text() or 0) - published) if said.exists() else 0
     if published:
         found["not as published"] = ingestion.wrong(corpus)
+        found["beside, opened"] = ingestion.beside(corpus)
     ingestion.all(corpus, None)
-    found["repeated"] = problems(corpus)
+    found["repeated"] = problems(corpus) + ingestion.beside(corpus)
     got = json.loads(json.dumps(tables(corpus), default=repr))
     found["different"] = [name for name in sorted(expected) if got.get(name) != expected[name]]
     generation = corpus.snapshot().generation

@@ -1,0 +1,80 @@
+"""Kills ingestions of a store with a database: `python -m tests.stores.beside LanceDB FOLDER --random COUNT SEED`.
+
+Of what is wrong after that is also told in what the database differs from the truth; see `tests.stores.crashing`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+
+from spolia.codec import encode
+from spolia.stores.corpus import Corpus
+from spolia.stores.defined import index_of
+from spolia.stores.indexes import Database, IndexSettings
+from spolia.stores.layout import DATABASES as FOLDER
+from spolia.stores.manifest import Embedded
+from spolia.stores.reading.allowed import Allowed
+from spolia.stores.snapshot import Snapshot
+from spolia.stores.tables import sql
+from spolia.stores.vectors.beside import collection
+from spolia.stores.vectors.dense import Vectors
+from tests.stores import scenario
+from tests.stores.adapters.crashing import DATABASES, stored
+from tests.stores.crashing import PUTTING, main
+
+
+def held(snapshot: Snapshot, group: str) -> tuple[list[int], dict[int, Vectors] | None]:
+    """The keys that the database of a group's first embedding holds; and the vectors, where it tells them."""
+    manifest = snapshot.manifest(group)
+    how = manifest.embeddings[0]
+    settings = index_of(how)
+    assert isinstance(settings, Database)
+    name = collection(snapshot.opened.uuid, manifest, how)
+    index = settings.open(snapshot.opened.folder / FOLDER, name, how.dimension, how.metric)
+    try:
+        return sorted(index.keys()), stored(index)
+    finally:
+        index.close()
+
+
+def differing(corpus: Corpus, group: str) -> list[str]:
+    """In what a database is not as the truth, after somebody has opened the store to write.
+
+    It may hold what has died with what is published, until the next publication: others may still read what was before.
+    """
+    with corpus.writer():
+        pass
+    snapshot = corpus.snapshot()
+    everything = Allowed(snapshot.allowed(group, frozenset()).keys)
+    live = everything.keys.tolist()
+    dead = [key for (key,) in snapshot.opened.rows(sql.DEAD_BEFORE, {"grp": group, "at": sql.ALIVE})]
+    keys, vectors = held(snapshot, group)
+    if len(keys) != len(set(keys)) or not set(live) <= set(keys) <= {*live, *dead}:
+        return [f"keys {sorted(set(keys) ^ set(live))[:5]}, and {len(keys) - len(set(keys))} twice"]
+    meant = snapshot.vectors(group, snapshot.manifest(group).embeddings[0].embedder, everything)
+    if vectors is None:
+        return []
+    return [
+        f"vector of {key}"
+        for key, vector in zip(live, meant, strict=True)
+        if not np.allclose(vectors[key], vector, atol=1e-5)
+    ]
+
+
+def in_chunks(corpus: Corpus) -> list[str]:
+    """`differing` for what the scenario embeds."""
+    return differing(corpus, "chunk") if "chunk" in corpus.snapshot().groups() else []
+
+
+if __name__ == "__main__":
+    settings = DATABASES[sys.argv[1]]
+    import_module(settings.module)
+    how = Embedded(scenario.EMBEDDER, scenario.DIMENSION, index=json.dumps(encode(settings, IndexSettings)))
+    scenario.MANIFEST = scenario.MANIFEST.but(embeddings=(how,))
+    main(Path(sys.argv[2]), sys.argv[3:], replace(PUTTING, beside=in_chunks))
