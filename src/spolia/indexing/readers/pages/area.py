@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
 from typing import Any, NamedTuple, Self
+
+import numpy as np
 
 FARTHEST = 200_000.0
 """Points; PDF allows pages of 14,400, and what a broken file says may be anything, infinity included."""
@@ -60,6 +63,9 @@ class Area(NamedTuple):
         return cls(min(lefts), min(tops), max(rights), max(bottoms))
 
 
+_area = partial(tuple.__new__, Area)  # `Area._make` without a frame of Python for each line of a document
+
+
 @dataclass(frozen=True)
 class Sheet:
     """The visible part of a page and how it is turned: leads from the file's coordinates to those of a reader's eye.
@@ -97,9 +103,24 @@ class Sheet:
         (a, b), (c, d) = self.point(left, bottom), self.point(right, top)
         return Area(min(a, c), min(b, d), max(a, c), max(b, d))
 
+    def areas(self, sides: Any) -> list[Area]:
+        """Many rectangles at once: n × 4, left, bottom, right, top.
+
+        >>> Sheet(0, 0, 600, 800, quarters=1).areas([[10, 20, 110, 40]])
+        [Area(left=20.0, top=10.0, right=40.0, bottom=110.0)]
+        """
+        sides = np.asarray(sides, dtype=float)
+        sane = np.where(np.isfinite(sides), np.clip(sides, -FARTHEST, FARTHEST), 0.0)
+        x, y = self._turned(sane[:, 0::2], sane[:, 1::2])
+        found = np.column_stack([x.min(1), y.min(1), x.max(1), y.max(1)])
+        return list(map(_area, found.tolist()))
+
     def point(self, x: float, y: float) -> tuple[float, float]:
         """A point of the file's coordinates as it is shown."""
-        x, y = _sane(x), _sane(y)
+        return self._turned(_sane(x), _sane(y))
+
+    def _turned(self, x: Any, y: Any) -> tuple[Any, Any]:
+        """Numbers, or arrays of them."""
         if self.quarters == 1:
             return y - self.bottom, x - self.left
         if self.quarters == 2:

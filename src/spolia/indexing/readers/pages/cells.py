@@ -18,6 +18,8 @@ _FILLED = 0.9
 _BLANK = 3.0
 Cells = list[list[Row]]
 """Rows of cells, each with its letters."""
+Band = list[list[tuple[int, Row]]]
+"""Cells with what stands in them, and in which line."""
 Homes = dict[tuple[int, int], tuple[int, int]]
 
 
@@ -39,11 +41,16 @@ class Frame:
         return len(self.grid.sides) > 2
 
     @cached_property
+    def phrases(self) -> list[list[Row]]:
+        """Of each line what stands together."""
+        return [list(phrases_of(line)) for line in self.lines]
+
+    @cached_property
     def sides(self) -> list[float]:
         """Where columns begin and end: rules, else white space that nearly all lines leave, parted at its freest."""
         if self.ruled:
             return self.grid.sides
-        phrases = [list(phrases_of(line)) for line in self.lines]
+        phrases = self.phrases
         edges = sorted(edge for line in phrases for one in line for edge in ((one[0].left, 1), (one[-1].right, -1)))
         found, depth = [self.grid.area.left], 0
         free: list[tuple[int, float, float]] = []  # how many cross it, its width below 0, its middle
@@ -82,33 +89,32 @@ class Frame:
         return sum(any(len({self.home(a.left, a.right, a.middle) for a in word}) > 1 for word in words_of(line))
                    for line in self.lines) if self.ruled else 0  # fmt: skip
 
-    def bands(self) -> Cells:
+    def bands(self) -> list[Band]:
         """What stands between two rules next to each other, cell by cell; a cell over several bands is of the first.
 
         Where no rules part the columns, what stands together stays so.
         """
-        bands: Cells = [[[] for _ in pairwise(self.sides)] for _ in pairwise(self.grid.heights)]
-        for line in self.lines:
-            for word in ([letter] for letter in line) if self.ruled else phrases_of(line):
-                down, right = self.home(word[0].left, word[0].right, word[0].middle)
-                bands[down][right] += word
+        bands: list[Band] = [[[] for _ in pairwise(self.sides)] for _ in pairwise(self.grid.heights)]
+        for number, line in enumerate(self.lines):
+            for piece in ([letter] for letter in line) if self.ruled else self.phrases[number]:
+                down, right = self.home(piece[0].left, piece[0].right, piece[0].middle)
+                bands[down][right].append((number, piece))
         return bands
 
     def rows(self) -> Iterator[list[Row]]:
         """The rows, of which there may be several in a band."""
-        line_of = {letter.at: number for number, line in enumerate(self.lines) for letter in line}
         for number, band in enumerate(self.bands()):
             tall = {home[1] for cell, home in self.homes.items() if home[0] == number < cell[0]}
-            yield from self._parted(band, tall, line_of)
+            yield from self._parted(band, tall)
 
-    def _parted(self, band: Sequence[Row], tall: set[int], line_of: dict[int, int]) -> Cells:
+    def _parted(self, band: Band, tall: set[int]) -> Cells:
         """The rows of a band: a line begins one if in one of its columns its first word had fitted above."""
         lines: dict[int, dict[int, Row]] = {}
-        for number, cell in enumerate(band):
-            for letter in cell if number not in tall else ():
-                lines.setdefault(line_of[letter.at], {}).setdefault(number, []).append(letter)
+        for number, pieces in enumerate(band):
+            for line, piece in pieces if number not in tall else ():
+                lines.setdefault(line, {}).setdefault(number, []).extend(piece)
         least = max(2.0, sum(map(bool, band)) / 2) if self.ruled else 1.0
-        rows: Cells = [[list(cell) if number in tall else [] for number, cell in enumerate(band)]]
+        rows: Cells = [[_letters(pieces) if number in tall else [] for number, pieces in enumerate(band)]]
         above: dict[int, Row] = {}
         for _, cells in sorted(lines.items()):
             if above and len(cells) >= least and self._begins(cells, above, sum(map(bool, band))):
@@ -128,6 +134,10 @@ class Frame:
             if number in above
         ]
         return not fits or any(fits) or len(cells) > max(2, columns // 2 + 1)
+
+
+def _letters(cell: Sequence[tuple[int, Row]]) -> Row:
+    return [letter for _, piece in cell for letter in piece]
 
 
 def _between(place: float, limits: Sequence[float]) -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ctypes import byref, c_float, c_int
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 from pypdfium2 import raw
 
 from spolia.indexing.readers.pages.area import Area, Sheet
+from spolia.indexing.readers.pages.bulk import kinds
 
 _MOST_OBJECTS = 20_000
 _MOST_POINTS = 2_000
@@ -76,15 +77,11 @@ def _add_picture(found: Drawn, object: Any, area: Area) -> None:
 
 def _objects(page: Any) -> Iterator[tuple[Any, Matrix]]:
     """Paths and images, also of forms within the page, and how their coordinates lead to the page's."""
-    wanted = (raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE)
-    handle, kind, get = page.raw, raw.FPDFPageObj_GetType, raw.FPDFPage_GetObject
-    for number in range(min(raw.FPDFPage_CountObjects(handle), _MOST_OBJECTS * 5)):
-        object = get(handle, number)
-        found = kind(object)
-        if found in wanted:
-            yield object, _TURNED_INTO
-        elif found == raw.FPDF_PAGEOBJ_FORM:
-            yield from _within(object, _TURNED_INTO, _DEEPEST)
+    for number, kind in enumerate(islice(kinds(page), _MOST_OBJECTS * 5)):
+        if kind in (raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE):
+            yield raw.FPDFPage_GetObject(page.raw, number), _TURNED_INTO
+        elif kind == raw.FPDF_PAGEOBJ_FORM:
+            yield from _within(raw.FPDFPage_GetObject(page.raw, number), _TURNED_INTO, _DEEPEST)
 
 
 def _within(form: Any, outer: Matrix, depth: int) -> Iterator[tuple[Any, Matrix]]:

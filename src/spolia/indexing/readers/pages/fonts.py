@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from ctypes import byref, c_int, create_string_buffer
+from collections.abc import Sequence
+from ctypes import byref
+from functools import lru_cache
 from typing import Any
 
 from pypdfium2 import raw
 
+from spolia.indexing.readers.pages.bulk import fonts, sizes
 from spolia.indexing.readers.pages.headings import may_be_heading
 from spolia.indexing.readers.pages.line import Line
 
@@ -18,19 +20,27 @@ _LARGEST = 1000.0
 _USUAL = 4.0, 40.0
 
 
-def measure(lines: Iterable[Line], text_page: Any) -> None:
+def measure(lines: Sequence[Line], text_page: Any) -> None:
     """Note the style of each line that may be a heading, and the size of every fourth one; the first letter decides."""
-    matrix, flags, name = raw.FS_MATRIX(), c_int(), create_string_buffer(200)
-    page, to, also = text_page.raw, byref(matrix), byref(flags)
-    for number, line in enumerate(lines):
+    for line in lines:
         line.heading = may_be_heading(line.text)
-        if not line.heading and number % _SAMPLED:
-            continue
-        size = raw.FPDFText_GetFontSize(page, line.at)
+    asked = [line for number, line in enumerate(lines) if line.heading or not number % _SAMPLED]
+    for line, size in zip(asked, sizes(text_page, [line.at for line in asked]), strict=True):
         if not _USUAL[0] < size < _USUAL[1]:  # then the file writes with letters of 1 point, enlarged
-            raw.FPDFText_GetMatrix(page, line.at, to)
-            size *= abs(matrix.a * matrix.d - matrix.b * matrix.c) ** 0.5
+            size *= _enlarged(text_page, line.at)
         line.size = round(2 * size) / 2 if 0 < size < _LARGEST else 0.0
-        if line.heading:
-            raw.FPDFText_GetFontInfo(page, line.at, name, len(name), also)
-            line.bold = bool(_BOLD.search(name.value))
+    headings = [line for line in asked if line.heading]
+    for line, name in zip(headings, fonts(text_page, [line.at for line in headings]), strict=True):
+        line.bold = _is_bold(name)
+
+
+def _enlarged(text_page: Any, at: int) -> float:
+    """How many times."""
+    matrix = raw.FS_MATRIX()
+    raw.FPDFText_GetMatrix(text_page.raw, at, byref(matrix))
+    return float(abs(matrix.a * matrix.d - matrix.b * matrix.c) ** 0.5)
+
+
+@lru_cache(maxsize=1_024)
+def _is_bold(font: bytes) -> bool:
+    return bool(_BOLD.search(font))

@@ -66,15 +66,16 @@ def leaf_of(page: Page, number: int) -> Leaf:
     spots = [*_tables(page.lines, text), *_pictures(page, text)]
     sizes: Counter[float] = Counter()
     for line in page.lines:
-        sizes[line.size] += len(line.text) if line.size else 0
+        if line.size:
+            sizes[line.size] += len(line.text)
     return Leaf(
-        text, tuple(sorted(spots, key=lambda spot: spot.start)), tuple(_styled(page.lines, text, number, sizes)), +sizes
+        text, tuple(sorted(spots, key=lambda spot: spot.start)), tuple(_styled(page.lines, text, number, sizes)), sizes
     )
 
 
 def _styled(lines: Sequence[Line], text: Written, number: int, sizes: Counter[float]) -> Iterator[Styled]:
     """The lines that may be headings: on a page with much text only those that are bold or larger than most of it."""
-    usual = sizes.most_common(1)[0][0] if len(lines) > _FEW else 0.0
+    usual = sizes.most_common(1)[0][0] if sizes and len(lines) > _FEW else 0.0
     for at, line in enumerate(lines):
         distinct = line.bold or line.size > usual
         if line.heading and line.size and distinct and not line.vertical and line.table is None:
@@ -94,7 +95,7 @@ def _tables(lines: Sequence[Line], text: Written) -> Iterator[Spot]:
 
 def _pictures(page: Page, text: Written) -> Iterator[Spot]:
     """A picture's stretch is its caption; without one it is empty, after the last line above the picture."""
-    places = {id(line): at for at, line in enumerate(page.lines)}
+    places = {id(line): at for at, line in enumerate(page.lines)} if page.pictures else {}
     for picture in page.pictures:
         caption = caption_of(picture.area, "image", page.lines)
         if caption:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from ctypes import byref
-from itertools import pairwise
+from functools import partial
+from itertools import compress, pairwise
 from operator import itemgetter
 from statistics import median
 from typing import Any, NamedTuple
 
-from pypdfium2 import raw
-
 from spolia.indexing.readers.hyphens import HYPHEN
 from spolia.indexing.readers.pages.area import Area, Sheet
+from spolia.indexing.readers.pages.bulk import boxes
 from spolia.indexing.readers.pages.line import NO_TEXT
 
 
@@ -32,22 +31,25 @@ class Letter(NamedTuple):
         return (self.top + self.bottom) / 2
 
 
+_letter = partial(tuple.__new__, Letter)
 Row = list[Letter]
 _left = itemgetter(2)
 
 
 def letters_of(text_page: Any, text: str, stretches: Iterable[tuple[int, int]], sheet: Sheet) -> list[Letter]:
     """The characters of some stretches of a page, in the order of the file."""
-    box = raw.FS_RECTF()
-    handle, to, ask = text_page.raw, byref(box), raw.FPDFText_GetLooseCharBox  # of one height for all of a font
-    area = sheet.area
-    found = [
-        Letter(at, character, *area(box.left, box.bottom, box.right, box.top))
+    numbers = [
+        at
         for start, end in stretches
         for at, character in enumerate(text[start:end], start)
-        if character > " " and not character.isspace() and ask(handle, at, to)
+        if character > " " and not character.isspace()
     ]
-    return [letter for letter in found if not NO_TEXT.match(letter.text)] if NO_TEXT.search(text) else found
+    if NO_TEXT.search(text):
+        numbers = [at for at in numbers if not NO_TEXT.match(text[at])]
+    sides, nowhere = boxes(text_page, numbers)
+    said = [text[at] for at in numbers]
+    letters = list(map(_letter, zip(numbers, said, *zip(*sheet.areas(sides), strict=True), strict=True)))
+    return list(compress(letters, ~nowhere)) if nowhere.any() else letters
 
 
 def _middle(letter: Letter) -> float:
@@ -106,6 +108,8 @@ def _parted(row: Row, ems: float) -> Iterator[Row]:
 def written(letters: Sequence[Letter], text: str) -> str:
     """What letters say, in the order of the file, with a blank where the file has one or goes on elsewhere."""
     ordered = sorted(letters)
+    if ordered and ordered[-1].at - ordered[0].at == len(ordered) - 1:
+        return text[ordered[0].at : ordered[-1].at + 1]
     pieces = [letter.text for letter in ordered[:1]]
     for before, after in pairwise(ordered):
         skipped = after.at - before.at - 1

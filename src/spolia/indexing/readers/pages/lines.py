@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from ctypes import byref, c_double
+from collections.abc import Sequence
 from typing import Any
 
 from pypdfium2 import raw
 
 from spolia.indexing.readers.pages.area import Area, Sheet
+from spolia.indexing.readers.pages.bulk import rectangles
 from spolia.indexing.readers.pages.line import NO_TEXT, Line
 
 _LINE = re.compile("[^\r\n\ufffe]*[^\r\n\ufffe \t][^\r\n\ufffe]*\ufffe*")
 
-_count, _get = raw.FPDFText_CountRects, raw.FPDFText_GetRect
+_NOWHERE = Area(0.0, 0.0, 0.0, 0.0)
 
 
 def text_of(text_page: Any) -> str:
@@ -27,40 +27,24 @@ def text_of(text_page: Any) -> str:
     return text
 
 
-def lines_of(text_page: Any, text: str, sheet: Sheet) -> Iterator[Line]:
+def lines_of(text_page: Any, text: str, sheet: Sheet) -> list[Line]:
     """The lines in the order of the file. One that holds no text is left out."""
-    area, clean = Where(text_page, sheet).area, not NO_TEXT.search(text)
-    for found in _LINE.finditer(text):
-        words = (found[0] if clean else NO_TEXT.sub("", found[0])).strip()
-        if words:
-            start, end = found.span()
-            yield Line(words, area(start, end - start), start)
+    found = list(_LINE.finditer(text))
+    texts = [line[0].strip() for line in found]
+    if NO_TEXT.search(text):
+        texts = [NO_TEXT.sub("", text).strip() for text in texts]
+    areas = areas_of(text_page, [(line.start(), line.end() - line.start()) for line in found], sheet)
+    return [Line(words, area, line.start()) for words, area, line in zip(texts, areas, found, strict=True) if words]
 
 
-class Where:
-    """Where characters of a page stand."""
+def areas_of(text_page: Any, spans: Sequence[tuple[int, int]], sheet: Sheet) -> list[Area]:
+    """Where stretches of a page stand; nothing at the corner for those that stand nowhere.
 
-    def __init__(self, text_page: Any, sheet: Sheet) -> None:
-        self._page, self._sheet = text_page.raw, sheet
-        self._sides = c_double(), c_double(), c_double(), c_double()  # left, top, right, bottom
-        self._to = tuple(map(byref, self._sides))
-
-    def area(self, start: int, count: int) -> Area:
-        """That of some characters, which may be of several fonts; nothing at the corner for those without a place."""
-        page, to = self._page, self._to
-        left, top, right, bottom = self._sides
-        rectangles = _count(page, start, count)
-        if rectangles < 1 or not _get(page, 0, *to):
-            return Area(0.0, 0.0, 0.0, 0.0)
-        a, b, c, d = left.value, bottom.value, right.value, top.value
-        for number in range(1, rectangles):
-            _get(page, number, *to)
-            if left.value < a:
-                a = left.value
-            if bottom.value < b:
-                b = bottom.value
-            if right.value > c:
-                c = right.value
-            if top.value > d:
-                d = top.value
-        return self._sheet.area(a, b, c, d)
+    Args:
+        spans: the first character of each, and how many.
+    """
+    sides, nowhere = rectangles(text_page, spans)
+    areas = sheet.areas(sides)
+    for number in nowhere.nonzero()[0]:
+        areas[number] = _NOWHERE
+    return areas

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from ctypes import byref, c_ushort, sizeof
+from itertools import islice
 from typing import Any
 
 from pypdfium2 import raw
 
 from spolia.indexing.readers.pages.area import Area, Sheet
+from spolia.indexing.readers.pages.bulk import notes
 from spolia.indexing.readers.pages.line import NO_TEXT, Line
 
 _MOST = 2_000
 _LONGEST = 100_000
+_SILENT = (raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP)
 
 
 def notes_of(page: Any, form: Any, sheet: Sheet) -> Iterator[Line]:
@@ -21,9 +24,8 @@ def notes_of(page: Any, form: Any, sheet: Sheet) -> Iterator[Line]:
     Args:
         form: PDFium's form of the document; None where it has none.
     """
-    handle = page.raw
-    for number in range(min(raw.FPDFPage_GetAnnotCount(handle), _MOST)):
-        note = raw.FPDFPage_GetAnnot(handle, number)
+    for number, kind in enumerate(islice(notes(page), _MOST)):
+        note = raw.FPDFPage_GetAnnot(page.raw, number) if kind not in _SILENT else None
         if not note:
             continue
         try:
@@ -37,8 +39,6 @@ def _words(note: Any, form: Any) -> str:
     kind = raw.FPDFAnnot_GetSubtype(note)
     if kind == raw.FPDF_ANNOT_WIDGET:
         return _field(note, form) if form is not None else ""
-    if kind in (raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP):
-        return ""
     return _string(lambda *to: raw.FPDFAnnot_GetStringValue(note, b"Contents", *to))
 
 

@@ -17,7 +17,7 @@ from spolia.indexing.readers.pages.fonts import measure
 from spolia.indexing.readers.pages.grids import Grid, grids_of
 from spolia.indexing.readers.pages.letters import Letter, area_of, letters_of, written
 from spolia.indexing.readers.pages.line import Line
-from spolia.indexing.readers.pages.lines import Where, lines_of, text_of
+from spolia.indexing.readers.pages.lines import areas_of, lines_of, text_of
 from spolia.indexing.readers.pages.notes import notes_of
 from spolia.indexing.readers.pages.order import in_order
 from spolia.indexing.readers.pages.pictures import Picture, pictures_of
@@ -73,8 +73,8 @@ def _read(page: Any, text_page: Any, wanted: Wanted) -> Page:
     sheet = Sheet.of(page)
     text = text_of(text_page)
     if not text.isascii():
-        text = read_from_the_right(text, Where(text_page, sheet))
-    lines = list(lines_of(text_page, text, sheet))
+        text = read_from_the_right(text, lambda numbers: areas_of(text_page, [(at, 1) for at in numbers], sheet))
+    lines = lines_of(text_page, text, sheet)
     if wanted.styles:
         measure(lines, text_page)
     drawn = drawn_on(page, sheet)

@@ -48,7 +48,7 @@ def tables_of(grids: Iterable[Grid], letters: Sequence[Letter], text: str) -> li
 
 def table_of(grid: Grid, letters: Sequence[Letter], text: str) -> Table | None:
     """The table that a grid may be; None if there is none in it."""
-    frame = Frame(grid, rows_of([letter for letter in letters if _inside(letter, grid.area)]))
+    frame = Frame(grid, rows_of(_inside(letters, grid.area)))
     least = 3 if frame.ruled or not grid.down else 4  # shaded lines of a listing have two: their numbers, and code
     if len(grid.heights) < 2 or not least <= len(frame.sides) <= _MOST_CELLS // len(grid.heights):
         return None
@@ -63,9 +63,10 @@ def table_of(grid: Grid, letters: Sequence[Letter], text: str) -> Table | None:
     return Table(said, tuple(map(area_of, found)), frozenset(letter.at for row in found for letter in row))
 
 
-def _inside(letter: Letter, area: Area) -> bool:
-    _, _, left, top, right, bottom = letter
-    return 2 * area.left <= left + right <= 2 * area.right and 2 * area.top <= top + bottom <= 2 * area.bottom
+def _inside(letters: Iterable[Letter], area: Area) -> list[Letter]:
+    """Those whose middle lies in an area."""
+    left, top, right, bottom = (2 * side for side in area)
+    return [each for each in letters if left <= each[2] + each[4] <= right and top <= each[3] + each[5] <= bottom]
 
 
 def _filled(rows: Cells) -> Cells:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from spolia.indexing.readers.pages.line import Line
 
 _PLACE = np.dtype([("start", "<i4"), ("end", "<i4"), ("page", "<i4"), ("sides", "<f4", 4)])
 """As `Boxes` packs it."""
-_PACKED = Struct("<3i4f")
 
 
 @dataclass(frozen=True)
@@ -54,11 +52,10 @@ def written(lines: Sequence[Line], number: int) -> Written:
         if gap == "\n" and lines and lines[at].broken:
             texts[at] = texts[at].rstrip(HYPHEN) + "-"
     starts = list(accumulate((len(text) + len(gap) for text, gap in zip(texts, gaps, strict=False)), initial=0))
-    packed = b"".join(
-        _PACKED.pack(start, start + len(text.rstrip(HYPHEN)), number, *line.area)
-        for start, text, line in zip(starts, texts, lines, strict=False)
-    )
-    places = np.frombuffer(packed, _PLACE)
+    places = np.empty(len(texts), _PLACE)
+    places["start"], places["page"] = starts[: len(texts)], number
+    places["end"] = places["start"] + [len(text.rstrip(HYPHEN)) for text in texts]
+    places["sides"] = np.array([line.area for line in lines], dtype="<f4").reshape(-1, 4)
     return Written("".join(piece for pair in zip(texts, (*gaps, ""), strict=False) for piece in pair), places)
 
 
