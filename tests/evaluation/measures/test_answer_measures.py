@@ -29,6 +29,10 @@ BY_HAND = [
     ('EM(words="unicode")', "“Nokia”", ["nokia"], 1.0),
     ('EM(words="unicode")', "東京。", ["東京"], 1.0),
     ("EM", "東京。", ["東京"], 0.0),
+    ('EM(rule="regex")', "The 6,029 feet!", [r"6,?029 (feet|ft)"], 1.0),  # "6029 feet" after normalisation
+    ('EM(rule="regex")', "about 6029 feet", [r"6,?029 (feet|ft)"], 0.0),  # all of it must match
+    ('EM(rule="regex")', "NOKIA", ["nokia|ericsson"], 1.0),
+    ("EM", "nokia", ["nokia|ericsson"], 0.0),
     ("F1", "in Paris France", ["Paris"], 2 * (1 / 3) * 1 / (1 / 3 + 1)),  # P 1/3, R 1: 1/2
     ("F1", "Paris", ["Paris, France"], 2 / 3),  # P 1, R 1/2
     ("F1", "Rome", ["Paris"], 0.0),
@@ -113,6 +117,11 @@ BLEU_BY_HAND = [
 def test_bleu_is_what_one_works_out_by_hand(pairs: list[tuple[str, list[str]]], value: float) -> None:
     cases = [Case(asked(*answers), Answer(text)) for text, answers in pairs]
     assert total(BLEU(), cases) == pytest.approx(value, abs=1e-12)
+
+
+def test_an_accepted_answer_that_is_no_regular_expression_is_named() -> None:
+    with pytest.raises(MeasureError, match=r"accepted answer '\(a' is no regular expression"):
+        measure_of('EM(rule="regex")').score(Answer("a"), asked("(a"))
 
 
 def test_a_failure_is_an_empty_answer_to_bleu() -> None:
