@@ -266,6 +266,7 @@ def test_the_page_says_it_all(before: Baseline, chunks: NodeGroup) -> None:
     assert page.startswith("## Does not pass: flow\n")
     assert "| MRR | " in page
     assert "- Of 40 questions " in page
+    assert "- MRR is worse: -" in page
     assert "worse (ranking): q" in page
     assert "... and 20 more questions that score otherwise" in page
     assert "Rule: every measure must be shown to be not worse." in page

@@ -28,7 +28,7 @@ def verdicts(gate: Gate) -> Table:
 def _row(one: Verdict) -> tuple[str, ...]:
     mean_then, mean_now = (_mean(side, one.unit) for side in (one.before, one.now))
     change = "–" if one.change is None else amount(one.change, one.unit)
-    tolerated = f"−{number(one.tolerance, one.unit)}"
+    tolerated = f"-{number(one.tolerance, one.unit)}"
     return (one.measure, mean_then, mean_now, change if one.moved else "0", tolerated, str(one.moved), one.outcome)
 
 
@@ -37,9 +37,10 @@ def _mean(interval: Interval | None, unit: bool) -> str:
 
 
 def why(gate: Gate) -> list[str]:
-    """What has changed, and what made questions worse."""
+    """Which measures are not shown to be not worse, what made questions worse, and what has changed."""
+    open_ = [one.sentence for one in gate.verdicts if one.outcome != "not worse"]
     changes = [f"{kind}: {text}" for kind, text in gate.changes]
-    return [*([gate.why] if gate.why else []), *changes]
+    return [*open_, *([gate.why] if gate.why else []), *changes]
 
 
 def questions(gate: Gate) -> list[tuple[str, list[str]]]:
@@ -65,9 +66,7 @@ def markdown(gate: Gate) -> str:
     """The gate as Markdown."""
     parts = [f"## {'Passes' if gate.passed else 'Does not pass'}: {flat(gate.flow)}", flat(gate.sentence)]
     parts += [f"**{flat(warning)}**" for warning in gate.report.warnings]
-    parts += [table(verdicts(gate)), "\n".join(f"- {flat(one.sentence)}" for one in gate.verdicts)]
-    if told := why(gate):
-        parts += ["### What has changed", "\n".join(f"- {flat(one)}" for one in told)]
+    parts += [table(verdicts(gate)), *filter(None, ["\n".join(f"- {flat(one)}" for one in why(gate))])]
     if gate.moved:
         parts += ["### Questions", "\n".join(_item(*one) for one in questions(gate))]
     return "\n\n".join([*parts, *filter(None, [left_out(gate)]), RULE, f"Rule: {RULES[gate.rule]}."]) + "\n"
