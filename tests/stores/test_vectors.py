@@ -196,7 +196,7 @@ def built(corpus: Corpus, **changes: bool) -> list[str]:
 
 def searched(corpus: Corpus, index: HNSW | Exact) -> tuple[GraphSearch | ExactSearch, Allowed]:
     snapshot = corpus.snapshot()
-    search = vector_search(opened(corpus.truth), snapshot.generation, "line", EMBEDDER, "cosine", index)
+    search = vector_search(snapshot, "line", EMBEDDER, "cosine", index)
     assert isinstance(search, GraphSearch | ExactSearch)
     return search, Allowed(search.placed.keys)
 
@@ -258,4 +258,4 @@ def test_a_small_group_is_compared(large: Corpus) -> None:
 
 def test_nodes_without_vectors_are_an_error(large: Corpus) -> None:
     with pytest.raises(StoreError, match=r"5000 nodes of group 'line' in .* have no vector from 'another'"):
-        vector_search(opened(large.truth), large.snapshot().generation, "line", "another", "cosine", Exact())
+        vector_search(large.snapshot(), "line", "another", "cosine", Exact())

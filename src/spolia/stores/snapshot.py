@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from spolia.stores.reading.inherited import Inherited
     from spolia.stores.reading.records import Records
     from spolia.stores.truth import Lease, Stored
+    from spolia.stores.vectors.places import Places
     from spolia.stores.vectors.searching import VectorSearch
     from spolia.stores.vectors.sparse import SparseSearch
 
@@ -42,6 +43,7 @@ class Snapshot(Contents):
         self.derived: dict[object, Any] = {}  # what others computed of this generation, as long as it is looked at
         self._inherited: Inherited | None = None
         self._records: dict[str | None, Records] = {}
+        self.places: dict[tuple[str, str], Places] = {}  # where vectors stand, by group and embedder
         if before is not None and before._lease is not None:  # else rows may be gone that have died since
             self._take_over(before)
 
@@ -152,10 +154,13 @@ class Snapshot(Contents):
         return self._inherited
 
     def _take_over(self, before: Snapshot) -> None:
-        """What an earlier snapshot has computed of metadata and has not changed since."""
+        """What an earlier snapshot has computed of metadata and places, and has not changed since."""
         for group, records in before._records.copy().items():
             if group is None or group in self.indexes:
                 self._records[group] = records.at(self._inheritance(before._inherited), self.schema)
+        for (group, embedder), places in before.places.copy().items():
+            if group in self.indexes and self.manifests[group].embedded(embedder):
+                self.places[group, embedder] = places.at(self.generation)
 
     def stored(self, group: str, embedder: str) -> Stored:
         """The vectors of a group's live nodes, by their positions."""

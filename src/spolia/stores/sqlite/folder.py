@@ -154,7 +154,7 @@ class Folder:
     def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
         from spolia.stores.vectors.located import located
 
-        return located(snapshot.opened, snapshot.generation, group, embedder)[0]
+        return located(snapshot, group, embedder)[0]
 
     # Order.
 

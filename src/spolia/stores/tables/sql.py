@@ -289,6 +289,9 @@ LACKING = """SELECT count(*) FROM nodes n WHERE n.grp = :grp AND n.key > :key AN
     AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.embedder = :embedder AND v.hash = n.hash)"""
 PLACED = """SELECT n.key, v.segment, v.row FROM nodes n
     LEFT JOIN vectors v ON v.embedder = :embedder AND v.hash = n.hash
+    WHERE n.grp = :grp AND n.key > :known AND n.birth <= :at AND n.death > :at ORDER BY n.key"""
+PLACED_OF_KEYS = """SELECT n.key, v.segment, v.row FROM json_each(:keys) wanted
+    CROSS JOIN nodes n ON n.key = wanted.value LEFT JOIN vectors v ON v.embedder = :embedder AND v.hash = n.hash
     WHERE n.grp = :grp AND n.birth <= :at AND n.death > :at ORDER BY n.key"""
 PLACED_AFTER = f"""SELECT n.key, v.segment, v.row FROM nodes n
     JOIN vectors v ON v.embedder = :embedder AND v.hash = n.hash

@@ -46,10 +46,10 @@ def chosen_search(snapshot: Snapshot, group: str, embedder: str) -> VectorSearch
     how = how_embedded(snapshot, group, embedder)
     settings = index_of(how)
     if how.is_sparse:
-        return sparse_search(opened, snapshot.generation, group, embedder)
+        return sparse_search(snapshot, group, embedder)
     if not isinstance(settings, Database):
-        return vector_search(opened, snapshot.generation, group, embedder, how.metric, settings)
-    placed, _ = located(opened, snapshot.generation, group, embedder)
+        return vector_search(snapshot, group, embedder, how.metric, settings)
+    placed, _ = located(snapshot, group, embedder)
     folder, name = opened.folder / DATABASES, collection(opened.uuid, manifest, how)
     index = opened.shared((folder, name), lambda: _Shared(settings.open(folder, name, how.dimension, how.metric)))
     return AdaptedSearch(index, placed, how.metric)

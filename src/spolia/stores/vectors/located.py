@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,21 +13,22 @@ from spolia.stores.indexes import HNSW, IndexSettings
 from spolia.stores.layout import graph_folder, segment_path
 from spolia.stores.opened import Opened
 from spolia.stores.reading.allowed import Keys
-from spolia.stores.tables import sql
 from spolia.stores.vectors.approximate import GraphSearch
 from spolia.stores.vectors.building import NOT_AVAILABLE
 from spolia.stores.vectors.dense import Segment
 from spolia.stores.vectors.exact import ExactSearch
 from spolia.stores.vectors.graphs import Graph, graph_path
 from spolia.stores.vectors.placed import Placed, Rows
+from spolia.stores.vectors.places import LACKING, Places, nowhere
 from spolia.stores.vectors.searching import VectorSearch
 from spolia.stores.vectors.segments import AnySegment, open_any
 from spolia.stores.vectors.sparse import SparseSearch, SparseSegment
 from spolia.surrounding import note
 
+if TYPE_CHECKING:
+    from spolia.stores.snapshot import Snapshot
+
 _ATTEMPTS = 5
-_LACKING = -1
-_ROW = np.dtype([("key", "<i8"), ("segment", "<i8"), ("row", "<i8")])
 
 
 class Graphs:
@@ -63,18 +64,16 @@ class Graphs:
         return self._wrong.get(segment, "")
 
 
-def vector_search(
-    opened: Opened, generation: int, group: str, embedder: str, metric: Metric, index: IndexSettings
-) -> VectorSearch:
+def vector_search(snapshot: Snapshot, group: str, embedder: str, metric: Metric, index: IndexSettings) -> VectorSearch:
     """What searches a group's vectors at a generation within the store: exactly, or along graphs where they are large.
 
     Args:
         index: `HNSW` for graphs; any other settings for exact search.
     """
-    placed, numbers = located(opened, generation, group, embedder)
+    placed, numbers = located(snapshot, group, embedder)
     if not isinstance(index, HNSW) or len(placed.keys) < index.above:
         return ExactSearch(placed, metric)
-    graphs = Graphs(opened, embedder, metric, index)
+    graphs = Graphs(snapshot.opened, embedder, metric, index)
     openers = [
         (lambda number=number: graphs.graph(number)) if len(segment) >= index.above else (lambda: None)
         for number, segment in zip(numbers, placed.segments, strict=True)
@@ -82,57 +81,58 @@ def vector_search(
     return GraphSearch(placed, metric, openers, index.expansion_search)
 
 
-def located(opened: Opened, generation: int, group: str, embedder: str) -> tuple[Placed, list[int]]:
+def located(snapshot: Snapshot, group: str, embedder: str) -> tuple[Placed, list[int]]:
     """Where the vectors of a group's nodes stand, and the numbers of the segments that they stand in.
 
     Raises:
         StoreError: nodes without a vector.
         StoreCorrupt: a segment is not there.
     """
-    keys, places, segments = _located(opened, generation, group, embedder)
+    keys, places, segments = _located(snapshot, group, embedder)
     vectors = {number: segment.vectors for number, segment in segments.items() if isinstance(segment, Segment)}
     return Placed(keys, list(vectors.values()), places), list(vectors)
 
 
-def sparse_search(opened: Opened, generation: int, group: str, embedder: str) -> SparseSearch:
+def sparse_search(snapshot: Snapshot, group: str, embedder: str) -> SparseSearch:
     """What searches a group's sparse vectors at a generation; see `located`."""
-    keys, places, segments = _located(opened, generation, group, embedder)
+    keys, places, segments = _located(snapshot, group, embedder)
     return SparseSearch(keys, [found for found in segments.values() if isinstance(found, SparseSegment)], places)
 
 
-def _located(opened: Opened, generation: int, group: str, embedder: str) -> tuple[Keys, Rows, dict[int, AnySegment]]:
+def _located(snapshot: Snapshot, group: str, embedder: str) -> tuple[Keys, Rows, dict[int, AnySegment]]:
     """Node keys, the rows of their vectors in all segments put one below the other, the segments by number."""
-    for attempt in range(_ATTEMPTS):
+    key = (group, embedder)
+    for _ in range(_ATTEMPTS):
+        if (places := snapshot.places.get(key)) is None:
+            places = nowhere(snapshot.opened, group, embedder).at(snapshot.generation)
         try:
-            return _found(opened, generation, group, embedder)
+            found = _opened(snapshot, places)
         except FileNotFoundError as error:  # joined into another segment since the places were read
-            if attempt == _ATTEMPTS - 1:
-                raise StoreCorrupt(
-                    f"The vector segment {error.filename} is not there. Write writer.repair(), or "
-                    "spolia index FOLDER --store PATH: what it held is embedded again."
-                ) from error
-    raise AssertionError("unreachable")
+            missing = error
+            snapshot.places.pop(key, None)
+        else:
+            snapshot.places[key] = places
+            return found
+    raise StoreCorrupt(
+        f"The vector segment {missing.filename} is not there. Write writer.repair(), or "
+        "spolia index FOLDER --store PATH: what it held is embedded again."
+    ) from missing
 
 
-def _found(opened: Opened, generation: int, group: str, embedder: str) -> tuple[Keys, Rows, dict[int, AnySegment]]:
-    at = {"embedder": embedder, "grp": group, "at": generation}
-    rows = np.fromiter(_known(opened.each(sql.PLACED, at)), dtype=_ROW)
-    if lacking := int(np.count_nonzero(rows["segment"] == _LACKING)):
+def _opened(snapshot: Snapshot, places: Places) -> tuple[Keys, Rows, dict[int, AnySegment]]:
+    rows = places.rows
+    if lacking := int(np.count_nonzero(rows["segment"] == LACKING)):
         raise StoreError(
-            f"{lacking} nodes of group {group!r} in {opened.store} have no vector from {embedder!r}. Search with the "
-            "embedder of the group's manifest, or index with this one into another store."
+            f"{lacking} nodes of group {places.group!r} in {snapshot.opened.store} have no vector from "
+            f"{places.embedder!r}. Search with the embedder of the group's manifest, or index with this one into "
+            "another store."
         )
     numbers = [int(number) for number in np.unique(rows["segment"])]
-    segments = {number: _segment(opened, embedder, number) for number in numbers}
+    segments = {number: _segment(places, number) for number in numbers}
     starts = np.cumsum([0, *(len(segment.hashes) for segment in segments.values())])
     return rows["key"].copy(), starts[np.searchsorted(numbers, rows["segment"])] + rows["row"], segments
 
 
-def _known(rows: Iterable[tuple[int, int | None, int | None]]) -> Iterator[tuple[int, int, int]]:
-    for key, segment, row in rows:
-        yield key, _LACKING if segment is None else segment, row or 0
-
-
-def _segment(opened: Opened, embedder: str, number: int) -> AnySegment:
-    path = segment_path(opened.folder, embedder, number)
-    return opened.shared(path, lambda: open_any(path))
+def _segment(places: Places, number: int) -> AnySegment:
+    path = segment_path(places.opened.folder, places.embedder, number)
+    return places.opened.shared((path, places.segments.get(number)), lambda: open_any(path))

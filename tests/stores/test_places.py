@@ -1,0 +1,114 @@
+"""Where vectors stand is brought from generation to generation, and is what reading it anew would say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spolia.stores.corpus import Corpus
+from spolia.stores.reading.allowed import Allowed
+from spolia.stores.snapshot import Snapshot
+from spolia.stores.tables import sql
+from spolia.stores.vectors import embedded, places
+from spolia.stores.vectors.places import Places, nowhere
+from tests.stores.scenario import EMBEDDER, FIRST, add_missing_vectors, cut_a_segment, sync
+
+CHANGES = st.dictionaries(
+    st.sampled_from(["a.txt", "b.txt", "c.txt"]),
+    st.lists(st.sampled_from(["old stones", "new walls", "a road", "one bridge"]), max_size=3).map("\n".join),
+)
+
+
+def published(corpus: Corpus, state: Mapping[str, str]) -> Snapshot:
+    """The next generation, after somebody has searched the one before."""
+    if corpus.exists():
+        corpus.snapshot().stored("chunk", EMBEDDER)
+    corpus.create()
+    sync(corpus, state)
+    return corpus.snapshot()
+
+
+def anew(snapshot: Snapshot) -> Places:
+    return nowhere(snapshot.opened, "chunk", EMBEDDER).at(snapshot.generation)
+
+
+@pytest.fixture
+def fresh(fast_folder: Path) -> Corpus:
+    return Corpus(str(fast_folder / "notes.spolia"))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows were read, for each statement."""
+    found: list[int] = []
+
+    class Counted(Places):
+        def _asked(self, statement: str, values: Mapping[str, Any]) -> npt.NDArray[Any]:
+            rows = super()._asked(statement, values)
+            found.append(len(rows))
+            return rows
+
+    monkeypatch.setattr(places, "Places", Counted)
+    return found
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(states=st.lists(CHANGES, min_size=2, max_size=8))
+def test_they_are_what_reading_them_anew_says(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, states: list[dict[str, str]]
+) -> None:
+    monkeypatch.setattr(embedded, "SMALL_SEGMENTS", 3)  # so that they are joined now and then
+    corpus = Corpus(str(tmp_path_factory.mktemp("store") / "notes.spolia"))
+    for state in states:
+        snapshot = published(corpus, state)
+        kept = snapshot.places.get(("chunk", EMBEDDER)) or anew(snapshot)
+        assert kept.generation == snapshot.generation
+        np.testing.assert_array_equal(kept.rows, anew(snapshot).rows)
+        assert kept.segments == anew(snapshot).segments
+        vectors = snapshot.vectors("chunk", EMBEDDER, snapshot.allowed("chunk", frozenset()))
+        assert len(vectors) == len(kept.rows)
+
+
+def test_one_changed_document_costs_its_own_nodes(fresh: Corpus, asked: list[int]) -> None:
+    many = {f"{number}.txt": f"Stone {number} of old temples.\nIt was set into wall {number}." for number in range(50)}
+    published(fresh, many)
+    published(fresh, {**many, "7.txt": "Only this is new."}).stored("chunk", EMBEDDER)
+    assert asked == [100, 1]
+
+
+def test_only_what_stood_in_joined_segments_is_asked_for_again(
+    fresh: Corpus, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "SMALL_SEGMENTS", 3)
+    monkeypatch.setattr(embedded, "SEGMENT_ROWS", 10)
+    state = {f"{number}.txt": f"Stone {number} of old temples." for number in range(20)}
+    published(fresh, state)
+    for name in ("one", "two", "three"):
+        state[f"{name}.txt"] = f"Number {name} is new."
+        published(fresh, state).stored("chunk", EMBEDDER)
+    assert asked == [20, 1, 1, 1, 2]
+    assert len(fresh.snapshot().opened.rows(sql.SEGMENTS_OF, (EMBEDDER,))) == 2
+
+
+def test_a_number_that_is_given_again_is_another_segment(fresh: Corpus) -> None:
+    before = published(fresh, FIRST)
+    known = before.stored("chunk", EMBEDDER)
+    cut_a_segment(fresh)
+    with fresh.writer() as writer:
+        writer.repair()
+        writer.remove("a.txt")  # so that other vectors come first in the segment that is written now
+        add_missing_vectors(writer)
+        writer.publish()
+    snapshot = fresh.snapshot()
+    np.testing.assert_array_equal(snapshot.places["chunk", EMBEDDER].rows, anew(snapshot).rows)
+    assert snapshot.places["chunk", EMBEDDER].segments.keys() == before.places["chunk", EMBEDDER].segments.keys()
+    stays = np.flatnonzero(np.isin(before.places["chunk", EMBEDDER].rows["key"], anew(snapshot).rows["key"]))
+    everything = Allowed(snapshot.places["chunk", EMBEDDER].rows["key"])
+    np.testing.assert_array_equal(snapshot.vectors("chunk", EMBEDDER, everything), known.at(stays))
