@@ -25,6 +25,7 @@ EXTRAS = {
     "docling": ("layout of pages by models, by docling", ("docling",)),
     "embeddings": ("dense and hybrid search", ("onnxruntime", "tokenizers")),
     "hnsw": ("graphs over many vectors", ("usearch",)),
+    "parquet": ("data sets of AutoRAG", ("pyarrow",)),
     "postgres": ("stores in PostgreSQL", ("psycopg",)),
     "sql": ("rows of SQL databases", ("sqlalchemy",)),
     "fsspec": ("files of other file systems", ("fsspec",)),

@@ -1,4 +1,4 @@
-"""Data sets: passages and questions with gold, read lazily from `corpus.jsonl[.gz]` and `questions.jsonl[.gz]`."""
+"""Data sets: passages and questions with gold, read lazily, in whatever form they are written."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spolia.errors import DataError
-from spolia.evaluation.jsonl import jsonl_file, rows
-from spolia.evaluation.schema import item_in, passage_in
+from spolia.evaluation.formats.form import Form
+from spolia.evaluation.formats.known import form_called, form_of
 from spolia.evaluation.splits import checked_part, part_of
 from spolia.types import Document, Item, Value, kept
 
 
 @dataclass(frozen=True)
 class DataSet(Value):
-    """A folder with a corpus and questions. Nothing is read before it is asked for.
+    """A corpus and questions. Nothing is read before it is asked for.
 
     Args:
-        path: the folder.
+        path: the folder, or the file of those forms that are one file.
         part: of the questions, `tune`, `select` or `report`; empty for all. See `split`.
+        form: how it is written, a name of `spolia.evaluation.formats.known`; empty to look.
 
     Raises:
         DataError: on reading, when a file is missing, cut short, or does not follow the schema; names the line.
@@ -36,8 +37,11 @@ class DataSet(Value):
 
     path: str
     part: str = ""
+    form: str = ""
 
     def __post_init__(self) -> None:
+        if self.form:
+            form_called(self.form)
         if self.part:
             checked_part(self.part)
 
@@ -49,36 +53,39 @@ class DataSet(Value):
                 what is told to others: 40, 20 and 40 of 100 questions.
 
         >>> DataSet("musique").split("report")
-        DataSet(path='musique', part='report')
+        DataSet(path='musique', part='report', form='')
         """
         return self.but(part=part)
 
     @property
     def name(self) -> str:
-        """The folder's own name."""
-        return Path(self.path).resolve().name
+        """The folder's own name, or the file's without its ending."""
+        path = Path(self.path).resolve()
+        return path.name if path.is_dir() or not path.exists() else path.name.partition(".")[0]
+
+    @kept
+    def written(self) -> Form:
+        """How it is written."""
+        return form_called(self.form) if self.form else form_of(Path(self.path))
 
     @property
     def has_corpus(self) -> bool:
-        return jsonl_file(Path(self.path), "corpus") is not None
+        return bool(self.written.corpus(Path(self.path)))
 
     def passages(self) -> Iterator[Document]:
         """The passages of the corpus, one at a time; an id that comes twice is refused."""
-        path, seen = self._file("corpus"), set[str]()
-        for number, row in rows(path):
-            place = f"{path} line {number}"
-            found = passage_in(place, row)
+        seen = set[str]()
+        for place, found in self.written.passages(Path(self.path)):
             _refuse_twice(place, found.id, seen)
             yield found
 
     def items(self) -> Iterator[Item]:
         """The questions of the part, one at a time; a gold id that the corpus does not have is refused by name."""
-        path, seen, known = self._file("questions"), set[str](), self._passage_ids
-        for number, row in rows(path):
-            place = f"{path} line {number}"
-            item = item_in(place, row)
+        seen, known = set[str](), self._passage_ids
+        for place, item in self.written.items(Path(self.path)):
             _refuse_twice(place, item.id, seen)
-            missing = [one for group in item.gold for one in group if one not in known]
+            named = (one if isinstance(one, str) else one.document for group in item.gold for one in group)
+            missing = [id for id in named if id not in known]
             if missing and self.has_corpus:
                 raise DataError(
                     f"{place}: gold id {missing[0]!r} of question {item.id!r} is not in the corpus of {len(known)} "
@@ -96,31 +103,23 @@ class DataSet(Value):
         return [found[index] for index in chosen]
 
     def content_hash(self) -> str:
-        """A hash of the corpus file's bytes: what an index over it may be kept under."""
+        """A hash of the bytes of the corpus: what an index over it may be kept under."""
         digest = hashlib.blake2b(digest_size=16)
-        path = self._file("corpus")
-        try:
-            with path.open("rb") as file:
-                while block := file.read(1 << 20):
-                    digest.update(block)
-        except OSError as error:
-            raise DataError(f"{path} cannot be read: {error.strerror}. Check its permissions.") from error
+        files = self.written.corpus(Path(self.path))
+        for path in files:
+            try:
+                with path.open("rb") as file:
+                    while block := file.read(1 << 20):
+                        digest.update(block)
+            except OSError as error:
+                raise DataError(f"{path} cannot be read: {error.strerror}. Check its permissions.") from error
+        if not files:
+            next(self.passages(), None)  # says what is missing
         return digest.hexdigest()
 
     @kept
     def _passage_ids(self) -> frozenset[str]:
         return frozenset(passage.id for passage in self.passages()) if self.has_corpus else frozenset()
-
-    def _file(self, name: str) -> Path:
-        folder = Path(self.path)
-        if (found := jsonl_file(folder, name)) is not None:
-            return found
-        if not folder.is_dir():
-            there = "is a file, not a folder" if folder.exists() else "does not exist"
-            raise DataError(f"{folder} {there}. Give a folder with corpus.jsonl and questions.jsonl (or .jsonl.gz).")
-        names = sorted(entry.name for entry in folder.iterdir())
-        have = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        raise DataError(f"No {name}.jsonl or {name}.jsonl.gz in {folder}; it has: {have or 'nothing'}. Write it there.")
 
 
 def _refuse_twice(place: str, id: str, seen: set[str]) -> None:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from spolia.errors import DataError
+
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+_HALF_TEXT = re.compile("[\ud800-\udfff]")
+LONGEST = 1 << 26
+"""Bytes of a line, at most: 64 MiB, more than any book."""
 
 
 def jsonl_file(folder: Path, name: str) -> Path | None:
@@ -29,8 +35,12 @@ def rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """
     number = 0
     try:
-        with closing(_opened(path)) as lines:
-            for number, line in enumerate(lines, start=1):
+        with closing(opened(path)) as lines:
+            for number, line in enumerate(iter(lambda: lines.readline(LONGEST + 1), b""), start=1):
+                if len(line) > LONGEST:
+                    raise DataError(
+                        f"{path} line {number} is longer than {LONGEST >> 20} MiB. Write one JSON object per line."
+                    )
                 if line.strip():
                     yield number, _object(path, number, line)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -43,7 +53,66 @@ def rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         ) from error
 
 
-def _opened(path: Path) -> BinaryIO:
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write objects as JSON lines, in UTF-8."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a file that is one JSON array, or JSON lines, each with where it stands.
+
+    Raises:
+        DataError: as `rows`; of an array the number of the object is named instead of a line.
+    """
+    if not _is_array(path):
+        yield from ((f"{path} line {number}", row) for number, row in rows(path))
+        return
+    for number, row in enumerate(_array(path), start=1):
+        place = f"{path} object {number}"
+        if not isinstance(row, dict):
+            raise DataError(f"{place} is {type(row).__name__}. Write an array of objects.")
+        yield place, row
+
+
+def first_record(path: Path) -> Mapping[str, Any]:
+    """The first object of such a file; empty where there is none, whatever the reason."""
+    try:
+        if not _is_array(path):
+            return next((row for _, row in rows(path)), {})
+        with closing(opened(path)) as file:
+            text = file.read(LONGEST).decode("utf-8-sig", "ignore").lstrip()[1:].lstrip()
+        found = json.JSONDecoder().raw_decode(text)[0]
+    except (DataError, OSError, EOFError, zlib.error, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_array(path: Path) -> bool:
+    try:
+        with closing(opened(path)) as file:
+            return file.read(1 << 12).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
+    except (OSError, EOFError, zlib.error):
+        return False
+
+
+def _array(path: Path) -> list[Any]:
+    try:
+        with closing(opened(path)) as file:
+            found = json.loads(file.read().decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8: {error}. Convert the file to UTF-8.") from error
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise DataError(f"{path} is not JSON: {error}. Fetch or write the file again.") from error
+    except (EOFError, zlib.error, OSError) as error:
+        raise DataError(f"{path} is damaged or cannot be read: {error}. Fetch or write the file again.") from error
+    return list(found)
+
+
+def opened(path: Path) -> BinaryIO:
+    """A file to read bytes of, unpacked where it ends in `.gz`."""
     return cast(BinaryIO, gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 
@@ -57,5 +126,10 @@ def _object(path: Path, number: int, line: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise DataError(
             f"{path} line {number} holds {type(found).__name__}, not an object. Write one JSON object per line."
+        )
+    if _HALF.search(line) and _HALF_TEXT.search(json.dumps(found, ensure_ascii=False)):
+        raise DataError(
+            f"{path} line {number} has half of a character (a lone surrogate, \\ud800 to \\udfff), which no text can "
+            "hold. Write the character whole."
         )
     return found

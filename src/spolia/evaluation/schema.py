@@ -3,18 +3,24 @@
     corpus       {id, title, text, meta}
     questions    {id, question, answers, type, gold_ids, decomposition?: [{question, answer, gold_id}], meta}
 
-`gold_ids` are all the passages that are needed or relevant. Of `meta`, only `grades` means something here.
+`gold_ids` are all the passages that are needed or relevant. A list among them is a group of which any one suffices, an
+object a stretch of a document: `{document, start, end}`, or `{document, quote}`, with `start` where the quote stands
+there more than once. `grades` says how relevant each is, higher is better: `{id: grade}`. Of `meta`, only `grades`
+means something here, as codes from 1, the best, to 4.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from math import inf
 from typing import Any
 
 from spolia.errors import DataError
-from spolia.types import Document, Item, Meta, SubQuestion
+from spolia.types import Document, Gold, Item, Meta, Quote, SubQuestion
 
+MAY_BE_EMPTY = ("text", "question")
+"""An empty question stands in a published data set: it fails when it is asked, and is counted."""
 WORST_GRADE = 4
 
 
@@ -28,15 +34,23 @@ def passage_in(place: str, row: Mapping[str, Any]) -> Document:
     )
 
 
-def item_in(place: str, row: Mapping[str, Any]) -> Item:
-    """The question that a row of questions describes."""
-    gold = _gold(place, row)
+def quoted_documents(row: Mapping[str, Any]) -> set[str]:
+    """Ids of the documents of which a row of questions names stretches, as far as it can be read."""
+    gold = row.get("gold_ids")
+    members = (one for group in gold for one in (group if isinstance(group, list) else [group])) if gold else ()
+    found = (one.get("document") for one in members if isinstance(one, Mapping)) if isinstance(gold, list) else ()
+    return {id for id in found if isinstance(id, str)}
+
+
+def item_in(place: str, row: Mapping[str, Any], texts: Mapping[str, str] | None = None) -> Item:
+    """The question that a row of questions describes; `texts` are those of `quoted_documents`, by id."""
+    gold = _gold(place, row, texts or {})
     return Item(
         _text(place, row, "id", required=True),
         _text(place, row, "question", required=True),
         answers=tuple(_strings(place, "answers", row.get("answers", []))),
         gold=gold,
-        grades=_grades(place, row.get("meta") or {}, gold),
+        grades=_grades(place, row, gold),
         type=_text(place, row, "type"),
         decomposition=tuple(_hop(place, hop) for hop in _list(place, "decomposition", row.get("decomposition") or [])),
         meta=_meta(place, row),
@@ -51,23 +65,48 @@ def _hop(place: str, hop: object) -> SubQuestion:
     return SubQuestion(*(_text(place, hop, name) for name in ("question", "answer", "gold_id")))
 
 
-def _gold(place: str, row: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
+def _gold(place: str, row: Mapping[str, Any], texts: Mapping[str, str]) -> tuple[tuple[Gold, ...], ...]:
     """Each gold id is a group of its own; a list among them is a group of which any one suffices."""
-    groups: dict[tuple[str, ...], None] = {}
+    groups: dict[tuple[Gold, ...], None] = {}
     for one in _list(place, "gold_ids", row.get("gold_ids") or []):
-        group = _strings(place, "gold_ids", one if isinstance(one, list) else [one])
+        group = [_member(place, each, texts) for each in (one if isinstance(one, list) else [one])]
         if not group:
             raise DataError(f"{place}: 'gold_ids' holds an empty group. Name at least one passage, or leave it out.")
         groups[tuple(dict.fromkeys(group))] = None
     return tuple(groups)
 
 
-def _grades(place: str, meta: object, gold: Sequence[Sequence[str]]) -> tuple[tuple[str, float], ...]:
-    """`meta.grades` holds judgement codes from 1, the best, to 4; the gain of code c is 5 - c: higher is better."""
+def _member(place: str, member: object, texts: Mapping[str, str]) -> Gold:
+    if not isinstance(member, Mapping):
+        return _strings(place, "gold_ids", [member])[0]
+    document, start, quote = _text(place, member, "document", required=True), member.get("start"), member.get("quote")
+    if document not in texts:
+        raise DataError(f"{place}: 'gold_ids' has a stretch of document {document!r}, which is not in the corpus.")
+    text = texts[document]
+    if isinstance(quote, str) and quote.strip() and start is None:
+        start = text.find(quote)
+        if start >= 0 <= text.find(quote, start + 1):
+            raise DataError(f"{place}: “{quote[:60]}” stands in {document!r} more than once. Write its 'start' too.")
+    end = start + len(quote) if isinstance(quote, str) and type(start) is int else member.get("end")
+    if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
+        raise DataError(
+            f"{place}: {dict(member)} is no stretch of {document!r}, which has {len(text)} characters. Write "
+            '{"document": id, "start": number, "end": number}, or a "quote" that stands there.'
+        )
+    if (isinstance(quote, str) and text[start:end] != quote) or not text[start:end].strip():
+        raise DataError(f"{place}: {document!r} has {text[start:end][:60]!r} at {start}, not {quote!r}.")
+    return Quote(document, start, text[start:end])
+
+
+def _grades(place: str, row: Mapping[str, Any], gold: Sequence[Sequence[Gold]]) -> tuple[tuple[str, float], ...]:
+    """`grades` are gains; `meta.grades` are codes from 1, the best, to 4, whose gain is 5 - code."""
+    known = {str(one) for group in gold for one in group}
+    if (gains := row.get("grades")) is not None:
+        return _gains(place, gains, known)
+    meta = row.get("meta")
     codes = meta.get("grades") if isinstance(meta, Mapping) else None
     if codes is None:
         return ()
-    known = {one for group in gold for one in group}
     found: list[tuple[str, float]] = []
     for id, code in codes.items() if isinstance(codes, Mapping) else [("meta.grades", codes)]:
         if type(code) is not int or not 1 <= code <= WORST_GRADE or id not in known:
@@ -76,6 +115,18 @@ def _grades(place: str, meta: object, gold: Sequence[Sequence[str]]) -> tuple[tu
                 'ids. Write "grades": {"gold id": code}.'
             )
         found.append((id, float(WORST_GRADE + 1 - code)))
+    return tuple(found)
+
+
+def _gains(place: str, gains: object, known: Set[str]) -> tuple[tuple[str, float], ...]:
+    found: list[tuple[str, float]] = []
+    for id, gain in gains.items() if isinstance(gains, Mapping) else [("grades", gains)]:
+        if isinstance(gain, bool) or not isinstance(gain, int | float) or not 0 < gain < inf or id not in known:
+            raise DataError(
+                f"{place}: grade {gain!r} of {id!r} is no number above 0 of one of the gold ids. Write "
+                '"grades": {"gold id": number}, higher for more relevant.'
+            )
+        found.append((id, float(gain)))
     return tuple(found)
 
 
@@ -92,7 +143,7 @@ def _text(place: str, row: Mapping[str, Any], name: str, *, required: bool = Fal
     found = row.get(name)
     if found is None and not required:
         return ""
-    if not isinstance(found, str) or (required and not found and name != "text"):
+    if not isinstance(found, str) or (required and not found and name not in MAY_BE_EMPTY):
         there = "missing" if name not in row else repr(found)
         raise DataError(f"{place}: {name!r} is {there}; write a text. The fields are: {', '.join(row) or 'none'}.")
     return found

@@ -1,0 +1,77 @@
+"""What a form of data sets says of itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar, TypeAlias
+
+from spolia.errors import DataError
+from spolia.types import Document, Item, Quote
+
+Placed: TypeAlias = tuple[str, Document]
+"""A passage, and where it stands: file and line, for errors."""
+Asked: TypeAlias = tuple[str, Item]
+"""A question, and where it stands."""
+
+
+class Form(ABC):
+    """One way to write passages and questions.
+
+    Class attributes:
+        called: its name.
+        files: what it consists of, for people.
+    """
+
+    called: ClassVar[str]
+    files: ClassVar[str]
+
+    @abstractmethod
+    def fits(self, path: Path) -> bool:
+        """Whether what is there is written so; looks at names, and at the first row where those do not tell."""
+
+    @abstractmethod
+    def corpus(self, path: Path) -> Sequence[Path]:
+        """The files that hold the passages; none where there are only questions."""
+
+    @abstractmethod
+    def passages(self, path: Path) -> Iterator[Placed]:
+        """The passages, one at a time.
+
+        Raises:
+            DataError: what is there does not follow the form; names file and line.
+        """
+
+    @abstractmethod
+    def items(self, path: Path) -> Iterator[Asked]:
+        """The questions, one at a time."""
+
+    @abstractmethod
+    def write(self, path: Path, passages: Iterable[Document], items: Iterable[Item]) -> None:
+        """Write a data set so. What the form has no place for is left out, except gold, which is refused.
+
+        Raises:
+            DataError: the form cannot say what the gold is.
+        """
+
+
+def passage_groups(item: Item, form: str) -> tuple[tuple[str, ...], ...]:
+    """The gold as ids of passages, for forms that know nothing else."""
+    if item.quotes:
+        raise DataError(
+            f"The gold of question {item.id!r} has the quote {str(item.quotes[0])!r}, and {form} names passages only. "
+            "Write it in the form 'spolia'."
+        )
+    return tuple(tuple(one for one in group if not isinstance(one, Quote)) for group in item.gold)
+
+
+def single_passages(item: Item, form: str) -> list[str]:
+    """The gold as ids of which all are relevant, for forms that know no alternatives."""
+    groups = passage_groups(item, form)
+    if either := next((group for group in groups if len(group) > 1), None):
+        raise DataError(
+            f"Any of {', '.join(either[:3])} satisfies question {item.id!r}, which {form} cannot say. Write it in the "
+            "form 'spolia' or 'autorag'."
+        )
+    return [group[0] for group in groups]
