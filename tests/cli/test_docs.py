@@ -67,6 +67,9 @@ def test_all_documents_are_listed_whoever_may_read_them(spolia: Spolia, store: P
         ("draft=yes", ["blank.txt"]),
         ("year!=2028", ["blank.txt", "broken.pdf", "sea/tides.md"]),
         ("year=1", []),
+        ("year>2028", ["blank.txt", "sea/tides.md"]),
+        ("year<2029", ["copy.txt", "salt.txt"]),
+        ("file_modified<1999-01-01", []),
     ],
 )
 def test_conditions_on_metadata(spolia: Spolia, store: Path, condition: str, found: list[str]) -> None:
@@ -82,8 +85,12 @@ def test_conditions_hold_together(spolia: Spolia, store: Path) -> None:
     [
         ("year", "no condition"),
         ("tag=a", "no metadata field 'tag'"),
-        ("year=soon", "holds int"),
-        ("draft=x", "bool"),
+        ("year=soon", "whole numbers"),
+        ("year", "year>=2020"),
+        ("year>>2020", "no condition"),
+        ("file_modified>yesterday", "holds times"),
+        ("file_modified>2026-02-31", "is none of these"),
+        ("draft=x", "draft=true"),
     ],
 )
 def test_what_is_no_condition_is_refused(spolia: Spolia, store: Path, condition: str, said: str) -> None:

@@ -86,10 +86,10 @@ def test_another_definition_needs_to_be_meant(spolia: Spolia, store: Path, tmp_p
     assert spolia(*asked, "--rebuild").json["built"] == ["small"]
 
 
-def test_a_rebuild_of_all_drops_further_groups(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+def test_a_rebuild_keeps_further_groups(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     spolia("groups", "build", "sentence", "--store", store)
     assert spolia("index", tmp_path / "notes", "--store", store, "--rebuild", "--no-vectors").code == 0
-    assert built(store) == {"chunk"}
+    assert built(store) == {"chunk", "sentence"}
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,8 @@ def test_a_rebuild_is_explained(spolia: Spolia, notes: Path, store: Path) -> Non
     assert ran.code == 0
     assert "group chunk  rebuilt" in ran.out
     assert "since embeddings: none there" in ran.out
-    assert "group sentence  dropped" in ran.out
-    assert "--rebuild" in ran.err
+    assert "group sentence  kept" in ran.out
+    assert f"spolia sync {notes} --store {store} --vectors --rebuild;" in ran.err
     assert set(Corpus(str(store)).latest().groups()) == {"chunk", "sentence"}
 
 
@@ -82,6 +82,59 @@ def test_what_models_would_be_asked_for_and_cost_is_shown(
     assert "(2 calls at most, with those that are sent back)" in ran.out
     (told,) = [one for one in spolia("plan", notes, "--store", corpus.path, "--json").json["groups"] if one["prompts"]]
     assert told["cost_usd"] == pytest.approx((told["input_tokens"] * 1000 + 100 * 5000) / 1e6)
+
+
+def test_groups_of_a_file_are_planned_and_then_made(spolia: Spolia, notes: Path, store: Path, tmp_path: Path) -> None:
+    file = tmp_path / "groups.yaml"
+    file.write_text(
+        "chunk:\n  transform: Sentences\nsmall: {transform: {SlidingWindow: {size: 4, overlap: 0}}, parent: chunk}\n"
+    )
+    options = ("--store", store, "--groups", file, "--no-vectors")
+    plan = spolia("plan", notes, *options, "--json").json
+    found = {one["group"]: (one["change"], one["nodes"]) for one in plan["groups"]}
+    assert plan["rebuild"]
+    assert found["chunk"] == ("rebuilt", 4)
+    assert found["small"][0] == "new"
+    assert plan["command"] == f"spolia sync {notes} --store {store} --groups {file} --no-vectors --rebuild"
+    assert spolia("sync", notes, *options).code == 3
+    assert spolia(*plan["command"].split()[1:]).code == 0
+    assert dict(Corpus(str(store)).latest().stats().nodes) == {name: nodes for name, (_, nodes) in found.items()}
+    after = spolia("plan", notes, *options, "--json").json
+    assert {(one["change"], one["nodes"], *one["why"]) for one in after["groups"]} == {("kept", 0)}
+    file.write_text(file.read_text().replace("size: 4", "size: 5"))
+    changed = {one["group"]: one for one in spolia("plan", notes, *options, "--json").json["groups"]}
+    assert changed["small"]["why"] == ["transform.SlidingWindow.size: 4 there, 5 here"]
+    assert (changed["chunk"]["change"], changed["small"]["change"]) == ("kept", "rebuilt")
+
+
+def test_a_group_that_a_model_makes_is_planned_before_it_is_added(
+    spolia: Spolia, notes: Path, store: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "g.yaml").write_text("short: {transform: {Summary: {llm: {use: llm}}}}")
+    options = ("--groups", tmp_path / "g.yaml", "--llm", "http://127.0.0.1:9/v1", "--model", "small")
+    ran = spolia("plan", notes, "--store", store, *options)
+    assert "group short  new" in ran.out
+    assert "2 prompts to models" in ran.out
+    assert "--llm http://127.0.0.1:9/v1 --model small" in ran.err
+
+
+def test_sources_of_a_file_are_planned(spolia: Spolia, notes: Path, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "peat.txt").write_text("Peat burns. It is slow.")
+    (tmp_path / "s.yaml").write_text(f"- RemoteFiles: {{url: 'file://{tmp_path}/more'}}\n")
+    options = ("--store", store, "--sources", tmp_path / "s.yaml", "--no-vectors", "--json")
+    plan = spolia("plan", notes, *options).json
+    assert plan["new"] == [f"file://{tmp_path}/more/peat.txt"]
+    assert (plan["unchanged"], plan["groups"][0]["nodes"]) == (2, 1)
+    assert spolia("plan", *options).json["new"] == plan["new"]
+    assert spolia("plan", notes, *options, "--fast").json["unasked"] == [f"file://{tmp_path}/more/"]
+    assert spolia(*plan["command"].split()[1:]).code == 0
+    assert spolia("plan", notes, *options).json["unchanged"] == 3
+
+
+@pytest.mark.parametrize("option", ["--vectors", "--sources", "--groups", "--known", "--llm", "--readers", "--workers"])
+def test_a_plan_takes_what_sync_takes(spolia: Spolia, option: str) -> None:
+    assert all(option in spolia(command, "--help").out for command in ("plan", "sync", "index"))
 
 
 def test_a_plan_for_no_folder_is_refused(spolia: Spolia, store: Path, tmp_path: Path) -> None:

@@ -142,3 +142,62 @@ def test_the_doctor_finds_what_is_broken(spolia: Spolia, store: Path, tmp_path: 
     ran = spolia("doctor", "--store", store, "--json")
     assert (ran.code, ran.json["ok"]) == (3, False)
     assert spolia("doctor", "--store", tmp_path / "nowhere").code == 3
+
+
+@pytest.fixture
+def notes(spolia: Spolia, tmp_path: Path) -> Path:
+    (tmp_path / "docs").mkdir()
+    for name in ("owls.md", "mice.txt"):
+        (tmp_path / "docs" / name).write_text("Owls hunt mice by night.\n")
+    assert spolia("index", tmp_path / "docs", "--store", tmp_path / "d.spolia", "--no-vectors").code == 0
+    return tmp_path / "d.spolia"
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [("file_type=md", {"owls.md"}), ("file_modified>2026-01-01", {"owls.md", "mice.txt"}), ("file_size>1000", set())],
+)
+def test_conditions_hold_for_questions(spolia: Spolia, notes: Path, condition: str, found: set[str]) -> None:
+    ran = spolia("search", "owls", "--store", notes, "--where", condition, "--json")
+    assert {hit["uri"] for hit in ran.json["hits"]} == found
+    asked = spolia("ask", "What do owls hunt?", "--store", notes, "--where", condition, "--json").json
+    assert {one["uri"] for one in asked["citations"]} <= found
+    assert bool(asked["citations"]) == bool(found)
+
+
+def test_a_condition_that_is_none_is_refused(spolia: Spolia, notes: Path) -> None:
+    ran = spolia("search", "owls", "--store", notes, "--where", "file_modified>yesterday")
+    assert ran.code == 2
+    assert "holds times in UTC, and 'yesterday' is none" in ran.err
+
+
+def test_what_a_first_use_could_not_make_is_told(spolia: Spolia, notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = notes.parent / "picky.py"
+    module.write_text(
+        "from spolia.indexing.transforms.function import transform\n"
+        "from spolia.stores.definition import Definition\n\n\n"
+        '@transform\ndef worded(part: "Part"):\n'
+        '    if part.document.uri == "mice.txt":\n        raise ValueError("no mice")\n'
+        "    return part.node.text.split()\n\n\n"
+        "words = Definition(worded)\n"
+    )
+    ran = spolia("search", "owls", "--store", notes, "--group", "words", "--known", module, "--json")
+    assert ran.code == 5, ran.err
+    assert (ran.json["built"], [lack["uri"] for lack in ran.json["unmade"]]) == ({"words": 5}, ["mice.txt"])
+    assert "Group words was built" in ran.err
+    assert "not in words: mice.txt" in ran.err
+    again = spolia("search", "owls", "--store", notes, "--group", "words", "--json")
+    assert (again.code, "unmade" in again.json) == (0, False)
+
+
+def test_words_without_quotes_are_explained(spolia: Spolia, notes: Path, tmp_path: Path) -> None:
+    assert "in quotes" in spolia("search", "owls", "hunt", "--store", notes, "--json").json["error"]["message"]
+    assert "in quotes" in spolia("ask", "what", "do", "owls", "hunt", "--store", notes).err
+    assert "in quotes" in spolia("ask", "owls", "hunt", "--store", notes).err
+
+
+def test_a_trace_tells_the_question(spolia: Spolia, notes: Path) -> None:
+    spolia("search", "owls at night", "--store", notes)
+    assert spolia("trace", "--store", notes, "--json").json["runs"][0]["question"] == "owls at night"
+    assert "owls at night" in spolia("trace", "--store", notes).out
+    assert spolia("trace", "last", "--store", notes).out.startswith("“owls at night”\n")

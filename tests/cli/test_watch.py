@@ -143,6 +143,17 @@ def test_an_emptied_folder_forgets_nothing(start: Start, folder: Path, store: Pa
     assert set(Corpus(str(store)).latest().sources()) == {"salt.txt", "tides.txt"}
 
 
+def test_an_emptied_folder_is_followed_when_other_files_come(start: Start, folder: Path, store: Path) -> None:
+    watching = start()
+    for path in folder.iterdir():
+        path.unlink()
+    watching.until("is empty")
+    put(folder / "new.txt", "Whelks live under the pier.")
+    watching.until("added    new.txt")
+    assert watching.end() == 0
+    assert set(Corpus(str(store)).latest().sources()) == {"new.txt"}
+
+
 def test_programs_read_one_object_a_line(start: Start, folder: Path) -> None:
     watching = start("--json")
     put(folder / "new.txt", "Whelks live under the pier.")
@@ -197,11 +208,11 @@ def test_other_readers_are_followed_and_a_file_of_them_that_is_not_whole_is_wait
 def test_sources_are_looked_at_again_after_a_while(
     folder: Path, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from spolia.cli.index_sources import named
     from spolia.cli.indexing import index_folder
+    from spolia.cli.making import Making
     from spolia.cli.screen import Screen
 
-    places, uri = named([f"file://{folder}"], None), f"file://{folder}/new.txt"
+    making, uri = Making(str(store), [f"file://{folder}"], vectors=False), f"file://{folder}/new.txt"
     slept: list[float] = []
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
@@ -220,10 +231,10 @@ def test_sources_are_looked_at_again_after_a_while(
     screen = Screen(json=False)
 
     def run(**how: Any) -> Any:
-        return index_folder(screen, places, str(store), vectors=False, **how)
+        return index_folder(screen, making, **how)
 
     report, _ = run()
-    assert Watch(screen, places, run, 2.0, beside=None, follow_links=False).go_on(report) == 0
+    assert Watch(screen, making.places(), run, 2.0, None, follow_links=False).go_on(report) == 0
     assert set(slept) == {2.0}
     assert f"added    {uri}" in capsys.readouterr().out
     assert uri in Corpus(str(store)).latest().sources()

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spolia.cli.exits import Exit
-from spolia.cli.options import Access, AsJson, FlowName, MaybeStore, ModelName, ModelUrl, Question, Weights
+from spolia.cli.options import (
+    Access,
+    AsJson,
+    FlowName,
+    Known,
+    MaybeStore,
+    ModelName,
+    ModelUrl,
+    Question,
+    Searched,
+    Weights,
+    Where,
+)
 from spolia.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -32,8 +44,11 @@ def ask(
     question: Question,
     folder: Folder = None,
     store: MaybeStore = None,
+    where: Where = None,
     access: Access = None,
+    group: Searched = "chunk",
     flow: FlowName = "naive",
+    known: Known = None,
     llm: ModelUrl = "",
     model: ModelName = "",
     weights: Weights = "",
@@ -44,35 +59,43 @@ def ask(
     Without a language model the answer is made of sentences as they stand in the documents.
     """
     from spolia.cli.cited import answer_data, citation_lines
-    from spolia.cli.parts import answering, flow_of, model_at, parts_of
+    from spolia.cli.first_uses import FirstUses
+    from spolia.cli.parts import answering, flow_of, model_at, parts_of, query_of
     from spolia.cli.places import store_for
     from spolia.cli.recorded import recorded
     from spolia.cli.sending import tell_of_models
     from spolia.errors import QueryError
-    from spolia.types import Query
 
     screen, reader, partly = Screen(json=json), model_at(llm, model), False
     at = store or (store_for(folder) if folder is not None else None)
     if at is None:
         raise QueryError("Nothing to ask: name a store with --store PATH, or a folder: spolia ask QUESTION DIR.")
+    if folder is not None and not folder.exists():
+        raise QueryError(
+            f"There is no folder {str(folder)!r}. Write the path of one; and a question of several words in quotes."
+        )
     if folder is not None:
         partly = _indexed(screen, folder, at, weights)
     with recorded(at, screen, access) as run:
-        parts = parts_of(at, weights, reader)
+        parts = parts_of(at, weights, reader, group, known)
+        first = FirstUses(parts.chunks.corpus)
+        query = query_of(question, where, parts)
         running, chosen = flow_of(flow, parts)
         if chosen:
             screen.say(chosen)
         whole = answering(running, parts)
         asked = tell_of_models(screen, whole, reader)
-        answer = _answered(screen, run, whole, Query(question), live=asked)
+        answer = _answered(screen, run, whole, query, live=asked)
+        first.look()
         said = answer_data(answer, partial(_boxes, str(at), access)) if json else {}
-        screen.give(question=question, flow=flow, chosen=chosen, store=str(at), run=run.id, **said)
+        screen.give(question=question, flow=flow, chosen=chosen, store=at, run=run.id, **said, **first.data())
         screen.show(*citation_lines(answer))
+    first.tell(screen)
     if answer.abstained:
         return Exit.NOTHING
     if answer.stop_reason != "answered":
         screen.say(f"The answer may not be whole: it ended by {answer.stop_reason!r}. See: spolia trace last", "yellow")
-    return Exit.PARTLY if partly else Exit.DONE
+    return Exit.PARTLY if partly or first.unmade else Exit.DONE
 
 
 def _boxes(store: str, access: Sequence[str] | None, citation: Citation) -> tuple[Box, ...]:
@@ -88,8 +111,9 @@ def _indexed(screen: Screen, folder: Path, store: str, weights: str) -> bool:
     """Bring the store in step with the folder, and say what happened; whether some documents failed."""
     from spolia.cli.index import without_name
     from spolia.cli.indexing import index_folder
+    from spolia.cli.making import Making
 
-    report, chosen = index_folder(screen, folder, store, weights=weights)
+    report, chosen = index_folder(screen, Making(store, [str(folder)], weights=weights))
     new = report.added + report.changed + report.moved + report.removed
     screen.say(f"{folder} is indexed in {store}: {new} file{'' if new == 1 else 's'} new or changed, {chosen}")
     for uri, reason in report.failed:

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
 
 from spolia.errors import FilterError
+from spolia.types import is_day, is_time
 
 if TYPE_CHECKING:
     from spolia.filters import Condition, Field, Schema
-    from spolia.types import Scalar
 
-WRITTEN = re.compile(r"\s*([^=<>!]+?)\s*(>=|<=|!=|=|\bin\b)\s*(.*?)\s*", re.S)
+WRITTEN = re.compile(r"\s*([^=<>!]+?)\s*(>=|<=|!=|=|>|<|\bin\b)\s*([^=<>!\s].*?)\s*", re.S)
+EXAMPLES = "--where year=2020, --where 'tag in a,b', --where 'year>=2020' or --where 'file_modified>2026-01-31'"
+DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_BOUNDS = {">=": "at_least", "<=": "at_most", ">": "above", "<": "below"}
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-_READ: Mapping[str, Callable[[str], Scalar]] = {
-    "str": str,
-    "int": int,
-    "float": float,
-    "bool": lambda text: _TRUTH[text.lower()],
-}
 
 
 def condition_of(written: Sequence[str], schema: Schema) -> Condition | None:
     """All of these conditions; None for none.
 
     Args:
-        written: each as `year=2020`, `tag in a,b`, `year>=2020`, `year<=2022` or `kind!=draft`.
+        written: each as `year=2020`, `tag in a,b`, `year>=2020`, `year<2022` or `kind!=draft`. A day stands for all of
+            it: `file_modified>2026-01-31` begins with the first of February, in UTC.
         schema: the declared fields, which say what type a value has.
 
     Raises:
@@ -35,6 +34,8 @@ def condition_of(written: Sequence[str], schema: Schema) -> Condition | None:
     >>> from spolia.filters import Field, Schema
     >>> condition_of(["year in 2020, 2021"], Schema([Field("year", "int")]))
     AnyOf(field='year', values=(2020, 2021))
+    >>> condition_of(["file_modified<=2026-01-31"], Schema())
+    Between(field='file_modified', at_least=None, at_most='2026-01-31T23:59:59Z', above=None, below=None)
     """
     from spolia.filters import And
 
@@ -43,24 +44,55 @@ def condition_of(written: Sequence[str], schema: Schema) -> Condition | None:
 
 
 def _condition(text: str, schema: Schema) -> Condition:
-    from spolia.filters import AnyOf, Between, Not
+    from spolia.filters import AnyOf, Between, Not, Or
 
     parts = WRITTEN.fullmatch(text)
     if parts is None:
-        raise FilterError(f"{text!r} is no condition. Write for example --where year=2020 or --where 'tag in a,b'.")
+        raise FilterError(f"{text!r} is no condition. Write for example {EXAMPLES}.")
     name, sign, said = parts.groups()
     schema.check(AnyOf(name, ()))
     field = schema.by_name[name]
-    values = tuple(_value(field, one.strip()) for one in (said.split(",") if sign == "in" else [said]))
-    if sign == ">=":
-        return Between(name, at_least=values[0])
-    if sign == "<=":
-        return Between(name, at_most=values[0])
-    return Not(AnyOf(name, values)) if sign == "!=" else AnyOf(name, values)
+    values = [_value(field, one.strip()) for one in (said.split(",") if sign == "in" else [said])]
+    if sign in _BOUNDS:
+        return Between(name, **{_BOUNDS[sign]: values[0]})
+    days = tuple(Between(name, at_least=one, at_most=one) for one in values if is_day(one))
+    moments = AnyOf(name, tuple(one for one in values if not is_day(one)))
+    within = Or((*days, moments)) if days else moments
+    return Not(within) if sign == "!=" else within
 
 
-def _value(field: Field, text: str) -> Scalar:
+def _value(field: Field, text: str) -> Any:
     try:
         return _READ[field.kind](text)
     except (ValueError, KeyError) as error:
-        raise FilterError(f"Field {field.name!r} holds {field.kind}, and {text!r} is none. Write one.") from error
+        holds, example = KINDS[field.kind]
+        raise FilterError(
+            f"Field {field.name!r} holds {holds}, and {text!r} is none of these. Write for example "
+            f"'{field.name}{'=' if field.kind == 'bool' else '>='}{example.replace('FIELD', field.name)}'."
+        ) from error
+
+
+def _time(text: str) -> date | str:
+    """A day; a moment, in UTC where nothing else is said; or a year or month."""
+    if DAY.fullmatch(text):
+        return date.fromisoformat(text)
+    if is_time(text):
+        return text
+    when = datetime.fromisoformat(text)
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
+
+
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": lambda text: _TRUTH[text.lower()],
+    "time": _time,
+}
+KINDS = {
+    "str": ("texts", "text"),
+    "int": ("whole numbers", "7"),
+    "float": ("numbers", "0.5"),
+    "bool": ("true or false", "true"),
+    "time": ("times in UTC", "2026-01-31' or 'FIELD>=2026-01-31T09:30:00Z"),
+}

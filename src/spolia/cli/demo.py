@@ -14,6 +14,7 @@ from spolia.cli.ask import ask
 from spolia.cli.exits import Exit
 from spolia.cli.guard import guarded
 from spolia.cli.index import index
+from spolia.cli.making import Making
 from spolia.cli.screen import Screen
 
 OWN = (
@@ -30,7 +31,7 @@ def demo(folder: Annotated[str, typer.Argument(metavar="DIR")] = "docs") -> Exit
     screen, source = Screen(), Path(folder)
     store = str(Path(".demo") / f"{_slug(source)}.spolia")
     screen.show(f"$ spolia index {folder} --store {store}")
-    index(store, [str(source)])
+    index(Making(store, [str(source)]))
     for question in questions(source, store):
         screen.show(f'\n$ spolia ask "{question}" --store {store}')
         ask(question, store=store)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from spolia.cli.own import own
 from spolia.cli.parts import CHOOSING, Parts, flow_of, parts_of
 from spolia.flows.builtin import hybrid
 from spolia.generation.extract import Extract
@@ -16,14 +18,16 @@ from spolia.types import Query
 STAND_IN = Parts(Corpus("store.spolia").group(), MiniLM(), ChatModel("model", "http://127.0.0.1:8000/v1"))
 
 
-def looked_at(store: str | None) -> Parts:
+def looked_at(store: str | None, known: Sequence[str] | None = None) -> Parts:
     """The parts of a store, or what stands in for them; with a model that is never asked."""
-    return STAND_IN if store is None else parts_of(store).but(llm=STAND_IN.llm)
+    if store is None:
+        return STAND_IN.but(known=own(known).operators)
+    return parts_of(store, known=known).but(llm=STAND_IN.llm)
 
 
 def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:
     """A flow by its name or file; without a store, the default as it is where the embedder suits the corpus."""
-    if parts is STAND_IN and name in CHOOSING:
+    if parts.chunks == STAND_IN.chunks and name in CHOOSING:
         found = hybrid(parts.chunks, parts.embedder, top_k=10 if name == "default" else 5)
         return found if name == "default" else found >> Extract(parts.embedder)
     return flow_of(name, parts.but(llm=None) if name in CHOOSING else parts)[0]

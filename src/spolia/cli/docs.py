@@ -10,7 +10,7 @@ import typer
 
 from spolia.cli.exits import Exit
 from spolia.cli.guard import guarded
-from spolia.cli.options import AsJson, SeenBy, StorePath
+from spolia.cli.options import AsJson, SeenBy, StorePath, Where
 from spolia.cli.plain import one_line
 from spolia.cli.screen import Screen
 
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 Name = Annotated[
     str,
     typer.Argument(metavar="URI", help="Path of the file in its folder, or id of the document.", show_default=False),
-]
-Where = Annotated[
-    list[str] | None,
-    typer.Option("--where", metavar="CONDITION", help="Only these: year=2020, 'tag in a,b', year>=2020, kind!=draft."),
 ]
 SHOWN = ("uri", "id", "title", "media_type", "characters", "bytes", "changed", "status")
 READERS_SHOWN, TEXT_SHOWN, SAME_SHOWN = 3, 300, 5

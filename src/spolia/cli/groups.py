@@ -10,7 +10,7 @@ import typer
 from spolia.cli.exits import Exit
 from spolia.cli.guard import guarded
 from spolia.cli.index import unmade_data
-from spolia.cli.options import WAIT_S, AsJson, ModelName, ModelUrl, StorePath, Wait, Weights
+from spolia.cli.options import WAIT_S, AsJson, Known, ModelName, ModelUrl, StorePath, Wait, Weights
 from spolia.cli.plain import one_line
 from spolia.cli.screen import Screen
 from spolia.errors import ManifestMismatch
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from rich.tree import Tree
 
+    from spolia.cli.own import Own
     from spolia.stores.corpus import Corpus, NodeGroup
-    from spolia.stores.definition import Definition
     from spolia.stores.manifest import Manifest
 
 Group = Annotated[str, typer.Argument(metavar="NAME", help="Name of the group.", show_default=False)]
@@ -66,17 +66,32 @@ def show(name: Group, store: StorePath, json: AsJson = False) -> Exit:
     return Exit.DONE
 
 
-def build(names: Groups, store: StorePath, rebuild: Rebuild = False, wait: Wait = WAIT_S, json: AsJson = False) -> Exit:
+def build(
+    names: Groups,
+    store: StorePath,
+    rebuild: Rebuild = False,
+    known: Known = None,
+    wait: Wait = WAIT_S,
+    json: AsJson = False,
+) -> Exit:
     """Build groups with those that they are made from; until they are published whole, readers see what there was.
 
     With --rebuild a group that the store has is cut and embedded again if its code, models or prompts have changed.
     """
+    from spolia.cli.own import own
     from spolia.stores.corpus import Corpus
 
-    corpus = Corpus(str(store), wait)
-    return _built(
-        Screen(json=json), [_again(corpus, name) if rebuild else corpus.group(name) for name in names], rebuild
-    )
+    corpus, mine = Corpus(str(store), wait), own(known)
+    _refuse_unknown(corpus, names, mine)
+    wanted = [
+        corpus.group(name, mine.groups[name])
+        if name in mine.groups
+        else _again(corpus, name, mine)
+        if rebuild
+        else corpus.group(name)
+        for name in names
+    ]
+    return _built(Screen(json=json), wanted, rebuild, mine)
 
 
 def add(
@@ -86,27 +101,32 @@ def add(
         Path, typer.Option("--from", metavar="FILE", help="YAML or JSON file with its definition.", show_default=False)
     ],
     rebuild: Rebuild = False,
+    known: Known = None,
     weights: Weights = "",
     llm: ModelUrl = "",
     model: ModelName = "",
+    wait: Wait = WAIT_S,
     json: AsJson = False,
 ) -> Exit:
     """Add a group that a file defines, and build it. The file may name {use: embedder} and, with --llm, {use: llm}."""
+    from spolia.cli.own import own
     from spolia.cli.parts import model_at, parts_of
+    from spolia.cli.sending import tell_of_transforms
     from spolia.flows.definitions import load_definition
+    from spolia.stores.corpus import Corpus
 
-    screen, parts = Screen(json=json), parts_of(store, weights, model_at(llm, model))
-    definition = load_definition(file, parts.given())
-    _tell_of_models(screen, definition)
-    return _built(screen, [parts.chunks.corpus.group(name, definition)], rebuild)
+    screen, mine = Screen(json=json), own(known)
+    definition = load_definition(file, parts_of(store, weights, model_at(llm, model)).given(), mine.operators)
+    tell_of_transforms(screen, [definition])
+    return _built(screen, [Corpus(store, wait).group(name, definition)], rebuild, mine)
 
 
-def drop(name: Group, store: StorePath, json: AsJson = False) -> Exit:
+def drop(name: Group, store: StorePath, wait: Wait = WAIT_S, json: AsJson = False) -> Exit:
     """Drop a group with its nodes; vectors are kept for when the same texts return."""
     from spolia.stores.corpus import Corpus
 
     screen = Screen(json=json)
-    with Corpus(str(store)).writer() as writer:
+    with Corpus(str(store), wait).writer() as writer:
         writer.drop(name)
     screen.give(dropped=name)
     screen.show(f"dropped {name}")
@@ -153,20 +173,33 @@ def _file(data: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value and (name, value) != ("parent", DOCUMENT)}
 
 
-def _again(corpus: Corpus, name: str) -> NodeGroup:
+def _refuse_unknown(corpus: Corpus, names: Iterable[str], mine: Own) -> None:
+    """Refuse what the store does not have, nobody defines, and is not built in."""
+    from difflib import get_close_matches
+
+    from spolia.errors import GroupError
+    from spolia.stores.defined import BUILT_IN
+
+    there = [*corpus.latest().manifests, *mine.groups, *BUILT_IN]
+    for name in names:
+        if name not in there:
+            near = "".join(f" Did you mean {found}?" for found in get_close_matches(name, there, 1))
+            raise GroupError(
+                f"There is no node group {name!r} in {corpus.path}, and none is built in by this name.{near} There are "
+                f"{', '.join(dict.fromkeys(there))}; `spolia groups list` tells of each. One of your own: "
+                f"spolia groups add {name} --from FILE, or spolia groups build {name} --known FILE.py."
+            )
+
+
+def _again(corpus: Corpus, name: str, mine: Own) -> NodeGroup:
     """A group with the definition that the store has, as the code and the models are by now."""
-    from spolia.stores.defined import embedder_of, index_of, transform_of
-    from spolia.stores.definition import Definition, Embedding
+    from spolia.stores.defined import definition_by_now
 
     manifest = corpus.latest().manifests.get(name)
-    if manifest is None:
-        return corpus.group(name)
-    embeddings = tuple(Embedding(embedder_of(how, name), index_of(how), how.metric) for how in manifest.embeddings)
-    made = Definition(transform_of(manifest), manifest.parent, manifest.ref, embeddings, manifest.analyzer)
-    return corpus.group(name, made)
+    return corpus.group(name, None if manifest is None else definition_by_now(manifest, mine.operators))
 
 
-def _built(screen: Screen, wanted: list[NodeGroup], rebuild: bool) -> Exit:
+def _built(screen: Screen, wanted: list[NodeGroup], rebuild: bool, mine: Own) -> Exit:
     from spolia.stores.groups.materialising import materialise
 
     corpus = wanted[0].corpus
@@ -178,7 +211,7 @@ def _built(screen: Screen, wanted: list[NodeGroup], rebuild: bool) -> Exit:
             told(documents, total, f"{group}, {embedded} embedded" if embedded else group)
 
         try:
-            unmade = materialise(wanted, rebuild=rebuild, tell=tell)
+            unmade = materialise(wanted, rebuild=rebuild, known=mine.operators, tell=tell)
         except ManifestMismatch as error:
             raise ManifestMismatch(f"{error} On the command line: the same command with --rebuild.") from error
     snapshot = corpus.latest()
@@ -192,15 +225,6 @@ def _built(screen: Screen, wanted: list[NodeGroup], rebuild: bool) -> Exit:
     for lack in unmade:
         screen.show(f"not in {lack.group}: {one_line(lack.uri)}  {one_line(lack.reason, 300)}")
     return Exit.PARTLY if unmade else Exit.DONE
-
-
-def _tell_of_models(screen: Screen, definition: Definition) -> None:
-    from spolia.cli.sending import destination
-    from spolia.models.chat import ChatModel
-
-    for model in definition.transform.resources:
-        if isinstance(model, ChatModel):
-            screen.say(destination(model))
 
 
 def _tree(manifests: Mapping[str, Manifest], counts: Mapping[str, int]) -> Tree:

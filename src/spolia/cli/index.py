@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exits import Exit
-from spolia.cli.options import WAIT_S, AsJson, Readers, StorePath, Wait, Weights
+from spolia.cli.making import Making
+from spolia.cli.options import WAIT_S, AsJson, Wait
 from spolia.cli.plain import one_line
 from spolia.cli.screen import Screen
 
@@ -27,50 +28,16 @@ SYNC = """Keep a store in step with a folder or other sources: with --watch as l
 
     It does what `spolia index` does, and takes the same options.
     """
-Vectors = Annotated[
-    bool | None,
-    typer.Option("--vectors/--no-vectors", help="Embed the passages; by default where that helps.", show_default=False),
-]
-
-FollowLinks = Annotated[bool, typer.Option("--follow-links", help="Go where links lead out of DIR too.")]
 
 
 def index(
-    store: StorePath,
-    sources: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="SOURCE",
-            help="Folder with documents; address of a page, or of files, as s3://BUCKET/docs.",
-            show_default=False,
-        ),
-    ] = None,
-    more: Annotated[
-        Path | None,
-        typer.Option(
-            "--sources",
-            metavar="FILE",
-            help="YAML file with sources: pages, files elsewhere, rows of databases, APIs.",
-            show_default=False,
-        ),
-    ] = None,
-    vectors: Vectors = None,
-    readers: Readers = None,
-    weights: Weights = "",
-    threads: Annotated[int, typer.Option("--threads", min=1, help="CPU threads for the embedder.")] = 1,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers", min=0, help="Processes that read files; by default one for each processor, 4 at most."
-        ),
-    ] = None,
+    making: Making,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="If the store was built with other parts, index everything again.")
+        bool, typer.Option("--rebuild", help="What was built with other parts is built anew with these.")
     ] = False,
     documents: Annotated[
         bool, typer.Option("--report", help="List every document: pages, characters, passages, what is not embedded.")
     ] = False,
-    follow_links: FollowLinks = False,
     watch: Annotated[bool, typer.Option("--watch", help="Stay, and follow all of it until you press Ctrl-C.")] = False,
     every: Annotated[float, typer.Option("--every", min=0.05, help="With --watch: seconds between two looks.")] = 2.0,
     wait: Wait = WAIT_S,
@@ -80,26 +47,25 @@ def index(
 
     A document that cannot be read does not stop the others; it is listed, and the exit code is 5.
     """
-    from spolia.cli.index_sources import named
     from spolia.cli.indexing import index_folder
 
-    screen, places = Screen(json=json), named(sources or (), more)
-    given = partial(index_folder, screen, places, store, readers=readers, vectors=vectors, weights=weights)
-    run = partial(given, threads=threads, follow_links=follow_links, wait_s=wait)
+    screen, places, store = Screen(json=json), making.places(), making.store
+    run = partial(index_folder, screen, making, wait_s=wait)
     report, chosen = run(rebuild=rebuild)
     screen.say(chosen)
     warnings = warnings_of(report, store)
     listed = {"documents": document_data(store)} if documents else {}
     name = ", ".join(str(place) if isinstance(place, Path) else place.id for place in places)
-    screen.give(folder=name, store=str(store), chosen=chosen, **report_data(report, warnings), **listed)
+    screen.give(folder=name, store=store, chosen=chosen, **report_data(report, warnings), **listed)
     screen.show(report_text(report, store, warnings))
     if documents:
         screen.show(document_table(store))
     if watch:
         from spolia.cli.watch import Watch
 
-        return Watch(screen, places, run, every, beside=readers, follow_links=follow_links).go_on(report)
-    return Exit.PARTLY if report.failed or report.unmade else Exit.DONE
+        again = partial(run, is_same=True)
+        return Watch(screen, places, again, every, making.readers, follow_links=making.follow_links).go_on(report)
+    return Exit.PARTLY if report.failed or report.unmade or report.behind else Exit.DONE
 
 
 def report_data(report: SyncReport, warnings: list[tuple[str, str]]) -> dict[str, Any]:
@@ -110,6 +76,7 @@ def report_data(report: SyncReport, warnings: list[tuple[str, str]]) -> dict[str
         "seconds": report.seconds,
         "failed": [{"uri": uri, "reason": reason} for uri, reason in report.failed],
         "unmade": unmade_data(report.unmade),
+        "behind": [{"group": group, "reason": reason} for group, reason in report.behind],
         "warnings": [{"uri": uri, "warning": said} for uri, said in warnings],
         "skipped": [{"uri": item.uri, "reason": item.reason} for item in report.skipped],
         "unread": dict(report.unread),
@@ -191,6 +158,7 @@ def _troubles(report: SyncReport, warnings: list[tuple[str, str]]) -> list[tuple
     found = [
         ("failed:", "bold red", list(report.failed)),
         ("not in a group:", "bold red", [(lack.uri, f"{lack.group}: {lack.reason}") for lack in report.unmade]),
+        ("not kept in step:", "bold red", [(f"group {group}", reason) for group, reason in report.behind]),
         ("read with a warning:", "yellow", warnings),
         ("left out:", "yellow", [(item.uri, item.reason) for item in report.skipped]),
     ]

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+from spolia.cli.making import MAIN, Making
+from spolia.cli.own import own
 from spolia.cli.reader_lists import access_of
 from spolia.cli.screen import Screen
-from spolia.errors import ManifestMismatch, MissingExtra, WeightsError
+from spolia.cli.sending import tell_of_transforms
+from spolia.cli.spread import written
+from spolia.errors import ManifestMismatch, MissingExtra, QueryError, WeightsError
 from spolia.flows.default import covers
 from spolia.indexing.intake import Unreadable, intake
 from spolia.indexing.readers.choosing import READERS, by_suffix
@@ -19,97 +25,118 @@ from spolia.indexing.sources.source import Source
 from spolia.indexing.sync import sync
 from spolia.indexing.walking import walk
 from spolia.models.minilm import MiniLM
+from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.models.weights import find
 from spolia.stores.corpus import Corpus
+from spolia.stores.definition import Definition, Embedding
 
-GROUP = "chunk"
 SAMPLED_FILES, SAMPLED_BYTES, SAMPLED_CHARACTERS = 20, 1_000_000, 5_000
 
 
 def index_folder(
     screen: Screen,
-    sources: Path | Sequence[Path | Source],
-    store: str,
+    making: Making,
     *,
-    readers: Path | None = None,
-    vectors: bool | None = None,
-    weights: str = "",
-    threads: int = 1,
     rebuild: bool = False,
-    follow_links: bool = False,
+    is_same: bool = False,
     retry: bool = True,
-    workers: int | None = None,
     wait_s: float | None = None,
     tell: Callable[[Progress], None] = lambda now: None,
 ) -> tuple[SyncReport, str]:
     """Index what has changed in folders and sources; returns the report, and in one line why there are vectors or none.
 
     Args:
-        readers: a file that says who may read what; None where nothing is said of that.
-        vectors: whether to embed; None where it helps: with weights, over a language that the embedder knows.
-        weights: folder with the embedder's weights.
-        threads: for the embedder.
         rebuild: forget what was built with other parts.
-        follow_links: go where links lead out of the folder too.
+        is_same: nobody has to be asked whether this is the folder of the store.
         retry: try files again that could not be read and have not changed.
-        workers: processes that read files; None for one for each processor, four at most.
         wait_s: how long to wait for another writer, seconds.
         tell: is told of every file.
     """
-    corpus, embedder, access = Corpus(str(store)), MiniLM(weights, threads), access_of(readers)
-    if not isinstance(sources, Path) and len(sources) == 1 and isinstance(sources[0], Path):
-        sources = sources[0]
-    paths = sources if isinstance(sources, Path) else [one for one in sources if isinstance(one, Path)]
-    why = "" if vectors else why_none(corpus, paths, embedder, vectors, weights, rebuild)
+    corpus = Corpus(making.store)
+    given, chosen = parts(screen, making, corpus, rebuild=rebuild)
+    embeds = given["embedder"] is not None
     with screen.progress("reading") as told:
 
         def progress(now: Progress) -> None:
             tell(now)
-            embedding = not why and now.done >= now.total
+            embedding = embeds and now.done >= now.total
             told(now.done, now.total, f"embedding, {now.embedded} done" if embedding else "reading")
 
         try:
             report = sync(
-                sources,
-                corpus,
-                embedder=None if why else embedder,
-                group=GROUP,
-                access=access,
+                **given,
+                corpus=corpus,
                 progress=progress,
                 retry=retry,
-                workers=workers,
                 timeout_s=wait_s,
                 rebuild=rebuild,
-                follow_links=follow_links,
+                is_same=is_same,
             )
         except ManifestMismatch as error:
             raise ManifestMismatch(
-                f"{error} On the command line: `spolia plan` with the same arguments shows what it would take; "
-                "to do it, write the same command with --rebuild."
+                f"{error} On the command line: {command('plan', making)} shows what it would take; "
+                f"{command('sync', making)} --rebuild does it."
             ) from error
-    return report, f"without vectors: {why}" if why else f"with vectors of {embedder.name}"
+    return report, chosen
+
+
+def command(name: str, making: Making) -> str:
+    """The command line that makes a store so."""
+    return shlex.join(["spolia", name, *written(making)])
+
+
+def parts(screen: Screen, making: Making, corpus: Corpus, *, rebuild: bool) -> tuple[dict[str, Any], str]:
+    """What `sync` and `planned` take, and in one line why there are vectors or none."""
+    places, embedder, mine = making.places(), making.embedder(), own(making.known)
+    defined = {**mine.groups, **making.definitions(embedder, mine.operators)}
+    main = defined.pop(MAIN, None)
+    tell_of_transforms(screen, [*defined.values(), *([main] if main else [])])
+    paths = [one for one in places if isinstance(one, Path)]
+    found: dict[str, Any] = {
+        "sources": paths[0] if places == paths[:1] else places,
+        "group": MAIN,
+        "groups": [corpus.group(name, definition) for name, definition in defined.items()],
+        "access": access_of(making.readers),
+        "known": mine.operators,
+        "workers": making.workers,
+        "follow_links": making.follow_links,
+    }
+    if main is not None:
+        found |= {"splitter": main.transform, "analyzer": main.analyzer}
+    if main is not None and main.embeddings:
+        found["embedder"] = _only_embedder(main, making)
+        return found, f"with vectors of {found['embedder'].name}"
+    why = "" if making.vectors else why_none(corpus, found["sources"], embedder, making, rebuild=rebuild)
+    found["embedder"] = None if why else embedder
+    return found, f"without vectors: {why}" if why else f"with vectors of {embedder.name}"
+
+
+def _only_embedder(main: Definition, making: Making) -> Embedder | SparseEmbedder:
+    """The embedder of the group that every store has, which is embedded in one way."""
+    first = main.embeddings[0]
+    if making.vectors is False or main.embeddings != (Embedding(first.embedder),):
+        raise QueryError(
+            f"{making.groups}: {MAIN} is embedded by one embedder, with the index and metric that are usual, and not "
+            "with --no-vectors. For other embeddings define a further group: NAME: {transform: …, embeddings: […]}."
+        )
+    return first.embedder
 
 
 def why_none(
-    corpus: Corpus,
-    paths: Path | Sequence[Path],
-    embedder: MiniLM,
-    vectors: bool | None,
-    weights: str,
-    rebuild: bool,
+    corpus: Corpus, paths: Path | Sequence[Path | Source], embedder: MiniLM, making: Making, *, rebuild: bool
 ) -> str:
     """Why nothing is to be embedded; nothing when it is. Of sources that are no folders nothing is known before."""
-    if vectors is False:
+    if making.vectors is False:
         return "as asked for"
     if not rebuild and (built := _built_with(corpus)) is not None:
         return "" if built == embedder.name else f"the store was built {f'with {built}' if built else 'without'}"
     try:
-        find(weights)
+        find(making.weights)
         return covers(samples, embedder) if (samples := list(_samples(paths))) else ""
     except MissingExtra as error:
         return str(error)
     except WeightsError as error:
-        if weights or os.environ.get("SPOLIA_WEIGHTS"):  # named by the user, so not to be passed over
+        if making.weights or os.environ.get("SPOLIA_WEIGHTS"):  # named by the user, so not to be passed over
             raise
         return str(error)
 
@@ -119,11 +146,12 @@ def _built_with(corpus: Corpus) -> str | None:
     if not corpus.exists():
         return None
     snapshot = corpus.snapshot()
-    return snapshot.manifest(GROUP).embedder if GROUP in snapshot.groups() else None
+    return snapshot.manifest(MAIN).embedder if MAIN in snapshot.groups() else None
 
 
-def _samples(paths: Path | Sequence[Path]) -> Iterator[str]:
+def _samples(places: Path | Sequence[Path | Source]) -> Iterator[str]:
     """The beginnings of some documents from all over some folders."""
+    paths = places if isinstance(places, Path) else [one for one in places if isinstance(one, Path)]
     if not paths:
         return
     files = [file for file in walk(paths, by_suffix(READERS)).files.values() if file.size <= SAMPLED_BYTES]

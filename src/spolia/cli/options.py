@@ -48,6 +48,28 @@ Readers: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+Known: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--known",
+        metavar="MODULE",
+        help="Python file or module whose functions, operators and groups may be named, or MODULE:NAME; repeat it.",
+        show_default=False,
+    ),
+]
+Where: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="CONDITION",
+        help="Only these: year=2020, 'tag in a,b', 'year>=2020', kind!=draft, 'file_modified>2026-01-31'.",
+        show_default=False,
+    ),
+]
+Searched: TypeAlias = Annotated[
+    str,
+    typer.Option("--group", metavar="NAME", help="The node group to search; built now if the store does not have it."),
+]
 FlowName: TypeAlias = Annotated[str, typer.Option("--flow", metavar="FLOW", help=FLOWS)]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, messages on stderr.")]
 Weights: TypeAlias = Annotated[

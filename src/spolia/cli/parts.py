@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spolia.cli.making import MAIN
+from spolia.cli.own import own
 from spolia.errors import FlowFileError, QueryError, WiringError
 from spolia.flows.builtin import BUILT_IN, named
 from spolia.flows.default import choose
@@ -18,20 +21,28 @@ from spolia.wiring import fits, name_of
 
 CHOOSING = ("default", "naive")
 SUFFIXES = (".yaml", ".yml", ".json")
+_OWN = "If it is your own, write --known FILE.py, or its module's name."
 IN_PYTHON = {
     "Give it: load(": "Write {use: chunks} or {use: embedder}; {use: llm} needs --llm URL --model NAME.",
-    "If it is your own, load(": "`spolia show --schema` has all that are known; an installed package may offer more.",
+    "If it is your own, load(": f"`spolia show --schema` has the others. {_OWN}",
+    "Install the package, or pass the operator itself: load(": _OWN,
 }
 """What loading a file advises callers in Python to do, and what to do on the command line."""
 
 
 @dataclass(frozen=True)
 class Parts(Value):
-    """What a flow file may use by name: `{use: chunks}`, `{use: embedder}`, `{use: llm}`."""
+    """What a flow file may use by name: `{use: chunks}`, `{use: embedder}`, `{use: llm}`.
+
+    Args:
+        chunks: the group that is searched.
+        known: operators of modules that the user names.
+    """
 
     chunks: NodeGroup
     embedder: Embedder | None = None
     llm: LanguageModel | None = None
+    known: tuple[Operator[Any, Any] | type, ...] = ()
 
     def given(self) -> dict[str, Any]:
         """By name, as far as they are there."""
@@ -39,9 +50,33 @@ class Parts(Value):
         return {name: part for name, part in every.items() if part is not None}
 
 
-def parts_of(store: str, weights: str = "", llm: LanguageModel | None = None) -> Parts:
-    """The parts for searching a store."""
-    return Parts(Corpus(str(store)).group(), MiniLM(weights), llm)
+def parts_of(
+    store: str,
+    weights: str = "",
+    llm: LanguageModel | None = None,
+    group: str = MAIN,
+    known: Sequence[str] | None = None,
+) -> Parts:
+    """The parts for searching a store.
+
+    Args:
+        group: which is searched.
+        known: modules of the user's own.
+    """
+    mine = own(known)
+    return Parts(Corpus(str(store)).group(group, mine.groups.get(group)), MiniLM(weights), llm, mine.operators)
+
+
+def query_of(question: str, where: Sequence[str] | None, parts: Parts) -> Query:
+    """A question, and the conditions that are written beside it; a group that is named and not there is built now.
+
+    Raises:
+        FilterError: one of them is none for this store.
+    """
+    from spolia.cli.conditions import condition_of
+
+    searched = parts.chunks if parts.chunks.name != MAIN else parts.chunks.corpus
+    return Query(question, filter=condition_of(where or (), searched.snapshot().schema))
 
 
 def model_at(url: str, model: str) -> LanguageModel | None:
@@ -81,7 +116,7 @@ def from_file(name: str, parts: Parts) -> Operator[Query, Any]:
     from spolia.flows.files import load
 
     try:
-        return load(Path(name), parts.given())
+        return load(Path(name), parts.given(), parts.known)
     except FlowFileError as error:
         for said, instead in IN_PYTHON.items():
             before, found, _ = str(error).partition(said)

@@ -1,15 +1,14 @@
-"""`spolia plan`: what `spolia index` would do, before it is done."""
+"""`spolia plan`: what `spolia sync` would do, before it is done."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spolia.cli.exits import Exit
-from spolia.cli.index import FollowLinks, Vectors
-from spolia.cli.options import AsJson, Readers, StorePath, Weights
+from spolia.cli.making import Making
+from spolia.cli.options import AsJson
 from spolia.cli.plain import one_line
 from spolia.cli.screen import Screen
 
@@ -23,57 +22,49 @@ SHOWN = 10
 
 
 def plan(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder with documents.", show_default=False)],
-    store: StorePath,
-    vectors: Vectors = None,
-    readers: Readers = None,
-    weights: Weights = "",
-    threads: Annotated[int, typer.Option("--threads", min=1, help="CPU threads for the embedder.")] = 1,
+    making: Making,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="As if everything were indexed again.")] = False,
     fast: Annotated[
-        bool, typer.Option("--fast", help="Read no file: tell them apart by size and time, and count no passages.")
+        bool,
+        typer.Option("--fast", help="Read no file, ask no source: tell files apart by size and time, cut nothing."),
     ] = False,
-    follow_links: FollowLinks = False,
     json: AsJson = False,
 ) -> Exit:
-    """Show what `spolia index` with the same arguments would do: files, groups, passages, texts to embed, model calls.
+    """Show what `spolia sync` with the same options would do: files, groups, passages, texts to embed, model calls.
 
-    Nothing is written, and no language model is asked. Files that seem new or changed are read and cut in memory, so
-    that the numbers are exact.
+    Nothing is written, and no language model is asked. What seems new or changed is read and cut in memory, so that the
+    numbers are exact.
     """
     from dataclasses import asdict
 
-    from spolia.cli.indexing import GROUP, why_none
-    from spolia.cli.reader_lists import access_of
+    from spolia.cli.indexing import command, parts
     from spolia.indexing.planning import planned
-    from spolia.models.minilm import MiniLM
     from spolia.stores.corpus import Corpus
 
-    screen, corpus, embedder = Screen(json=json), Corpus(str(store)), MiniLM(weights, threads)
-    why = "" if vectors else why_none(corpus, folder, embedder, vectors, weights, rebuild)
+    screen, corpus = Screen(json=json), Corpus(making.store)
+    given, chosen = parts(screen, making, corpus, rebuild=rebuild)
     with screen.progress("reading") as told:
 
         def progress(now: Progress) -> None:
             told(now.done, now.total)
 
-        found = planned(
-            folder,
-            corpus,
-            embedder=None if why else embedder,
-            group=GROUP,
-            access=access_of(readers),
-            progress=progress,
-            follow_links=follow_links,
-            rebuild=rebuild,
-            fast=fast,
-            timed=True,
-        )
-    screen.say(f"without vectors: {why}" if why else f"with vectors of {embedder.name}")
-    screen.give(folder=str(folder), store=str(store), **asdict(found))
-    screen.show(*_report(found, store))
-    if found.rebuild and not rebuild:
-        screen.say(f"To do it: spolia index {folder} --store {store} --rebuild; until then, what is there serves.")
+        found = planned(**given, corpus=corpus, progress=progress, rebuild=rebuild, fast=fast, timed=True)
+    screen.say(chosen)
+    advice = command("sync", making) + (" --rebuild" if rebuild or _needs_rebuild(found) else "")
+    screen.give(folder=", ".join(making.sources or ()), store=making.store, command=advice, **asdict(found))
+    screen.show(*_report(found, making.store))
+    if _is_to_do(found):
+        screen.say(f"To do it: {advice}" + ("; until then, what is there serves." if _needs_rebuild(found) else ""))
     return Exit.DONE
+
+
+def _needs_rebuild(found: Plan) -> bool:
+    return found.rebuild or any(one.change == "rebuilt" for one in found.groups)
+
+
+def _is_to_do(found: Plan) -> bool:
+    files = (found.new, found.changed, found.moved, found.gone, found.again)
+    return any(files) or any(one.change != "kept" or one.nodes or one.texts for one in found.groups)
 
 
 def _report(found: Plan, store: str) -> list[RenderableType]:
@@ -91,6 +82,8 @@ def _report(found: Plan, store: str) -> list[RenderableType]:
             text.append(f"\n  {name:8}", "not bold dim").append(f" {one_line(uri)}", "not bold")
         if len(uris) > SHOWN:
             text.append(f"\n  … and {len(uris) - SHOWN} more {name}; --json lists all", "not bold dim")
+    if found.unasked:
+        text.append(f"\n  not asked without reading: {', '.join(map(one_line, found.unasked))}", "not bold dim")
     return [text, *map(_group, found.groups)]
 
 
@@ -109,14 +102,13 @@ def _asked(one: GroupPlan) -> str:
 def _group(one: GroupPlan) -> RenderableType:
     from rich.text import Text
 
-    style = {"kept": "", "new": "green", "rebuilt": "bold yellow", "dropped": "bold red"}[one.change]
+    style = {"kept": "", "new": "green", "rebuilt": "bold yellow", "embedded": "yellow"}[one.change]
     text = Text("group ").append(one.group, "bold").append(f"  {one.change}", style)
-    if one.change != "dropped":
-        nodes = "passages not counted" if one.nodes is None else f"{one.nodes} passages to cut"
-        texts = "texts to embed not counted" if one.texts is None else f"{one.texts} texts to embed"
-        known = f" ({one.known} are embedded already)" if one.known else ""
-        tokens = f" of about {one.text_tokens:,} tokens" if one.texts else ""
-        text.append(f"  {nodes}, {texts}{tokens}{known}{_asked(one)}")
+    nodes = "passages not counted" if one.nodes is None else f"{one.nodes} passages to cut"
+    texts = "texts to embed not counted" if one.texts is None else f"{one.texts} texts to embed"
+    known = f" ({one.known} are embedded already)" if one.known else ""
+    tokens = f" of about {one.text_tokens:,} tokens" if one.texts else ""
+    text.append(f"  {nodes}, {texts}{tokens}{known}{_asked(one)}")
     for reason in one.why:
         text.append(f"\n  since {one_line(reason, 300)}", "dim")
     return text

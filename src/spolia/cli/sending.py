@@ -6,10 +6,13 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from spolia.cli.screen import Screen
     from spolia.models.chat import ChatModel
     from spolia.models.protocols import LanguageModel
     from spolia.operator import Operator
+    from spolia.stores.definition import Definition
 
 
 def tell_of_models(screen: Screen, flow: Operator[Any, Any], given: LanguageModel | None = None) -> bool:
@@ -27,6 +30,15 @@ def tell_of_models(screen: Screen, flow: Operator[Any, Any], given: LanguageMode
     if given is not None and given not in models:
         screen.say(f"{given.name} is not asked: no step of this flow uses it.", "yellow")
     return bool(models)
+
+
+def tell_of_transforms(screen: Screen, definitions: Iterable[Definition]) -> None:
+    """Say of each language model that node groups are made by where it is and which key goes there."""
+    from spolia.models.chat import ChatModel
+
+    models = (model for definition in definitions for model in definition.transform.resources)
+    for model in dict.fromkeys(model for model in models if isinstance(model, ChatModel)):
+        screen.say(destination(model))
 
 
 def destination(model: ChatModel) -> str:

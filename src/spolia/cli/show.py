@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spolia.cli.exits import Exit
-from spolia.cli.options import FLOWS, AsJson, MaybeStore
+from spolia.cli.options import FLOWS, AsJson, Known, MaybeStore
 from spolia.cli.screen import Screen
 from spolia.errors import QueryError
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def show(
     flow: Annotated[str, typer.Argument(metavar="FLOW", help=FLOWS, show_default=False)] = "",
     store: MaybeStore = None,
+    known: Known = None,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart, for Markdown pages.")] = False,
     yaml: Annotated[bool, typer.Option("--yaml", help="As a flow file, to be changed and given to --flow.")] = False,
     schema: Annotated[
@@ -33,7 +34,7 @@ def show(
         raise QueryError("No flow to show. Write for example: spolia show hybrid; or: spolia show --schema.")
     from spolia.cli.described import looked_at
 
-    return _show_flow(screen, flow, looked_at(store), mermaid, yaml)
+    return _show_flow(screen, flow, looked_at(store, known), mermaid, yaml)
 
 
 def _show_flow(screen: Screen, flow: str, parts: Parts, mermaid: bool, yaml: bool) -> Exit:

@@ -48,7 +48,10 @@ def trace(
 
 
 def _list_runs(screen: Screen, journal: Journal, limit: int, store: str) -> Exit:
-    found = [{"run": run, "started": began, "questions": lanes} for run, began, lanes in journal.runs(limit)]
+    found = [
+        {"run": run, "started": began, "questions": lanes, "question": journal.question(run)}
+        for run, began, lanes in journal.runs(limit)
+    ]
     screen.give(runs=found)
     if not found:
         screen.say("No runs are recorded yet. Search or ask first.")
@@ -68,14 +71,29 @@ def _full_id(journal: Journal, given: str) -> str:
 
 
 def _show_run(screen: Screen, spans: Sequence[Span], limit: int) -> Exit:
-    screen.give(run=spans[0].run, spans=[_plain(span) for span in spans])
+    asked = _questions(spans)
+    screen.give(run=spans[0].run, questions=list(asked.values()), spans=[_plain(span) for span in spans])
     if not screen.json:
         roots = [span for span in spans if not span.parent]
         for root in roots[:limit]:
+            if root.lane in asked:
+                screen.show(f"“{one_line(asked[root.lane], 300)}”")
             screen.show(_tree(root, spans))
         if len(roots) > limit:
             screen.say(f"... and {len(roots) - limit} more questions; --limit {len(roots)} shows them all.")
     return Exit.DONE
+
+
+def _questions(spans: Sequence[Span]) -> dict[int, str]:
+    """What was asked, by the lane in which it was answered: it stands beside the rankings that were made for it."""
+    from json import loads
+
+    found: dict[int, str] = {}
+    for span in spans:
+        result = loads(span.result) if span.result else None
+        if isinstance(result, dict) and "query" in result:
+            found.setdefault(span.lane, result["query"])
+    return found
 
 
 def _plain(span: Span) -> dict[str, Any]:
@@ -89,10 +107,10 @@ def _plain(span: Span) -> dict[str, Any]:
 def _runs_table(found: Sequence[dict[str, Any]]) -> Table:
     from rich.table import Table
 
-    table = Table("run", "started", "questions", box=None, header_style="dim", pad_edge=False)
+    table = Table("run", "started", "questions", "the first", box=None, header_style="dim", pad_edge=False)
     for row in found:
         began = datetime.fromtimestamp(row["started"]).strftime("%Y-%m-%d %H:%M:%S")
-        table.add_row(row["run"], began, str(row["questions"]))
+        table.add_row(row["run"], began, str(row["questions"]), one_line(row["question"], 80))
     return table
 
 

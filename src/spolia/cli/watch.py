@@ -82,8 +82,8 @@ class Watch:
         places: Sequence[Path | Source],
         run: Run,
         every: float,
-        *,
         beside: Path | None,
+        *,
         follow_links: bool,
     ) -> None:
         self.screen, self.places, self.run, self.every = screen, places, run, every

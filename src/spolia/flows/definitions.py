@@ -32,3 +32,18 @@ def load_definition(
     expected = "what the group is made of, for example {transform: Sentences}"
     found: Definition = decoded(source, Definition, given, operators, expected)
     return found
+
+
+def load_definitions(
+    source: str | Path,
+    given: Mapping[str, Any] | None = None,
+    operators: Iterable[Operator[Any, Any] | type] = (),
+) -> dict[str, Definition]:
+    """What a file says that node groups are made of, by their names; see `load_definition`.
+
+    >>> list(load_definitions("small: {transform: Sentences}"))
+    ['small']
+    """
+    expected = "groups by name, for example small: {transform: Sentences, parent: chunk}"
+    found: dict[str, Definition] = decoded(source, dict[str, Definition], given, operators, expected)
+    return found

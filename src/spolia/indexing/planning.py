@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from spolia.bounds import times
-from spolia.errors import ManifestMismatch
-from spolia.indexing.files import Found
+from spolia.errors import GroupError, ManifestMismatch
+from spolia.indexing.files import Files, Found, Lot
 from spolia.indexing.intake import Intake, intake
-from spolia.indexing.keeping import Keeping, Others, others_than
+from spolia.indexing.keeping import Keeping
 from spolia.indexing.labels import Labels
-from spolia.indexing.parts import Wanted, main_definition
+from spolia.indexing.parts import Unmakeable, Wanted, main_definition
 from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
 from spolia.indexing.rehearsing import Rehearsal
 from spolia.indexing.report import Progress
-from spolia.indexing.sync import refuse_empty
+from spolia.indexing.sources.following import followed
+from spolia.indexing.sources.source import Source
+from spolia.indexing.sync import refuse_empty, told_apart
 from spolia.indexing.unasked import Asked, asks, unasked
 from spolia.indexing.walking import walk
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
 from spolia.stores.corpus import Corpus, NodeGroup
-from spolia.stores.defined import in_order
+from spolia.stores.defined import definition_by_now, in_order, signature
 from spolia.stores.definition import Transform
 from spolia.stores.groups.growing import Growth
 from spolia.stores.groups.materialising import Building
@@ -35,7 +39,7 @@ from spolia.stores.manifest import Manifest
 from spolia.stores.tables.rows import SourceRow
 from spolia.types import Scalar, Value
 
-Change = Literal["kept", "new", "rebuilt", "dropped"]
+Change = Literal["kept", "new", "rebuilt", "embedded"]
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,9 @@ class GroupPlan(Value):
 
     Args:
         group: its name.
-        change: `kept` in step, `new`, `rebuilt` as a whole, or `dropped`.
-        why: for one that is rebuilt, what is made otherwise.
+        change: `kept` in step, `new`, `rebuilt` as a whole, or `embedded`: its nodes stay, and are embedded or searched
+            otherwise.
+        why: what is made otherwise; or why nothing can be made.
         nodes: that would be cut; None where only a model can tell, or nothing was cut.
         texts: that would be embedded; None likewise.
         known: texts that were embedded before, so that they are not again.
@@ -77,13 +82,14 @@ class Plan(Value):
     """What a run would do.
 
     Args:
-        rebuild: everything is indexed again, for which `sync` has to be told `rebuild=True`.
+        rebuild: the main group is built anew, for which `sync` has to be told `rebuild=True`.
         new: files that the store does not have.
         changed: files with another content.
         moved: files that are elsewhere now, by their new names.
         gone: files that are not there any more.
-        failed: files that cannot be read.
-        again: number of files that are as they were, and are read again because of a rebuild.
+        failed: files that cannot be read, and sources that could not be asked, by their names.
+        unasked: sources beside folders that were not asked (`fast`), by their names.
+        again: number of files that are as they were, and are cut or embedded again because of a rebuild.
         unchanged: number of files that are as they were.
         groups: each after those that it is made from.
         seconds: estimated, by a sample of the texts; None where nothing was measured (`timed`).
@@ -95,6 +101,7 @@ class Plan(Value):
     moved: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
+    unasked: tuple[str, ...] = ()
     again: int = 0
     unchanged: int = 0
     groups: tuple[GroupPlan, ...] = ()
@@ -102,7 +109,7 @@ class Plan(Value):
 
 
 def planned(
-    folder: str | Path | Sequence[str | Path],
+    sources: str | Path | Source | Sequence[str | Path | Source],
     corpus: Corpus,
     *,
     splitter: Transform | None = None,
@@ -121,15 +128,15 @@ def planned(
     timed: bool = False,
     workers: int | None = None,
 ) -> Plan:
-    """What `sync` with these arguments would do. Groups of another definition count as rebuilt.
+    """What `sync` with these arguments would do. Groups of another definition, or whose code has changed, are rebuilt.
 
-    Files that seem new or changed are read, and cut in memory, as `sync` does it: the numbers are exact, but for groups
-    that a model makes, and those below them. Nothing is written, and no model is asked: the prompts of the groups that
-    ask one are made and measured (`spolia.indexing.unasked`).
+    What seems new or changed is read, and cut in memory, as `sync` does it: the numbers are exact, but for groups that
+    a model makes, and those below them. Nothing is written, and no model is asked: the prompts of the groups that ask
+    one are made and measured (`spolia.indexing.unasked`).
 
     Args:
-        folder: and what follows: see `sync`.
-        fast: read nothing: files are told apart by size and time, nodes and texts are not counted.
+        sources: and what follows: see `sync`.
+        fast: read nothing: files are told apart by size and time, sources are not asked, nodes and texts not counted.
         timed: embed a few of the texts, to estimate how long a run takes: for embedders in this process.
 
     Raises:
@@ -145,39 +152,34 @@ def planned(
     """
     began = time.perf_counter()
     by_name = by_suffix(readers)
-    found = walk(folder, by_name, follow_links=follow_links)
-    refuse_empty(str(folder), found, by_name)
+    folder, elsewhere = told_apart(sources)
+    found = Lot(Files(by_name)) if folder is None else walk(folder, by_name, follow_links=follow_links)
+    if folder is not None:
+        refuse_empty(str(folder), found, by_name)
     writer = Rehearsal(corpus)
-    before, sources = dict(writer.manifests), writer.sources()
+    before, changes = dict(writer.manifests), _Changes(writer.sources(), found, progress)
     wanted = _Wanted(group, main_definition(splitter, embedder, analyzer), (), known, readers)
-    others = others_than(found, writer)
     with TemporaryDirectory(prefix="spolia-") as spool, intake(Path(spool), workers) as taking:
-        forgets = _defined(wanted, writer, found, taking, rebuild=rebuild)
+        changes.renews = _defined(wanted, writer, found, taking, rebuild=rebuild)
+        groups = (*groups, *_changed(corpus, writer, {group, *(one.name for one in groups)}, known))
         building = _Building(writer, groups, True, tuple(known), lambda group, documents, embedded: None)
         building.asked = wanted.asked
         building.define()
-        wanted = replace(wanted, groups=tuple(groups))
-        changes = _Changes(sources, progress)
+        wanted = replace(wanted, groups=groups)
         if fast:
-            changes.guess(found, forgets=forgets)
+            changes.guess()
         else:
-            labels = Labels(metadata, access)
-            run = Keeping(writer, wanted, labels, found, taking, writer.stamps(), changes.note)
-            run.put_back(others if forgets else Others())
-            run.run()
-            changes.unchanged = run.tally.unchanged
-            building.build()
+            labels = partial(Labels, metadata, access)
+            lots = (followed(one, corpus, labels, by_name, changes.unread, afresh=changes.renews) for one in elsewhere)
+            for lot in chain((found,), *lots):
+                run = Keeping(writer, wanted, labels(), lot, taking, writer.stamps(lot.uris), changes.note)
+                run.run()
+                changes.unchanged += run.tally.unchanged
     growths = wanted.exact(writer.manifests)
     plans = tuple(_plans(writer, before, growths, None if fast else wanted.asked))
     seconds = time.perf_counter() - began + _embedding_s(writer, growths) if timed and not fast else None
-    return Plan(
-        rebuild=forgets,
-        again=changes.again,
-        unchanged=changes.unchanged,
-        groups=plans,
-        seconds=seconds,
-        **{name: tuple(uris) for name, uris in changes.by_kind.items()},
-    )
+    unasked = tuple(one.id for one in elsewhere) if fast else ()
+    return changes.plan(unasked=unasked, groups=plans, seconds=seconds)
 
 
 @dataclass(frozen=True)
@@ -208,43 +210,75 @@ class _Building(Building):
 
 
 class _Changes:
-    """Files by what became of them."""
+    """Files by what became of them.
 
-    def __init__(self, before: Mapping[str, SourceRow], progress: Callable[[Progress], None]) -> None:
-        self.before, self.progress = before, progress
+    Attributes:
+        unread: sources that could not be asked, and why.
+        renews: whether the main group is made anew, of all files.
+    """
+
+    def __init__(self, before: Mapping[str, SourceRow], found: Found, progress: Callable[[Progress], None]) -> None:
+        self.before, self.found, self.progress = before, found, progress
         self.by_kind: dict[str, list[str]] = {name: [] for name in ("new", "changed", "moved", "gone", "failed")}
+        self.unread: list[tuple[str, str]] = []
         self.again = self.unchanged = 0
+        self.renews = False
+
+    def plan(self, **more: Any) -> Plan:
+        """The plan for these files."""
+        uris: dict[str, Any] = {name: tuple(found) for name, found in self.by_kind.items()}
+        uris["failed"] += tuple(source for source, _ in self.unread)
+        left = self.again + self.unchanged
+        again, unchanged = (left, 0) if self.renews else (0, left)
+        return Plan(self.renews, again=again, unchanged=unchanged, **uris, **more)
 
     def note(self, now: Progress) -> None:
         """A file was dealt with."""
         self.progress(now)
-        if now.change == "added" and now.uri in self.before:
+        if now.change == "changed" and self.renews and self._is_as_it_was(now.uri):
             self.again += 1
         elif now.change:
             names = {"added": "new", "removed": "gone"}
             self.by_kind[names.get(now.change, now.change)].append(now.uri)
 
-    def guess(self, found: Found, *, forgets: bool) -> None:
+    def guess(self) -> None:
         """Without reading any."""
-        self.by_kind["gone"] += [uri for uri in self.before if found.misses(uri)]
-        for uri, file in found.files.items():
-            row = self.before.get(uri)
-            if row is None:
+        self.by_kind["gone"] += [uri for uri in self.before if self.found.misses(uri)]
+        for uri in self.found.files:
+            if uri not in self.before:
                 self.by_kind["new"].append(uri)
-            elif (row.size, row.mtime_ns) != (file.size, file.mtime_ns):
-                self.by_kind["changed"].append(uri)
-            elif forgets:
-                self.again += 1
-            else:
+            elif self._is_as_it_was(uri):
                 self.unchanged += 1
+            else:
+                self.by_kind["changed"].append(uri)
+
+    def _is_as_it_was(self, uri: str) -> bool:
+        row, file = self.before.get(uri), self.found.files.get(uri)
+        return row is not None and file is not None and (row.size, row.mtime_ns) == (file.size, file.mtime_ns)
 
 
 def _defined(wanted: Wanted, writer: Rehearsal, found: Found, taking: Intake, *, rebuild: bool) -> bool:
-    """Whether the main group has to be built anew, so that everything is."""
+    """Whether the main group has to be built anew."""
     try:
-        return wanted.define(writer, found, taking, rebuild=rebuild)
+        renews = wanted.define(writer, found, taking, rebuild=rebuild)
     except ManifestMismatch:
-        return wanted.define(writer, found, taking, rebuild=True)
+        renews = wanted.define(writer, found, taking, rebuild=True)
+    return renews
+
+
+def _changed(
+    corpus: Corpus, writer: Rehearsal, named: Set[str], known: Sequence[Operator[Any, Any] | type]
+) -> Iterator[NodeGroup]:
+    """The groups of the store that nobody names, and that would be made otherwise by now."""
+    for name, manifest in writer.manifests.items():
+        if name in named or not manifest.signature:
+            continue
+        try:
+            definition = definition_by_now(manifest, known)
+        except GroupError:  # it is left behind, and `sync` says so
+            continue
+        if signature(definition, writer.manifests) != manifest.signature:
+            yield corpus.group(name, definition)
 
 
 def _plans(
@@ -252,14 +286,14 @@ def _plans(
 ) -> Iterator[GroupPlan]:
     by_name = {growth.group: growth for growth in growths}
     untold: set[str] = set()
-    for manifest in in_order({**before, **writer.manifests}):
+    for manifest in in_order(writer.manifests):
         name = manifest.group
-        if name not in writer.manifests:
-            yield GroupPlan(name, "dropped")
+        growth, counted, change = by_name[name], writer.of(name), _change(name, before, writer)
+        why = tuple(reasons(before[name], manifest)) if change in ("rebuilt", "embedded") else ()
+        if isinstance(growth.transform, Unmakeable):
+            untold.add(name)
+            yield GroupPlan(name, change, (growth.transform.reason,), None, None)
             continue
-        growth, counted = by_name[name], writer.of(name)
-        change: Change = "new" if name not in before else "rebuilt" if name in writer.redefined else "kept"
-        why = tuple(reasons(before[name], manifest)) if change == "rebuilt" else ()
         is_told = asked is not None and {growth.parent, growth.ref}.isdisjoint(untold)
         told = _of_models(growth, (asked or {}).get(name, Asked()) if is_told else None)
         if asks(growth) or not is_told:
@@ -269,6 +303,12 @@ def _plans(
         else:
             told["text_tokens"] = counted.tokens
             yield GroupPlan(name, change, why, counted.nodes, counted.texts, counted.known, **told)
+
+
+def _change(name: str, before: Mapping[str, Manifest], writer: Rehearsal) -> Change:
+    if name not in before:
+        return "new"
+    return "rebuilt" if name in writer.redefined else "embedded" if name in writer.embedded else "kept"
 
 
 def _of_models(growth: Growth, asked: Asked | None) -> dict[str, Any]:

@@ -104,6 +104,15 @@ class Journal:
         )
         return [(run, began, lanes) for run, began, lanes in rows]
 
+    def question(self, run: str) -> str:
+        """The first question of a run; empty where none is told."""
+        rows = self.database.read(
+            "SELECT json_extract(result, '$.query') FROM spans WHERE run = ? AND result LIKE '{\"query\"%' "
+            "ORDER BY span LIMIT 1",
+            (run,),
+        )
+        return next((str(text) for (text,) in rows), "")
+
     def spans(self, run: str) -> list[Span]:
         """The spans of a run, in the order in which they began."""
         rows = self.database.read(f"SELECT {COLUMNS} FROM spans WHERE run = ? ORDER BY span", (run,))

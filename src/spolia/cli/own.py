@@ -1,0 +1,105 @@
+"""What Python modules of the user's own define: functions, operators and groups that a store or a file may name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from spolia.errors import QueryError
+from spolia.operator import Operator
+from spolia.stores.corpus import NodeGroup
+from spolia.stores.definition import Definition
+
+
+@dataclass(frozen=True)
+class Own:
+    """What modules define.
+
+    Args:
+        operators: instances and classes.
+        groups: definitions of node groups by name: `NAME = Definition(…)`.
+    """
+
+    operators: tuple[Operator[Any, Any] | type, ...] = ()
+    groups: Mapping[str, Definition] = field(default_factory=dict)
+
+
+def own(named: Sequence[str] | None) -> Own:
+    """What is in these modules.
+
+    Args:
+        named: each a module, `acme.cutting`, or its file, `cutting.py`; with `:NAME` only one thing of it.
+
+    Raises:
+        QueryError: there is no such module, it cannot be imported, or it has nothing that can be used here.
+    """
+    operators: list[Operator[Any, Any] | type] = []
+    groups: dict[str, Definition] = {}
+    for one in named or ():
+        for name, value in _things(one).items():
+            if isinstance(value, NodeGroup) and value.definition is not None:
+                groups[value.name] = value.definition
+            elif isinstance(value, Definition):
+                groups[name] = value
+            else:
+                operators.append(value)
+    return Own(tuple(operators), groups)
+
+
+def _things(named: str) -> dict[str, Any]:
+    place, _, wanted = named.partition(":")
+    module = _module(place)
+    if wanted and not hasattr(module, wanted):
+        raise QueryError(
+            f"--known {named}: {place} has no {wanted!r}. Write the name of a function or definition in it."
+        )
+    found = {wanted: getattr(module, wanted)} if wanted else vars(module)
+    things = {name: value for name, value in found.items() if _is_own(value)}
+    if not things:
+        raise QueryError(
+            f"--known {named}: there is no operator and no definition of a group. Write functions under @transform or "
+            "@step there, classes of operators, or NAME = Definition(...)."
+        )
+    return things
+
+
+def _is_own(value: object) -> bool:
+    """Whether it is what a file may name and Spolia does not have itself."""
+    if isinstance(value, (Definition, NodeGroup)):
+        return True
+    kind = value if isinstance(value, type) else type(value)
+    return issubclass(kind, Operator) and not kind.__module__.startswith("spolia.")
+
+
+def _module(place: str) -> ModuleType:
+    """A module by its name, or by its file: under the name by which Python programs beside it import it."""
+    path = Path(place)
+    is_file = place.endswith(".py") or path.is_file()
+    if is_file and not path.is_file():
+        raise QueryError(
+            f"--known {place}: there is no such file. Write the path of a Python file, or a module's name."
+        )
+    name, folder = _named(path.resolve()) if is_file else (place, Path.cwd())
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    try:
+        return import_module(name)
+    except Exception as error:
+        raise QueryError(
+            f"--known {place} cannot be imported: {type(error).__name__}: {error}. Write the path of a Python file, or "
+            "the name of a module that Python finds."
+        ) from error
+
+
+def _named(file: Path) -> tuple[str, Path]:
+    """The name of the module in a file, and the folder from which it is imported: above all packages that it is in."""
+    names, folder = [file.stem], file.parent
+    while (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(names), folder

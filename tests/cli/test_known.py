@@ -1,0 +1,111 @@
+"""Functions and groups of a Python module of the user's own, on the command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spolia.stores.corpus import Corpus
+
+from .conftest import Spolia
+
+CUTTING = """
+from spolia.function import step
+from spolia.indexing.transforms.function import transform
+from spolia.stores.definition import Definition
+from spolia.types import Ranking
+
+
+@transform
+def shouted(text):
+    return [line.upper() for line in text.splitlines() if line]
+
+
+@step
+def first(ranking: Ranking) -> Ranking:
+    return ranking.cut(1)
+
+
+loud = Definition(shouted)
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/tides.txt").write_text("The moon pulls.\nShips wait.\n")
+    (tmp_path / "cutting.py").write_text(CUTTING)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    sys.modules.pop("cutting", None)
+
+
+def texts(group: str) -> list[str]:
+    return [node.text for node in Corpus("n.spolia").latest().all_nodes(group)]
+
+
+@pytest.fixture
+def store(spolia: Spolia, place: Path) -> str:
+    assert spolia("index", "notes", "--store", "n.spolia", "--no-vectors").code == 0
+    built = spolia("groups", "build", "loud", "--store", "n.spolia", "--known", "cutting.py")
+    assert built.code == 0, built.err
+    sys.modules.pop("cutting")
+    return "n.spolia"
+
+
+@pytest.mark.parametrize("named", ["cutting.py", "cutting", "cutting.py:shouted"])
+def test_a_group_made_by_a_function_is_followed(spolia: Spolia, store: str, place: Path, named: str) -> None:
+    (place / "notes/new.txt").write_text("Salt is dug.")
+    assert spolia("sync", "notes", "--store", store, "--no-vectors", "--known", named).code == 0
+    assert sorted(texts("loud")) == ["SALT IS DUG.", "SHIPS WAIT.", "THE MOON PULLS."]
+    assert spolia("groups", "build", "loud", "--store", store, "--known", named, "--rebuild").code == 0
+
+
+def test_without_the_module_the_way_out_is_told(spolia: Spolia, store: str, place: Path) -> None:
+    (place / "notes/new.txt").write_text("Salt is dug.")
+    ran = spolia("sync", "notes", "--store", store, "--no-vectors")
+    assert ran.code == 5
+    assert "group loud  Group 'loud' is made by what is not known here, shouted" in ran.out
+    assert "--known FILE.py" in ran.out
+
+
+def test_a_changed_function_is_planned(spolia: Spolia, store: str, place: Path) -> None:
+    (place / "cutting.py").write_text(CUTTING.replace("upper()", "upper()[:5]"))
+    command = [sys.executable, "-m", "spolia", "plan", "notes", "--store", store, "--known", "cutting.py"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert "group loud  rebuilt  2 passages to cut" in ran.stdout, ran.stderr
+    assert "--known cutting.py --rebuild" in ran.stderr
+
+
+def test_a_module_serves_questions_and_flow_files(spolia: Spolia, store: str, place: Path) -> None:
+    (place / "flow.yaml").write_text("[BM25: {group: {use: chunks}}, 'cutting:first']")
+    asked = ("--store", store, "--group", "loud", "--flow", "flow.yaml", "--json")
+    assert "--known FILE.py" in spolia("search", "moon ships", *asked).json["error"]["message"]
+    hits = spolia("search", "moon ships", *asked, "--known", "cutting.py").json["hits"]
+    assert len(hits) == 1
+    assert hits[0]["text"].isupper()
+    assert spolia("ask", "What does the moon do?", *asked, "--known", "cutting").json["citations"]
+    assert spolia("check", "flow.yaml", "--known", "cutting.py").code == 0
+    assert "first" in spolia("show", "flow.yaml", "--known", "cutting.py").out
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "said"),
+    [
+        (CUTTING, "nothere.py", "there is no such file"),
+        (CUTTING, "no.such.module", "cannot be imported: ModuleNotFoundError"),
+        ("1 / 0", "cutting.py", "cannot be imported: ZeroDivisionError"),
+        ("x = 1", "cutting.py", "there is no operator"),
+        (CUTTING, "cutting.py:whispered", "has no 'whispered'"),
+    ],
+)
+def test_a_module_that_serves_nothing_is_refused(spolia: Spolia, place: Path, text: str, named: str, said: str) -> None:
+    (place / "cutting.py").write_text(text)
+    ran = spolia("sync", "notes", "--store", "n.spolia", "--known", named)
+    assert (ran.code, said in ran.err) == (2, True), ran.err
+    assert not (place / "n.spolia").exists()
