@@ -123,10 +123,10 @@ def test_a_rebuild_says_why_and_which_vectors_are_there(folder: Path, corpus: Co
     chunk, sentence = plan.groups
     assert chunk.why == ("transform.SlidingWindow.size: default there, 100 here",)
     assert (chunk.nodes, chunk.texts, chunk.known) == (9, 1, 8)
-    assert (sentence.group, sentence.change) == ("sentence", "dropped")
+    assert (sentence.group, sentence.change) == ("sentence", "kept")
     report = sync(folder, corpus, rebuild=True, **how)
     assert (report.chunks, report.embedded) == (9, 1)
-    assert corpus.latest().groups() == ("chunk",)
+    assert corpus.latest().groups() == ("chunk", "sentence")
 
 
 @pytest.mark.parametrize(

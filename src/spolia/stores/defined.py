@@ -134,13 +134,33 @@ def transform_of(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type]
     Raises:
         GroupError: it is not known here, or was written down by hand.
     """
-    advice = f"Give the group with its definition, or its functions: known=(…,). It is: {manifest.transform}"
+    advice = "Give the group with its definition, or its functions: --known FILE.py, in Python known=(…,)."
+    if '"__main__:' in manifest.definition:
+        advice += (
+            " It was built by a program that holds the function itself: put that into a module, and build it anew."
+        )
     if not manifest.definition:
-        raise GroupError(f"The store does not say how group {manifest.group!r} is made. {advice}")
+        raise GroupError(
+            f"The store does not say how group {manifest.group!r} is made. {advice} It is: {manifest.transform}"
+        )
     try:
         return decode(json.loads(manifest.definition), Operator, known=Catalogue(passed))  # type: ignore[no-any-return]
     except CodecError as error:
-        raise GroupError(f"Group {manifest.group!r} is made by what is not known here: {error} {advice}") from error
+        raise GroupError(
+            f"Group {manifest.group!r} is made by what is not known here, {manifest.transform}. {advice} "
+            f"({error.reason})"
+        ) from error
+
+
+def definition_by_now(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type] = ()) -> Definition:
+    """The definition that a store has of a group, as its code, models and prompts are by now.
+
+    Raises:
+        GroupError: something in it is not known here.
+    """
+    embeddings = (Embedding(embedder_of(how, manifest.group), index_of(how), how.metric) for how in manifest.embeddings)
+    made = transform_of(manifest, passed)
+    return Definition(made, manifest.parent, manifest.ref, tuple(embeddings), manifest.analyzer)
 
 
 def embedder_of(
