@@ -16,6 +16,7 @@ from spolia.cli.eval import evaluate
 from spolia.cli.exits import MEANING, Exit
 from spolia.cli.export import export, import_
 from spolia.cli.fail_points import fail_points
+from spolia.cli.gate import gate
 from spolia.cli.groups import groups
 from spolia.cli.guard import guarded
 from spolia.cli.index import SYNC, index
@@ -41,8 +42,8 @@ WRONG_USAGE: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 ORDER = (
-    "index", "sync", "plan", "docs", "groups", "export", "import", "search", "ask", "eval", "check", "show", "trace",
-    "doctor",
+    "index", "sync", "plan", "docs", "groups", "export", "import", "search", "ask", "eval", "gate", "check", "show",
+    "trace", "doctor",
 )  # fmt: skip
 """As help lists the commands: how a store is made, then how it is used."""
 
@@ -97,6 +98,7 @@ app.command("plan")(guarded(plan))
 app.command("search")(guarded(search))
 app.command("ask")(guarded(ask))
 app.command("eval")(guarded(evaluate))
+app.command("gate")(guarded(gate))
 app.command("check")(guarded(check))
 app.command("show")(guarded(show))
 app.command("trace")(guarded(trace))

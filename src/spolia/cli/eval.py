@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exits import Exit
-from spolia.cli.options import FLOWS, AsJson, ModelName, ModelUrl, Weights
+from spolia.cli.options import FLOWS, AsJson, Known, ModelName, ModelUrl, Weights
 from spolia.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -30,9 +30,16 @@ TOLD = 40
 Flows = Annotated[
     list[str], typer.Argument(metavar="FLOW...", help=f"One flow or several. {FLOWS}", show_default=False)
 ]
-DataFolder = Annotated[
-    Path,
-    typer.Option("--data", metavar="DIR", help="Folder with corpus.jsonl and questions.jsonl.", show_default=False),
+DATA = "Folder with questions.jsonl, and corpus.jsonl unless they are asked of a store."
+DataFolder = Annotated[Path, typer.Option("--data", metavar="DIR", help=DATA, show_default=False)]
+OverStore = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="STORE",
+        help="Ask the questions of this store, whose documents the gold names; by default of the data's own passages.",
+        show_default=False,
+    ),
 ]
 Part = Annotated[
     str,
@@ -89,6 +96,8 @@ def evaluate(
     overlap: Annotated[
         bool, typer.Option("--overlap", help="Take questions that a flow was tuned on; the report says so.")
     ] = False,
+    known: Known = None,
+    store: OverStore = None,
     llm: ModelUrl = "",
     model: ModelName = "",
     weights: Weights = "",
@@ -100,11 +109,12 @@ def evaluate(
     same. The passages are indexed once and kept in the cache directory: SPOLIA_CACHE, else ~/.cache/spolia.
     """
     from spolia.cli.evaluated import Evaluated
+    from spolia.cli.own import own
     from spolia.cli.reports import refuse_other_kinds, written
 
     screen = Screen(json=json)
     refuse_other_kinds(report or ())
-    wanted = Evaluated(screen, data, split, limit, seed, llm, model, weights)
+    wanted = Evaluated(screen, data, split, limit, seed, llm, model, weights, own(known).operators, store)
     found, chosen, traces = wanted.report(
         flows, measures, by=by or ("type",), correction=correction, save=save, again=again, overlap=overlap
     )
@@ -125,8 +135,8 @@ def _given(found: Report) -> dict[str, Any]:
 def _show(screen: Screen, found: Report) -> None:
     from spolia.evaluation.pages.tables import UNDER, costs, scores
 
-    screen.show(f"{', '.join(one.flow for one in found.flows)} on {found.about}", _table(scores(found)))
-    screen.show(UNDER, _table(costs(found)))
+    screen.show(f"{', '.join(one.flow for one in found.flows)} on {found.about}", as_table(scores(found)))
+    screen.show(UNDER, as_table(costs(found)))
     shown = sorted(found.comparisons, key=lambda one: not one.shown)
     for one in shown[:TOLD]:
         screen.show(one.verdict)
@@ -136,7 +146,8 @@ def _show(screen: Screen, found: Report) -> None:
         screen.say(warning, "yellow")
 
 
-def _table(made: Cells) -> Table:
+def as_table(made: Cells) -> Table:
+    """A table for the terminal."""
     from rich.table import Table
 
     table = Table(*made.head, box=None, header_style="dim", pad_edge=False)

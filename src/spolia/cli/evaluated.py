@@ -2,34 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spolia.cli.described import STAND_IN
-from spolia.cli.parts import CHOOSING, Parts, flow_of, from_file, is_file, model_at
+from spolia.cli.parts import CHOOSING, Parts, flow_of, from_file, is_file, model_at, parts_of
 from spolia.cli.recorded import recorded
 from spolia.cli.screen import Screen
 from spolia.cli.sending import tell_of_models
 from spolia.errors import DataError, MissingExtra, WeightsError
 from spolia.evaluation.corpus import cache_folder, indexed
 from spolia.evaluation.datasets import DataSet
-from spolia.evaluation.experiment import Experiment
+from spolia.evaluation.experiment import Experiment, Told
+from spolia.evaluation.gate import gating
 from spolia.evaluation.looks import TUNED, Looks
+from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.parse import parse_measures
 from spolia.flows.builtin import bm25, named
 from spolia.flows.default import SAMPLE, covers
 from spolia.models.minilm import MiniLM
 from spolia.models.protocols import Embedder, LanguageModel
 from spolia.operator import Operator
-from spolia.types import digest_of
+from spolia.types import Item, digest_of
 
 if TYPE_CHECKING:
+    from spolia.evaluation.gate.baseline import Baseline
+    from spolia.evaluation.gate.gating import Gate
     from spolia.evaluation.pages.question import Traces
     from spolia.evaluation.report import Report
     from spolia.journal import Journal
     from spolia.run import Run
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Flows that can be asked.
+
+    Args:
+        data: where the questions are from.
+        content: which data set it is, whatever it is called.
+        items: the questions.
+        measures: what to measure.
+        flows: by name.
+        parts: what the flows are made of.
+        chosen: what each flow is, where there was a choice.
+    """
+
+    data: DataSet
+    content: str
+    items: Sequence[Item]
+    measures: Sequence[SetMeasure]
+    flows: Mapping[str, Operator[Any, Any]]
+    parts: Parts
+    chosen: Sequence[str]
+
+    @property
+    def told_apart(self) -> dict[str, str]:
+        """A hash of each flow whatever store it searches: with and without vectors, wherever the cache is."""
+        path = self.parts.chunks.corpus.path
+        return {name: digest_of(repr(flow).replace(path, "")).hex() for name, flow in self.flows.items()}
 
 
 @dataclass(frozen=True)
@@ -44,6 +78,23 @@ class Evaluated:
     llm: str
     model: str
     weights: str
+    known: tuple[Operator[Any, Any] | type, ...] = ()
+    store: str | None = None
+
+    def ready(self, names: Sequence[str], measures: str) -> Ready:
+        """The flows of these names, over the data set's passages or the store, and the questions to ask them."""
+        source, reader = DataSet(str(self.data), self.split), model_at(self.llm, self.model)
+        wanted = parse_measures(measures, llm=reader, embedder=MiniLM(self.weights))
+        items = source.sample(self.limit, self.seed)
+        if self.store is None:
+            with self.screen.progress(f"indexing {source.name}") as told:
+                parts, unsuited = parts_over(source, names, self.weights, reader, told, self.known)
+            content = source.content_hash()
+        else:
+            parts, unsuited = parts_of(self.store, self.weights, reader).but(known=self.known), ""
+            content = digest_of(tuple(source.split("").items())).hex()
+        flows, chosen = self._flows(names, parts, unsuited)
+        return Ready(source, content, items, wanted, flows, parts, chosen)
 
     def report(
         self,
@@ -55,46 +106,62 @@ class Evaluated:
         save: Path | None,
         again: bool,
         overlap: bool,
-    ) -> tuple[Report, list[str], Traces | None]:
+    ) -> tuple[Report, Sequence[str], Traces | None]:
         """Ask the flows of these names; and what each of them is, and where its steps are.
 
         Args:
             save: the file of the experiment; None for one in the cache directory.
         """
-        source, reader = DataSet(str(self.data), self.split), model_at(self.llm, self.model)
-        wanted = parse_measures(measures, llm=reader, embedder=MiniLM(self.weights))
-        items = source.sample(self.limit, self.seed)
-        with self.screen.progress(f"indexing {source.name}") as told:
-            parts, unsuited = parts_over(source, names, self.weights, reader, told)
-        flows, chosen = self._flows(names, parts, unsuited)
-        looks = Looks(cache_folder() / "experiments" / "looks.jsonl")
-        content, digests = source.content_hash(), {name: _told_apart(flow, parts) for name, flow in flows.items()}
+        ready = self.ready(names, measures)
+        looks, told_apart = looks_kept(), ready.told_apart.values()
         experiment = Experiment(
-            flows,
-            items,
-            wanted,
-            data=source.name,
+            ready.flows,
+            ready.items,
+            ready.measures,
+            data=ready.data.name,
             by=by,
             correction=correction,
-            tuned_on=looks.tuned_on(content, digests.values()) if self.split not in TUNED else (),
+            tuned_on=looks.tuned_on(ready.content, told_apart) if self.split not in TUNED else (),
             overlap=overlap,
         )
-        looked = self._look(looks, content, digests, experiment)
-        with recorded(parts.chunks.corpus.path, self.screen) as run, self.screen.progress("asking") as told:
-            found = experiment.run(
-                run=run,
-                path=save or _kept(),
-                again=again,
-                told=lambda flow, done, total: told(done, total, f"asking {flow}"),
-            )
-            return found.but(looked=looked), chosen, _traces(run)
+        looked = self._look(looks, ready, experiment)
+        with self._asking(ready) as (run, told):
+            found = experiment.run(run=run, path=save or kept_in(), again=again, told=told)
+            return found.but(looked=looked), ready.chosen, _traces(run)
 
-    def _look(self, looks: Looks, data: str, flows: Mapping[str, str], experiment: Experiment) -> int:
+    def baseline(self, name: str, measures: str) -> Baseline:
+        """What a flow makes of the questions now, and how it was asked."""
+        ready = self.ready([name], measures)
+        experiment = Experiment(ready.flows, ready.items, ready.measures, data=ready.data.name)
+        self._look(looks_kept(), ready, experiment)
+        with self._asking(ready) as (run, told):
+            _, written = gating.recorded(experiment, run=run, path=kept_in(), told=told)
+        said = {"flow": name, "data": str(self.data), "store": self.store or "", "split": self.split}
+        said["limit"] = str(self.limit or "")
+        return written.but(command={option: value for option, value in said.items() if value})
+
+    def gated(self, name: str, before: Baseline, **how: Any) -> Gate:
+        """A flow asked the questions of a baseline; what decides is as for `gate`."""
+        ready = self.ready([name], ",".join(before.measures))
+        items = before.among(ready.items)
+        if (more := len(ready.items) - len(items)) and not before.command.get("limit"):
+            self.screen.say(f"{more} questions of {ready.data.name} are not in the baseline, and are not asked.")
+        experiment = Experiment(ready.flows, items, ready.measures, data=ready.data.name)
+        with self._asking(ready) as (run, told):
+            return gating.gate(experiment, before, **how, run=run, path=kept_in(), told=told)
+
+    @contextmanager
+    def _asking(self, ready: Ready) -> Iterator[tuple[Run, Told]]:
+        """A run that is recorded beside the store, and what tells how far it is."""
+        with recorded(ready.parts.chunks.corpus.path, self.screen) as run, self.screen.progress("asking") as told:
+            yield run, lambda flow, done, total: told(done, total, f"asking {flow}")
+
+    def _look(self, looks: Looks, ready: Ready, experiment: Experiment) -> int:
         """Write down that a part is looked at, before it is; and how many other experiments have."""
         if not self.split:
             return 0
-        looks.note(data, self.split, flows, experiment.digest.hex())
-        return looks.times(data, self.split) - 1
+        looks.note(ready.content, self.split, ready.told_apart, experiment.digest.hex())
+        return looks.times(ready.content, self.split) - 1
 
     def _flows(
         self, names: Sequence[str], parts: Parts, unsuited: str
@@ -114,22 +181,27 @@ class Evaluated:
 
 
 def parts_over(
-    data: DataSet, flows: Sequence[str], weights: str, llm: LanguageModel | None, told: Callable[[int, int], None]
+    data: DataSet,
+    flows: Sequence[str],
+    weights: str,
+    llm: LanguageModel | None,
+    told: Callable[[int, int], None],
+    known: tuple[Operator[Any, Any] | type, ...] = (),
 ) -> tuple[Parts, str]:
     """The parts for running flows over a data set, indexed where it is not yet: with vectors where a flow has a use for
     them; and why the embedder is not used, where only flows that choose would use it."""
-    embedder, wanted = MiniLM(weights), [flow for flow in flows if embeds(flow)]
+    embedder, wanted = MiniLM(weights), [flow for flow in flows if embeds(flow, known)]
     why = unsuited(data, embedder) if wanted and all(flow in CHOOSING for flow in wanted) else ""
     if why or not wanted:
-        return Parts(indexed(data, told=told), None, llm), why
-    return Parts(indexed(data, embedder, told=told), embedder, llm), ""
+        return Parts(indexed(data, told=told), None, llm, known), why
+    return Parts(indexed(data, embedder, told=told), embedder, llm, known), ""
 
 
-def embeds(flow: str) -> bool:
+def embeds(flow: str, known: tuple[Operator[Any, Any] | type, ...] = ()) -> bool:
     """Whether a flow embeds questions, so that its passages need vectors; raises when there is no such flow."""
     if not is_file(flow):
         return named(flow) is not bm25
-    return any(isinstance(part, Embedder) for part in from_file(flow, STAND_IN).resources)
+    return any(isinstance(part, Embedder) for part in from_file(flow, STAND_IN.but(known=known)).resources)
 
 
 def unsuited(data: DataSet, embedder: Embedder) -> str:
@@ -141,12 +213,13 @@ def unsuited(data: DataSet, embedder: Embedder) -> str:
         return f"{embedder.name} cannot be used ({error})"
 
 
-def _told_apart(flow: Operator[Any, Any], parts: Parts) -> str:
-    """A hash of a flow whatever store it searches: the same with and without vectors, wherever the cache is."""
-    return digest_of(repr(flow).replace(parts.chunks.corpus.path, "")).hex()
+def looks_kept() -> Looks:
+    """Who looked at which questions."""
+    return Looks(cache_folder() / "experiments" / "looks.jsonl")
 
 
-def _kept() -> Path:
+def kept_in() -> Path:
+    """The folder that experiments are kept in which no one has named."""
     folder = cache_folder() / "experiments"
     folder.mkdir(parents=True, exist_ok=True)
     return folder

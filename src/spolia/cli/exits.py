@@ -16,6 +16,7 @@ class Exit(IntEnum):
 
     DONE = 0
     FAULT = 1
+    WORSE = 1
     USAGE = 2
     STORE = 3
     MODEL = 4
@@ -28,7 +29,7 @@ class Exit(IntEnum):
 
 MEANING = {
     Exit.DONE: "done",
-    Exit.FAULT: "a fault of Spolia itself",
+    Exit.FAULT: "of `gate`: worse than its baseline, or not shown not to be; else a fault of Spolia itself",
     Exit.USAGE: "wrong usage or bad input: a question, a flow, a data set, a folder",
     Exit.STORE: "the store cannot be used",
     Exit.MODEL: "a model or its server cannot be used",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 KINDS = (".html", ".md", ".json")
 
 
-def refuse_other_kinds(paths: Iterable[Path]) -> None:
+def refuse_other_kinds(paths: Iterable[Path], kinds: Sequence[str] = KINDS) -> None:
     """Refuse what no report can be written to, before anything is asked."""
     for path in paths:
-        if path.suffix not in KINDS:
-            raise DataError(f"A report cannot be written as {path.name!r}. End its name in one of: {', '.join(KINDS)}.")
+        if path.suffix not in kinds:
+            raise DataError(f"A report cannot be written as {path.name!r}. End its name in one of: {', '.join(kinds)}.")
         if not path.parent.is_dir():
             raise DataError(f"There is no folder {path.parent} to write {path.name} to. Make it first.")
 

@@ -1,0 +1,157 @@
+"""`spolia gate` on a small data set and on a store of the user's own, over real parts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.sync import sync
+from spolia.stores.corpus import Corpus
+
+from .conftest import Spolia
+
+TOPICS = ("tide", "salt", "owl", "train", "lamp", "goat", "rope", "bell", "sail", "corn", "mill", "well")
+TEXT = "{0} number {1} belongs to the museum.\n\nIt was bought in {2}. Visitors like the {0} best in spring.\n"
+
+
+def text(n: int) -> str:
+    return TEXT.format(TOPICS[n % 12], n, 1800 + n)
+
+
+def question(n: int) -> str:
+    return f"Which {TOPICS[n % 12]} bought in {1800 + n} do visitors like best in spring?"
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Thirty passages and a question about each; the working directory is where the folder is."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "questions"
+    folder.mkdir()
+    passages = [{"id": f"p{n}", "text": text(n)} for n in range(30)]
+    questions = [{"id": f"q{n}", "question": question(n), "gold_ids": [f"p{n}"]} for n in range(30)]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    (tmp_path / "flow.yaml").write_text("BM25: {group: {use: chunks}, top_k: 10}")
+    return folder
+
+
+WRITE = ("gate", "flow.yaml", "--data", "questions", "--baseline", "baseline.json", "--write")
+CHECK = ("gate", "--baseline", "baseline.json")
+
+
+def test_what_was_written_passes_without_anything_said_again(spolia: Spolia, data: Path) -> None:
+    written = spolia(*WRITE)
+    assert (written.code, written.err) == (0, "")
+    assert written.out == "baseline.json: flow.yaml on questions, 30 questions\n"
+    ran = spolia(*CHECK)
+    assert ran.code == 0
+    assert ran.out.startswith(
+        "flow.yaml passes on questions, 30 questions: every measure must be shown to be not worse."
+    )
+    assert "nDCG@10" in ran.out
+
+
+def test_a_worse_flow_is_code_1_and_says_where_and_why(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    spolia(*WRITE)
+    bad = "Then: {steps: [{BM25: {group: {use: chunks}, top_k: 10}}, {KeywordFilter: {excluded: [museum]}}]}"
+    (tmp_path / "flow.yaml").write_text(bad)
+    ran = spolia(*CHECK, "--report", "gate.md", "--report", "gate.json")
+    assert ran.code == 1, ran.err
+    assert "flow.yaml does not pass" in ran.out
+    assert "because the ranker orders the same nodes otherwise" in ran.out
+    assert "gold p0: rank 1 then, not found now" in ran.out
+    assert (tmp_path / "gate.md").read_text().startswith("## Does not pass: flow.yaml\n")
+    found = json.loads((tmp_path / "gate.json").read_text())
+    assert (found["passed"], found["causes"]) == (False, {"ranking": 30})
+    assert spolia(*CHECK, "--json").json["passed"] is False
+
+
+def test_passages_that_changed_are_named(spolia: Spolia, data: Path) -> None:
+    spolia(*WRITE)
+    copies = [{"id": f"copy{n}", "text": question(n) * 2} for n in range(30)]
+    with (data / "corpus.jsonl").open("a") as corpus:
+        corpus.write("\n" + "\n".join(map(json.dumps, copies)))
+    ran = spolia(*CHECK)
+    assert ran.code == 1
+    assert "30 because the documents changed" in ran.out
+    assert "documents: chunk: was 30, is 60; copy0 is new" in ran.out
+
+
+def test_a_store_that_is_cut_otherwise_is_told_apart(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    for n in range(30):
+        (files / f"{n}.txt").write_text(text(n))
+    rows = [json.loads(line) for line in (data / "questions.jsonl").read_text().splitlines()]
+
+    def store(name: str, size: int) -> str:
+        corpus = Corpus(str(tmp_path / name))
+        sync(files, corpus, splitter=SlidingWindow(size=size, overlap=0))
+        named = {uri: row.document for uri, row in corpus.snapshot().sources().items()}
+        for n, row in enumerate(rows):
+            row["gold_ids"] = [named[f"{n}.txt"]]
+        (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        return name
+
+    (data / "corpus.jsonl").unlink()
+    wide, narrow = store("wide.spolia", 200), store("narrow.spolia", 12)
+    assert spolia(*WRITE, "--store", wide, "--measures", "MRR").code == 0
+    assert spolia(*CHECK).code == 0
+    ran = spolia(*CHECK, "--store", narrow)
+    assert ran.code == 1
+    assert "because the corpus was re-chunked" in ran.out
+    assert "chunks: number, chunk: was 30, is " in ran.out
+    assert "1 node then, " in ran.out
+
+
+def test_new_questions_are_not_asked_and_counted(spolia: Spolia, data: Path) -> None:
+    spolia(*WRITE)
+    with (data / "questions.jsonl").open("a") as questions:
+        questions.write('\n{"id": "new", "question": "What belongs to the museum?", "gold_ids": ["p1"]}')
+    ran = spolia(*CHECK)
+    assert ran.code == 0
+    assert "1 questions of questions are not in the baseline, and are not asked." in ran.err
+
+
+def test_changed_questions_are_refused(spolia: Spolia, data: Path) -> None:
+    spolia(*WRITE)
+    whole = (data / "questions.jsonl").read_text()
+    (data / "questions.jsonl").write_text(whole.replace('"gold_ids": ["p3"]', '"gold_ids": ["p4"]'))
+    ran = spolia(*CHECK, "--json")
+    assert ran.code == 2
+    assert "1 questions have another text, answer or gold than then, the first 'q3'" in ran.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("gate", "--baseline", "none.json"), "There is no baseline none.json"),
+        (("gate", "--baseline", "none.json", "--write"), "does not say which flow and data it is of"),
+        ((*CHECK, "--measures", "MRR"), "go with --write"),
+        ((*CHECK, "--limit", "3"), "go with --write"),
+        ((*CHECK, "--tolerance", "much"), "--tolerance much is no number"),
+        ((*CHECK, "--tolerance", "F1=0.1"), "given for F1, which is not measured"),
+        ((*CHECK, "--rule", "strict"), "no rule 'strict'"),
+        ((*CHECK, "--report", "gate.html"), "cannot be written as 'gate.html'"),
+        (("gate", "--baseline", "questions/corpus.jsonl"), "is no baseline"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(spolia: Spolia, data: Path, args: tuple[str, ...], says: str) -> None:
+    spolia(*WRITE)
+    ran = spolia(*args)
+    assert (ran.code, ran.out) == (2, "")
+    assert says in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_tolerances_and_the_rule_decide(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    spolia(*WRITE, "--measures", "R@1,MRR")
+    undecided = "Then: {steps: [{BM25: {group: {use: chunks}}}, {KeywordFilter: {excluded: [number 7]}}]}"
+    (tmp_path / "flow.yaml").write_text(undecided)
+    assert spolia(*CHECK).code == 1
+    assert spolia(*CHECK, "--rule", "worse").code == 0
+    assert spolia(*CHECK, "--tolerance", "R@1=0.3", "--tolerance", "MRR=0.3").code == 0
