@@ -1,0 +1,156 @@
+"""`spolia data`: what a data set holds, and in which form it is written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spolia.cli.exits import Exit
+from spolia.cli.guard import guarded
+from spolia.cli.options import AsJson
+from spolia.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from spolia.evaluation.datasets import DataSet
+    from spolia.types import Document, Item
+
+FORMS = "spolia, beir, autorag, trec, 2wikimultihopqa, hotpotqa, musique"
+Set = Annotated[
+    Path,
+    typer.Argument(metavar="DATA", help=f"A data set: a folder or a file, in one of the forms {FORMS}."),
+]
+From = Annotated[str, typer.Option("--from", metavar="FORM", help="How DATA is written; without it, it is looked at.")]
+
+data = typer.Typer(help="Data sets: show, convert.", no_args_is_help=True, add_completion=False)
+
+
+def show(source: Set, form: From = "", json: AsJson = False) -> Exit:
+    """Read a data set as a whole, and say what it holds; everything that is wrong with it is found."""
+    screen, given = Screen(json=json), _data(source, form)
+    passages, items = _read(given)
+    told = _told(given, passages, items)
+    screen.give(**told)
+    screen.show(f"{given.name}, {given.written.called}: {given.written.files}", _table(told))
+    return Exit.DONE
+
+
+def convert(
+    source: Set,
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The folder or file to write; it must not exist.")],
+    to: Annotated[str, typer.Option("--to", metavar="FORM", help=f"One of: {FORMS}.")] = "spolia",
+    form: From = "",
+    quotes: Annotated[
+        bool, typer.Option("--quotes", help="Gold becomes quotes: supporting sentences, else answers, else passages.")
+    ] = False,
+    join: Annotated[
+        str,
+        typer.Option(
+            "--join",
+            metavar="FIELD",
+            help="Put passages that follow one another into documents, by `title` or a field of their metadata; "
+            "gold becomes quotes of these.",
+        ),
+    ] = "",
+    onto: Annotated[
+        Path | None,
+        typer.Option(
+            "--onto",
+            metavar="DATA",
+            help="Find the gold passages in the documents of another data set; gold becomes quotes of these.",
+            show_default=False,
+        ),
+    ] = None,
+    json: AsJson = False,
+) -> Exit:
+    """Write a data set in another form. Quotes as gold stay right whatever the documents are cut into."""
+    from spolia.errors import DataError
+    from spolia.evaluation.formats.known import form_called
+
+    screen, given = Screen(json=json), _data(source, form)
+    writing = form_called(to)
+    if target.exists():
+        raise DataError(f"{target} is there already. Name a place where nothing is.")
+    if join and onto is not None:
+        raise DataError("--join makes the documents, and --onto names them. Write one of the two.")
+    passages, items = _read(given)
+    if quotes:
+        from spolia.evaluation.quoting import with_quotes
+
+        items = list(with_quotes(items, {one.id: one.text for one in passages}))
+    if join or onto is not None:
+        passages, items = _moved(passages, items, join, onto)
+    writing.write(target, passages, items)
+    screen.give(target=str(target), form=to, passages=len(passages), questions=len(items))
+    screen.show(f"{target} is written: {len(passages):,} passages and {len(items):,} questions, in the form {to}.")
+    return Exit.DONE
+
+
+def _data(source: Path, form: str) -> DataSet:
+    from spolia.evaluation.datasets import DataSet
+
+    return DataSet(str(source), form=form)
+
+
+def _read(given: DataSet) -> tuple[list[Document], list[Item]]:
+    """All of it, so that all of it is checked.
+
+    Raises:
+        DataError: the first thing that is wrong; or there is no question.
+    """
+    from spolia.errors import DataError
+
+    passages = list(given.passages()) if given.has_corpus else []
+    items = list(given.items())
+    if not items:
+        raise DataError(f"{given.path} has no questions. Write at least one.")
+    return passages, items
+
+
+def _moved(
+    passages: Sequence[Document], items: Iterable[Item], join: str, onto: Path | None
+) -> tuple[list[Document], list[Item]]:
+    from spolia.evaluation.quoting import joined, located
+
+    found = located(passages, _data(onto, "").passages()) if onto is not None else joined(passages, join)
+    return list(found.documents), [found.item(item) for item in items]
+
+
+def _told(given: DataSet, passages: Sequence[Document], items: Sequence[Item]) -> dict[str, Any]:
+    from spolia.evaluation.splits import counted
+
+    characters = sorted(len(one.text) for one in passages)
+    return {
+        "name": given.name,
+        "form": given.written.called,
+        "passages": len(passages),
+        "characters": {"median": characters[len(characters) // 2], "longest": characters[-1]} if characters else {},
+        "questions": len(items),
+        "with_gold": sum(bool(item.gold) for item in items),
+        "with_quotes": sum(bool(item.quotes) for item in items),
+        "with_answers": sum(bool(item.answers) for item in items),
+        "with_decomposition": sum(bool(item.decomposition) for item in items),
+        "types": dict(Counter(item.type for item in items).most_common()),
+        "groups": dict(sorted(Counter(len(item.gold) for item in items).items())),
+        "parts": counted(item.id for item in items),
+    }
+
+
+def _table(told: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in list(told.items())[2:]:
+        shown = (
+            ", ".join(f"{key or '-'} {number:,}" for key, number in value.items()) if isinstance(value, dict) else ""
+        )
+        table.add_row(name.replace("_", " "), shown if isinstance(value, dict) else f"{value:,}")
+    return table
+
+
+data.command("show")(guarded(show))
+data.command("convert")(guarded(convert))

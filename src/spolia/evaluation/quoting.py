@@ -1,0 +1,144 @@
+"""From gold that is passages to gold that is quotes, which survives every re-chunking."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from spolia.errors import DataError
+from spolia.types import Document, Gold, Item, Quote, Value
+
+BETWEEN = "\n\n"
+
+
+@dataclass(frozen=True)
+class Located(Value):
+    """Where passages stand: each in one document or in several, at one place or at several.
+
+    Args:
+        documents: what is searched instead of the passages.
+        quotes: of each passage, by id.
+    """
+
+    documents: tuple[Document, ...]
+    quotes: Mapping[str, tuple[Quote, ...]]
+
+    def item(self, item: Item) -> Item:
+        """A question whose gold passages are quotes; any place where a passage stands will do.
+
+        Raises:
+            DataError: a gold passage stands in no document, or is none of the passages.
+        """
+        gold = tuple(tuple(dict.fromkeys(q for one in group for q in self._of(item, one))) for group in item.gold)
+        old = dict(item.grades)
+        grades = {str(q): old[str(one)] for group in item.gold for one in group if str(one) in old
+                  for q in self._of(item, one)}  # fmt: skip
+        meta = tuple(pair for pair in item.meta if pair[0] != "grades")
+        return item.but(gold=gold, grades=tuple(grades.items()), meta=meta, decomposition=self._hops(item))
+
+    def _hops(self, item: Item) -> tuple[object, ...]:
+        return tuple(one.but(gold_id=self._document(one.gold_id)) for one in item.decomposition)
+
+    def _document(self, passage: str) -> str:
+        found = self.quotes.get(passage, ())
+        return found[0].document if found else ""
+
+    def _of(self, item: Item, gold: Gold) -> tuple[Quote, ...]:
+        if isinstance(gold, Quote):
+            inside = self.quotes.get(gold.document, ())
+            return tuple(Quote(one.document, one.start + gold.start, gold.text) for one in inside) or (gold,)
+        if not (found := self.quotes.get(gold, ())):
+            raise DataError(
+                f"Gold {gold!r} of question {item.id!r} stands in none of {len(self.documents)} documents, word for "
+                "word. Give the documents that the passages were cut from, as they were."
+            )
+        return found
+
+
+def located(passages: Iterable[Document], documents: Iterable[Document]) -> Located:
+    """Find passages in the documents that they were cut from, word for word, blanks around them aside.
+
+    >>> found = located([Document("p1", "The moon pulls.")], [Document("d", "Tides. The moon pulls. So it is.")])
+    >>> [str(quote) for quote in found.quotes["p1"]]
+    ['d[7:22]']
+    """
+    kept = tuple(documents)
+    return Located(kept, {one.id: tuple(_places(one.text.strip(), kept)) for one in passages})
+
+
+def joined(passages: Iterable[Document], by: str = "title") -> Located:
+    """Put passages that follow one another, of one title or with one value of a metadata field, into documents.
+
+    Args:
+        by: `title`, or a field of metadata.
+
+    >>> passages = [Document("p1", "One.", title="A"), Document("p2", "Two.", title="A"), Document("p3", "Three.")]
+    >>> found = joined(passages)
+    >>> [(one.id, one.text) for one in found.documents], str(found.quotes["p2"][0])
+    ([('A', 'One.\\n\\nTwo.'), ('p3', 'Three.')], 'A[6:10]')
+    """
+    documents: list[Document] = []
+    quotes: dict[str, tuple[Quote, ...]] = {}
+    taken = set[str]()
+    for key, group in groupby(passages, lambda one: str(one.title if by == "title" else dict(one.meta).get(by) or "")):
+        for members in [list(group)] if key else ([one] for one in group):
+            name = key or members[0].id
+            id = name if name not in taken else members[0].id
+            taken.add(id)
+            start, text = 0, BETWEEN.join(one.text for one in members)
+            for one in members:
+                quotes[one.id] = (Quote(id, start, one.text),)
+                start += len(one.text) + len(BETWEEN)
+            documents.append(Document(id, text, title=members[0].title))
+    return Located(tuple(documents), quotes)
+
+
+def with_quotes(items: Iterable[Item], passages: Mapping[str, str]) -> Iterator[Item]:
+    """Questions whose gold is what their passages say of it: supporting sentences, else answers, else all of a passage.
+
+    An answer is sought in each gold passage; every place where it stands will do.
+
+    Args:
+        passages: texts by id.
+    """
+    for item in items:
+        told: dict[str, list[str]] = {}
+        for one in json.loads(str(dict(item.meta).get("supporting_sentences") or "[]")):
+            told.setdefault(one["gold_id"], []).append(one["sentence"])
+        groups = [group for old in item.gold for group in _quoted(old, told, item.answers, passages)]
+        yield item.but(gold=tuple(dict.fromkeys(groups)), grades=())
+
+
+def _quoted(
+    group: Sequence[Gold], told: Mapping[str, Sequence[str]], answers: Sequence[str], passages: Mapping[str, str]
+) -> Iterator[tuple[Gold, ...]]:
+    """All the supporting sentences of a passage are needed; of answers, and of passages, any will do."""
+    if len(group) == 1 and isinstance(group[0], str) and group[0] in told:
+        id = group[0]
+        for sentence in told[id]:
+            yield tuple(_in(Document(id, passages[id]), sentence)) or (id,)
+        return
+    members: list[Gold] = []
+    for one in group:
+        if isinstance(one, Quote):
+            members.append(one)
+            continue
+        document = Document(one, passages[one])
+        found = [quote for answer in answers for quote in _in(document, answer)]
+        whole = document.text.strip()
+        members += found or ([Quote(one, document.text.index(whole), whole)] if whole else [one])
+    yield tuple(dict.fromkeys(members))
+
+
+def _places(text: str, documents: Sequence[Document]) -> Iterator[Quote]:
+    for document in documents:
+        yield from _in(document, text)
+
+
+def _in(document: Document, text: str) -> Iterator[Quote]:
+    at = document.text.find(text) if text.strip() else -1
+    while at >= 0:
+        yield Quote(document.id, at, text)
+        at = document.text.find(text, at + 1)

@@ -1,0 +1,105 @@
+"""`spolia data`: data sets shown and converted, and measured as they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import Spolia
+
+PASSAGES = {"p1": ("Tides", "The moon pulls the sea. Salt is heavy."), "p2": ("Tides", "The sun pulls less."),
+            "p3": ("Owls", "Owls hunt by night.")}  # fmt: skip
+ASKED = {
+    "What pulls the sea?": ("p1", "moon"),
+    "What pulls less?": ("p2", "sun"),
+    "Who hunts by night?": ("p3", "Owls"),
+}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    rows = [{"id": id, "title": title, "text": text} for id, (title, text) in PASSAGES.items()]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    asked = [
+        {"id": f"q{n}", "question": question, "gold_ids": [gold], "answers": [answer], "type": "short"}
+        for n, (question, (gold, answer)) in enumerate(ASKED.items())
+    ]
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    return folder
+
+
+def test_what_a_data_set_holds_is_shown(spolia: Spolia, data: Path) -> None:
+    ran = spolia("data", "show", data, "--json")
+    assert ran.code == 0
+    told = ran.json
+    assert (told["name"], told["form"], told["passages"], told["questions"], told["with_gold"]) == (
+        "small", "spolia", 3, 3, 3,
+    )  # fmt: skip
+    assert told["types"] == {"short": 3}
+    assert sum(told["parts"].values()) == 3
+    assert "small, spolia: corpus.jsonl" in spolia("data", "show", data).out
+
+
+@pytest.mark.parametrize("form", ["beir", "trec", "autorag"])
+def test_other_forms_are_written_and_measured_the_same(spolia: Spolia, data: Path, tmp_path: Path, form: str) -> None:
+    if form == "autorag":
+        pytest.importorskip("pyarrow")
+    there = tmp_path / f"as-{form}"
+    assert spolia("data", "convert", data, there, "--to", form).code == 0
+    assert spolia("data", "show", there, "--json").json["form"] == form
+    ours, theirs = (spolia("eval", "bm25", "--data", one, "--json").json["measures"] for one in (data, there))
+    assert theirs == ours
+
+
+def test_gold_survives_a_re_chunking_through_eval(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    articles = tmp_path / "articles"
+    ran = spolia("data", "convert", data, articles, "--quotes", "--join", "title", "--json")
+    assert (ran.code, ran.json["passages"], ran.json["questions"]) == (0, 2, 3)
+    assert spolia("data", "show", articles, "--json").json["with_quotes"] == 3
+    for name, group in (("whole", "document"), ("cut", "sentence")):
+        flow = f"BM25: {{group: {{NodeGroup: {{corpus: {{use: corpus}}, name: {group}}}}}, top_k: 5}}"
+        (tmp_path / f"{name}.yaml").write_text(flow)
+    flows = (tmp_path / "whole.yaml", tmp_path / "cut.yaml")
+    report = spolia("eval", *flows, "--data", articles, "--measures", "R@1,R@5", "--json").json
+    for flow in report["flows"]:
+        assert flow["measures"]["R@5"]["mean"] == 1.0
+    assert len(report["flows"]) == 2
+
+
+def test_gold_is_found_in_the_documents_of_another_set(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    other = tmp_path / "documents"
+    other.mkdir()
+    texts = "\\n\\n".join(text for _, text in PASSAGES.values())
+    (other / "corpus.jsonl").write_text(f'{{"id": "all", "text": "Before. {texts}"}}')
+    (other / "questions.jsonl").write_text("")
+    assert spolia("data", "convert", data, tmp_path / "onto", "--onto", other).code == 0
+    rows = [json.loads(line) for line in (tmp_path / "onto" / "questions.jsonl").read_text().splitlines()]
+    assert rows[0]["gold_ids"] == [{"document": "all", "start": 8, "quote": PASSAGES["p1"][1]}]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda data: (data / "questions.jsonl").write_text(""), "has no questions"),
+        (lambda data: (data / "questions.jsonl").unlink(), "No questions.jsonl"),
+        (lambda data: (data / "corpus.jsonl").write_text('{"id": "p1", "text": ""}'), "gold id 'p2' of question 'q1'"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_code_2(spolia: Spolia, data: Path, change: object, says: str) -> None:
+    assert callable(change)
+    change(data)
+    ran = spolia("data", "show", data, "--json")
+    assert (ran.code, ran.json["error"]["kind"]) == (2, "DataError")
+    assert says in ran.err
+
+
+def test_nothing_is_written_over_and_choices_are_checked(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    assert "is there already" in spolia("data", "convert", data, data).err
+    assert "No form of data sets is called 'csv'" in spolia("data", "convert", data, tmp_path / "x", "--to", "csv").err
+    both = spolia("data", "convert", data, tmp_path / "x", "--join", "title", "--onto", data)
+    assert (both.code, "Write one of the two" in both.err) == (2, True)
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,175 @@
+"""Gold that was passages as quotes: located, joined, and the same after every re-chunking."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spolia.errors import DataError
+from spolia.evaluation.corpus import indexed
+from spolia.evaluation.datasets import DataSet
+from spolia.evaluation.experiment import Experiment
+from spolia.evaluation.formats.known import form_called
+from spolia.evaluation.measures.measure import Case
+from spolia.evaluation.measures.measured import measured
+from spolia.evaluation.measures.parse import parse_measures
+from spolia.evaluation.quoting import joined, located, with_quotes
+from spolia.evaluation.report import Report
+from spolia.indexing.splitters.paragraphs import Paragraphs
+from spolia.indexing.splitters.recursive import RecursiveCharacters
+from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.splitters.token_window import TokenWindow
+from spolia.retrieval.bm25 import BM25
+from spolia.stores.corpus import NodeGroup
+from spolia.stores.definition import Definition
+from spolia.types import Document, Hit, Item, Node, Query, Quote, Ranking, SubQuestion
+
+PASSAGES = [
+    Document("p1", "The moon pulls the sea. Salt makes it heavy.", title="Tides"),
+    Document("p2", "The sun pulls too, but less.", title="Tides"),
+    Document("p3", "Owls hunt by night.", title="Owls"),
+    Document("p4", "No title here.", title=""),
+]
+TEXTS = {one.id: one.text for one in PASSAGES}
+
+
+def test_joined_passages_are_one_document_each_title() -> None:
+    found = joined(PASSAGES)
+    assert [one.id for one in found.documents] == ["Tides", "Owls", "p4"]
+    by_id = {one.id: one.text for one in found.documents}
+    for passage in PASSAGES:
+        [quote] = found.quotes[passage.id]
+        assert by_id[quote.document][quote.start : quote.end] == quote.text == passage.text
+
+
+def test_a_title_that_comes_again_later_is_a_document_of_its_own() -> None:
+    found = joined([PASSAGES[0], PASSAGES[2], PASSAGES[1]])
+    assert [one.id for one in found.documents] == ["Tides", "Owls", "p2"]
+
+
+def test_passages_are_found_in_what_they_were_cut_from() -> None:
+    documents = [Document("a", "Intro. Owls hunt by night. More."), Document("b", "Owls hunt by night.")]
+    found = located(PASSAGES, documents)
+    item = found.item(
+        Item("q", "?", gold=(("p3",),), grades=(("p3", 2.0),), decomposition=(SubQuestion("?", "", "p3"),))
+    )
+    assert item.gold == ((Quote("a", 7, "Owls hunt by night."), Quote("b", 0, "Owls hunt by night.")),)
+    assert item.grades == (("a[7:26]", 2.0), ("b[0:19]", 2.0))
+    assert item.decomposition[0].gold_id == "a"
+    with pytest.raises(DataError, match=r"Gold 'p1' of question 'q2' stands in none of 2 documents, word for word\. G"):
+        found.item(Item("q2", "?", gold=(("p1",),)))
+
+
+def test_quotes_of_passages_move_with_them() -> None:
+    item = Item("q", "?", gold=((Quote("p2", 4, "sun"),),))
+    [[quote]] = joined(PASSAGES).item(item).gold
+    assert quote == Quote("Tides", len(PASSAGES[0].text) + 2 + 4, "sun")
+
+
+def test_answers_and_supporting_sentences_become_quotes() -> None:
+    told = json.dumps([{"gold_id": "p1", "sentence": "Salt makes it heavy."}])
+    items = [
+        Item("answer", "?", answers=("sun", "The sun"), gold=(("p2",),)),
+        Item("told", "?", answers=("salt",), gold=(("p1",), ("p3",)), meta=(("supporting_sentences", told),)),
+        Item("nowhere", "?", answers=("stars",), gold=(("p3", "p2"),)),
+        Item("no gold", "?", answers=("sun",)),
+    ]
+    answer, sentence, whole, none = with_quotes(items, TEXTS)
+    assert answer.gold == ((Quote("p2", 4, "sun"), Quote("p2", 0, "The sun")),)
+    assert sentence.gold == ((Quote("p1", 24, "Salt makes it heavy."),), (Quote("p3", 0, TEXTS["p3"]),))
+    assert whole.gold == ((Quote("p3", 0, TEXTS["p3"]), Quote("p2", 0, TEXTS["p2"])),)
+    assert none.gold == ()
+
+
+# ------------------------------------------------------------------------------------------------- through the stores
+
+FILLER = "Of other things it is said at length, and nobody remembers why they were written down at all. "
+ARTICLES = {
+    "tides": f"{FILLER}The harbour of Ostia silted up within nine decades.\n\n{FILLER * 3}",
+    "birds": f"{FILLER * 2}The barn owl hears a vole\nunder forty centimetres of snow. {FILLER}",
+    "roads": f"{FILLER * 2}\n\nThe Via Appia was begun in 312 BC by a censor. {FILLER}",
+}
+ASKED = {
+    "How fast did Ostia's harbour silt up?": ("tides", "The harbour of Ostia silted up within nine decades."),
+    "What does the barn owl hear under snow?": ("birds", "The barn owl hears a vole\nunder forty centimetres of snow."),
+    "Who began the Via Appia?": ("roads", "The Via Appia was begun in 312 BC by a censor."),
+}
+CUTS = {
+    "sentences": Sentences(),
+    "paragraphs": Paragraphs(),
+    "windows": SlidingWindow(size=40, overlap=10),
+    "tokens": TokenWindow(size=9, overlap=3),
+    "characters": RecursiveCharacters(size=30, overlap=0),
+}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataSet:
+    items = [
+        Item(f"q{n}", question, gold=((Quote(name, ARTICLES[name].index(quote), quote),),))
+        for n, (question, (name, quote)) in enumerate(ASKED.items())
+    ]
+    passages = [Document(name, text) for name, text in ARTICLES.items()]
+    form_called("spolia").write(tmp_path / "articles", passages, items)
+    return DataSet(str(tmp_path / "articles"))
+
+
+def test_one_question_set_measures_five_ways_of_cutting(data: DataSet, tmp_path: Path) -> None:
+    whole = indexed(data, folder=tmp_path / "kept")
+    groups = {name: whole.corpus.group(name, Definition(cut)) for name, cut in CUTS.items()}
+    flows = {name: BM25(group, top_k=100) for name, group in {"whole": whole, **groups}.items()}
+    report = Experiment(flows, data.items(), parse_measures("R@100,R@1(share=0)")).run()
+    assert {name: _mean(report, name, "R@1(share=0)") for name in flows} == dict.fromkeys(flows, 1.0)
+    whole_quotes = {name: _mean(report, name, "R@100") for name in flows}
+    assert whole_quotes == dict.fromkeys(flows, 1.0) | {"tokens": pytest.approx(2 / 3)}  # a part shares no word
+    nodes = {name: _nodes(group) for name, group in groups.items()}
+    assert len({tuple(node.text for node in each) for each in nodes.values()}) == len(CUTS)
+    for each in nodes.values():
+        cases = [Case(item, _perfect(item, each)) for item in data.items()]
+        for measure in parse_measures("R@9,full@9,MRR,MAP,nDCG@9,Rprec,SetR"):
+            assert measured(measure, cases).value == pytest.approx(1.0)
+
+
+def _mean(report: Report, flow: str, measure: str) -> float:
+    found = report.flow(flow).interval(measure)
+    assert found is not None
+    return found.mean
+
+
+def _perfect(item: Item, nodes: list[Node]) -> Ranking:
+    """The nodes of a store that hold any of the gold, in the order of the text."""
+    [quote] = item.quotes
+    held = [one for one in nodes if one.document == quote.document and one.span is not None]
+    held = [one for one in held if one.span and one.span.start < quote.end and quote.start < one.span.end]
+    held.sort(key=lambda one: one.number)
+    return Ranking(Query(item.question), tuple(Hit(one, 1.0) for one in held))
+
+
+def _nodes(group: NodeGroup) -> list[Node]:
+    return list(group.corpus.snapshot().all_nodes(group.name))
+
+
+def test_a_quote_that_the_store_has_not_is_named(data: DataSet, tmp_path: Path) -> None:
+    flow = BM25(indexed(data, folder=tmp_path / "kept"))
+    moved = [item.but(gold=((Quote("birds", 3, "The barn owl"),),)) for item in data.items()]
+    with pytest.raises(
+        DataError, match=r"Gold 'birds\[3:15\]' of question 'q0' is no quote “The barn owl” in a document"
+    ):
+        Experiment(flow, moved, parse_measures("R@5")).run()
+
+
+def test_shared_articles_are_asked_with_the_questions_of_their_paragraphs(shared_datasets: Path) -> None:
+    source = DataSet(str(shared_datasets / "xquad_en"))
+    passages = list(source.passages())
+    found, texts = joined(passages), {one.id: one.text for one in passages}
+    assert len(found.documents) < len(passages)
+    by_id = {one.id: one.text for one in found.documents}
+    for item in with_quotes(source.items(), texts):
+        moved = found.item(item)
+        assert moved.quotes
+        for quote in moved.quotes:
+            assert by_id[quote.document][quote.start : quote.end] == quote.text
+            assert quote.text in item.answers
