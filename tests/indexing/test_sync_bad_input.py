@@ -154,11 +154,11 @@ def test_bad_documents_are_recorded_and_the_others_go_on(folder: Path, corpus: C
     assert texts(corpus)["corrupt.pdf"] == "Mended."
 
 
-def test_a_document_that_becomes_bad_is_not_found_any_more(folder: Path, corpus: Corpus) -> None:
+def test_a_document_that_becomes_bad_is_found_as_it_was(folder: Path, corpus: Corpus) -> None:
     sync(folder, corpus)
     (folder / "good.txt").write_bytes(bytes(range(256)))
-    assert len(sync(folder, corpus).failed) == 1
-    assert texts(corpus) == {}
+    assert sync(folder, corpus).stale == ("good.txt",)
+    assert texts(corpus) == {"good.txt": GOOD}
 
 
 def test_a_missing_package_fails_its_documents_only(

@@ -272,8 +272,11 @@ def _fails(uri: str) -> Mapping[str, Any]:
     [
         (_fails, r"metadata\('bad.txt'\) failed: KeyError: 'year'"),
         (lambda uri: ["year"] if uri == BAD else {}, r"metadata\('bad.txt'\) gave \['year'\]\. Give names with values"),
-        (lambda uri: {"at": object()} if uri == BAD else {}, r"gave 'at': <object.*of type object\. Give texts"),
-        (lambda uri: {1: "a"} if uri == BAD else {}, r"under names that are texts"),
+        (
+            lambda uri: {"at": object()} if uri == BAD else {},
+            r"gave a value that is none: <object.*of type object\. Write",
+        ),
+        (lambda uri: {1: "a"} if uri == BAD else {}, r"gave the name 1\. Give names that are texts"),
         (lambda uri: {"a": "\udc80"} if uri == BAD else {}, r"no encoding of Unicode"),
     ],
 )

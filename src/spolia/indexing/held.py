@@ -25,8 +25,8 @@ class Held:
         self._holders = Counter(document for document, _ in by_source.values())
 
     def readers(self, uri: str) -> tuple[str, ...]:
-        """Who could read what a source held when the run began."""
-        return self._by_source[uri][1]
+        """Who may read what a source held when the run began."""
+        return self._lists[self._by_source[uri][0]]
 
     def is_free(self, id: str, readers: tuple[str, ...]) -> bool:
         """Whether a document with this list may have this id: it is new, or that of the same list."""

@@ -151,6 +151,11 @@ class Taken:
         return reading or self._intake.read(self.reader, self.bytes)
 
     @property
+    def is_unreadable(self) -> bool:
+        """Whether it is known by now that there is no document in it."""
+        return isinstance(self._found.reading, Unreadable)
+
+    @property
     def is_container(self) -> bool:
         """Whether something may stand in it."""
         return self._found.has_parts is not False and isinstance(self.reader, Container)

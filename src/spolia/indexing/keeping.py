@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from spolia.errors import DocumentError, MissingExtra
+from spolia.errors import DocumentError, FilterError, MissingExtra
 from spolia.filters import Field
 from spolia.indexing.attempts import failed
 from spolia.indexing.contents import NOT_OPENED, Contents, Opened
@@ -24,10 +24,12 @@ from spolia.indexing.workers.limits import Limits
 from spolia.stores.corpus import Corpus
 from spolia.stores.groups.growing import embed
 from spolia.stores.groups.materialising import materialise
+from spolia.stores.groups.relabelling import relabel
 from spolia.stores.groups.storing import make_up
 from spolia.stores.tables.rows import SourceRow, Stamp
 from spolia.stores.writer import Writer
 from spolia.surrounding import check_cancelled
+from spolia.types import Document
 
 CUT_AT_ONCE, WEIGHT_AT_ONCE = 64, 5_000_000
 """Documents whose nodes are made together, so that a transform asks its model for all of them at once; and their
@@ -114,7 +116,7 @@ class Keeping:
         self.growths = wanted.growths(writer.manifests)
         self.behind = behind(self.growths)
         self.filing = Filing(writer, self.growths, wanted.main, labels)
-        self.held = Held(writer.readers() if labels.access or labels.kept else {})
+        self.held = Held(writer.readers() if labels.access or labels.kept or labels.metadata else {})
         self.known = Known(writer, found, known, all=self._looks_at_all)
         for container, parts in self.known.parts.items() if self._looks_at_all else ():
             for uri in parts:
@@ -128,8 +130,10 @@ class Keeping:
         Args:
             recount: the main group was built anew, so that no report tells its nodes any more.
         """
+        self._open_stale_to_those_who_may_read_it()
         given_up = self.known.given_up(retry=self.retry)
-        self.tally.failed += [(row.uri, row.error) for row in given_up]
+        for row in given_up:
+            self.tally.fail(row)
         changed = self._changed({row.uri for row in given_up})
         self.tally.total = len(changed)
         self.tally.unchanged = len(self.found.files) - len(changed) + self._parts_left_alone(changed) - len(given_up)
@@ -226,13 +230,14 @@ class Keeping:
             depth: number of containers that it stands in.
         """
         check_cancelled()
-        before = self.known.get(taken.uri)
+        before, contents = self.known.get(taken.uri), contents or Contents(taken.uri)
         try:
             if within:
                 self.labels.contain(taken.uri, within)
-            opened = self._open(taken, before, contents or Contents(taken.uri), depth + 1)
+            opened = self._open(taken, before, contents, depth + 1)
             self._keep(taken, before, opened, within)
         except Unreadable as failure:
+            self._leave_unseen(taken.uri, contents)
             self._fail(failure, taken.reader.name, within)
         except DocumentError as error:  # by what the caller says of it
             row = (before or SourceRow(taken.uri)).but(size=taken.row.size, mtime_ns=taken.row.mtime_ns)
@@ -263,6 +268,8 @@ class Keeping:
                 self._take(part, taken.uri, contents, depth)
         except (DocumentError, MissingExtra) as error:
             problem = error
+        if problem is not None or taken.is_unreadable:
+            self._leave_unseen(taken.uri, contents)
         if depth == 1:
             self.found.unread.update(contents.unread)
             if gone := sorted(set(known) - contents.seen):
@@ -271,12 +278,22 @@ class Keeping:
                 self._remove(uri)
         return Opened(parts, contents.unread.total(), problem)
 
+    def _leave_unseen(self, container: str, contents: Contents) -> None:
+        """Leave what was in a source that cannot be unpacked now, but for what others may read by now."""
+        self.known.fetch(container)
+        unseen = [uri for uri in self.known.within(container) if uri not in contents.seen]
+        closed = {uri for uri in unseen if self.known.rows[uri].document and not self._may_stay(self.known.rows[uri])}
+        contents.seen.update(closed)
+        for uri in sorted(closed):
+            self._remove(uri)
+        self._leave([uri for uri in unseen if uri not in closed], contents)
+
     def _leave(self, parts: Iterable[str], contents: Contents) -> None:
         """Leave what is in a source as it is."""
         for uri in parts:
             contents.seen.add(uri)
             if (row := self.known.rows[uri]).status == "failed":
-                self.tally.failed.append((uri, row.error))
+                self.tally.fail(row)
             else:
                 self.tally.unchanged += 1
 
@@ -299,11 +316,37 @@ class Keeping:
                 reading = opened.on(taken.read())
             except (DocumentError, MissingExtra) as error:
                 raise Unreadable(row, str(error), error) from error
-            reading = reading.but(document=self.labels.on(reading.document, self.held.is_free))
+            try:
+                reading = reading.but(document=self._labelled(reading.document, before))
+            except FilterError as error:
+                raise Unreadable(row, str(error), None) from error
             self.held.add(reading.document)
             self.filing.pending.append(Filed(reading, row, before is None, opened.parts, within))
             return
         self._done(taken.uri, change)
+
+    def _labelled(self, document: Document, before: SourceRow | None) -> Document:
+        """What was read, with what the caller says of it.
+
+        What is there already of this source, but for its labels, gets these and keeps its id and its nodes: it is cut
+        again and models are asked again only where a transform reads what has changed.
+        """
+        labelled = self.labels.on(document, self._is_free)
+        if before is None or not before.document or self.held.is_shared(before.document):
+            return labelled
+        there = self.writer.document(before.document)
+        kept = labelled.but(id=there.id)
+        if there.but(uri=kept.uri, meta=kept.meta, readers=kept.readers) != kept:
+            return labelled
+        if (there.meta, there.readers) != (kept.meta, kept.readers):
+            relabel(self.writer, self.growths, there, kept)
+            self.held.change(there.id, kept.readers)
+        return kept
+
+    def _is_free(self, document: Document) -> bool:
+        """Whether a document may have its id: no other one has it, with other labels."""
+        there = self.writer.meta_of(document.id)
+        return self.held.is_free(document.id, document.readers) and there in (None, document.meta)
 
     def _gives_other_readers(self, row: SourceRow) -> bool:
         """Whether only the reader list was another one, so that nothing has to be cut again."""
@@ -334,17 +377,38 @@ class Keeping:
                 self._done(filed.row.uri, "added" if filed.is_new else "changed")
 
     def _fail(self, failure: Unreadable, reader: str, within: str) -> None:
-        """Note why a source could not be read, and how often it was tried."""
-        before = self.known.get(failure.row.uri)
-        row = failed(failure.row, failure.reason, failure.cause, before, reader)
+        """Note why a source could not be read, and how often it was tried. Its last good version stays."""
+        before, row = self.known.get(failure.row.uri), failure.row.but(document="")
+        if before is not None and self._may_stay(before):
+            row = row.but(document=before.document, report=before.report)
+        row = failed(row, failure.reason, failure.cause, before, reader)
         row = row.but(report=DocumentReport.of(row.report).but(within=within).json)
-        self.tally.failed.append((row.uri, row.error))
+        self.tally.fail(row)
         if before is not None and (before.status, before.error, before.document) == ("failed", row.error, row.document):
             self.writer.touch(row)  # nothing changes for who searches
         else:
             self.writer.fail(row)
             self._changes += 1
         self._done(row.uri, "failed")
+
+    def _may_stay(self, before: SourceRow) -> bool:
+        """Whether the last good version of what cannot be read stays: for those only who may read it now."""
+        if not before.document or self.labels.access is None:
+            return bool(before.document)
+        readers = self.labels.readers(before.uri)
+        if readers == self.held.readers(before.uri):
+            return True
+        if self.held.is_shared(before.document):
+            return False
+        self.writer.set_readers(self.writer.document(before.document), readers)
+        self.held.change(before.document, readers)
+        return True
+
+    def _open_stale_to_those_who_may_read_it(self) -> None:
+        """A source that is not tried again may have other readers by now all the same."""
+        for uri, row in self.known.rows.items() if self.labels.access else ():
+            if row.is_stale and uri not in self.known.gone and not self._may_stay(row):
+                self.writer.fail(row.but(document=""))
 
     def _done(self, uri: str, change: str) -> None:
         self.tally.done += 1

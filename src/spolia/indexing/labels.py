@@ -92,20 +92,21 @@ class Labels:
         meta = self.meta(uri)
         return blake2b(repr(meta).encode("utf-8", "replace"), digest_size=8).hexdigest() if meta else ""
 
-    def on(self, document: Document, is_free: Callable[[str, tuple[str, ...]], bool] = lambda *_: True) -> Document:
+    def on(self, document: Document, is_free: Callable[[Document], bool] = lambda labelled: True) -> Document:
         """A document with what the caller says of its file; fields of the caller stand before those of the reader.
 
         Two files with the same content and other labels are two documents. The mark that tells them apart has 16
         bytes: whoever could find two labels with one mark would open the one file to the readers of the other.
 
         Args:
-            is_free: whether a document with these readers may have this id; if not, it gets the next one.
+            is_free: whether a document may have the id that it has; if not, it gets the next one.
         """
         meta, readers = self.meta(document.uri), self.readers(document.uri)
         named = {name for name, _ in meta}
         kept = tuple(pair for pair in document.meta if pair[0] not in named)
         labelled = document.but(meta=meta + kept, readers=readers)
-        return labelled.but(id=next(id for id in _ids(labelled, bool(meta or readers)) if is_free(id, readers)))
+        named_otherwise = (labelled.but(id=id) for id in _ids(labelled, bool(meta or readers)))
+        return next(one for one in named_otherwise if is_free(one))
 
 
 def _ids(document: Document, marked: bool) -> Iterator[str]:

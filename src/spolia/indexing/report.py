@@ -123,6 +123,7 @@ class SyncReport(Value):
         removed: files that are gone.
         unchanged: files that are as they were.
         failed: files that could not be read, and why.
+        stale: those of them whose last good version is still found, since the new one cannot be.
         skipped: what was left out, and why.
         unread: number of files that no reader knows, by suffix.
         warned: number of files that were read with a warning.
@@ -141,6 +142,7 @@ class SyncReport(Value):
     removed: int = 0
     unchanged: int = 0
     failed: tuple[tuple[str, str], ...] = ()
+    stale: tuple[str, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     unread: tuple[tuple[str, int], ...] = ()
     warned: int = 0

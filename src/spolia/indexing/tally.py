@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from spolia.indexing.files import Found
 from spolia.indexing.report import DocumentReport, Progress, SyncReport
+from spolia.stores.tables.rows import SourceRow
 
 
 @dataclass
@@ -23,6 +24,7 @@ class Tally:
     chunks: int = 0
     embedded: int = 0
     failed: list[tuple[str, str]] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
 
     def put(self, report: DocumentReport, *, is_new: bool) -> None:
         """Count a document that was stored."""
@@ -32,6 +34,12 @@ class Tally:
             self.changed += 1
         self.warned += bool(report.warnings)
         self.chunks += report.chunks
+
+    def fail(self, row: SourceRow) -> None:
+        """Count a source that cannot be read."""
+        self.failed.append((row.uri, row.error))
+        if row.is_stale:
+            self.stale.append(row.uri)
 
     def progress(self, uri: str, change: str) -> Progress:
         """How far it is."""
@@ -47,6 +55,7 @@ class Tally:
             removed=self.removed,
             unchanged=self.unchanged,
             failed=tuple(self.failed),
+            stale=tuple(self.stale),
             skipped=tuple(found.skipped),
             unread=tuple(found.unread.most_common()),
             warned=self.warned,

@@ -109,6 +109,11 @@ class Splitter(Operator[Part, Pieces]):
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         """The pieces in the order of the text, so that a long document needs no more memory than its text."""
 
+    def reads(self, value: Part, /) -> object:
+        """All but metadata and readers, so that nothing is cut again when these change; one that reads them says so."""
+        refs = tuple(ref.but(meta=(), readers=()) for ref in value.refs)
+        return Part(value.node.but(meta=(), readers=()), value.document.but(meta=(), readers=()), refs)
+
     def apply(self, value: Part, /) -> Pieces:
         return tuple(self.pieces(value))
 
@@ -135,6 +140,18 @@ class Choosing(Operator[Part, Pieces]):
         for transform, rows in chosen.values():
             found.update(zip(rows, transform.batch([values[row] for row in rows], rows=rows), strict=True))
         return [found[row] for row in range(len(values))]
+
+
+class Naming(Operator[Part, Pieces]):
+    """Base of the transforms that name metadata fields: that one of them is in no document is an error.
+
+    A subclass is a frozen dataclass with this field.
+
+    Fields:
+        fields: names of metadata fields.
+    """
+
+    fields: tuple[str, ...]
 
 
 def transform_for(transform: Transform, document: Document) -> Transform:
@@ -186,7 +203,11 @@ class Definition(Value):
         analyzer: makes the terms; None for that of the store's language.
 
     Raises:
-        GroupError: for a `ref` that is the parent, or two embeddings by one embedder.
+        GroupError: for a transform that is none, a `ref` that is the parent, or two embeddings by one embedder.
+
+    >>> Definition(len)
+    Traceback (most recent call last):
+    spolia.errors.GroupError: len is a plain function, no transform. Write @transform above its definition.
     """
 
     transform: Operator[Part, Pieces]
@@ -196,6 +217,11 @@ class Definition(Value):
     analyzer: Analyzer | None = None
 
     def __post_init__(self) -> None:
+        _refuse_no_transform(self.transform)
+        for name in ("parent", "ref"):
+            if not isinstance(group := getattr(self, name), str):
+                raise GroupError(f"The {name} is {group!r:.80} ({type(group).__name__}). Write the name of a group.")
+        object.__setattr__(self, "embeddings", _embeddings(self.embeddings))
         if self.ref and self.ref == self.parent:
             raise GroupError(
                 f"The ref {self.ref!r} is the parent itself. Write a group that was made from it, or none."
@@ -203,3 +229,30 @@ class Definition(Value):
         names = [embedding.embedder.name for embedding in self.embeddings]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise GroupError(f"Two embeddings are by {', '.join(twice)}. Write each embedder once.")
+
+
+def _refuse_no_transform(found: object) -> None:
+    if isinstance(found, Operator):
+        return
+    name = getattr(found, "__name__", "")
+    if isinstance(found, type):
+        raise GroupError(f"{name} is a class, no transform. Write {name}(...).")
+    if callable(found) and name:
+        raise GroupError(f"{name} is a plain function, no transform. Write @transform above its definition.")
+    raise GroupError(
+        f"{found!r:.80} ({type(found).__name__}) is no transform. Write a splitter, as in Definition(Sentences()), or "
+        "a function with @transform above it."
+    )
+
+
+def _embeddings(found: object) -> tuple[Embedding, ...]:
+    """One or several; an embedder alone is searched as an `Embedding` says by default."""
+    several = found if isinstance(found, (tuple, list)) else (found,)
+    made = tuple(Embedding(one) if isinstance(one, (Embedder, SparseEmbedder)) else one for one in several)
+    for one in made:
+        if not isinstance(one, Embedding):
+            raise GroupError(
+                f"The nodes would be embedded by {one!r:.80} ({type(one).__name__}). Write "
+                "embeddings=(Embedding(MiniLM()),)."
+            )
+    return made

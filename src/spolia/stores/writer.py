@@ -23,7 +23,7 @@ from spolia.stores.tables.rows import SourceRow, Stamp, Unmade, document_of, ind
 from spolia.stores.tables.schema import misfit, read_schema
 from spolia.stores.tables.transaction import Transaction
 from spolia.stores.truth import Truth, Writing, translated
-from spolia.types import Document, Node
+from spolia.types import Document, Meta, Node
 
 if TYPE_CHECKING:
     import numpy as np
@@ -150,6 +150,11 @@ class Writer:
         """Whether a document is there as it is, so that putting it needs no nodes."""
         with self._transaction.reading():
             return self._changes.holds(document)
+
+    def meta_of(self, document: str) -> Meta | None:
+        """The metadata of a document, by its id; None where there is none of this id. With what was changed."""
+        with self._transaction.reading():
+            return self._changes.meta_of(document)
 
     def readers(self) -> dict[str, tuple[str, tuple[str, ...]]]:
         """For each source the id of the document that it holds, and who may read that; with what was changed."""
@@ -311,8 +316,21 @@ class Writer:
             document: as `documents()` or a snapshot gives it.
             readers: principals who may see it; empty for everybody.
         """
+        self.relabel(document, document.meta, readers)
+
+    def relabel(self, document: Document, meta: Meta, readers: Sequence[str]) -> None:
+        """Give a document other metadata and another reader list; its nodes stay, with the metadata of their own.
+
+        Raises:
+            FilterError: a declared field cannot hold the metadata.
+        """
         with self._transaction.change():
-            self._changes.set_readers(document, readers)
+            self._changes.relabel(document, meta, readers)
+
+    def unmake(self, document: str, groups: Iterable[str]) -> None:
+        """End the nodes of a document, by its id, in some groups: it is noted as not made in them."""
+        with self._transaction.change():
+            self._changes.unmake(document, groups)
 
     def touch(self, source: SourceRow) -> None:
         """Note another size, time or report of a source whose content is the same."""

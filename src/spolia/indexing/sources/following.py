@@ -134,6 +134,7 @@ def together(reports: Sequence[SyncReport], failed: Sequence[tuple[str, str]] = 
     unread = sum((Counter(dict(one.unread)) for one in reports), Counter[str]())
     return last.but(
         **{name: sum(getattr(one, name) for one in reports) for name in counts},
+        stale=tuple(chain.from_iterable(one.stale for one in reports)),
         failed=(*chain.from_iterable(one.failed for one in reports), *failed),
         skipped=tuple(chain.from_iterable(one.skipped for one in reports)),
         unread=tuple(unread.most_common()),

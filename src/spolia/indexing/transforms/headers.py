@@ -121,6 +121,9 @@ class ContextualHeaders(Operator[Part, Pieces]):
         headers = self._situate.batch([self._passage(piece, value) for piece in pieces])
         return tuple(_under(header, piece) for header, piece in zip(headers, pieces, strict=True))
 
+    def reads(self, value: Part, /) -> object:
+        return self.splitter.reads(value), value.document.text
+
     def calls(self, rows: int | None = None, /) -> int | None:
         return total([self.splitter.calls(rows), times(self.splitter.fanout(rows), self._situate.calls())])
 

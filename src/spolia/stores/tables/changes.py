@@ -21,9 +21,10 @@ from spolia.stores.tables.rows import (
     node_row,
     source_of,
     source_values,
+    unpacked,
 )
 from spolia.stores.truth import Connection
-from spolia.types import Document, Node
+from spolia.types import Document, Meta, Node
 
 NONE: Mapping[str, bytes] = MappingProxyType({})
 
@@ -69,6 +70,11 @@ class Changes:
         """Whether a live document is this one."""
         there = self._one(sql.LIVE_DOCUMENT, (document.id,))
         return there is not None and there[1] == hash_of_document(document, self.audiences.digest(document.readers))
+
+    def meta_of(self, id: str) -> Meta | None:
+        """The metadata of a live document; None if there is none."""
+        there = self._one(sql.LIVE_META, (id,))
+        return None if there is None else unpacked(there[0])
 
     def _row(self, document: Document) -> Row:
         audiences = self.audiences
@@ -161,12 +167,22 @@ class Changes:
         for statement in sql.END_GROUP:
             self.connection.execute(statement, {"grp": group, "next": self.next})
 
-    def set_readers(self, document: Document, readers: Sequence[str]) -> None:
-        """Another reader list for a document and those of its nodes that had the same: new rows, the same texts."""
+    def unmake(self, document: str, groups: Iterable[str]) -> None:
+        """The nodes of a document in some groups end, and are to be made again."""
+        key = self._known_key(document)
+        for group in groups:
+            for statement in sql.END_NODES_OF:
+                self.connection.execute(statement, {"key": key, "grp": group, "next": self.next})
+            self.connection.execute(sql.ADD_UNMADE, (key, group, NOT_YET))
+
+    def relabel(self, document: Document, meta: Meta, readers: Sequence[str]) -> None:
+        """Other metadata for a document, and another reader list, also for its nodes that had the same: new rows, the
+        same texts."""
+        self.schema.check_values(meta, f"document {document.uri or document.id!r}")
         key = self._known_key(document.id)
         self.audiences.begin()
         old, new = self.audiences.number(document.readers), self.audiences.number(readers)
-        row = self._row(document.but(readers=tuple(readers)))
+        row = self._row(document.but(meta=meta, readers=tuple(readers)))
         sources = [source_of(found) for found in self.connection.execute(sql.LIVE_SOURCES_OF, (key,))]
         nodes = self.connection.execute(sql.LIVE_NODES_OF, (key,)).fetchall()
         for statement in sql.SET_ASIDE:

@@ -54,6 +54,11 @@ class SourceRow(Value):
     created_ns: int = 0
     accessed_ns: int = 0
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether it holds what was read of it before, since it cannot be read as it is now."""
+        return self.status == "failed" and bool(self.document)
+
 
 NOT_YET = "It was not made yet."
 """Why a group lacks a document that was there before the group was, or before it was built anew."""

@@ -112,6 +112,7 @@ DOCUMENT = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.id = :i
 DOCUMENTS = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.birth <= :at AND d.death > :at ORDER BY d.id"
 DOCUMENTS_BY_KEY = DOCUMENTS.replace("ORDER BY d.id", "ORDER BY d.key")
 LIVE_DOCUMENT = f"SELECT key, hash, birth FROM documents WHERE id = ? AND death = {ALIVE}"
+LIVE_META = f"SELECT meta FROM documents WHERE id = ? AND death = {ALIVE}"
 ADD_DOCUMENT = f"""INSERT INTO documents
     (id, hash, text, title, media_type, pages, headings, regions, boxes, meta, audience, birth, death)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE}) RETURNING key"""
@@ -228,6 +229,10 @@ END_GROUP = (
     f"DELETE FROM nodes WHERE grp = :grp AND birth = :next AND death = {ALIVE}",
     f"UPDATE nodes SET death = :next WHERE grp = :grp AND death = {ALIVE}",
     "DELETE FROM unmade WHERE grp = :grp",
+)
+END_NODES_OF = (
+    f"DELETE FROM nodes WHERE document = :key AND grp = :grp AND birth = :next AND death = {ALIVE}",
+    f"UPDATE nodes SET death = :next WHERE document = :key AND grp = :grp AND death = {ALIVE}",
 )
 COPY_NODE = f"""INSERT INTO nodes (id, grp, document, number, hash, text, context, search_text, start, stop, first_page,
     last_page, first_line, last_line, parent, meta, audience, birth, death)
