@@ -3,6 +3,8 @@
 Names are imported on first use, so that `import spolia` costs nothing.
 """
 
+# ruff: isort: skip_file
+
 from __future__ import annotations
 
 import importlib
@@ -12,52 +14,27 @@ if TYPE_CHECKING:
     from spolia.checking import check as check
     from spolia.combinators import (
         Best as Best,
-    )
-    from spolia.combinators import (
         Branch as Branch,
-    )
-    from spolia.combinators import (
         Choice as Choice,
-    )
-    from spolia.combinators import (
         Each as Each,
-    )
-    from spolia.combinators import (
         Explore as Explore,
-    )
-    from spolia.combinators import (
         Guard as Guard,
-    )
-    from spolia.combinators import (
         Identity as Identity,
-    )
-    from spolia.combinators import (
         Loop as Loop,
-    )
-    from spolia.combinators import (
         Route as Route,
-    )
-    from spolia.combinators import (
         Samples as Samples,
-    )
-    from spolia.combinators import (
         Stopped as Stopped,
-    )
-    from spolia.combinators import (
         decide as decide,
-    )
-    from spolia.combinators import (
         places as places,
-    )
-    from spolia.combinators import (
         settle as settle,
     )
+    from spolia.filters import AnyOf as AnyOf, Between as Between, Field as Field, where as where
     from spolia.flows.across import across as across
-    from spolia.flows.files import dump as dump
-    from spolia.flows.files import load as load
+    from spolia.flows.files import dump as dump, load as load
     from spolia.function import step as step
     from spolia.generation.extract import Extract as Extract
     from spolia.generation.reader import Reader as Reader
+    from spolia.indexing.planning import planned as planned
     from spolia.indexing.sources.api import APIItems as APIItems
     from spolia.indexing.sources.remote import RemoteFiles as RemoteFiles
     from spolia.indexing.sources.sql import SQLRows as SQLRows
@@ -75,13 +52,13 @@ if TYPE_CHECKING:
     from spolia.indexing.splitters.sliding_window import SlidingWindow as SlidingWindow
     from spolia.indexing.splitters.tables import TableAware as TableAware
     from spolia.indexing.splitters.token_window import TokenWindow as TokenWindow
+    from spolia.indexing.structure.attach_metadata import AttachMetadata as AttachMetadata
+    from spolia.indexing.structure.extractive import ExtractiveSummary as ExtractiveSummary
+    from spolia.indexing.structure.regions import Regions as Regions
+    from spolia.indexing.structure.sections import Sections as Sections
+    from spolia.indexing.structure.topics import Topics as Topics
     from spolia.indexing.sync import sync as sync
-    from spolia.indexing.texts import (
-        add_texts as add_texts,
-    )
-    from spolia.indexing.texts import (
-        temporary as temporary,
-    )
+    from spolia.indexing.texts import add_texts as add_texts, temporary as temporary
     from spolia.indexing.transforms.by_pattern import ByPattern as ByPattern
     from spolia.indexing.transforms.function import transform as transform
     from spolia.indexing.transforms.headers import ContextualHeaders as ContextualHeaders
@@ -89,99 +66,79 @@ if TYPE_CHECKING:
     from spolia.indexing.transforms.llm_entities import LLMEntities as LLMEntities
     from spolia.indexing.transforms.questions import (
         HypotheticalQuestions as HypotheticalQuestions,
-    )
-    from spolia.indexing.transforms.questions import (
         QuestionAnswers as QuestionAnswers,
     )
     from spolia.indexing.transforms.rule_entities import RuleEntities as RuleEntities
     from spolia.indexing.transforms.summary import Summary as Summary
-    from spolia.journal import Cache as Cache
-    from spolia.journal import Runs as Runs
+    from spolia.journal import Cache as Cache, Runs as Runs
     from spolia.models.chat import ChatModel as ChatModel
     from spolia.models.minilm import MiniLM as MiniLM
     from spolia.models.scripted import ScriptedModel as ScriptedModel
     from spolia.operator import Operator as Operator
     from spolia.orchestration.fusion import (
         ConvexCombination as ConvexCombination,
-    )
-    from spolia.orchestration.fusion import (
         ReciprocalRankFusion as ReciprocalRankFusion,
     )
     from spolia.orchestration.highest import HighestScore as HighestScore
     from spolia.post_retrieval.cut import Cut as Cut
-    from spolia.post_retrieval.forms import (
-        AsDicts as AsDicts,
-    )
-    from spolia.post_retrieval.forms import (
-        AsNodes as AsNodes,
-    )
-    from spolia.post_retrieval.forms import (
-        AsText as AsText,
-    )
+    from spolia.post_retrieval.forms import AsDicts as AsDicts, AsNodes as AsNodes, AsText as AsText
     from spolia.post_retrieval.keyword import KeywordFilter as KeywordFilter
+    from spolia.post_retrieval.mapped import Mapped as Mapped
+    from spolia.post_retrieval.neighbours import Neighbours as Neighbours
     from spolia.post_retrieval.rerank import reranker as reranker
+    from spolia.post_retrieval.sentence_window import SentenceWindow as SentenceWindow
+    from spolia.post_retrieval.show_metadata import ShowMetadata as ShowMetadata
     from spolia.retrieval.bm25 import BM25 as BM25
     from spolia.retrieval.by_similarity import BySimilarity as BySimilarity
     from spolia.retrieval.dense import Dense as Dense
+    from spolia.retrieval.graph.address import NodeGraph as NodeGraph
+    from spolia.retrieval.graph.edges import (
+        Belonging as Belonging,
+        InOrder as InOrder,
+        SharedEntities as SharedEntities,
+        Similar as Similar,
+    )
+    from spolia.retrieval.graph.hops import Hops as Hops
+    from spolia.retrieval.graph.pagerank import PersonalisedPageRank as PersonalisedPageRank
+    from spolia.retrieval.learned_sparse import LearnedSparse as LearnedSparse
     from spolia.retrieval.phrase import Phrase as Phrase
     from spolia.retrieval.similarity import similarity as similarity
-    from spolia.run import Budget as Budget
-    from spolia.run import Run as Run
-    from spolia.show import mermaid as mermaid
-    from spolia.show import tree as tree
-    from spolia.stores.corpus import Corpus as Corpus
-    from spolia.surrounding import Done as Done
-    from spolia.surrounding import Emitted as Emitted
-    from spolia.surrounding import Retracted as Retracted
+    from spolia.retrieval.tree import Descend as Descend
+    from spolia.run import Budget as Budget, Run as Run
+    from spolia.show import mermaid as mermaid, tree as tree
+    from spolia.stores.adapters.chroma import Chroma as Chroma
+    from spolia.stores.adapters.lancedb import LanceDB as LanceDB
+    from spolia.stores.adapters.milvus import Milvus as Milvus
+    from spolia.stores.adapters.opensearch import OpenSearch as OpenSearch
+    from spolia.stores.adapters.qdrant import Qdrant as Qdrant
+    from spolia.stores.corpus import Corpus as Corpus, NodeGroup as NodeGroup
+    from spolia.stores.definition import (
+        Definition as Definition,
+        Embedding as Embedding,
+        Part as Part,
+        Piece as Piece,
+        Splitter as Splitter,
+    )
+    from spolia.stores.groups.materialising import materialise as materialise
+    from spolia.stores.indexes import HNSW as HNSW, Exact as Exact
+    from spolia.surrounding import Done as Done, Emitted as Emitted, Retracted as Retracted
     from spolia.types import (
         Answer as Answer,
-    )
-    from spolia.types import (
         Citation as Citation,
-    )
-    from spolia.types import (
         Document as Document,
-    )
-    from spolia.types import (
         Failure as Failure,
-    )
-    from spolia.types import (
         Generation as Generation,
-    )
-    from spolia.types import (
         Hit as Hit,
-    )
-    from spolia.types import (
         Item as Item,
-    )
-    from spolia.types import (
         Message as Message,
-    )
-    from spolia.types import (
         Node as Node,
-    )
-    from spolia.types import (
         Prompt as Prompt,
-    )
-    from spolia.types import (
         Query as Query,
-    )
-    from spolia.types import (
         Quote as Quote,
-    )
-    from spolia.types import (
         Ranking as Ranking,
-    )
-    from spolia.types import (
         Span as Span,
-    )
-    from spolia.types import (
         State as State,
-    )
-    from spolia.types import (
         Usage as Usage,
-    )
-    from spolia.types import (
         Verdict as Verdict,
     )
 
@@ -191,16 +148,17 @@ WHERE = {
         "Best", "Branch", "Choice", "Each", "Explore", "Guard", "Identity", "Loop", "Route", "Samples", "Stopped",
         "decide", "places", "settle",
     ),
+    "spolia.filters": ("AnyOf", "Between", "Field", "where",),
     "spolia.flows.across": ("across",),
-    "spolia.flows.files": ("dump", "load"),
+    "spolia.flows.files": ("dump", "load",),
+    "spolia.function": ("step",),
     "spolia.generation.extract": ("Extract",),
     "spolia.generation.reader": ("Reader",),
+    "spolia.indexing.planning": ("planned",),
     "spolia.indexing.sources.api": ("APIItems",),
     "spolia.indexing.sources.remote": ("RemoteFiles",),
     "spolia.indexing.sources.sql": ("SQLRows",),
     "spolia.indexing.sources.web": ("WebPages",),
-    "spolia.indexing.texts": ("add_texts", "temporary"),
-    "spolia.indexing.transforms.by_pattern": ("ByPattern",),
     "spolia.indexing.splitters.code": ("CodeSplitter",),
     "spolia.indexing.splitters.csv_rows": ("CSVRows",),
     "spolia.indexing.splitters.html": ("HTMLSections",),
@@ -214,7 +172,14 @@ WHERE = {
     "spolia.indexing.splitters.sliding_window": ("SlidingWindow",),
     "spolia.indexing.splitters.tables": ("TableAware",),
     "spolia.indexing.splitters.token_window": ("TokenWindow",),
+    "spolia.indexing.structure.attach_metadata": ("AttachMetadata",),
+    "spolia.indexing.structure.extractive": ("ExtractiveSummary",),
+    "spolia.indexing.structure.regions": ("Regions",),
+    "spolia.indexing.structure.sections": ("Sections",),
+    "spolia.indexing.structure.topics": ("Topics",),
     "spolia.indexing.sync": ("sync",),
+    "spolia.indexing.texts": ("add_texts", "temporary",),
+    "spolia.indexing.transforms.by_pattern": ("ByPattern",),
     "spolia.indexing.transforms.function": ("transform",),
     "spolia.indexing.transforms.headers": ("ContextualHeaders",),
     "spolia.indexing.transforms.keywords": ("Keywords",),
@@ -222,27 +187,44 @@ WHERE = {
     "spolia.indexing.transforms.questions": ("HypotheticalQuestions", "QuestionAnswers",),
     "spolia.indexing.transforms.rule_entities": ("RuleEntities",),
     "spolia.indexing.transforms.summary": ("Summary",),
-    "spolia.journal": ("Cache", "Runs"),
+    "spolia.journal": ("Cache", "Runs",),
     "spolia.models.chat": ("ChatModel",),
     "spolia.models.minilm": ("MiniLM",),
     "spolia.models.scripted": ("ScriptedModel",),
-    "spolia.function": ("step",),
     "spolia.operator": ("Operator",),
+    "spolia.orchestration.fusion": ("ConvexCombination", "ReciprocalRankFusion",),
     "spolia.orchestration.highest": ("HighestScore",),
     "spolia.post_retrieval.cut": ("Cut",),
-    "spolia.post_retrieval.forms": ("AsDicts", "AsNodes", "AsText"),
+    "spolia.post_retrieval.forms": ("AsDicts", "AsNodes", "AsText",),
     "spolia.post_retrieval.keyword": ("KeywordFilter",),
+    "spolia.post_retrieval.mapped": ("Mapped",),
+    "spolia.post_retrieval.neighbours": ("Neighbours",),
     "spolia.post_retrieval.rerank": ("reranker",),
-    "spolia.orchestration.fusion": ("ConvexCombination", "ReciprocalRankFusion"),
+    "spolia.post_retrieval.sentence_window": ("SentenceWindow",),
+    "spolia.post_retrieval.show_metadata": ("ShowMetadata",),
+    "spolia.retrieval.bm25": ("BM25",),
     "spolia.retrieval.by_similarity": ("BySimilarity",),
+    "spolia.retrieval.dense": ("Dense",),
+    "spolia.retrieval.graph.address": ("NodeGraph",),
+    "spolia.retrieval.graph.edges": ("Belonging", "InOrder", "SharedEntities", "Similar",),
+    "spolia.retrieval.graph.hops": ("Hops",),
+    "spolia.retrieval.graph.pagerank": ("PersonalisedPageRank",),
+    "spolia.retrieval.learned_sparse": ("LearnedSparse",),
     "spolia.retrieval.phrase": ("Phrase",),
     "spolia.retrieval.similarity": ("similarity",),
-    "spolia.retrieval.bm25": ("BM25",),
-    "spolia.retrieval.dense": ("Dense",),
-    "spolia.run": ("Budget", "Run"),
-    "spolia.show": ("mermaid", "tree"),
-    "spolia.stores.corpus": ("Corpus",),
-    "spolia.surrounding": ("Done", "Emitted", "Retracted"),
+    "spolia.retrieval.tree": ("Descend",),
+    "spolia.run": ("Budget", "Run",),
+    "spolia.show": ("mermaid", "tree",),
+    "spolia.stores.adapters.chroma": ("Chroma",),
+    "spolia.stores.adapters.lancedb": ("LanceDB",),
+    "spolia.stores.adapters.milvus": ("Milvus",),
+    "spolia.stores.adapters.opensearch": ("OpenSearch",),
+    "spolia.stores.adapters.qdrant": ("Qdrant",),
+    "spolia.stores.corpus": ("Corpus", "NodeGroup",),
+    "spolia.stores.definition": ("Definition", "Embedding", "Part", "Piece", "Splitter",),
+    "spolia.stores.groups.materialising": ("materialise",),
+    "spolia.stores.indexes": ("Exact", "HNSW",),
+    "spolia.surrounding": ("Done", "Emitted", "Retracted",),
     "spolia.types": (
         "Answer", "Citation", "Document", "Failure", "Generation", "Hit", "Item", "Message", "Node", "Prompt", "Query",
         "Quote", "Ranking", "Span", "State", "Usage", "Verdict",

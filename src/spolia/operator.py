@@ -86,6 +86,8 @@ class Operator(ABC, Generic[In, Out]):
 
     @final
     def __call__(self, value: In, /) -> Out:
+        if isinstance(value, str):
+            _refuse_text(self, value)
         around = surrounding.get()
         return self.apply(value) if around is None else around.step(self, value)
 
@@ -98,6 +100,8 @@ class Operator(ABC, Generic[In, Out]):
         """
         if len(values) == 0:
             return []
+        if isinstance(first := values[0], str):
+            _refuse_text(self, first)
         around = surrounding.get()
         if around is not None:
             return around.batch(self, values, rows)
@@ -226,6 +230,14 @@ class Operator(ABC, Generic[In, Out]):
         plain = [(name, getattr(self, name)) for name in shown]
         scalars = [f"{name}={value!r}" for name, value in plain if isinstance(value, (str, int, float, bool))]
         return f"{type(self).__name__}({', '.join(scalars)})"
+
+
+def _refuse_text(op: Operator[Any, Any], text: str) -> None:
+    """A bare text is the commonest slip: a question is a `Query`, since steps rewrite it and filters belong to it."""
+    taken = op.takes()
+    if not fits(taken, str, {}):
+        value = f"Query({text!r:.60})" if fits(taken, Query, {}) else f"a {name_of(taken)}"
+        raise WiringError(f"{op.short} takes {name_of(taken)}, and was given the text {text!r:.60}. Write {value}.")
 
 
 def _asked(value: object) -> Query | None:

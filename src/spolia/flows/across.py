@@ -15,7 +15,7 @@ from spolia.post_retrieval.cut import Cut
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.retrieval.learned_sparse import LearnedSparse
-from spolia.stores.corpus import NodeGroup
+from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_group
 from spolia.types import Filter, Query, Ranking
 
 Fusion: TypeAlias = Operator[Sequence[Ranking], Ranking]
@@ -55,7 +55,9 @@ def across(
     >>> [arm.source for arm in across((notes, mail), top_k=5).steps[0].arms]
     ['chunk', 'chunk']
     """
-    several = (groups,) if isinstance(groups, NodeGroup) else tuple(groups)
+    several = (groups,) if isinstance(groups, (NodeGroup, Corpus, str)) else tuple(groups)
+    for group in several:
+        refuse_no_group(group, "across")
     models = (embedders,) if isinstance(embedders, (Embedder, SparseEmbedder)) else tuple(embedders)
     if not several:
         raise WiringError("There is no group to search. Write across((corpus.group(), ...)).")

@@ -9,7 +9,7 @@ from spolia.operator import Operator
 from spolia.orchestration.fusion import ConvexCombination
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
-from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
 from spolia.types import Query, Ranking
 
 CANDIDATES = 100
@@ -61,7 +61,10 @@ def hybrid(
 
 def group_of(corpus: Corpus | NodeGroup) -> NodeGroup:
     """The group itself, or the corpus's usual one."""
-    return corpus if isinstance(corpus, NodeGroup) else corpus.group()
+    if isinstance(corpus, NodeGroup):
+        return corpus
+    refuse_no_corpus(corpus, "corpus or corpus.group(NAME)")
+    return corpus.group()
 
 
 def _needed(embedder: Embedder | None, flow: str) -> Embedder:

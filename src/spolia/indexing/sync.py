@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from spolia.errors import FolderError, SourceError
+from spolia.errors import FolderError, SourceError, StoreError
 from spolia.filters import Field
 from spolia.indexing.files import Found, is_elsewhere
 from spolia.indexing.keeping import keep
@@ -22,7 +22,7 @@ from spolia.indexing.walking import walk
 from spolia.indexing.workers.limits import Limits
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
-from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
 from spolia.stores.definition import Transform
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.tables.rows import Stamp
@@ -112,6 +112,7 @@ def sync(
     >>> report.added, report.chunks
     (1, 1)
     """
+    refuse_swapped(sources, corpus)
     folder, others = told_apart(sources)
     by_name = by_suffix(readers)
     kept = partial(
@@ -139,6 +140,13 @@ def sync(
         for lot in followed(source, corpus, labels, by_name, failed, afresh=rebuild):
             reports.append(kept(found=lot, labels=labels(), rebuild=rebuild and not reports))
     return together(reports, failed)
+
+
+def refuse_swapped(sources: object, corpus: object) -> None:
+    """Refuse what is no folder and no store, or the one in the place of the other."""
+    if isinstance(sources, Corpus):
+        raise StoreError(f"The store {sources.path!r} stands where the documents belong. Write sync(FOLDER, corpus).")
+    refuse_no_corpus(corpus, "sync(FOLDER, corpus)")
 
 
 Paths: TypeAlias = "str | Path | Sequence[str | Path]"

@@ -20,7 +20,7 @@ from spolia.indexing.report import SyncReport
 from spolia.indexing.sync import sync
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
-from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
 from spolia.stores.definition import Transform
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.opened import forget
@@ -71,6 +71,9 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
         raise TypeError(
             f"add_texts() has no argument {', '.join(unknown)}. It has: {', '.join(sorted(How.__annotations__))}."
         )
+    refuse_no_corpus(corpus, "add_texts(corpus, {NAME: TEXT})")
+    if not isinstance(texts, Mapping):
+        raise DocumentError(f"{texts!r:.60} ({type(texts).__name__}) are no texts by name. Write {{'a.md': TEXT}}.")
     readers = how.get("readers", READERS)
     by_name, now = by_suffix(readers), time.time_ns()
     files = Files(by_name)

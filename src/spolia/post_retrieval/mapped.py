@@ -10,7 +10,7 @@ from spolia.errors import WiringError
 from spolia.filters import narrowed
 from spolia.operator import Operator
 from spolia.post_retrieval.shown import found_in
-from spolia.stores.corpus import NodeGroup
+from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.stores.definition import DOCUMENT
 from spolia.surrounding import access, narrowing
 from spolia.types import Hit, Node, Ranking
@@ -60,6 +60,7 @@ class Mapped(Operator[Ranking, Ranking]):
     top_k: int | None = None
 
     def __post_init__(self) -> None:
+        refuse_no_group(self.target, "Mapped")
         if self.by not in ("lineage", "span"):
             raise WiringError(f"{self.short}: there is no way by {self.by!r}. Write 'lineage' or 'span'.")
         refuse_counts(self, "top_k", optional=True)

@@ -8,7 +8,7 @@ from spolia.errors import WiringError
 from spolia.filters import narrowed
 from spolia.operator import Operator
 from spolia.post_retrieval.beside import beside, refuse_nothing
-from spolia.stores.corpus import Corpus
+from spolia.stores.corpus import Corpus, refuse_no_corpus
 from spolia.surrounding import access, narrowing
 from spolia.types import Hit, Node, Ranking
 from spolia.wiring import refuse_counts
@@ -48,6 +48,7 @@ class Neighbours(Operator[Ranking, Ranking]):
     top_k: int | None = None
 
     def __post_init__(self) -> None:
+        refuse_no_corpus(self.corpus, "Neighbours(corpus)")
         refuse_nothing(self, "before", "after")
         if not 0 <= self.decay <= 1:
             raise WiringError(f"{self.short}: decay is {self.decay}. Write a number from 0 to 1.")

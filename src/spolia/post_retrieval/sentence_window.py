@@ -11,7 +11,7 @@ from spolia.filters import narrowed
 from spolia.operator import Operator
 from spolia.post_retrieval.beside import beside, refuse_nothing, runs
 from spolia.post_retrieval.shown import found_in, is_cut
-from spolia.stores.corpus import Corpus
+from spolia.stores.corpus import Corpus, refuse_no_corpus
 from spolia.surrounding import access, narrowing
 from spolia.types import Document, Hit, Node, Ranking, Span
 from spolia.wiring import refuse_counts
@@ -53,6 +53,7 @@ class SentenceWindow(Operator[Ranking, Ranking]):
     top_k: int | None = None
 
     def __post_init__(self) -> None:
+        refuse_no_corpus(self.corpus, "SentenceWindow(corpus)")
         refuse_nothing(self, "before", "after")
         refuse_counts(self, "top_k", optional=True)
 

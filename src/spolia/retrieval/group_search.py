@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from spolia.filters import narrowed
 from spolia.operator import Operator
-from spolia.stores.corpus import NodeGroup
+from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.surrounding import access, narrowing
 from spolia.types import Filter, Hit, Query, Ranking
 from spolia.wiring import refuse_counts
@@ -39,6 +39,7 @@ class GroupSearch(Operator[Query, Ranking]):
     filter: Filter | None
 
     def __post_init__(self) -> None:
+        refuse_no_group(self.group, type(self).__name__)
         refuse_counts(self, "top_k")
 
     @abstractmethod

@@ -11,7 +11,7 @@ from spolia.models.protocols import Embedder
 from spolia.operator import Operator
 from spolia.retrieval.among import best
 from spolia.retrieval.embedded import refuse_other
-from spolia.stores.corpus import NodeGroup
+from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.surrounding import access, narrowing, note
 from spolia.types import Filter, Query, Ranking, Value
 from spolia.wiring import refuse_counts
@@ -86,9 +86,12 @@ class Descend(Operator[Query, Ranking]):
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if len(self.levels) < 2 or len({group.corpus for group in self.levels}) > 1:
+        levels = self.levels if isinstance(self.levels, tuple) else (self.levels,)
+        for level in levels:
+            refuse_no_group(level, "Each level of Descend")
+        if len(levels) < 2 or len({group.corpus for group in levels}) > 1:
             raise WiringError(
-                f"Descend has the levels {', '.join(repr(group.name) for group in self.levels) or 'none'}. "
+                f"Descend has the levels {', '.join(repr(group.name) for group in levels) or 'none'}. "
                 "Write two groups of one corpus at least, the coarsest first."
             )
         refuse_counts(self, "top_k")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import TYPE_CHECKING
 
+from spolia.errors import GroupError, StoreError
 from spolia.stores.addresses import POSTGRES, truth_of
 from spolia.stores.definition import Definition
 from spolia.stores.postgres.address import address_of
@@ -30,7 +32,7 @@ class Corpus(Value):
             that has to build its group first.
 
     Raises:
-        StoreError: the address holds a password, or a schema that cannot be.
+        StoreError: it is no path; or the address holds a password, or a schema that cannot be.
 
     >>> Corpus("notes.spolia").group()
     NodeGroup(corpus=Corpus(path='notes.spolia'), name='chunk', definition=None)
@@ -39,7 +41,15 @@ class Corpus(Value):
     path: str
     wait_s: float = field(default=10.0, compare=False, repr=False)
 
+    if TYPE_CHECKING:
+
+        def __init__(self, path: str | PathLike[str], wait_s: float = 10.0) -> None: ...
+
     def __post_init__(self) -> None:
+        if isinstance(self.path, PathLike):
+            object.__setattr__(self, "path", str(self.path))
+        if not isinstance(self.path, str):
+            raise StoreError(f"Corpus({self.path!r:.60}) is in no place. Write its folder: Corpus('notes.spolia').")
         if self.path.startswith(POSTGRES):
             address_of(self.path)
 
@@ -123,6 +133,24 @@ class Corpus(Value):
             writer.close()
 
 
+def refuse_no_corpus(given: object, call: str) -> None:
+    """Refuse what stands for a store and is none.
+
+    Args:
+        call: how it is written.
+
+    Raises:
+        StoreError: and what to write.
+
+    >>> refuse_no_corpus("a.spolia", "sync(folder, corpus)")
+    Traceback (most recent call last):
+    spolia.errors.StoreError: 'a.spolia' (str) is no Corpus. Write sync(folder, corpus), with Corpus('a.spolia').
+    """
+    if not isinstance(given, Corpus):
+        made = f", with Corpus({str(given)!r})" if isinstance(given, (str, PathLike)) else ""
+        raise StoreError(f"{given!r:.80} ({type(given).__name__}) is no Corpus. Write {call}{made}.")
+
+
 @dataclass(frozen=True)
 class NodeGroup(Value):
     """A named group of nodes in a store: the same documents, cut in one way.
@@ -162,3 +190,28 @@ class NodeGroup(Value):
         from spolia.stores.groups.materialising import serves
 
         return pin(self.corpus.pinned_under, lambda: built(self), lambda snapshot: serves(self, snapshot))
+
+
+def refuse_no_group(given: object, whose: str) -> None:
+    """Refuse what stands for a node group and is none.
+
+    Args:
+        whose: what it was given to.
+
+    Raises:
+        GroupError: and what to write; of a corpus, which groups it has.
+
+    >>> refuse_no_group("page", "BM25")
+    Traceback (most recent call last):
+    spolia.errors.GroupError: BM25 wants a node group, and was given 'page' (str). Write Corpus(PATH).group('page').
+    """
+    if isinstance(given, NodeGroup):
+        return
+    written, there = "Corpus(PATH).group(NAME)", ""
+    if isinstance(given, str):
+        written = f"Corpus(PATH).group({given!r})"
+    if isinstance(given, Corpus):
+        written, names = "corpus.group(NAME)", given.snapshot().groups() if given.exists() else ()
+        there = f"; its groups are: {', '.join(names)}" if names else ""
+    said = f"{given!r:.80} ({type(given).__name__})"
+    raise GroupError(f"{whose} wants a node group, and was given {said}. Write {written}{there}.")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spolia.errors import WiringError
+from spolia.filters import FILE_FIELDS
 from spolia.operator import Operator
-from spolia.stores.definition import CONTEXT_CHARACTERS, Part, Piece, Pieces
+from spolia.stores.definition import CONTEXT_CHARACTERS, Naming, Part, Piece, Pieces
 from spolia.stores.groups.outline import Outline
 from spolia.stores.reading.described import described
 
 
 @dataclass(frozen=True)
-class AttachMetadata(Operator[Part, Pieces]):
+class AttachMetadata(Naming):
     """Put metadata above the texts that another transform gives, a line `name: value` for each field.
 
     It is indexed, embedded and shown to readers, and never quoted. `ShowMetadata` shows it without indexing it. Fields
@@ -19,8 +21,11 @@ class AttachMetadata(Operator[Part, Pieces]):
 
     Args:
         transform: gives the pieces.
-        fields: which, in this order; one that a piece does not have is left out.
+        fields: which, in this order; one that a piece does not have is left out, one that no document has is refused.
         shown: also to readers; else it is indexed only.
+
+    Raises:
+        WiringError: no field is named, or one that every file has.
 
     >>> from spolia.stores.definition import Whole, whole
     >>> from spolia.types import Document
@@ -32,6 +37,16 @@ class AttachMetadata(Operator[Part, Pieces]):
     transform: Operator[Part, Pieces]
     fields: tuple[str, ...]
     shown: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.fields or isinstance(self.fields, str):
+            raise WiringError(f"AttachMetadata has fields={self.fields!r}. Write their names: ('author', 'year').")
+        if files := [name for name in self.fields if name in {field.name for field in FILE_FIELDS}]:
+            raise WiringError(
+                f"AttachMetadata cannot attach {', '.join(files)}: name and times of a file are no metadata of its "
+                "nodes, or a moved file would be embedded again. Filter by them, or give them as metadata of another "
+                "name: sync(..., metadata=lambda uri: {'path': uri})."
+            )
 
     def apply(self, value: Part, /) -> Pieces:
         return tuple(self._with(piece, value) for piece in self.transform(value))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from spolia.errors import WiringError
 from spolia.retrieval.graph.edges import Edges
-from spolia.stores.corpus import NodeGroup
+from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.types import Value, digest_of
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class NodeGraph(Value):
     edges: tuple[Edges, ...]
 
     def __post_init__(self) -> None:
+        refuse_no_group(self.group, "NodeGraph")
         if not self.edges:
             raise WiringError(
                 "A graph without edges links nothing. "

@@ -22,6 +22,7 @@ from spolia.stores.defined import (
 )
 from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric
 from spolia.stores.groups.growing import Growth, embed, grow, in_batches
+from spolia.stores.groups.naming import Unseen
 from spolia.stores.groups.storing import DOCUMENTS_AT_ONCE, make_up, store, with_those_below
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
@@ -240,7 +241,9 @@ class Building:
 
         Raises:
             SpoliaError: what a transform raised that could make nothing of any document.
+            GroupError: a transform names metadata that no document has.
         """
+        unseen = Unseen(self._built, self.writer.schema)
         made: set[str] = set()
         before = dict.fromkeys((growth.group for growth in self._built), NOT_YET)
         failures: dict[str, Failure] = {}
@@ -248,11 +251,14 @@ class Building:
             check_cancelled()
             for one in grow(some, self._built, self._there):
                 store(self.writer, one, before)
+                unseen.look(one)
                 made.update(one.made)
                 failures = one.failures | failures
             self._documents += len(some)
             self.tell(self._built[-1].group, self._documents, 0)
         _refuse_nothing_made(failures, made)
+        if self._documents:
+            unseen.refuse()
 
     def make_up(self) -> None:
         """Try again what could not be made of documents in groups that were there."""

@@ -1,0 +1,143 @@
+"""What a newcomer writes first and writes wrong: a typed error that says what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spolia
+from spolia import (
+    BM25,
+    AttachMetadata,
+    Corpus,
+    Definition,
+    Embedding,
+    Field,
+    InOrder,
+    NodeGroup,
+    Paragraphs,
+    Query,
+    Sentences,
+)
+from spolia.errors import DocumentError, GroupError, SpoliaError, StoreError, WiringError
+from spolia.testing import HashingEmbedder
+
+odd: Any = spolia
+"""To write what a type checker would refuse."""
+EMBEDDER = HashingEmbedder()
+
+
+@pytest.fixture
+def corpus(fast_folder: Path) -> Corpus:
+    found = Corpus(str(fast_folder / "notes.spolia"))
+    text = "Spolia are stones. They were reused."
+    spolia.add_texts(found, {"a.md": text}, metadata=lambda uri: {"author": "Ann", "year": 1999})
+    return found
+
+
+def lines(text: str) -> list[str]:
+    return text.splitlines()
+
+
+def attaching(corpus: Corpus, *fields: str) -> NodeGroup:
+    return corpus.group("dated", Definition(AttachMetadata(Sentences(), fields)))
+
+
+SLIPS: dict[str, tuple[Callable[[Any], object], type[SpoliaError], str]] = {
+    "a text for a query": (
+        lambda corpus: odd.BM25(corpus.group())("Who?"),
+        WiringError,
+        r"^BM25\(top_k=10, source='bm25'\) takes Query, and was given the text 'Who\?'\. Write Query\('Who\?'\)\.$",
+    ),
+    "texts for queries": (lambda corpus: odd.BM25(corpus.group()).batch(["Who?"]), WiringError, "Write Query"),
+    "a text for a chain": (
+        lambda corpus: (odd.BM25(corpus.group()) >> odd.Neighbours(corpus))("Who?"),
+        WiringError,
+        r"Write Query\('Who\?'\)",
+    ),
+    "a text for rankings": (lambda _: odd.ReciprocalRankFusion(5)("Who?"), WiringError, "was given the text 'Who"),
+    "a corpus for a group": (
+        odd.BM25,
+        GroupError,
+        r"^BM25 wants a node group, and was given Corpus\(.*Write corpus\.group\(NAME\); its groups are: chunk\.$",
+    ),
+    "a name for a group": (lambda _: odd.BM25("line"), GroupError, r"given 'line' \(str\)\. Write .*\.group\('line'\)"),
+    "the same of vectors": (lambda corpus: odd.Dense(corpus, EMBEDDER), GroupError, "Dense wants a node group"),
+    "the same of a mapping": (odd.Mapped, GroupError, "Mapped wants a node group"),
+    "the same of a graph": (lambda corpus: odd.NodeGraph(corpus, (InOrder(),)), GroupError, "NodeGraph wants"),
+    "the same of levels": (lambda corpus: odd.Descend(("summary", "chunk")), GroupError, "level of Descend wants"),
+    "one level": (lambda corpus: odd.Descend(corpus.group()), WiringError, "Write two groups"),
+    "the same of several": (odd.across, GroupError, "across wants a node group"),
+    "a group for a corpus": (lambda corpus: odd.Neighbours(corpus.group()), StoreError, r"Write Neighbours\(corpus\)"),
+    "a path for a corpus": (lambda _: odd.SentenceWindow("a.spolia"), StoreError, r"with Corpus\('a\.spolia'\)"),
+    "the store before the folder": (
+        lambda corpus: odd.sync(corpus, "notes"),
+        StoreError,
+        r"stands where the documents belong\. Write sync\(FOLDER, corpus\)",
+    ),
+    "a path for the store": (lambda _: odd.sync("notes", "a.spolia"), StoreError, "is no Corpus. Write sync"),
+    "texts without names": (lambda corpus: odd.add_texts(corpus, ["A text."]), DocumentError, "are no texts by name"),
+    "texts before the store": (lambda corpus: odd.add_texts({"a": "b"}, corpus), StoreError, r"Write add_texts\("),
+    "a store in no place": (lambda _: odd.Corpus(None), StoreError, r"Write its folder: Corpus\('notes\.spolia'\)"),
+    "a function for a transform": (
+        lambda _: odd.Definition(lines),
+        GroupError,
+        r"^lines is a plain function, no transform\. Write @transform above its definition\.$",
+    ),
+    "a class for a transform": (lambda _: odd.Definition(Sentences), GroupError, r"Write Sentences\(\.\.\.\)"),
+    "a name for a transform": (lambda _: odd.Definition("Sentences"), GroupError, "Write a splitter"),
+    "a group for a parent": (
+        lambda corpus: odd.Definition(Sentences(), corpus.group()),
+        GroupError,
+        r"The parent is NodeGroup.*Write the name of a group",
+    ),
+    "a name for an embedder": (
+        lambda _: odd.Definition(Sentences(), embeddings="MiniLM"),
+        GroupError,
+        r"Write embeddings=\(Embedding\(MiniLM\(\)\),\)",
+    ),
+    "no name for a field": (lambda _: odd.AttachMetadata(Sentences(), "author"), WiringError, "Write their names"),
+    "a field of a file": (
+        lambda _: odd.AttachMetadata(Sentences(), ("author", "file_name")),
+        WiringError,
+        "cannot attach file_name: .*Filter by them, or give them as metadata of another name",
+    ),
+    "a field that nothing has": (
+        lambda corpus: odd.materialise([attaching(corpus, "author", "yaer")]),
+        GroupError,
+        "Group 'dated' names the metadata yaer, which no document has; they have: author, year. Write one of these",
+    ),
+    "the same in a search": (
+        lambda corpus: odd.BM25(attaching(corpus, "autor"))(Query("stones")),
+        GroupError,
+        "names the metadata autor, which no document has",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SLIPS)
+def test_a_slip_is_an_error_that_says_what_to_write(name: str, corpus: Corpus) -> None:
+    call, kind, message = SLIPS[name]
+    groups = corpus.latest().groups()
+    with pytest.raises(kind, match=message) as found:
+        call(corpus)
+    assert len(str(found.value)) < 400
+    assert corpus.latest().groups() == groups, "nothing was built"
+
+
+def test_what_can_only_mean_one_thing_works(corpus: Corpus, tmp_path: Path) -> None:
+    assert Corpus(tmp_path / "a.spolia") == Corpus(str(tmp_path / "a.spolia"))
+    one = Definition(Paragraphs(), embeddings=(Embedding(EMBEDDER),))
+    assert odd.Definition(Paragraphs(), embeddings=Embedding(EMBEDDER)) == one
+    assert odd.Definition(Paragraphs(), embeddings=(EMBEDDER,)) == one
+    made = Definition(odd.transform(lines))
+    assert [node.text for node in BM25(corpus.group("line", made))(Query("stones")).nodes]
+
+
+def test_a_field_that_later_documents_will_have_is_declared(corpus: Corpus) -> None:
+    spolia.add_texts(corpus, {"b.md": "Roads."}, metadata=lambda uri: {"author": "Bob"}, fields=[Field("isbn")])
+    group = attaching(corpus, "author", "isbn")
+    assert [node.context for node in BM25(group)(Query("Bob")).nodes] == ["author: Bob"]
