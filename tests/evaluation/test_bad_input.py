@@ -1,0 +1,206 @@
+"""What an experiment is given that it should not be, from questions to a file of another one."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spolia.errors import DataError
+from spolia.evaluation.corpus import indexed
+from spolia.evaluation.datasets import DataSet
+from spolia.evaluation.experiment import Experiment
+from spolia.evaluation.flows import Flow
+from spolia.evaluation.gate.gating import gate, recorded
+from spolia.evaluation.measures.judged.correctness import Correctness
+from spolia.evaluation.measures.judged.g_eval import GEval
+from spolia.evaluation.measures.parse import parse_measures
+from spolia.function import step
+from spolia.generation.reader import Reader
+from spolia.models.scripted import ScriptedModel
+from spolia.post_retrieval.cut import Cut
+from spolia.retrieval.bm25 import BM25
+from spolia.retrieval.dense import Dense
+from spolia.run import Run
+from spolia.stores.corpus import NodeGroup
+from spolia.testing import HashingEmbedder
+from spolia.types import Answer, Item, Query, Ranking, Usage
+
+PASSAGES = {f"p{n}": f"Lighthouse {n} was lit in {1800 + n} by keeper number {n * n}." for n in range(30)}
+
+
+def data_set(folder: Path, passages: dict[str, str], questions: list[dict[str, object]]) -> DataSet:
+    folder.mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text("\n".join(json.dumps({"id": id, "text": t}) for id, t in passages.items()))
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, questions)))
+    return DataSet(str(folder))
+
+
+def asking(n: int, **more: object) -> dict[str, object]:
+    return {"id": f"q{n}", "question": f"When was lighthouse {n} lit?", "gold_ids": [f"p{n}"]} | more
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataSet:
+    return data_set(tmp_path / "data", PASSAGES, [asking(n, answers=[str(1800 + n)]) for n in range(30)])
+
+
+@pytest.fixture
+def chunks(data: DataSet, tmp_path: Path) -> NodeGroup:
+    return indexed(data, HashingEmbedder(), folder=tmp_path / "kept")
+
+
+@step
+def cites_nothing(query: Query) -> Answer:
+    return Answer("ice", evidence=Ranking(query, ()))
+
+
+def test_items_without_gold_are_left_out_and_counted(tmp_path: Path) -> None:
+    bare: dict[str, object] = {"id": "bare", "question": "Who?"}
+    some = data_set(tmp_path / "some", PASSAGES, [asking(1), bare])
+    report = Experiment(BM25(indexed(some, folder=tmp_path / "kept")), some.items(), parse_measures("R@5")).run()
+    assert (report.n, report.without_gold) == (1, 1)
+    assert "1 questions have no gold and were left out." in report.warnings
+
+
+def test_gold_that_is_not_in_the_corpus_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="gold id 'p99' of question 'q1' is not in the corpus of 30 passages"):
+        list(data_set(tmp_path / "some", PASSAGES, [asking(0), asking(1, gold_ids=["p1", "p99"])]).items())
+
+
+def test_ids_that_come_twice_are_named(tmp_path: Path, chunks: NodeGroup) -> None:
+    with pytest.raises(DataError, match="line 2: id 'q1' stands on an earlier line too"):
+        list(data_set(tmp_path / "some", PASSAGES, [asking(1), asking(1)]).items())
+    twice = [Item("q1", "?", gold=(("p1",),)), Item("q1", "??", gold=(("p1",),))]
+    with pytest.raises(DataError, match="1 questions share their id with another, the first 'q1'"):
+        Experiment(BM25(chunks), twice, parse_measures("R@5"))
+
+
+def test_no_questions_are_no_experiment(tmp_path: Path, chunks: NodeGroup) -> None:
+    empty = data_set(tmp_path / "some", PASSAGES, [])
+    with pytest.raises(DataError, match="None of 0 questions has gold for R@5"):
+        Experiment(BM25(chunks), empty.items(), parse_measures("R@5"))
+
+
+def test_one_question_shows_nothing(data: DataSet, chunks: NodeGroup) -> None:
+    flows: dict[str, Flow] = {"ten": BM25(chunks), "none": BM25(chunks) >> Cut(top_k=1) >> losing}
+    report = Experiment(flows, data.sample(1), parse_measures("R@5,MRR,Calls")).run()
+    assert report.n == 1
+    assert [one.shown for one in report.comparisons] == [False] * len(report.comparisons)
+    assert all(one.verdict.startswith("no difference shown") for one in report.comparisons)
+
+
+@step
+def losing(found: Ranking) -> Answer:
+    return Answer("no", evidence=found.but(hits=()))
+
+
+def test_scores_that_are_all_equal_have_an_interval_and_no_winner(data: DataSet, chunks: NodeGroup) -> None:
+    flows = {"one": BM25(chunks), "two": BM25(chunks, top_k=9)}
+    report = Experiment(flows, data.items(), parse_measures("R@5,MRR,nDCG@10,Calls")).run()
+    for one in report.comparisons:
+        assert (one.interval.mean, one.p, one.shown) == (0.0, 1.0, False)
+        assert one.interval.low <= 0 <= one.interval.high
+    assert report.flow("one").measured[0].value == 1.0
+
+
+@pytest.mark.parametrize("reply", ["NaN", "N/A", "Infinity", "", "⁵"])
+def test_a_judge_without_a_number_is_undetermined_and_counted(reply: str) -> None:
+    judge = ScriptedModel((("ice</answer>", reply), ("", reply)), name="judge")
+    items = [Item(f"q{n}", "What broke it?", answers=("ice",)) for n in range(3)]
+    report = Experiment(cites_nothing, items, [GEval(judge, samples=2), Correctness(judge)]).run()
+    assert [(one.n, one.undetermined, one.value) for one in report.flows[0].measured] == [(0, 3, None)] * 2
+    assert any("undetermined for 3 of 3 questions" in warning for warning in report.warnings)
+    assert "NaN" not in json.dumps(report.json())
+
+
+def test_answers_in_another_script_are_compared_by_their_own_words() -> None:
+    @step
+    def says(query: Query) -> Answer:
+        return Answer("القمر يسبب المد" if query.text == "?" else "月が潮を引く。")
+
+    items = [Item("ar", "?", answers=("القمر",)), Item("ja", "??", answers=("月が潮を引く",))]
+    written = parse_measures('F1(words="unicode"), EM(words="unicode"), ROUGE-L(words="unicode")')
+    report = Experiment(says, items, written).run()
+    assert [one.value for one in report.flows[0].measured] == [pytest.approx(x) for x in (0.75, 0.5, 0.75)]
+
+
+def test_an_answer_of_a_million_characters_is_measured_whole_and_kept_in_part(tmp_path: Path) -> None:
+    @step
+    def talks(query: Query) -> Answer:
+        return Answer("the moon pulls " * 66_666 + "ice")
+
+    items, path = [Item("q", "?", answers=("ice",))], tmp_path / "a.experiment"
+    report = Experiment(talks, items, parse_measures("Acc,F1,ROUGE-L")).run(path=path)
+    assert report.flows[0].measured[0].value == 1.0  # it stands at the very end
+    assert path.stat().st_size < 200_000
+
+
+def test_a_baseline_of_another_corpus_or_version_is_refused(data: DataSet, chunks: NodeGroup, tmp_path: Path) -> None:
+    experiment = Experiment(BM25(chunks), data.items(), parse_measures("R@5"))
+    _, before = recorded(experiment)
+    renamed = {f"x{id}": text for id, text in PASSAGES.items()}
+    other = data_set(tmp_path / "other", renamed, [asking(n, gold_ids=[f"xp{n}"]) for n in range(30)])
+    elsewhere = Experiment(BM25(indexed(other, folder=tmp_path / "kept")), other.items(), parse_measures("R@5"))
+    with pytest.raises(DataError, match="30 questions have another text, answer or gold than then"):
+        gate(elsewhere, before)
+    (tmp_path / "b.json").write_text(before.text().replace('"spolia_baseline": 1', '"spolia_baseline": 2'))
+    with pytest.raises(DataError, match="is a baseline of form 2; this version knows 1"):
+        gate(experiment, tmp_path / "b.json")
+
+
+MODULE = """
+import os, signal, sys
+from dataclasses import dataclass
+from spolia.evaluation.experiment import Experiment
+from spolia.evaluation.measures.parse import parse_measures
+from spolia.operator import Operator
+from spolia.types import Hit, Item, Node, Query, Ranking
+
+@dataclass(frozen=True)
+class Finds(Operator[Query, Ranking]):
+    def apply(self, query: Query) -> Ranking:
+        if query.text == os.environ.get("KILLED_AT"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Ranking(query, (Hit(Node("p1", "text"), SCORE),))
+
+items = [Item(f"q{n}", str(n), gold=(("p1",),)) for n in range(10)]
+Experiment({"it": Finds()}, items, parse_measures("R@1")).run(path=sys.argv[1])
+"""
+
+
+def test_a_killed_run_goes_on_with_the_same_code_and_is_refused_with_another(tmp_path: Path) -> None:
+    module, path = tmp_path / "mine.py", tmp_path / "a.experiment"
+
+    def run(score: str, killed_at: str = "") -> subprocess.CompletedProcess[str]:
+        module.write_text(MODULE.replace("SCORE", score))
+        command = [sys.executable, str(module), str(path)]
+        return subprocess.run(command, env={"KILLED_AT": killed_at}, capture_output=True, text=True, timeout=60)
+
+    assert run("1.0", killed_at="4").returncode == -signal.SIGKILL
+    changed = run("2.0")
+    assert "DataError" in changed.stderr
+    assert "holds another experiment: flows, it, code, Finds: was " in changed.stderr
+    assert run("1.0").returncode == 0
+
+
+def test_a_cached_experiment_calls_no_model_embedder_or_retriever(
+    data: DataSet, chunks: NodeGroup, tmp_path: Path
+) -> None:
+    judge = ScriptedModel(("yes",), name="judge")
+    flow = Dense(chunks, HashingEmbedder(), top_k=3) >> Reader(ScriptedModel(("1805 [1].",), name="reader"))
+    measures = [*parse_measures("R@5,EM,Calls,ATC"), Correctness(judge)]
+    experiment, path = Experiment({"flow": flow}, list(data.items()), measures), tmp_path / "a.experiment"
+    with Run() as first:
+        before = experiment.run(run=first, path=path)
+    assert first.spent.calls == 60
+    assert first.spent.embedded >= 30
+    with Run() as second:
+        again = experiment.run(run=second, path=path)
+    assert (second.spent, second.usage) == (Usage(), Usage())
+    assert again == before
+    assert again.flows[0].interval("Calls") == before.flows[0].interval("Calls")
