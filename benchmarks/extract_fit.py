@@ -78,7 +78,7 @@ def rows(flow: Operator[Query, Ranking], items: Sequence[Item]) -> list[Row]:
             embedded = clues(read.question, read.passages, extract.analyzer, likeness)
             passage = dict(item.meta)["passage_id"]
             where = [
-                node.id == passage
+                node.document == passage
                 for node in read.ranking.nodes
                 for _ in read.passages[read.ranking.nodes.index(node)].sentences
             ]

@@ -74,7 +74,7 @@ def test_passages_are_found_by_their_ids_and_titles(data: DataSet, tmp_path: Pat
     chunks = indexed(data, folder=tmp_path / "kept")
     found = BM25(chunks)(Query("owls"))
     assert [(hit.node.id, hit.node.document, hit.node.text) for hit in found.hits] == [
-        ("p3", "p3", "They hunt by night.")
+        ("p3/chunk", "p3", "They hunt by night.")
     ]
     report = Experiment(BM25(chunks), data.items(), parse_measures("R@1,MRR")).run()
     assert report.flows[0].json()["measures"]["R@1"]["mean"] == 1.0
@@ -98,7 +98,7 @@ def test_another_corpus_or_embedder_is_kept_apart(data: DataSet, tmp_path: Path)
     (Path(data.path) / "corpus.jsonl").write_text('{"id": "p1", "text": "Other."}\n{"id": "p3", "text": ""}')
     other = indexed(DataSet(data.path), folder=kept)
     assert len({words, letters, other}) == 3
-    assert [node.id for node in BM25(other)(Query("other")).nodes] == ["p1"]
+    assert [node.id for node in BM25(other)(Query("other")).nodes] == ["p1/chunk"]
 
 
 def test_an_index_that_broke_off_is_made_again(data: DataSet, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ IN_PYTHON = {
 
 @dataclass(frozen=True)
 class Parts(Value):
-    """What a flow file may use by name: `{use: chunks}`, `{use: embedder}`, `{use: llm}`.
+    """What a flow file may use by name: `{use: chunks}`, `{use: corpus}`, `{use: embedder}`, `{use: llm}`.
 
     Args:
         chunks: the group that is searched.
@@ -46,7 +46,7 @@ class Parts(Value):
 
     def given(self) -> dict[str, Any]:
         """By name, as far as they are there."""
-        every = {"chunks": self.chunks, "embedder": self.embedder, "llm": self.llm}
+        every = {"chunks": self.chunks, "corpus": self.chunks.corpus, "embedder": self.embedder, "llm": self.llm}
         return {name: part for name, part in every.items() if part is not None}
 
 

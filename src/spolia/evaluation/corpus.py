@@ -19,7 +19,7 @@ from spolia.types import Node, Span, digest_of
 if TYPE_CHECKING:
     from spolia.stores.writer import Writer
 
-FORM = 1
+FORM = 2
 GROUP = "chunk"
 EMBEDDED_AT_ONCE = 256
 BUSY_S = 600.0
@@ -45,7 +45,7 @@ def indexed(
 ) -> NodeGroup:
     """The passages of a data set, one node each, searchable: from the cache when they were indexed before.
 
-    The node shows the passage's text; its title is indexed with it. Document and node have the passage's id.
+    The node shows the passage's text; its title is indexed with it. The document has the passage's id.
 
     Args:
         data: the data set.
@@ -91,7 +91,7 @@ def _write(
     """Leaving the writer's block publishes it."""
     writer.define(GROUP, manifest)
     for passage in data.passages():
-        node = Node(passage.id, passage.text, passage.id, GROUP, Span(0, len(passage.text)), passage.title)
+        node = Node(f"{passage.id}/{GROUP}", passage.text, passage.id, GROUP, Span(0, len(passage.text)), passage.title)
         writer.put(passage, [node], SourceRow(passage.id, len(passage.text), content_hash=passage.digest.hex()))
     if embedder is None:
         return
