@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,21 @@ def test_all_documents_are_listed_whoever_may_read_them(spolia: Spolia, store: P
     people = spolia("docs", "list", "--store", store).out
     assert "ann, bob" in people
     assert people.count("\n") == 6
+
+
+def test_a_narrow_terminal_shows_a_line_for_each_document(
+    spolia: Spolia, folder: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = "sea/a-file-whose-name-is-longer-than-what-is-left-for-it-in-a-narrow-terminal.md"
+    (folder / long).write_text("# A title that takes much room too\n\nShips wait.\n")
+    everybody = {"access": lambda uri: (), "metadata": lambda uri: {"year": 1, "draft": False}}
+    sync(folder, Corpus(str(store)), **everybody)  # type: ignore[arg-type]
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", spolia("docs", "list", "--store", store).out).splitlines()
+    assert len(lines) == 7
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("…") and "narrow-terminal.md" in line for line in lines)
 
 
 @pytest.mark.parametrize(

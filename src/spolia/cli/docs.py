@@ -28,6 +28,8 @@ Name = Annotated[
     typer.Argument(metavar="URI", help="Path of the file in its folder, or id of the document.", show_default=False),
 ]
 SHOWN = ("uri", "id", "title", "media_type", "characters", "bytes", "changed", "status")
+COLUMNS = ("document", "title", "characters", "passages", "state", "readers", "changed (UTC)")
+WIDE, LEAST = 110, 20
 READERS_SHOWN, TEXT_SHOWN, SAME_SHOWN = 3, 300, 5
 
 docs = typer.Typer(
@@ -48,7 +50,7 @@ def list_(store: StorePath, where: Where = None, access: SeenBy = None, json: As
     if not found:
         screen.say("No document is like this." if where else "The store holds no document.")
         return Exit.NOTHING
-    screen.show(_table(found))
+    screen.show(_table(found, screen.width))
     return Exit.DONE
 
 
@@ -208,22 +210,45 @@ def _nodes(snapshot: Snapshot, one: Held, group: str, access: Sequence[str] | No
     return snapshot.numbered(one.source.document, group, 0, LAST, seen_by(snapshot, access)) if one.document else []
 
 
-def _table(found: list[Held]) -> Table:
+def _table(found: list[Held], width: int | None) -> Table:
+    """The documents as a table.
+
+    Args:
+        width: columns of the terminal, where what is as usual for all is left out, and in a narrow one the title; None
+            for a file, whose lines may be long.
+    """
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("document", "title", box=None, pad_edge=False, header_style="dim")
-    for name in ("characters", "passages"):
-        table.add_column(name, justify="right")
-    for name in ("state", "readers", "changed (UTC)"):
-        table.add_column(name)
-    for one in found:
-        data = document_data(one)
-        state = Text(one.source.status, "red" if one.source.status == "failed" else "")
-        counts = (str(data["characters"]), "" if data["chunks"] is None else str(data["chunks"]))
-        named = (Text(one_line(one.source.uri, 80), "bold"), one_line(data["title"], 40))
-        table.add_row(*named, *counts, state, _readers(data["readers"]), one.changed)
+    rows = [_row(one) for one in found]
+    shown = list(COLUMNS)
+    if width is not None:
+        usual = {name for name in COLUMNS if {row[name] for row in rows} <= {"indexed", "everybody", ""}}
+        shown = [name for name in COLUMNS if name not in usual | ({"title"} if width < WIDE else set())]
+        others = sum(max(len(name), *(len(row[name]) for row in rows)) + 2 for name in shown[1:])
+        left = max(LEAST, width - others)
+        for row in rows:  # of a path the end tells more than the beginning
+            row["document"] = row["document"] if len(row["document"]) <= left else f"…{row['document'][1 - left :]}"
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in shown:
+        table.add_column(name, justify="right" if name in ("characters", "passages") else "left", no_wrap=True)
+    styles = {"document": "bold", "failed": "red"}
+    for row in rows:
+        table.add_row(*(Text(row[name], styles.get(name, "") or styles.get(row[name], "")) for name in shown))
     return table
+
+
+def _row(one: Held) -> dict[str, str]:
+    data = document_data(one)
+    return {
+        "document": one_line(one.source.uri, 80),
+        "title": one_line(data["title"], 40),
+        "characters": str(data["characters"]),
+        "passages": "" if data["chunks"] is None else str(data["chunks"]),
+        "state": one.source.status,
+        "readers": _readers(data["readers"]),
+        "changed (UTC)": one.changed.rpartition(":")[0],
+    }
 
 
 def _readers(readers: list[str]) -> str:

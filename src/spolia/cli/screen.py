@@ -35,6 +35,11 @@ class Screen:
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
 
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal; None where the result goes elsewhere."""
+        return self.out().width if sys.stdout.isatty() else None
+
     def out(self) -> Console:
         """Stdout, where what is printed is never taken for markup, and lines are broken in a terminal only."""
         from rich.console import Console
