@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from spolia.cli.ask import ask
 from spolia.cli.check import check
+from spolia.cli.data import data
 from spolia.cli.docs import docs
 from spolia.cli.doctor import doctor
 from spolia.cli.eval import evaluate
@@ -42,7 +43,7 @@ WRONG_USAGE: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 ORDER = (
-    "index", "sync", "plan", "docs", "groups", "export", "import", "search", "ask", "eval", "gate", "check", "show",
+    "index", "sync", "plan", "docs", "groups", "export", "import", "search", "ask", "eval", "data", "gate", "check", "show",
     "trace", "doctor",
 )  # fmt: skip
 """As help lists the commands: how a store is made, then how it is used."""
@@ -92,6 +93,7 @@ app.command("index")(guarded(index))
 app.command("sync", help=SYNC)(guarded(index))
 app.add_typer(docs, name="docs")
 app.add_typer(groups, name="groups")
+app.add_typer(data, name="data")
 app.command("export")(guarded(export))
 app.command("import")(guarded(import_))
 app.command("plan")(guarded(plan))
