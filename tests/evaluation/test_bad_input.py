@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -160,13 +161,14 @@ from spolia.evaluation.experiment import Experiment
 from spolia.evaluation.measures.parse import parse_measures
 from spolia.operator import Operator
 from spolia.types import Hit, Item, Node, Query, Ranking
+from beside import best
 
 @dataclass(frozen=True)
 class Finds(Operator[Query, Ranking]):
     def apply(self, query: Query) -> Ranking:
         if query.text == os.environ.get("KILLED_AT"):
             os.kill(os.getpid(), signal.SIGKILL)
-        return Ranking(query, (Hit(Node("p1", "text"), SCORE),))
+        return Ranking(query, (Hit(Node("p1", "text"), best()),))  # COMMENT
 
 items = [Item(f"q{n}", str(n), gold=(("p1",),)) for n in range(10)]
 Experiment({"it": Finds()}, items, parse_measures("R@1")).run(path=sys.argv[1])
@@ -174,18 +176,21 @@ Experiment({"it": Finds()}, items, parse_measures("R@1")).run(path=sys.argv[1])
 
 
 def test_a_killed_run_goes_on_with_the_same_code_and_is_refused_with_another(tmp_path: Path) -> None:
+    """Also where what has changed is a function that a class calls, in another file. A comment changes nothing."""
     module, path = tmp_path / "mine.py", tmp_path / "a.experiment"
 
-    def run(score: str, killed_at: str = "") -> subprocess.CompletedProcess[str]:
-        module.write_text(MODULE.replace("SCORE", score))
-        command = [sys.executable, str(module), str(path)]
-        return subprocess.run(command, env={"KILLED_AT": killed_at}, capture_output=True, text=True, timeout=60)
+    def run(score: str, killed_at: str = "", comment: str = "") -> subprocess.CompletedProcess[str]:
+        (tmp_path / "beside.py").write_text(f"def best():\n    return {score}\n")
+        module.write_text(MODULE.replace("COMMENT", comment))
+        command, environment = [sys.executable, "-B", str(module), str(path)], os.environ | {"KILLED_AT": killed_at}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
 
     assert run("1.0", killed_at="4").returncode == -signal.SIGKILL
     changed = run("2.0")
     assert "DataError" in changed.stderr
     assert "holds another experiment: flows, it, code, Finds: was " in changed.stderr
-    assert run("1.0").returncode == 0
+    finished = run("1.0", comment="another one")
+    assert finished.returncode == 0, finished.stderr
 
 
 def test_a_cached_experiment_calls_no_model_embedder_or_retriever(

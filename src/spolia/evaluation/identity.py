@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spolia import __version__
+from spolia.code.digest import code_digest
 from spolia.function import Function
 from spolia.operator import Operator
 from spolia.run import Run
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 def identity(experiment: Experiment, run: Run) -> dict[str, Any]:
     """What its rows depend on, as plain data: questions, measures, flows with code and stores, who asks.
 
-    Of a class its source file stands for what it does, of a plain function its code and all that it refers to, of a
-    store its generation, of Spolia its version.
+    Of a class and of a plain function its code stands for what it does, with all that it refers to; of a class of
+    Spolia its source file, of a store its generation, of Spolia its version.
     """
     return {
         "Spolia": __version__,
@@ -71,16 +72,16 @@ def _hash(value: object) -> str:
 
 
 def code_of(value: Any) -> dict[str, str]:
-    """Hashes of the source files of its classes, and of those inside it; functions are in its content."""
+    """Hashes of the code of its classes, and of those inside it; functions are in its content."""
     classes = {type(one) for one in inside(value) if not isinstance(one, Function)}
-    return {cls.__qualname__: _file(cls) for cls in sorted(classes, key=lambda cls: cls.__qualname__)}
+    return {cls.__qualname__: _class(cls) for cls in sorted(classes, key=lambda cls: cls.__qualname__)}
 
 
-def _file(cls: type) -> str:
-    try:
-        return hashlib.blake2b(Path(inspect.getfile(cls)).read_bytes(), digest_size=8).hexdigest()
-    except (OSError, TypeError):  # typed into a console
-        return ""
+def _class(cls: type) -> str:
+    """Of Spolia's own its file, which its version goes with; of others what it does, with all that it refers to."""
+    if cls.__module__.partition(".")[0] != "spolia":
+        return code_digest(cls).hex()[:16]
+    return hashlib.blake2b(Path(inspect.getfile(cls)).read_bytes(), digest_size=8).hexdigest()
 
 
 def _reads(value: Any) -> dict[str, str | None]:
