@@ -1,0 +1,275 @@
+"""A whole store of 1,000,000 nodes: built, killed in the middle, built on, checked and asked; and one of 100,000.
+
+    python benchmarks/million.py [--nodes 1000000] [--dimension 384] [--out FILE]
+
+Nodes are pairs of real sentences, twenty in a file (`store.py`), with documents, texts, words and vectors on the disk.
+Vectors are normalised sums of those of the two sentences by all-MiniLM-L6-v2, made once; with another `--dimension`
+than 384 they are projected at random to so many numbers, which is said in the result: graphs over them are built in
+less time. The process that indexes is killed (SIGKILL) after the first publication, in the midst of the next; then the
+store is looked through, and another process goes on. What has a vector by then is not embedded again.
+
+500 questions that people asked are asked of either store one at a time, top 10, with nodes and texts: by words, by
+vectors that are looked up, and by vectors that the model makes of the question. CPU-ms of the thread, on one core: for
+each question its only turn, after another question has opened everything. Recall is of 50 questions, against comparing
+all vectors. Anonymous memory (RssAnon) is polled; the vectors that are looked up, 150 MB at 384 numbers, are in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_name] = "1"  # before numpy
+
+import numpy as np  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).parent))
+import sentences  # noqa: E402
+from results import Judged, least, most, publish  # noqa: E402
+from store import ASKED, BETWEEN, FIRST, PER_FILE, REAL, TOP_K, lines, rows, written  # noqa: E402
+from vectors import quantiles  # noqa: E402
+
+from spolia.indexing.sync import sync  # noqa: E402
+from spolia.models.minilm import MiniLM  # noqa: E402
+from spolia.retrieval.bm25 import BM25  # noqa: E402
+from spolia.retrieval.dense import Dense  # noqa: E402
+from spolia.stores.corpus import Corpus  # noqa: E402
+from spolia.stores.vectors.merging import FROZEN_ROWS  # noqa: E402
+from spolia.types import Query, Value  # noqa: E402
+
+OF_MODEL = 384
+BATCH = FROZEN_ROWS // PER_FILE + 1
+"""Files that are published together: as many as give a segment that is never joined again."""
+RECALLED = 50
+FLOWS = ("BM25", "Dense", "Dense, embedding the question")
+ANON_MB = 1500
+
+
+@cache
+def projection(dimension: int) -> Any:
+    return np.random.default_rng(7).standard_normal((OF_MODEL, dimension)).astype(np.float32)
+
+
+def projected(vectors: Any, dimension: int) -> Any:
+    if dimension == OF_MODEL:
+        return vectors
+    found = vectors @ projection(dimension)
+    return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+@cache
+def kept(dimension: int) -> Any:
+    return projected(rows()[1], dimension)
+
+
+@dataclass(frozen=True)
+class Recombined(Value):
+    """Of a pair of sentences the normalised sum of their vectors, as they are kept, and of what else is kept its own.
+
+    Args:
+        dimension: numbers in a vector.
+        fresh: have the model embed what is no pair.
+    """
+
+    dimension: int = OF_MODEL
+    fresh: bool = False
+    model: MiniLM = field(default_factory=MiniLM)
+    window: int = 256
+    scoped = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.model.name}, {self.dimension} numbers"
+
+    def fingerprint(self) -> str:
+        return f"{self.model.fingerprint()} {self.dimension}"
+
+    def embed(self, texts: Any, *, kind: str) -> Any:
+        if self.fresh:
+            return projected(self.model.embed(texts, kind=kind), self.dimension)
+        known, vectors = rows()[0], kept(self.dimension)
+        if all(text in known for text in texts):
+            return vectors[[known[text] for text in texts]]
+        halves = [text.split(BETWEEN) for text in texts]
+        found = vectors[[known[first] for first, _ in halves]] + vectors[[known[second] for _, second in halves]]
+        return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+    def tokens(self, texts: Any) -> list[int]:
+        return [len(text) // 4 for text in texts]
+
+    def covers(self, text: str) -> float:
+        return 1.0
+
+
+# What processes of their own do.
+
+
+def build(dimension: int, folder: Path, store: Path) -> dict[str, Any]:
+    kept(dimension)
+    began, ticked = time.process_time(), time.perf_counter()
+    found = sync(folder, Corpus(str(store)), splitter=lines, embedder=Recombined(dimension), batch=BATCH)
+    return {
+        "cpu_s": round(time.process_time() - began, 1),
+        "wall_s": round(time.perf_counter() - ticked, 1),
+        "files": found.added,
+        "texts_embedded": found.embedded,
+    }
+
+
+def look(dimension: int, folder: Path, store: Path) -> dict[str, Any]:
+    """Read all of a store."""
+    snapshot, ticked = Corpus(str(store)).snapshot(), time.perf_counter()
+    stats, wrong = snapshot.stats(), snapshot.check()
+    return {
+        "generation": stats.generation,
+        "nodes": dict(stats.nodes).get("chunk", 0),
+        "vectors": sum(count for _, count in stats.vectors),
+        "mb": round(stats.bytes / 1e6),
+        "wrong": wrong,
+        "wall_s": round(time.perf_counter() - ticked, 1),
+    }
+
+
+def ask(dimension: int, folder: Path, store: Path) -> dict[str, Any]:
+    group, questions = Corpus(str(store)).group(), sentences.questions(ASKED)
+    near = Dense(group, Recombined(dimension), TOP_K)
+    flows = {
+        "BM25": BM25(group, TOP_K),
+        "Dense": near,
+        "Dense, embedding the question": Dense(group, Recombined(dimension, fresh=True), TOP_K),
+    }
+    found: dict[str, Any] = {name: timed(flows[name], questions) for name in FLOWS}
+    found["Dense"]["recall"] = recall(near, dimension, questions[:: ASKED // RECALLED])
+    return found
+
+
+def timed(flow: Any, questions: list[str]) -> dict[str, Any]:
+    flow(Query(FIRST))
+    cpu, wall = [], []
+    for question in questions:
+        began, ticked = time.thread_time(), time.perf_counter()
+        assert flow(Query(question)).hits
+        cpu.append((time.thread_time() - began) * 1e3)
+        wall.append((time.perf_counter() - ticked) * 1e3)
+    return {"cpu_ms": quantiles(cpu), "wall_ms": quantiles(wall)}
+
+
+def recall(flow: Dense, dimension: int, questions: list[str]) -> float:
+    """Share of what comparing all vectors finds, some thousand at a time."""
+    snapshot, embedder = flow.group.snapshot(), Recombined(dimension)
+    stored, keys = snapshot.stored("chunk", embedder.name), snapshot.allowed("chunk", frozenset()).keys
+    asked = embedder.embed(questions, kind="query")
+    scores = np.concatenate(
+        [
+            asked @ stored.at(np.arange(start, min(start + 50_000, len(keys)))).T
+            for start in range(0, len(keys), 50_000)
+        ],
+        axis=1,
+    )
+    held = 0
+    for question, row in zip(questions, scores, strict=True):
+        best = {node.id for node in snapshot.nodes(keys[np.argsort(-row)[:TOP_K]].tolist(), frozenset())}
+        held += len(best & {hit.node.id for hit in flow(Query(question)).hits})
+    return round(held / (TOP_K * len(questions)), 4)
+
+
+PARTS = {"build": build, "look": look, "ask": ask}
+
+
+# Running them.
+
+
+def child(part: str, dimension: int, folder: Path, store: Path, *, killed: bool = False) -> dict[str, Any]:
+    """What a part gives, and the anonymous memory of its process; killed in the midst of the second publication."""
+    report = store.with_suffix(".json")
+    command = [sys.executable, __file__, "--part", part, str(dimension), str(folder), str(store), str(report)]
+    running, most, published_at, began = subprocess.Popen(command), 0, 0.0, time.monotonic()
+    while running.poll() is None:
+        status = Path(f"/proc/{running.pid}/status").read_text()
+        anon = [int(line.split()[1]) // 1024 for line in status.splitlines() if line.startswith("RssAnon")]
+        most = max(most, *anon, 0)
+        if killed and not published_at and store.exists() and Corpus(str(store)).snapshot().generation:
+            published_at = time.monotonic()
+        if published_at and time.monotonic() > published_at + (published_at - began) / 2:
+            running.send_signal(signal.SIGKILL)
+            break
+        time.sleep(0.1)
+    if running.wait() not in (0, -signal.SIGKILL if killed else 0):
+        sys.exit(f"{part} ended with {running.returncode}")
+    said = {"after_s": round(time.monotonic() - began, 1)} if killed else json.loads(report.read_text())
+    return {**said, "anon_mb": most}
+
+
+def measured(place: Path, nodes: int, dimension: int, *, killed: bool) -> dict[str, Any]:
+    folder, store = place / "files", place / "all.spolia"
+    folder.mkdir(parents=True)
+    written(folder, nodes)
+    found: dict[str, Any] = {}
+    if killed:
+        found["killed"] = child("build", dimension, folder, store, killed=True)
+        found["found after the kill"] = child("look", dimension, folder, store)
+    found["resumed" if killed else "built"] = child("build", dimension, folder, store)
+    found["found at the end"] = child("look", dimension, folder, store)
+    asked = child("ask", dimension, folder, store)
+    return {**found, **asked, "asking_anon_mb": asked["anon_mb"], "load": round(os.getloadavg()[1], 1)}
+
+
+def judged(result: dict[str, Any]) -> Judged:
+    found = result[max(filter(str.isdigit, result), key=int)]
+    killed, end = found["found after the kill"], found["found at the end"]
+    asked = {f"{name}, p95_cpu_ms": (found[name]["cpu_ms"]["p95"], None) for name in FLOWS}
+    ratios = {f"{name}, p95 to that of 100,000": (ratio, None) for name, ratio in result["p95_ratio"].items()}
+    return {
+        "anon_mb, indexing": (max(found[part]["anon_mb"] for part in ("killed", "resumed")), most(ANON_MB)),
+        "anon_mb, asking": (found["asking_anon_mb"], most(ANON_MB)),
+        "generations published when killed": (killed["generation"], least(1)),
+        "nodes published when killed": (killed["nodes"], least(1)),
+        "wrong after the kill": (len(killed["wrong"]), most(0)),
+        "wrong at the end": (len(end["wrong"]), most(0)),
+        "nodes at the end": (end["nodes"], None),
+        "texts embedded again": (killed["vectors"] + found["resumed"]["texts_embedded"] - end["vectors"], most(0)),
+        **asked,
+        **ratios,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=1_000_000)
+    parser.add_argument("--dimension", type=int, default=OF_MODEL)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--part", nargs=5, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.part:
+        part, dimension, folder, store, report = options.part
+        Path(report).write_text(json.dumps(PARTS[part](int(dimension), Path(folder), Path(store))))
+        return
+    result: dict[str, Any] = {
+        "made_of": "pairs of distinct real sentences, in texts and vectors",
+        "numbers_in_a_vector": options.dimension,
+        "projected": options.dimension != OF_MODEL,
+    }
+    few, many = str(REAL), str(options.nodes)
+    with tempfile.TemporaryDirectory() as place:
+        result[few] = measured(Path(place, "few"), REAL + PER_FILE, options.dimension, killed=False)
+        print(json.dumps(result[few]), flush=True)
+        result[many] = measured(Path(place, "many"), options.nodes, options.dimension, killed=True)
+    result["p95_ratio"] = {
+        name: round(result[many][name]["cpu_ms"]["p95"] / result[few][name]["cpu_ms"]["p95"], 1) for name in FLOWS
+    }
+    publish(result, judged(result), options.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""What every result says of itself: what was measured, the limit, whether it is reached, and on what machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PLACES = 4
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a number is to be: at most, or at least, so much."""
+
+    most: float | None = None
+    least: float | None = None
+
+    def holds(self, number: float) -> bool:
+        return (self.most is None or number <= self.most) and (self.least is None or number >= self.least)
+
+    def said(self) -> dict[str, float]:
+        """As it stands in a result."""
+        return {name: bound for name, bound in (("at_most", self.most), ("at_least", self.least)) if bound is not None}
+
+
+def most(bound: float) -> Limit:
+    return Limit(most=bound)
+
+
+def least(bound: float) -> Limit:
+    return Limit(least=bound)
+
+
+Judged = Mapping[str, tuple[float, Limit | None]]
+"""By name what was measured and what it is to be; without a limit, it is noted and no more."""
+
+
+def machine() -> dict[str, Any]:
+    """On what was measured, and how much else was going on there: load, the mean of the last five minutes."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[1], 1),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if os.path.exists("/proc/cpuinfo") else []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor())
+
+
+def told(judged: Judged) -> dict[str, Any]:
+    """The fields that every result has; `reached` is null where nothing has a limit."""
+    limits = {name: limit for name, (_, limit) in judged.items() if limit is not None}
+    return {
+        "measured": {name: round(number, PLACES) for name, (number, _) in judged.items()},
+        "limit": {name: limit.said() for name, limit in limits.items()},
+        "reached": all(limit.holds(judged[name][0]) for name, limit in limits.items()) if limits else None,
+    }
+
+
+def publish(result: Mapping[str, Any], judged: Judged, out: Path | None, on: Mapping[str, Any] | None = None) -> None:
+    """Print a result and write it to a file, if one is given.
+
+    Args:
+        on: the machine that it was measured on; this one by default.
+    """
+    whole = {**result, **told(judged), "machine": dict(on or machine())}
+    said = json.dumps(whole, indent=1)
+    print(said)
+    if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(said + "\n", encoding="utf-8")
