@@ -81,6 +81,7 @@ BUILT_IN: Mapping[str, str] = {
     "OneOf": "spolia.models.parsers",
     "OpenSearch": "spolia.stores.adapters.opensearch",
     "Or": "spolia.filters",
+    "Order": "spolia.models.parsers",
     "OrUndetermined": "spolia.evaluation.measures.judged.parsers",
     "Pages": "spolia.indexing.splitters.pages",
     "Paragraphs": "spolia.indexing.splitters.paragraphs",

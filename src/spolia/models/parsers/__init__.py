@@ -1,0 +1,15 @@
+"""What is read out of a model's reply: frozen values, so that a role that holds one is plain data.
+
+A reply is read as people read it: reasoning before it, fences, bold type, introductions, other quotes or full-width
+letters do not matter. What is not clear is refused, never guessed.
+"""
+
+from spolia.models.parsers.lines import Lines
+from spolia.models.parsers.number import Number
+from spolia.models.parsers.objects import JsonObject
+from spolia.models.parsers.order import Order, completed
+from spolia.models.parsers.parser import Parser, spoken
+from spolia.models.parsers.text import Text
+from spolia.models.parsers.words import OneOf, YesNo
+
+__all__ = ["JsonObject", "Lines", "Number", "OneOf", "Order", "Parser", "Text", "YesNo", "completed", "spoken"]

@@ -1,0 +1,182 @@
+"""Lists of texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from spolia.models.parsers.loose import loose
+from spolia.models.parsers.parser import Parser, spoken
+
+_MARK = re.compile(
+    r"^\s*(?P<bold>\*\*|__|\*)?(?:"
+    r"[-–—+*•◦▪‣·・●○■★→✅🔍>|]\s+(?:\[[ x]\]\s+)?"
+    r"|[•◦▪・①-⑳]\s*|-(?=[^\W\d])|(?:\d️?⃣)\s*"
+    r"|(?:#|No\.\s?)?[(（\[]?[0-9０-９]{1,3}\s?(?:\\?[.:)）\]、．/>]|\.\))+(?!\d)\s*|[(（\[]?[0-9]{1,3}\s-\s"
+    r"|#\d{1,3}\s+"
+    r"|[(（]?(?:[a-hA-H]|[ivxIVX]{1,4})[.)）](?:\s+|$)|[一二三四五六七八九十]{1,2}、|[가나다라마바사]\.\s+)"
+    r"(?P=bold)?(?(bold)|)\s*"
+)
+_LABEL = re.compile(
+    r"^[\s*_#\[]*(?:(?:sub[- ]?)?(?:questions?|quer(?:y|ies))|claim|fact|statement|step|item|search|variation|version|"
+    r"no\.|[QFSC]|子?问题|질문|質問|frage|第|하위 질문)"
+    r"\s*#?(?:[0-9０-９]{1,2}|[A-H](?=[:.])|[一二三]|(?=:[\s*_]*[\w\"'¿]))"
+    r"(?:[\s*_\]]*[:：.\]]+[\s*_]*|\s+-\s+|[\s*_]*$)",
+    re.IGNORECASE,
+)
+_ORDINAL = re.compile(r"^(?:first|second|third|fourth|fifth)(?:ly)?:\s+", re.IGNORECASE)
+_INLINE = re.compile(r"(?:^|[\s,;])(?:\(\d{1,2}\)|\d{1,2}[.)])\s+(?=[^\W\d])|\s*[•]\s+")
+_FENCE = re.compile(r"^\s*(?:```|~~~).*$", re.MULTILINE)
+_RULE = re.compile(r"[\W_]*$")
+_TAGGED = re.compile(r"<(\w+)(?:\s[^<>]*)?>\s*([^<>]+?)\s*</\1>")
+_TAG = re.compile(r"</?\w+(?:\s[^<>]*)?>")
+_ROW = re.compile(r"^\|\s*\d{1,3}\s*\|\s*(.*?)\s*\|$")
+_CLOSING = re.compile(
+    r"let me know|i hope|hope this|feel free|希望|以上|that's it|if you (?:need|would|want)", re.IGNORECASE
+)
+_PAIRS = (
+    ('"', '"'),
+    ("'", "'"),
+    ("“", "”"),
+    ("「", "」"),
+    ("『", "』"),
+    ("`", "`"),
+    ("**", "**"),
+    ("[", "]"),
+    ("*", "*"),
+)
+
+
+@dataclass(frozen=True)
+class Lines(Parser[tuple[str, ...]]):
+    """One text a line, without bullets, numbers, empty lines and repetitions; or the texts of a JSON list.
+
+    Where some lines are marked as items (by a bullet, a number, `Question 1:`), what stands before the first and after
+    the last is no item.
+
+    Args:
+        at_most: further ones are left out.
+
+    >>> Lines().parse("Sure:\\n1. Who is he?\\n- Where was he?\\n\\n2) Who is he?")
+    ('Who is he?', 'Where was he?')
+    >>> Lines().parse('["Who is he?", "Where was he?"]')
+    ('Who is he?', 'Where was he?')
+    """
+
+    at_most: int = 20
+
+    def parse(self, reply: str) -> tuple[str, ...]:
+        said = _FENCE.sub("", spoken(reply)).strip("\n")
+        items = (_bare(item) for item in _data(said) or _tagged(said) or _items(said))
+        found = tuple(dict.fromkeys(item for item in items if item and item.casefold() != "n/a"))
+        if not found:
+            raise ValueError("it must not be empty")
+        return found[: self.at_most]
+
+
+def _data(said: str) -> list[str]:
+    """The texts of a list in JSON, or of an object that holds them."""
+    said = _TAG.sub("", said).strip().strip("`")
+    begins = re.search(r"(?:^|[\n=]\s*)(\[(?!\d+\]|[ x]\]|\w+ \d+\]|\w[^,\n]*\]\s*\w)|\{)", said)
+    if begins is None or said[-1:] not in ("]", "}"):
+        return [found.strip('"') for found in said.split('", "')] if re.fullmatch(r'".+", ".+"', said) else []
+    try:
+        found = loose(said, begins.start(1))
+    except ValueError:
+        return []
+    return list(_texts(found, 0))
+
+
+def _texts(found: Any, depth: int) -> Iterator[str]:
+    if isinstance(found, str):
+        yield found
+    elif isinstance(found, (list, dict)) and depth < 5:
+        for inner in found.values() if isinstance(found, dict) else found:
+            yield from _texts(inner, depth + 1)
+
+
+def _tagged(said: str) -> list[str]:
+    """The texts in tags, where there are tags around each."""
+    found = _TAGGED.findall(said)
+    within = [text for _, text in found]
+    return within if len({tag for tag, _ in found}) == 1 and not any("\n" in text for text in within) else []
+
+
+def _items(said: str) -> list[str]:
+    lines = _TAG.sub("", re.sub(r"<br ?/?>", "\n", said)).split("\n")
+    if len([line for line in lines if line.strip()]) == 1:
+        parts = [part.strip(" ,;") for part in _INLINE.split(lines[0].strip())]
+        if len(parts) > 2 and not parts[0]:
+            return parts[1:]
+    rows = [row[1] for line in lines if (row := _ROW.match(line.strip()))]
+    return rows or _marked(lines) or _unmarked(lines)
+
+
+def _marked(lines: list[str]) -> list[str]:
+    """Texts of the lines that are marked as items, with the lines that go on with them."""
+    items: list[str] = []
+    empty = False
+    for line in lines:
+        text = _item_text(line)
+        if text is not None:
+            items.append(text)
+            empty = not text
+        elif items and line.strip() and (empty or _goes_on(items[-1], line)):
+            items[-1] = f"{items[-1]} {line.strip()}".strip()
+            empty = False
+    return items
+
+
+def _goes_on(item: str, line: str) -> bool:
+    """Whether a line without a mark belongs to the item above it."""
+    return item.endswith(",") or (line[0].isspace() and line.strip()[0].islower())
+
+
+def _item_text(line: str) -> str | None:
+    """What stands after the mark of an item; None where there is none."""
+    mark = _MARK.match(line)
+    text = line[mark.end() :] if mark else line
+    label = _LABEL.match(text) or _ORDINAL.match(text)
+    if label:
+        text = text[label.end() :]
+    return text if mark or label else None
+
+
+def _unmarked(lines: list[str]) -> list[str]:
+    """All lines but those that introduce others, rule them off or say goodbye."""
+    lines = [line.strip() for line in lines if line.strip()]
+    counted = [re.match(rf"{number}\s+(.+)", line) for number, line in enumerate(lines, 1)]
+    if len(lines) > 1 and all(counted):
+        return [found[1] for found in counted if found]
+    kept = [line for line in lines if not _RULE.match(line)]
+    if len(kept) > 1:
+        kept = [kept[0], *(line for line in kept[1:] if not _CLOSING.search(line))]
+        after = dict(zip(lines, [*lines[1:], ""], strict=True))
+        kept = [line for line in kept if not _introduces(line, after[line])]
+    return [
+        re.sub(r"^[\w -]{1,30}(?:questions?|quer(?:y|ies)):\s+(?=\w)", "", line, flags=re.IGNORECASE) for line in kept
+    ]
+
+
+def _introduces(line: str, after: str) -> bool:
+    """Whether a line is a heading or announces others."""
+    return line.startswith("#") or line.rstrip("*_ ").endswith((":", "：")) or bool(re.fullmatch(r"[=-]{3,}", after))
+
+
+def _bare(item: str) -> str:
+    """A text without the quotes and bold type around it."""
+    item = item.strip().rstrip(";").strip()
+    item = item[:-2] if item.count("**") == 1 and item.endswith("**") else item
+    for _ in range(3):
+        for before, after in _PAIRS:
+            inner = item[len(before) : -len(after)]
+            if (
+                len(item) > len(before + after)
+                and item.startswith(before)
+                and item.endswith(after)
+                and (before not in inner and after not in inner)
+            ):
+                item = inner.strip()
+    return item

@@ -1,0 +1,59 @@
+"""What all parsers are, and what all of them pass over."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from spolia.types import Value
+
+Out = TypeVar("Out", covariant=True)
+
+_THOUGHTS = "think|thinking|thought|reasoning"
+_THOUGHT = re.compile(rf"<({_THOUGHTS})>.*?(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL)
+_THOUGHT_END = re.compile(rf"</(?:{_THOUGHTS})\s*>", re.IGNORECASE)
+_SPECIAL = re.compile(r"<\|\w{1,30}\|>|</?s>|[\u200b\u2060\ufeff]")
+
+
+END = 2000
+"""Characters at the beginning, and at the end, of a long reply among which a verdict is looked for."""
+
+
+class Parser(ABC, Value, Generic[Out]):
+    """Reads a value out of a reply."""
+
+    @abstractmethod
+    def parse(self, reply: str) -> Out:
+        """The value.
+
+        Raises:
+            ValueError: the reply holds none; the message says what it should have looked like.
+        """
+
+
+def spoken(reply: str) -> str:
+    """What a model says, without what it thinks before (`<think>`), marks of its chat format and invisible characters.
+
+    >>> spoken("<think>yes? no</think> No.<|im_end|>")
+    'No.'
+    """
+    said = _THOUGHT.sub(" ", reply)
+    *before, last = _THOUGHT_END.split(said)  # the opening mark is often part of the prompt
+    if not last.strip() and before:
+        last = before[-1]
+    return _SPECIAL.sub("", last).strip()
+
+
+def plain(reply: str) -> str:
+    """The beginning and the end of what a model says, in the usual form of each character, without bold type.
+
+    >>> plain("**Score：７**")
+    'Score:7'
+    """
+    said = spoken(reply)
+    if len(said) > 2 * END:
+        said = f"{said[:END]}\n{said[-END:]}"
+    said = unicodedata.normalize("NFKC", said).replace("\u2212", "-")
+    return re.sub(r"\*+|`+|~~|\\(?=\W)|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)", "", said).strip()

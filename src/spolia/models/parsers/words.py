@@ -1,0 +1,160 @@
+"""Verdicts: one of some words that a reply may name. What is labelled counts first, then what a reply begins with, then
+the only one that it names, then what it ends with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+from spolia.models.parsers.parser import Parser, plain
+
+Choice = TypeVar("Choice")
+
+_LABEL = (
+    r"(?:answer(?: type)?|label|verdict|judge?ment|decision|conclusion|result|output|category|class(?:ification)?|type|"
+    r"choice|option|route|action|status|grade|antwort|réponse|respuesta|"
+    r"答案|标签|結論|结论|判断|判定|回答|答え|정답|답변|답|결론|판단)"
+    r"[\s\"')\]]*(?:is|was|would be|must be|has to be|should be|[:=]|-+>|→|–|—|은|는|이|가|は|が|是|为|為)"
+    r"(?:[\s\"'(\[{<:「『“”:=>$]|\\boxed|\\text|answer|a\b|an\b|the\b|是)*"
+)
+_BEGIN = r"[\W_]*(?:(?:well|oh|hmm|sure|so|therefore|thus|hence|definitely|certainly|clearly|option|choice)\b[\W_]*)*"
+_JOINED = r"(?!\s*(?:and|or|oder|et|und|nor|vs|versus|和|或|및|또는|と|か)\b)"
+_NEGATED = re.compile(
+    r"(?:\b(?:not|never|neither|nor|without|isn't|rather than|instead of|than|nicht|kein\w*)|n't)"
+    r"(?:\s+(?:an?|the|be|to|just))*[\W_]*$",
+    re.IGNORECASE,
+)
+
+
+class Words(Generic[Choice]):
+    """Ways to write each choice.
+
+    Args:
+        written: pattern → choice.
+        flags: of the patterns.
+        ends: whether they begin and end where words do; not in scripts that write no blanks between them.
+    """
+
+    def __init__(self, written: Mapping[str, Choice], flags: int = re.IGNORECASE, ends: bool = True) -> None:
+        self._choices = list(written.values())
+        each = sorted(range(len(self._choices)), key=lambda at: -len(list(written)[at]))
+        patterns = list(written)
+        ways = "|".join(f"(?P<c{at}>{patterns[at]})" for at in each)
+        begin, end = (r"(?<!\w)", r"(?!\w)") if ends else ("", "")
+        self._word = re.compile(rf"{begin}(?:{ways}){end}", flags)
+        whole = "" if flags else r"(?:(?-i:(?<=[A-Z]))|(?![ \t]+\w))"  # `the answer is a river` names no option A
+        self._labelled = re.compile(rf"(?:{_LABEL})(?:{ways}){end}{whole}{_JOINED}", re.IGNORECASE)
+        self._first = re.compile(rf"(?i:{_BEGIN})(?:{ways}){end}{_JOINED}", flags)
+
+    def chosen(self, said: str) -> Choice | None:
+        """The choice that is clear; None where none is."""
+        if labelled := [self._choice(found) for found in self._labelled.finditer(said)]:
+            return labelled[-1]
+        if found := self._first.match(said):
+            return self._choice(found)
+        for part in _ever_less(said):
+            named = set(self._named(part))
+            if len(named) == 1:
+                return named.pop()
+        return None
+
+    def _named(self, part: str) -> Iterator[Choice]:
+        for found in self._word.finditer(part):
+            if not _NEGATED.search(part[max(0, found.start() - 30) : found.start()]):
+                yield self._choice(found)
+
+    def _choice(self, found: re.Match[str]) -> Choice:
+        return self._choices[int((found.lastgroup or "c0")[1:])]
+
+
+def _ever_less(said: str) -> Iterator[str]:
+    """The whole, its first line, its last line, its last sentence, and the last clause of that."""
+    lines = [line for line in said.splitlines() if line.strip()] or [""]
+    yield said
+    if len(lines) > 1 and not lines[0].rstrip().endswith((":", "?")):
+        first, last = lines[0], lines[-1]
+        yield first if len(first) < len(last) and len(first) < 40 else last
+    yield lines[-1]
+    sentence = [part for part in re.split(r"(?<=[.!?。:;])\s*", lines[-1]) if part.strip()][-1:]
+    yield from sentence
+    yield from [part for part in re.split(r"[,，、]", "".join(sentence)) if part.strip()][-1:]
+
+
+@dataclass(frozen=True)
+class OneOf(Parser[str]):
+    """One of some words, however it is written and whatever is said around it.
+
+    A single letter counts where it is written as a capital, unless it is all that is said.
+
+    >>> OneOf(("yes", "no")).parse("**Yes**, because nobody else did.")
+    'yes'
+    >>> OneOf(("relevant", "not relevant")).parse("Label: NOT_RELEVANT")
+    'not relevant'
+    """
+
+    options: tuple[str, ...]
+
+    def parse(self, reply: str) -> str:
+        said = plain(reply)
+        alone = re.sub(r"[\W_]+", "", said).casefold()
+        for option in self.options:
+            if alone == re.sub(r"[\W_]+", "", option).casefold():
+                return option
+        if (found := _options(self.options).chosen(said)) is not None:
+            return found
+        raise ValueError(f"it must be exactly one of: {', '.join(self.options)}")
+
+
+@lru_cache(maxsize=256)
+def _options(options: tuple[str, ...]) -> Words[str]:
+    letters = all(len(option) == 1 for option in options)
+    written = {_pattern(option): option for option in options}
+    return Words(written, 0 if letters else re.IGNORECASE, ends=all(map(str.isascii, options)))
+
+
+def _pattern(option: str) -> str:
+    """An option with any blank or mark between its words."""
+    parts = [re.escape(part) for part in re.split(r"[\s_-]+", option) if part]
+    return r"[\s_-]*".join(parts) or re.escape(option)
+
+
+_YES = (
+    "yes|yeah|yep|yup|ja|oui|sí|"
+    "(?:当然|當然)?是的?|对的?|對的?|正确|正確|可以|能|足够|有|"
+    "예|네|맞습니다|맞아요|그렇습니다|참|"
+    "はい|ええ|そうです|その通り|正しい|真"
+)
+_NO = (
+    r"no(?![ \t]+[a-z])|nope|nah|nein|non|"
+    "否|不是的?|不对|不對|不正确|错误|不可以|不能|不够|没有|沒有|無|无|假|"
+    "아니[오요]?|아닙니다|틀렸습니다|틀립니다|그렇지 않습니다|거짓|"
+    "いいえ|いえ|ううん|そうではありません|違います|正しくない|正しくありません|偽"
+)
+_POLITE = r"(?:입니다|です|だ)?"
+_STRONG = Words({f"(?:{_YES}){_POLITE}": True, f"(?:{_NO}){_POLITE}": False})
+_WEAK = Words({"true|correct|right|y": True, "false|incorrect|wrong|n": False})
+_NO_FIRST = re.compile(r"[\W_]*no\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class YesNo(Parser[bool]):
+    """True for yes, False for no; also in Chinese, Korean, Japanese, German, French and Spanish.
+
+    >>> YesNo().parse("No.")
+    False
+    >>> YesNo().parse("答案：是的，文中有。"), YesNo().parse("아니요, 없습니다."), YesNo().parse("はい")
+    (True, False, True)
+    """
+
+    def parse(self, reply: str) -> bool:
+        said = plain(reply)
+        if (found := _STRONG.chosen(said)) is not None:
+            return found
+        if _NO_FIRST.match(said):  # `no doubt` is no verdict, but a reply that begins so is
+            return False
+        if (found := _WEAK.chosen(said)) is not None:
+            return found
+        raise ValueError("it must be exactly one of: yes, no")

@@ -1,0 +1,117 @@
+"""Replies as models write them, written down by hand: what each parser reads of them, and that none breaks it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spolia.models.parsers import JsonObject, Lines, Number, OneOf, Order, Parser, YesNo
+
+FOLDER = Path(__file__).parent / "replies"
+Row = tuple[Parser[Any], Any, str]
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(", ")]
+
+
+FAMILIES: dict[str, tuple[Callable[[str], Parser[Any]], Callable[[str], Any]]] = {
+    "yes_no": (lambda _: YesNo(), lambda stated: {"yes": True, "no": False}[stated]),
+    "label": (lambda given: OneOf(tuple(_split(given))), str),
+    "score": (lambda given: Number(*map(float, _split(given))), float),
+    "ranking": (lambda _: Order(), lambda stated: tuple(map(int, stated.split()))),
+    "items": (lambda _: Lines(), lambda stated: tuple(stated.split("|"))),
+    "json_object": (lambda given: JsonObject(tuple(_split(given))), json.loads),
+}
+
+
+def rows(family: str) -> Iterator[Row]:
+    """Parser, value and reply of each line of a family's file."""
+    parser_of, value_of = FAMILIES[family]
+    given = ""
+    for line in (FOLDER / f"{family}.txt").read_text(encoding="utf-8").split("\n")[1:]:
+        if " :: " in line:
+            stated, reply = line.split(" :: ", 1)
+            yield parser_of(given), value_of(stated), reply.replace("⏎", "\n")
+        elif line.startswith("= "):
+            given = line[2:]
+
+
+def read(parser: Parser[Any], reply: str) -> Any:
+    """The value, or the refusal."""
+    try:
+        return parser.parse(reply)
+    except ValueError as error:
+        return error
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_messy_replies_are_read_as_they_are_meant(family: str) -> None:
+    table = list(rows(family))
+    assert len(table) >= 300
+    assert len({(parser.digest, reply) for parser, _, reply in table}) == len(table), "a reply stands there twice"
+    wrong = [
+        f"{reply!r}: {found!r} instead of {value!r}"
+        for parser, value, reply in table
+        if (found := read(parser, reply)) != value or type(found) is not type(value)
+    ]
+    share = 1 - len(wrong) / len(table)
+    assert share >= 0.97, f"{share:.1%} of {len(table)}:\n" + "\n".join(wrong)
+
+
+# ------------------------------------------------------------------------------------------------------------- fuzzing
+
+FUZZED = 10_000
+_ODD = ("\x00", "\ud800", "‮", "{", "}", "[", "]", "<think>", "</think>", "\\", '"', "'", "￼", "９", "\n", ":", "%", "☃")
+
+
+def damaged(replies: list[str], random: random.Random) -> str:
+    """A reply that was cut, torn, doubled, mixed with another one or with characters that mean something."""
+    reply = random.choice(replies)
+    for _ in range(random.randint(1, 4)):
+        at, to = sorted((random.randint(0, len(reply)), random.randint(0, len(reply))))
+        odd = random.choice((*_ODD, chr(random.randint(1, 0xD7FF)), random.choice(replies)))
+        reply = random.choice(
+            (
+                reply[:at],
+                reply[at:],
+                reply[:at] + reply[to:],
+                reply[:at] + odd + reply[at:],
+                reply[:at] + odd * random.randint(2, 40) + reply[to:],
+                reply[at:to] * random.randint(2, 20),
+            )
+        )[:5000]
+    return reply
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_reply_breaks_a_parser(family: str) -> None:
+    table = list(rows(family))
+    chance, replies = random.Random(family), [reply for _, _, reply in table]
+    counts = {"read": 0, "refused": 0}
+    for number in range(FUZZED):
+        found = read(table[number % len(table)][0], damaged(replies, chance))
+        counts["refused" if isinstance(found, ValueError) else "read"] += 1
+    assert counts["read"] + counts["refused"] == FUZZED
+    assert min(counts.values()) > FUZZED / 100, f"what is refused or read is hardly tried: {counts}"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "repeated",
+    ["no ", "{", '{"a":', "[", "1", "1 ", "[1] > ", "- a\n", "<think>", "</think>", "**", "ab, ", "'", ">", "\n"],
+)
+def test_a_reply_that_repeats_for_ever_is_read_or_refused_soon(family: str, repeated: str) -> None:
+    parser = next(rows(family))[0]
+    read(parser, repeated * (100_000 // len(repeated)))  # a pattern that backtracks would take hours
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("reply", ["", " \n", "\ufeff", "<think>yes 1 [2]"])
+def test_an_empty_reply_is_refused(family: str, reply: str) -> None:
+    assert isinstance(read(next(rows(family))[0], reply), ValueError)
