@@ -133,7 +133,7 @@ def test_a_rebuild_says_why_and_which_vectors_are_there(folder: Path, corpus: Co
     ("other", "why"),
     [
         ({"embedder": HashingEmbedder(16, salt="x")}, "embeddings: 'hashing-16' (cosine"),
-        ({"embedder": EMBEDDER, "analyzer": Analyzer(stop_words="english")}, "analyzer: "),
+        ({"embedder": EMBEDDER, "analyzer": Analyzer(stop_words="english")}, "analyzer.stop_words: "),
         ({"embedder": EMBEDDER, "readers": (TextReader(),)}, "reader: "),
     ],
 )

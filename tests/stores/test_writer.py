@@ -166,7 +166,7 @@ def test_another_manifest_is_refused_naming_both_sides(corpus: Corpus) -> None:
         "'hashing embedder/1' (cosine",
         "'MiniLM@53aa' (cosine",
         "'Lines()' there",
-        "stem='german'",
+        'analyzer.stem: "english" there, "german" here',
         "rebuild=True",
     ):
         assert said in str(refused.value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -324,28 +323,9 @@ def _of_models(growth: Growth, asked: Asked | None) -> dict[str, Any]:
     }
 
 
-def reasons(there: Manifest, here: Manifest) -> Iterator[str]:
-    """In what two manifests of a group differ: parameters of the transform one by one."""
-    named = ("transform:", "definition:", "signature:")
-    told = [said for said in there.differences(here) if not said.startswith(named)]
-    if there.definition and here.definition:
-        told += _differences(json.loads(there.definition), json.loads(here.definition), "transform")
-    elif there.transform != here.transform:
-        told.append(f"transform: {there.transform} there, {here.transform} here")
-    if not told and there.signature != here.signature:
-        told.append("the code of the transform, a model or prompt behind it, or a group above it")
-    yield from told or ["everything is indexed again"]
-
-
-def _differences(there: Any, here: Any, place: str) -> Iterator[str]:
-    there, here = ({side: {}} if isinstance(side, str) and place == "transform" else side for side in (there, here))
-    if isinstance(there, dict) and isinstance(here, dict):
-        for name in [*there, *(name for name in here if name not in there)]:
-            if there.get(name) != here.get(name):
-                yield from _differences(there.get(name), here.get(name), f"{place}.{name}")
-    elif there != here:
-        said = [json.dumps(side, ensure_ascii=False) if side is not None else "default" for side in (there, here)]
-        yield f"{place}: {said[0]} there, {said[1]} here"
+def reasons(there: Manifest, here: Manifest) -> tuple[str, ...]:
+    """In what two manifests of a group differ."""
+    return there.differences(here) or ("everything is indexed again",)
 
 
 def _embedding_s(writer: Rehearsal, growths: Sequence[Growth]) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from spolia.errors import GroupError, ManifestMismatch, SpoliaError, StoreCorrupt
@@ -99,11 +100,40 @@ class Manifest(Value):
         return next((embedding for embedding in self.embeddings if embedding.embedder == embedder), None)
 
     def differences(self, other: Manifest) -> tuple[str, ...]:
-        """Each part that differs, with both sides."""
-        pairs = ((f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
-        return tuple(
-            f"{name}: {_said(mine)} there, {_said(yours)} here" for name, mine, yours in pairs if mine != yours
-        )
+        """Each part that differs, with both sides; of the transform parameter by parameter.
+
+        >>> was, now = (Manifest("g", definition=f'{{"Summary": {{"words": {words}}}}}') for words in (50, 80))
+        >>> was.differences(now)
+        ('transform.Summary.words: 50 there, 80 here',)
+        """
+        parts = ((name, getattr(self, name), getattr(other, name)) for name in _PLAIN)
+        told = [f"{name}: {_said(mine)} there, {_said(yours)} here" for name, mine, yours in parts if mine != yours]
+        told += _between(asdict(self.analyzer), asdict(other.analyzer), "analyzer")
+        if self.definition and other.definition:
+            told += _between(json.loads(self.definition), json.loads(other.definition), "transform")
+        elif self.transform != other.transform:
+            told.append(f"transform: {self.transform!r} there, {other.transform!r} here")
+        if not told and self.signature != other.signature:
+            told.append("the code of the transform, a model or prompt behind it, or a group above it have changed")
+        return tuple(told)
+
+
+_PLAIN = ("reader", "embeddings", "parent", "ref")
+
+
+def _between(there: Any, here: Any, place: str) -> Iterator[str]:
+    """Where two plain forms differ, from the outside in."""
+    there, here = ({side: {}} if isinstance(side, str) and place == "transform" else side for side in (there, here))
+    if isinstance(there, dict) and isinstance(here, dict):
+        if place == "transform" and there.keys() != here.keys():  # operators by their names
+            yield f"{place}: {', '.join(there)} there, {', '.join(here)} here"
+            return
+        for name in [*there, *(name for name in here if name not in there)]:
+            if there.get(name) != here.get(name):
+                yield from _between(there.get(name), here.get(name), f"{place}.{name}")
+    elif there != here:
+        said = [json.dumps(side, ensure_ascii=False)[:80] if side is not None else "default" for side in (there, here)]
+        yield f"{place}: {said[0]} there, {said[1]} here"
 
 
 def _said(part: object) -> str:

@@ -105,10 +105,11 @@ def refuse_other(group: NodeGroup, manifests: dict[str, Manifest]) -> None:
     assert definition is not None
     if there.signature == signature(definition, manifests):
         return
+    asked = manifest_of(group.name, definition, there.analyzer, manifests, there.reader)
+    differences = "; ".join(there.but(analyzer=asked.analyzer, embeddings=asked.embeddings).differences(asked))
     raise ManifestMismatch(
-        f"Group {group.name!r} of {group.corpus.path} is made by {there.transform} of {there.parent!r}, and is asked "
-        f"for as made by {definition.transform!r} of {definition.parent!r}, or its models or prompts have changed. "
-        f"Give it another name, or build it anew: materialise([group], rebuild=True)."
+        f"Group {group.name!r} of {group.corpus.path} is made in another way than is asked for: {differences}. Give it "
+        "another name, or build it anew: materialise([group], rebuild=True)."
     )
 
 
