@@ -52,6 +52,23 @@ def test_an_unknown_group_is_refused(spolia: Spolia, store: Path) -> None:
     assert "none is built in by this name" in ran.err
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("groups", "build"), ("groups", "show"), ("groups", "drop"), ("docs", "chunks", "tides.md", "--group"),
+     ("search", "moon", "--group"), ("ask", "What pulls?", "--group")],
+)  # fmt: skip
+def test_of_a_misspelt_group_the_nearest_is_told(spolia: Spolia, store: Path, command: tuple[str, ...]) -> None:
+    ran = spolia(*command, "sentnce", "--store", store)
+    assert (ran.code, "Did you mean sentence?" in ran.err) == (3, True), ran.err
+    assert "spolia groups" in ran.err
+    assert built(store) == {"chunk"}
+
+
+def test_a_group_that_is_not_built_yet_is_told_how(spolia: Spolia, store: Path) -> None:
+    ran = spolia("docs", "chunks", "tides.md", "--group", "sentence", "--store", store)
+    assert (ran.code, f"spolia groups build sentence --store {store}" in ran.err) == (3, True)
+
+
 def test_a_group_is_dropped_after_those_below_it(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text("{transform: Sentences, parent: page}")
     spolia("groups", "add", "small", "--from", tmp_path / "g.yaml", "--store", store)

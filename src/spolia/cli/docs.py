@@ -10,7 +10,7 @@ import typer
 
 from spolia.cli.exits import Exit
 from spolia.cli.guard import guarded
-from spolia.cli.options import AsJson, SeenBy, StorePath, Where
+from spolia.cli.options import WAIT_S, AsJson, SeenBy, StorePath, Wait, Where
 from spolia.cli.plain import one_line
 from spolia.cli.screen import Screen
 
@@ -74,10 +74,11 @@ def chunks(
     json: AsJson = False,
 ) -> Exit:
     """Show the nodes that a document was cut into: number, place, what is put before them when indexed, text."""
+    from spolia.cli.group_names import refuse_unbuilt
     from spolia.cli.held import one_held
 
     screen, snapshot = Screen(json=json), _snapshot(store)
-    snapshot.manifest(group)
+    refuse_unbuilt(snapshot, group)
     nodes = _nodes(snapshot, one_held(snapshot, name, access), group, access)
     screen.give(group=group, nodes=[node_data(node) for node in nodes])
     if not nodes:
@@ -134,13 +135,13 @@ def _write_page(path: Path, snapshot: Snapshot, store: str) -> None:
         ) from error
 
 
-def remove(name: Name, store: StorePath, json: AsJson = False) -> Exit:
+def remove(name: Name, store: StorePath, wait: Wait = WAIT_S, json: AsJson = False) -> Exit:
     """Remove a document from a store. If its file is still in the folder, the next `spolia index` adds it again."""
     from spolia.cli.held import one_held
     from spolia.indexing.files import TEXT
     from spolia.stores.corpus import Corpus
 
-    screen, corpus = Screen(json=json), Corpus(str(store))
+    screen, corpus = Screen(json=json), Corpus(str(store), wait)
     with corpus.writer() as writer:
         found = one_held(corpus.latest(), name)
         for uri in sorted(writer.stamps([found.source.uri])):  # with what stands in it

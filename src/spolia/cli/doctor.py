@@ -62,7 +62,10 @@ def _installed() -> Iterator[Finding]:
     )
     missing = [name for name in BASE if not _version(name)]
     versions = ", ".join(f"{name} {_version(name)}" for name in BASE if name not in missing)
-    yield Finding("base", "broken" if missing else "ok", versions + "".join(f"; no {name}" for name in missing))
+    lacking = "".join(f"; no {name}" for name in missing) + ". Write: pip install --force-reinstall spolia" * bool(
+        missing
+    )
+    yield Finding("base", "broken" if missing else "ok", versions + lacking)
     for extra, (purpose, names) in EXTRAS.items():
         absent = [name for name in names if not _version(name)]
         if absent:
@@ -96,13 +99,20 @@ def _store(path: str) -> Iterator[Finding]:
         return
     sources = ", ".join(f"{count} {status}" for status, count in stats.sources) or "none"
     size = f"{stats.bytes / 1e6:.1f} MB, generation {stats.generation}"
-    yield Finding("store", "ok", f"{path}: {stats.documents} documents, sources: {sources}, {size}")
+    failed = f". Why some failed: spolia docs report --store {path}" if dict(stats.sources).get("failed") else ""
+    yield Finding("store", "ok", f"{path}: {stats.documents} documents, sources: {sources}, {size}{failed}")
     for manifest in manifests:
         nodes = dict(stats.nodes).get(manifest.group, 0)
         built = f"{nodes} nodes, cut by {manifest.transform}, embedded with {manifest.embedder or 'nothing'}"
         yield Finding(f"group {manifest.group}", "ok", built)
     for problem in problems:
         yield Finding("store", "broken", problem)
+    if problems:
+        yield Finding(
+            "remedy",
+            "broken",
+            f"Bring back a copy of {path}, or move it away and make it anew: spolia index FOLDER --store {path}",
+        )
 
 
 def _version(name: str) -> str:

@@ -54,11 +54,13 @@ def list_(store: StorePath, json: AsJson = False) -> Exit:
 
 def show(name: Group, store: StorePath, json: AsJson = False) -> Exit:
     """Show what a group is made of, as a file that `spolia groups add` reads."""
+    from spolia.cli.group_names import refuse_unbuilt
     from spolia.flows.text import written
     from spolia.stores.corpus import Corpus
 
     screen = Screen(json=json)
     snapshot = Corpus(str(store)).latest()
+    refuse_unbuilt(snapshot, name)
     manifest = snapshot.manifest(name)
     data = group_data(manifest, dict(snapshot.stats().nodes).get(name, 0))
     screen.give(**data)
@@ -78,11 +80,12 @@ def build(
 
     With --rebuild a group that the store has is cut and embedded again if its code, models or prompts have changed.
     """
+    from spolia.cli.group_names import refuse_unknown
     from spolia.cli.own import own
     from spolia.stores.corpus import Corpus
 
     corpus, mine = Corpus(str(store), wait), own(known)
-    _refuse_unknown(corpus, names, mine)
+    refuse_unknown(corpus, names, mine)
     wanted = [
         corpus.group(name, mine.groups[name])
         if name in mine.groups
@@ -123,10 +126,13 @@ def add(
 
 def drop(name: Group, store: StorePath, wait: Wait = WAIT_S, json: AsJson = False) -> Exit:
     """Drop a group with its nodes; vectors are kept for when the same texts return."""
+    from spolia.cli.group_names import refuse_unbuilt
     from spolia.stores.corpus import Corpus
 
     screen = Screen(json=json)
-    with Corpus(str(store), wait).writer() as writer:
+    corpus = Corpus(str(store), wait)
+    refuse_unbuilt(corpus.latest(), name)
+    with corpus.writer() as writer:
         writer.drop(name)
     screen.give(dropped=name)
     screen.show(f"dropped {name}")
@@ -171,24 +177,6 @@ def _file(data: dict[str, Any]) -> dict[str, Any]:
     ]
     found = {"transform": data["transform"], "parent": data["parent"], "ref": data["ref"], "embeddings": embeddings}
     return {name: value for name, value in found.items() if value and (name, value) != ("parent", DOCUMENT)}
-
-
-def _refuse_unknown(corpus: Corpus, names: Iterable[str], mine: Own) -> None:
-    """Refuse what the store does not have, nobody defines, and is not built in."""
-    from difflib import get_close_matches
-
-    from spolia.errors import GroupError
-    from spolia.stores.defined import BUILT_IN
-
-    there = [*corpus.latest().manifests, *mine.groups, *BUILT_IN]
-    for name in names:
-        if name not in there:
-            near = "".join(f" Did you mean {found}?" for found in get_close_matches(name, there, 1))
-            raise GroupError(
-                f"There is no node group {name!r} in {corpus.path}, and none is built in by this name.{near} There are "
-                f"{', '.join(dict.fromkeys(there))}; `spolia groups list` tells of each. One of your own: "
-                f"spolia groups add {name} --from FILE, or spolia groups build {name} --known FILE.py."
-            )
 
 
 def _again(corpus: Corpus, name: str, mine: Own) -> NodeGroup:

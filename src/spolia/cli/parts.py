@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spolia.cli.group_names import refuse_unknown
 from spolia.cli.making import MAIN
 from spolia.cli.own import own
 from spolia.errors import FlowFileError, QueryError, WiringError
@@ -63,8 +64,10 @@ def parts_of(
         group: which is searched.
         known: modules of the user's own.
     """
-    mine = own(known)
-    return Parts(Corpus(str(store)).group(group, mine.groups.get(group)), MiniLM(weights), llm, mine.operators)
+    corpus, mine = Corpus(str(store)), own(known)
+    if group != MAIN:
+        refuse_unknown(corpus, [group], mine)
+    return Parts(corpus.group(group, mine.groups.get(group)), MiniLM(weights), llm, mine.operators)
 
 
 def query_of(question: str, where: Sequence[str] | None, parts: Parts) -> Query:
