@@ -22,8 +22,8 @@ def refuse_unknown(corpus: Corpus, names: Iterable[str], mine: Own) -> None:
         if name not in there:
             raise GroupError(
                 f"There is no node group {name!r} in {corpus.path}, and none is built in by this name."
-                f"{_meant(name, there)} There are {', '.join(there)}. One of your own: spolia groups add {name} --store {corpus.path} --from "
-                f"FILE, or spolia groups build {name} --store {corpus.path} --known FILE.py."
+                f"{_meant(name, there)} There are {', '.join(there)}. One of your own: spolia groups add {name} --from "
+                f"FILE, or spolia groups build {name} --known FILE.py, with --store {corpus.path}."
             )
 
 
