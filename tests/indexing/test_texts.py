@@ -211,3 +211,19 @@ def test_two_temporary_corpora_at_the_same_time_are_two(folder: Path) -> None:
     with temporary({"salt": SALT}) as one, temporary(folder) as other:
         assert texts(one) == {"text:salt": SALT}
         assert texts(other) == {"stones.txt": STONES, "sub/roads.txt": ROADS}
+
+
+def test_a_temporary_corpus_is_in_memory_where_there_is_room(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    monkeypatch.setattr("spolia.indexing.texts.MEMORY", memory)
+    for documents in ({"salt": SALT}, folder, [folder / "stones.txt"]):
+        with temporary(documents) as corpus:
+            assert Path(corpus.path).is_relative_to(memory)
+            assert BM25(corpus.group())(Query("salt stones")).nodes
+    assert os.listdir(memory) == []
+    monkeypatch.setattr("spolia.indexing.texts.ROOM", 2**60)
+    with temporary({"salt": SALT}) as corpus:
+        assert not Path(corpus.path).is_relative_to(memory)
