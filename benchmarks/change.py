@@ -32,6 +32,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 from ingest import write_files
+from results import publish
 
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
@@ -39,7 +40,6 @@ from spolia.stores.snapshot import Snapshot
 from spolia.stores.tables import sql
 from spolia.types import Value
 
-LIMIT_MS = 100
 AGAIN = 3
 DIMENSION = 384
 
@@ -131,8 +131,6 @@ def measured(folder: Path, store: Path, kind: str, rounds: int) -> dict[str, Any
         "again": quantiles(again),
         "rounds": [{name: value for name, value in run.items() if name != "only_its_nodes"} for run in fresh],
         "only_its_nodes": only_its_nodes,
-        "limit": {"fresh_p50_cpu_ms": LIMIT_MS, "only_its_nodes": True},
-        "reached": only_its_nodes and quantiles(fresh)["p50_cpu_ms"] <= LIMIT_MS,
     }
 
 
@@ -162,10 +160,7 @@ def main() -> None:
         for number, kind in enumerate(STORES):
             result[kind] = measured(folder, Path(temporary, f"{number}.spolia"), kind, options.rounds)
             result[kind]["load"] = round(os.getloadavg()[0], 1)
-    print(json.dumps(result, indent=2))
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(result, indent=2) + "\n")
+    publish("change", result, options.out)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from results import publish
+
 from spolia.evaluation.datasets import DataSet
 
 DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parents[2] / "shared" / "datasets")
@@ -35,9 +37,6 @@ FILES, ASKED, TOP_K = 1000, 50, 5
 CODE = Path(__file__).parent / "peers" / "documents.py"
 PEER = "lazyllm[rag]==1.4.0"
 QUIET = {"LAZYLLM_LOG_LEVEL": "ERROR", "TQDM_DISABLE": "1"}
-LIMITS = {"files_per_cpu_s": 5.0, "bm25_cpu_ms": 15.0}
-"""How many times the peer."""
-LIMIT_COSINE_MS = 1.0
 
 
 def written(folder: Path) -> list[str]:
@@ -101,17 +100,6 @@ def measured(home: Path, folder: Path, rounds: int, *, peers: bool) -> dict[str,
     return result
 
 
-def judged(result: dict[str, Any]) -> None:
-    """Say of each limit whether it was reached."""
-    cosine = result["cosine"]["spolia"]["question_cpu_ms"]["p95"]
-    result["cosine"] |= {"limit": {"p95_cpu_ms": LIMIT_COSINE_MS}, "reached": cosine <= LIMIT_COSINE_MS}
-    if ratio := result["bm25"].get("ratio"):
-        ordered = result["bm25"]["spolia"]["answers_in_order"] == f"{ASKED} of {ASKED}"
-        fast = ratio["files_per_cpu_s"] >= LIMITS["files_per_cpu_s"]
-        quick = ratio["question_cpu_ms"] >= LIMITS["bm25_cpu_ms"]
-        result["bm25"] |= {"limit": {"ratio": LIMITS, "in order": True}, "reached": fast and quick and ordered}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", action="store_true")
@@ -124,12 +112,7 @@ def main() -> None:
         (home / "questions.json").write_text(json.dumps(written(folder)))
         result = {"files": FILES, "questions": ASKED, "top_k": TOP_K, "python": platform.python_version()}
         result |= measured(home, folder, options.rounds, peers=options.peers)
-    judged(result)
-    result["load"] = round(os.getloadavg()[1], 1)
-    print(json.dumps(result, indent=2))
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(result, indent=2) + "\n")
+    publish("documents", result, options.out)
 
 
 if __name__ == "__main__":

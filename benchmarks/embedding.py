@@ -27,6 +27,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"  # before numpy: all that is compared runs on one thread
 
 import numpy as np  # noqa: E402
+from results import publish  # noqa: E402
 
 from spolia.models import weights  # noqa: E402
 from spolia.models.minilm import MiniLM  # noqa: E402
@@ -140,11 +141,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--peer", action="store_true")
     options = parser.parse_args()
-    text = json.dumps(measured(options.peer), indent=2)
-    print(text)
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(text + "\n")
+    publish("embedding", measured(options.peer), options.out)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ the reply between blanks, without the markers and, beside that, with them. One t
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import string
@@ -21,6 +20,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from results import publish
 
 from spolia.evaluation.corpus import indexed
 from spolia.evaluation.datasets import DataSet
@@ -130,11 +131,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    found = result(options.data, options.limit)
-    text = json.dumps(found, indent=1)
-    print(text)
-    if options.out:
-        options.out.write_text(text + "\n")
+    publish("extract", result(options.data, options.limit), options.out)
 
 
 if __name__ == "__main__":

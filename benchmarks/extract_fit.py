@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from results import publish
 
 from spolia.evaluation.corpus import indexed
 from spolia.evaluation.datasets import DataSet
@@ -165,10 +166,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         result = fit(Path(temporary))
-    text = json.dumps(result, indent=2)
-    print(text)
-    if options.out:
-        options.out.write_text(text + "\n")
+    publish("extract_fit", result, options.out)
 
 
 def fit(folder: Path) -> dict[str, Any]:

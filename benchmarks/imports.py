@@ -9,7 +9,6 @@ Each figure is the median of several fresh processes, all their CPU included; an
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import resource
 import statistics
@@ -18,6 +17,8 @@ import sys
 import tempfile
 import venv
 from pathlib import Path
+
+from results import publish
 
 RUNS = 9
 IMPORTS = {
@@ -74,10 +75,7 @@ def main() -> None:
     result["spolia search, cold, 10,000 documents"] = cold_search(10_000)
     if options.peers:
         result |= peers()
-    text = json.dumps({"unit": "CPU seconds, whole process", "python": sys.version.split()[0], **result}, indent=2)
-    print(text)
-    if options.out:
-        options.out.write_text(text + "\n")
+    publish("imports", {"unit": "CPU seconds, whole process", **result}, options.out)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from results import publish
+
 from spolia.evaluation.datasets import DataSet
 from spolia.indexing.report import Progress
 from spolia.indexing.sync import sync
@@ -31,7 +33,6 @@ from spolia.stores.corpus import Corpus
 DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parents[2] / "shared" / "datasets")
 SETS = ("musique", "2wikimultihopqa")
 BATCH = 1000
-REACH_FILES_PER_CPU_S, REACH_RESYNC_S = 1500, 1.0
 PEERS = {"LazyLLM": 286}  # files per CPU-second, measured apart from this project on passages of this length
 ONE_RUN = """
 import json, sys
@@ -99,21 +100,10 @@ def main() -> None:
         "files_per_cpu_s": round(rate),
         "again": again,
         "searchable_after_each_batch": searchable,
-        "limit": {"files_per_cpu_s": REACH_FILES_PER_CPU_S, "again_s": REACH_RESYNC_S},
-        "reached": bool(
-            rate >= REACH_FILES_PER_CPU_S
-            and again["sync_wall_s"] <= REACH_RESYNC_S
-            and again["embedded"] == 0
-            and again["generation"] == first["generation"]
-            and searchable
-        ),
         "peers_measured_apart_files_per_cpu_s": PEERS,
         "python": platform.python_version(),
     }
-    print(json.dumps(result, indent=2))
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(result, indent=2) + "\n")
+    publish("ingest", result, options.out)
 
 
 if __name__ == "__main__":

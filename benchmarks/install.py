@@ -15,8 +15,10 @@ import tempfile
 import venv
 from pathlib import Path
 
+from limits import WEIGHTS
+from results import publish
+
 ROOT = Path(__file__).resolve().parents[1]
-LIMITS = {"": (24, 150.0), "[pdf,office,embeddings]": (42, 300.0)}
 BUNDLED = {"pip", "setuptools"}
 
 
@@ -42,17 +44,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     result = {}
-    for extras in LIMITS:
+    for name in WEIGHTS:
         with tempfile.TemporaryDirectory() as folder:
-            result[extras or "base"] = weighed(extras, Path(folder) / "env")
-    text = json.dumps(result, indent=2)
-    print(text)
-    if options.out:
-        options.out.write_text(text + "\n")
-    for extras, (most, megabytes) in LIMITS.items():
-        row = result[extras or "base"]
+            result[name] = weighed("" if name == "base" else name, Path(folder) / "env")
+    publish("install", result, options.out)
+    for name, (most, megabytes) in WEIGHTS.items():
+        row = result[name]
         if options.check and (row["distributions"] > most or row["megabytes"] > megabytes):  # type: ignore[operator]
-            sys.exit(f"{extras or 'base'}: {row}; the limits are {most} distributions and {megabytes} MB")
+            sys.exit(f"{name}: {row}; the limits are {most} distributions and {megabytes} MB")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ what they take (dictionaries of scores, texts), ours what a flow gives.
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import random
 import time
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytrec_eval
 import sacrebleu
+from results import publish
 from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped]
 
 from spolia.evaluation.measures.measure import Case
@@ -159,9 +159,7 @@ def main() -> None:
         f"answers of {ANSWER_WORDS} words, {QUESTIONS:,} questions": of_answers(given.rounds),
         "one long answer": of_a_long_answer(),
     }
-    print(json.dumps(result, indent=1))
-    if given.out:
-        given.out.write_text(json.dumps(result, indent=1) + "\n")
+    publish("measures", result, given.out)
 
 
 if __name__ == "__main__":

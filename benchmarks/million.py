@@ -36,7 +36,7 @@ import numpy as np  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
 import sentences  # noqa: E402
-from results import Judged, least, most, publish  # noqa: E402
+from results import publish  # noqa: E402
 from store import ASKED, BETWEEN, FIRST, PER_FILE, REAL, TOP_K, lines, rows, written  # noqa: E402
 from vectors import quantiles  # noqa: E402
 
@@ -53,7 +53,6 @@ BATCH = FROZEN_ROWS // PER_FILE + 1
 """Files that are published together: as many as give a segment that is never joined again."""
 RECALLED = 50
 FLOWS = ("BM25", "Dense", "Dense, embedding the question")
-ANON_MB = 1500
 
 
 @cache
@@ -225,25 +224,6 @@ def measured(place: Path, nodes: int, dimension: int, *, killed: bool) -> dict[s
     return {**found, **asked, "asking_anon_mb": asked["anon_mb"], "load": round(os.getloadavg()[1], 1)}
 
 
-def judged(result: dict[str, Any]) -> Judged:
-    found = result[max(filter(str.isdigit, result), key=int)]
-    killed, end = found["found after the kill"], found["found at the end"]
-    asked = {f"{name}, p95_cpu_ms": (found[name]["cpu_ms"]["p95"], None) for name in FLOWS}
-    ratios = {f"{name}, p95 to that of 100,000": (ratio, None) for name, ratio in result["p95_ratio"].items()}
-    return {
-        "anon_mb, indexing": (max(found[part]["anon_mb"] for part in ("killed", "resumed")), most(ANON_MB)),
-        "anon_mb, asking": (found["asking_anon_mb"], most(ANON_MB)),
-        "generations published when killed": (killed["generation"], least(1)),
-        "nodes published when killed": (killed["nodes"], least(1)),
-        "wrong after the kill": (len(killed["wrong"]), most(0)),
-        "wrong at the end": (len(end["wrong"]), most(0)),
-        "nodes at the end": (end["nodes"], None),
-        "texts embedded again": (killed["vectors"] + found["resumed"]["texts_embedded"] - end["vectors"], most(0)),
-        **asked,
-        **ratios,
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=1_000_000)
@@ -268,7 +248,7 @@ def main() -> None:
     result["p95_ratio"] = {
         name: round(result[many][name]["cpu_ms"]["p95"] / result[few][name]["cpu_ms"]["p95"], 1) for name in FLOWS
     }
-    publish(result, judged(result), options.out)
+    publish("million", result, options.out)
 
 
 if __name__ == "__main__":

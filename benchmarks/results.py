@@ -67,14 +67,11 @@ def told(judged: Judged) -> dict[str, Any]:
     }
 
 
-def publish(result: Mapping[str, Any], judged: Judged, out: Path | None, on: Mapping[str, Any] | None = None) -> None:
-    """Print a result and write it to a file, if one is given.
+def publish(name: str, result: Mapping[str, Any], out: Path | None) -> None:
+    """Print a result, judged by the limits of its name, and write it to a file, if one is given."""
+    from limits import JUDGES
 
-    Args:
-        on: the machine that it was measured on; this one by default.
-    """
-    whole = {**result, **told(judged), "machine": dict(on or machine())}
-    said = json.dumps(whole, indent=1)
+    said = json.dumps({**result, **told(JUDGES[name](result)), "machine": machine()}, indent=1)
     print(said)
     if out:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -9,11 +9,12 @@ table in Markdown. One thread; the passages are embedded once and kept in the ca
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from pathlib import Path
 from typing import Any
+
+from results import publish
 
 from spolia.evaluation.corpus import indexed
 from spolia.evaluation.datasets import DataSet
@@ -142,8 +143,7 @@ def main() -> None:
     for name in given.sets:
         rows.append(measured(name))
         print(markdown(rows[-1:]), flush=True)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps({"seed": SEED, "questions": QUESTIONS, "sets": rows}, indent=1) + "\n")
+    publish("retrieval", {"seed": SEED, "questions": QUESTIONS, "sets": rows}, given.out)
     given.out.with_suffix(".md").write_text(markdown(rows))
 
 

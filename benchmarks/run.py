@@ -4,7 +4,8 @@
 
 Each benchmark is a script of its own that takes `--out FILE`. Those with peers run them side by side, installed into
 temporary environments (network), unless `--alone` is given, which leaves them out of the result. Data sets are looked
-for as the tests look for them: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout.
+for as the tests look for them: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout. `table.py` prints all
+results beside their limits (`limits.py`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ NAMES = (
     "filters",
     "vectors",
     "store",
+    "million",
     "kills",
     "measures",
     "experiments",

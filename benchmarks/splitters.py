@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from results import publish
 
 from spolia.catalogue import Catalogue
 from spolia.evaluation.datasets import DataSet
@@ -148,10 +149,7 @@ def main() -> None:
         "peers_measured_apart_mb_per_cpu_s": PEERS,
         "python": platform.python_version(),
     }
-    print(json.dumps(result, indent=2))
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(result, indent=2) + "\n")
+    publish("splitters", result, options.out)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from results import publish
+
 from spolia.journal import Runs
 from spolia.operator import Operator
 from spolia.run import Run
@@ -124,10 +126,7 @@ def main() -> None:
             result["ratio to run with journal off"] = {
                 name: round(cost / mine["run, journal off"], 1) for name, cost in theirs.items()
             }
-    text = json.dumps(result, indent=2)
-    print(text)
-    if options.out:
-        options.out.write_text(text + "\n")
+    publish("steps", result, options.out)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import signal
 import statistics
 import subprocess
@@ -34,6 +33,7 @@ import numpy as np  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
 import sentences  # noqa: E402
+from results import publish  # noqa: E402
 
 from spolia.models.minilm import MiniLM  # noqa: E402
 from spolia.stores.indexes import HNSW  # noqa: E402
@@ -52,9 +52,6 @@ EMBEDDER, TOP_K, ASKED, SMALL = "minilm", 10, 500, 2_003
 SETTINGS = HNSW()
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000)
 PARTS = ("small", "by_size", "large", "million")
-UNFILTERED = {"recall": 0.98, "p95_cpu_ms": 1.0}
-FILTERED = {"recall": 0.99, "p95_cpu_ms": 5.0}
-SMALL_MS, ANON_MB = 1.0, 1500
 
 
 # A store's vectors, without the store.
@@ -296,7 +293,6 @@ def main() -> None:
             result[name] = parts[name](folder / name)
             result["load"] = {**result.get("load", {}), name: round(os.getloadavg()[1], 1)}
             write(result, options.out)
-    print(json.dumps(result, indent=2))
 
 
 def embedded(count: int) -> tuple[Vectors, Any]:
@@ -309,39 +305,16 @@ def embedded(count: int) -> tuple[Vectors, Any]:
 
 
 def write(result: dict[str, Any], out: Path | None) -> None:
-    judge(result)
+    if "large" in result and "million" in result:
+        ratio = result["million"]["without_embedding"]["cpu_ms"]["p95"] / result["large"]["graph"]["cpu_ms"]["p95"]
+        result["million"]["p95_to_large"] = round(ratio, 1)
     result |= {
         "questions": ASKED,
         "top_k": TOP_K,
         "settings": {name: getattr(SETTINGS, name) for name in SETTINGS.__dataclass_fields__},
-        "python": platform.python_version(),
         "numpy": np.__version__,
     }
-    if out:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(result, indent=2) + "\n")
-
-
-def judge(result: dict[str, Any]) -> None:
-    """Say in each row what was to be reached, and whether it was, by the 95 % quantile; as far as it was measured."""
-    if small := result.get("small"):
-        small |= {"limit": {"p95_cpu_ms": SMALL_MS}, "reached": small["cpu_ms"]["p95"] <= SMALL_MS}
-    large, many = result.get("large"), result.get("million")
-    for row, limit in [
-        *([(large["graph"], UNFILTERED)] if large else []),
-        *([(one, FILTERED) for one in large["filters"].values()] if large else []),
-    ]:
-        fast = row["cpu_ms"]["p95"] <= limit["p95_cpu_ms"]
-        row |= {"limit": limit, "reached": fast and row["recall"] >= limit["recall"]}
-    if many:
-        anon, resumed = max(many["build"]["anon_mb"], many["asking_anon_mb"]), many["build"]["graphs_whole_when_killed"]
-        many |= {
-            "limit": {"anon_mb": ANON_MB, "graphs_kept_when_killed": 1},
-            "reached": anon <= ANON_MB and resumed >= 1,
-        }
-    if large and many:
-        ratio = many["without_embedding"]["cpu_ms"]["p95"] / large["graph"]["cpu_ms"]["p95"]
-        many["p95_to_large"] = round(ratio, 1)
+    publish("vectors", result, out)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,225 @@
+"""What each result is judged by: its numbers by name, and what each of them is to be at most or at least.
+
+A number without a limit is noted and no more. Limits are those that were set before anything was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from results import Judged, least, most
+
+Result: TypeAlias = Mapping[str, Any]
+
+ANON_MB = 1_500
+INDEXED, ASKED = 5.0, 15.0
+"""As many times as fast as the peer: indexing, and asking by words."""
+NEAREST = {"recall": least(0.98), "p95_cpu_ms": most(1.0)}
+FILTERED = {"recall": least(0.99), "p95_cpu_ms": most(5.0)}
+WEIGHTS = {"base": (24, 150.0), "[pdf,office,embeddings]": (42, 300.0)}
+
+
+def _steps(result: Result) -> Judged:
+    return {f"{name}, CPU-µs": (cost, None) for name, cost in result["spolia"].items()}
+
+
+def _imports(result: Result) -> Judged:
+    return {name: (found, None) for name, found in result.items() if "spolia" in name}
+
+
+def _install(result: Result) -> Judged:
+    return {
+        f"{name}, {what}": (result[name][what], most(bound))
+        for name, bounds in WEIGHTS.items()
+        for what, bound in zip(("distributions", "megabytes"), bounds, strict=True)
+    }
+
+
+def _bm25(result: Result) -> Judged:
+    return {
+        "median_cpu_ms": (result["median_cpu_ms"]["spolia"], most(0.6)),
+        "best_ten_are_lucenes": (result["best_ten_are_lucenes"], least(0.99)),
+    }
+
+
+def _ingest(result: Result) -> Judged:
+    return {
+        "files_per_cpu_s": (result["files_per_cpu_s"], least(1_500)),
+        "unchanged, wall_s": (result["again"]["sync_wall_s"], most(1.0)),
+        "unchanged, embedded": (result["again"]["embedded"], most(0)),
+        "searchable_after_each_batch": (result["searchable_after_each_batch"], least(1)),
+    }
+
+
+def _documents(result: Result) -> Judged:
+    words, near = result["bm25"], result["cosine"]
+    found: dict[str, Any] = {"cosine, p95_cpu_ms": (near["spolia"]["question_cpu_ms"]["p95"], most(1.0))}
+    in_order, of = words["spolia"]["answers_in_order"].split(" of ")
+    found["words, answers in order"] = (int(in_order), least(int(of)))
+    if ratio := words.get("ratio"):
+        found["words, files_per_cpu_s, times the peer's"] = (ratio["files_per_cpu_s"], least(INDEXED))
+        found["words, a question, times as fast as the peer"] = (ratio["question_cpu_ms"], least(ASKED))
+    return found
+
+
+def _pdf(result: Result) -> Judged:
+    large = result["5,000 pages"]
+    return {
+        "pages_per_cpu_s": (result["pages_per_cpu_s"]["spolia"], least(300)),
+        "5,000 pages, most_mb": (large["most_mb"], None),
+    }
+
+
+def _change(result: Result) -> Judged:
+    found: dict[str, Any] = {}
+    for kind in ("words", "words and vectors"):
+        found[f"{kind}, p50_cpu_ms"] = (result[kind]["fresh"]["p50_cpu_ms"], most(100))
+        found[f"{kind}, least_cpu_ms"] = (result[kind]["fresh"]["least_cpu_ms"], None)
+        found[f"{kind}, only its nodes"] = (result[kind]["only_its_nodes"], least(1))
+    return found
+
+
+def _splitters(result: Result) -> Judged:
+    return {f"{name}, mb_per_cpu_s": (one["mb_per_cpu_s"], None) for name, one in result["splitters"].items()}
+
+
+def _embedding(result: Result) -> Judged:
+    return {
+        "passages_per_cpu_s": (result["passages_per_cpu_s"], least(result["reach"]["passages_per_cpu_s"])),
+        "cosine to the formulas": (result["cosine_to_the_formulas"]["min"], least(result["reach"]["cosine"])),
+    }
+
+
+def _retrieval(result: Result) -> Judged:
+    verdicts = [(one["data"], verdict) for one in result["sets"] for verdict in one["verdicts"].values()]
+    holding = {data: sum(verdict["holds"] for of, verdict in verdicts if of == data) for data, _ in verdicts}
+    of = {data: sum(other == data for other, _ in verdicts) for data, _ in verdicts}
+    return {f"{data}, measures by which the default is as good": (holding[data], least(of[data])) for data in of}
+
+
+def _extract(result: Result) -> Judged:
+    return {
+        f"{flow}, contained in {reach['words']} words": (reach["contained"], least(reach["goal"]))
+        for flow, found in result["flows"].items()
+        for reach in found["reach"]
+    }
+
+
+def _extract_fit(result: Result) -> Judged:
+    return {
+        f"{kind}, {data}, contained in {words} words": (contained, None)
+        for kind in ("lexical", "embedded")
+        for data, by_words in result[kind]["contained"].items()
+        for words, (contained, _) in by_words.items()
+    }
+
+
+def _filters(result: Result) -> Judged:
+    found: dict[str, Any] = {}
+    for name, one in result["cpu_ms"].items():
+        if "recall" in one:
+            found[f"{name}, recall"] = (one["recall"], FILTERED["recall"])
+            found[f"{name}, p95_cpu_ms"] = (one["as it is"]["p95"], FILTERED["p95_cpu_ms"])
+    return found
+
+
+def _vectors(result: Result) -> Judged:
+    """Of the parts that were measured."""
+    found: dict[str, Any] = {}
+    if small := result.get("small"):
+        found["2,003 compared, p95_cpu_ms"] = (small["cpu_ms"]["p95"], most(1.0))
+    large = result.get("large", {"filters": {}})
+    rows = {name: (one, FILTERED) for name, one in large["filters"].items()}
+    for name, (one, limits) in (rows | ({"100,000": (large["graph"], NEAREST)} if rows else {})).items():
+        found[f"{name}, recall"] = (one["recall"], limits["recall"])
+        found[f"{name}, p95_cpu_ms"] = (one["cpu_ms"]["p95"], limits["p95_cpu_ms"])
+    if million := result.get("million"):
+        built = million["build"]
+        anon = max(built["anon_mb"], million["asking_anon_mb"])
+        found["1,000,000 without a store, anon_mb"] = (anon, most(ANON_MB))
+        found["1,000,000 without a store, graphs kept when killed"] = (built["graphs_whole_when_killed"], least(1))
+        found["1,000,000 without a store, p95_cpu_ms"] = (million["without_embedding"]["cpu_ms"]["p95"], None)
+    return found
+
+
+def _store(result: Result) -> Judged:
+    found: dict[str, Any] = {}
+    for nodes in filter(str.isdigit, result):
+        for way in ("BM25", "Dense"):
+            for name, one in result[nodes][way].items():
+                limits = NEAREST if name == "everything" else FILTERED
+                found[f"{nodes}, {way}, {name}, p95_cpu_ms"] = (one["least_cpu_ms"]["p95"], limits["p95_cpu_ms"])
+                if "recall" in one:
+                    found[f"{nodes}, {way}, {name}, recall"] = (one["recall"], limits["recall"])
+    return found
+
+
+def _million(result: Result) -> Judged:
+    found = result[max(filter(str.isdigit, result), key=int)]
+    killed, end = found["found after the kill"], found["found at the end"]
+    asked = {f"{name}, p95_cpu_ms": (found[name]["cpu_ms"]["p95"], None) for name in result["p95_ratio"]}
+    ratios = {f"{name}, p95 to that of 100,000": (ratio, None) for name, ratio in result["p95_ratio"].items()}
+    return {
+        "anon_mb, indexing": (max(found[part]["anon_mb"] for part in ("killed", "resumed")), most(ANON_MB)),
+        "anon_mb, asking": (found["asking_anon_mb"], most(ANON_MB)),
+        "generations published when killed": (killed["generation"], least(1)),
+        "nodes published when killed": (killed["nodes"], least(1)),
+        "wrong after the kill": (len(killed["wrong"]), most(0)),
+        "wrong at the end": (len(end["wrong"]), most(0)),
+        "nodes at the end": (end["nodes"], None),
+        "texts embedded again": (killed["vectors"] + found["resumed"]["texts_embedded"] - end["vectors"], most(0)),
+        **asked,
+        **ratios,
+    }
+
+
+def _kills(result: Result) -> Judged:
+    found: dict[str, Any] = {}
+    for name, store in result["stores"].items():
+        found[f"{name}, killed"] = (store["killed"], least(300))
+        found[f"{name}, wrong"] = (store["wrong"], most(0))
+    return found
+
+
+def _measures(result: Result) -> Judged:
+    return {"12 measures of 1,000 rankings, CPU-s": (result["retrieval"]["spolia"], None)}
+
+
+def _experiments(result: Result) -> Judged:
+    claims = result["percent of experiments that claim a difference where there is none"]
+    return {f"false claims, {name}, percent": (share, None) for name, share in claims.items()}
+
+
+def _fuzz(result: Result) -> Judged:
+    return {
+        "inputs": (result["inputs"], None),
+        "faults": (sum(result["faults"].values()), most(0)),
+        "longest_s": (result["longest_s"], most(result["limits"]["seconds"])),
+    }
+
+
+JUDGES: Mapping[str, Callable[[Result], Judged]] = {
+    "steps": _steps,
+    "imports": _imports,
+    "install": _install,
+    "bm25": _bm25,
+    "ingest": _ingest,
+    "documents": _documents,
+    "pdf": _pdf,
+    "change": _change,
+    "splitters": _splitters,
+    "embedding": _embedding,
+    "retrieval": _retrieval,
+    "extract": _extract,
+    "extract_fit": _extract_fit,
+    "filters": _filters,
+    "vectors": _vectors,
+    "store": _store,
+    "million": _million,
+    "kills": _kills,
+    "measures": _measures,
+    "experiments": _experiments,
+    "fuzz": _fuzz,
+}
+"""By the name of the result."""

@@ -1,0 +1,73 @@
+"""All results beside their limits, and what is not reached.
+
+    python benchmarks/table.py [--judge] [NAME ...]
+
+`--judge` first judges the results anew by the limits as they are now, without measuring anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from limits import JUDGES
+from results import told
+
+RESULTS = Path(__file__).parent / "results"
+SIGNS = {"at_most": "≤", "at_least": "≥"}
+UNNOTED = {"noted": "not at the time"}
+
+
+def rejudged(name: str, found: Any) -> Any:
+    """A result with the fields that every result has."""
+    if isinstance(found, list):
+        return [rejudged(name, one) for one in found]
+    machine = found.get("machine")
+    known = machine if isinstance(machine, dict) else {"system": machine} if machine else UNNOTED
+    if isinstance(load := found.get("load"), float):
+        known = {**known, "load": load}
+    if python := found.get("python"):
+        known = {**known, "python": python}
+    return {**found, **told(JUDGES[name](found)), "machine": known}
+
+
+def rows(name: str, found: Any) -> Iterator[tuple[str, str, str, str, str]]:
+    """Result, what was measured, number, limit, verdict."""
+    if isinstance(found, list):
+        for one in found:
+            yield from rows(name, one)
+        return
+    for what, number in found["measured"].items():
+        bounds = found["limit"].get(what, {})
+        limit = ", ".join(f"{SIGNS[side]} {bound:g}" for side, bound in bounds.items())
+        holds = all(number <= bound if side == "at_most" else number >= bound for side, bound in bounds.items())
+        yield name, what, f"{number:g}", limit, ("yes" if holds else "NO") if bounds else ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--judge", action="store_true")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    options = parser.parse_args()
+    table = [("result", "what", "measured", "limit", "reached")]
+    for path in sorted(RESULTS.glob("*.json")):
+        if path.stem in JUDGES and (not options.names or path.stem in options.names):
+            found = json.loads(path.read_text())
+            if options.judge:
+                found = rejudged(path.stem, found)
+                path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            table += rows(path.stem, found)
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    failed = [
+        f"{name}: {what} {number}, limit {limit}" for name, what, number, limit, verdict in table if verdict == "NO"
+    ]
+    print("\nNot reached:\n" + "\n".join(failed) if failed else "\nEverything that has a limit is reached.")
+
+
+if __name__ == "__main__":
+    main()
