@@ -115,8 +115,8 @@ def temporary(
 ) -> Iterator[Corpus]:
     """A store for one use: of a folder, a list of files, or texts by name. At the end nothing is left of it.
 
-    It is in memory where the machine has a folder there (`/dev/shm`) with room for it: 16 MB, 8 kB for each document and
-    20 times its size; else where temporary files are. A process that is killed leaves its folder behind, `spolia-…`.
+    It is in memory where the machine has a folder there (`/dev/shm`) with room for it: 16 MB, and for each document
+    8 kB and 20 times its size; else where temporary files are. A process that is killed leaves its folder `spolia-…`.
 
     Args:
         documents: as for `sync`, or for `add_texts`.
