@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from spolia.cli.app import app
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PART = re.compile(r"(<!-- made: ([\w ]+) -->\n).*?(<!-- end -->)", re.S)
+SHARED = 3
+"""In so many commands an option is told once for all."""
 COMMANDS: Any = typer.main.get_command(app)
 
 
@@ -28,7 +31,13 @@ def filled(text: str) -> str:
 
 def made(name: str) -> str:
     """The part of a name: a command, `exit codes`, `operators`, `addresses` or `measured`."""
-    makers = {"exit codes": exit_codes, "operators": operators, "addresses": addresses, "measured": measured}
+    makers = {
+        "exit codes": exit_codes,
+        "options": options,
+        "operators": operators,
+        "addresses": addresses,
+        "measured": measured,
+    }
     lines = makers[name]() if name in makers else command(name)
     return "\n".join(lines) + "\n"
 
@@ -44,23 +53,58 @@ def commands() -> list[str]:
 
 
 def command(name: str) -> Iterator[str]:
-    """What a command is for, its arguments and options."""
+    """What a command is for, its arguments and options; those that other commands have too are only named."""
+    shared = {*map(_row, shared_options())}
+    yield " ".join((_command(name).help or "").split())
+    own = [one for one in _params(name) if _row(one) not in shared]
+    if own:
+        yield "\n| | | |\n|---|---|---|"
+        for one in own:
+            shown = one.default not in (None, "") and not isinstance(one.default, bool)
+            default = f"`{one.default}`" if shown and one.show_default else ""
+            yield f"{_row(one)} {'required' if one.required else default} |"
+    there = [one for one in _params(name) if _row(one) in shared]
+    for said, some in (
+        ("Needs", [one for one in there if one.required]),
+        ("Takes", [one for one in there if not one.required]),
+    ):
+        if some:
+            yield f"\n{said} {', '.join(f'`{one.opts[0]}`' for one in some)}."
+
+
+def options() -> Iterator[str]:
+    """The options that several commands have, each once."""
+    yield "| | |\n|---|---|"
+    yield from (_row(one) for one in shared_options())
+
+
+def shared_options() -> list[Any]:
+    """The options that three commands have, or more."""
+    every = [one for name in commands() for one in _params(name) if one.param_type_name == "option"]
+    counts = Counter(map(_row, every))
+    first = {_row(one): one for one in reversed(every)}
+    return [first[row] for row, count in counts.items() if count >= SHARED]
+
+
+def _params(name: str) -> list[Any]:
+    """Arguments, then options."""
+    found = [one for one in _command(name).params if "--help" not in one.opts]
+    return sorted(found, key=lambda one: one.param_type_name != "argument")
+
+
+def _command(name: str) -> Any:
     found = COMMANDS
     for word in name.split():
         found = found.commands[word]
-    words = " ".join((found.help or "").split())
-    yield f"{words}\n\n| | | |\n|---|---|---|"
-    for one in sorted(found.params, key=lambda one: one.param_type_name != "argument"):
-        if "--help" in one.opts:
-            continue
-        if one.param_type_name == "argument":
-            written = f"`{one.metavar}`"
-        else:
-            value = "" if one.is_flag else f" {(one.metavar or 'NUMBER').strip('<>')}"
-            written = ", ".join(f"`{opt}{value}`" for opt in [*one.opts, *one.secondary_opts])
-        shown = one.default not in (None, "") and not isinstance(one.default, bool)
-        default = f"`{one.default}`" if shown and one.show_default else ""
-        yield f"| {written} | {one.help} | {'required' if one.required else default} |"
+    return found
+
+
+def _row(one: Any) -> str:
+    """How an argument or option is written, and what it is for."""
+    if one.param_type_name == "argument":
+        return f"| `{one.metavar}` | {one.help} |"
+    value = "" if one.is_flag else f" {(one.metavar or 'NUMBER').strip('<>')}"
+    return f"| {', '.join(f'`{opt}{value}`' for opt in [*one.opts, *one.secondary_opts])} | {one.help} |"
 
 
 def exit_codes() -> Iterator[str]:

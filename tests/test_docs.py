@@ -26,6 +26,12 @@ def blocks(page: Path, language: str) -> list[str]:
     return [code for found, code in FENCE.findall(page.read_text()) if found == language]
 
 
+def files(page: Path) -> dict[str, str]:
+    """The blocks that begin with the name of the file in which they are, as `# cutting.py`."""
+    found = (re.match(r"# (\w+\.(?:py|yaml))\n", code) for _, code in FENCE.findall(page.read_text()))
+    return {named[1]: named.string for named in found if named}
+
+
 def with_blocks(language: str) -> list[Path]:
     return [page for page in PAGES if blocks(page, language)]
 
@@ -51,6 +57,8 @@ def test_python_blocks_run(page: Path, workplace: Path) -> None:
 @pytest.mark.parametrize("page", with_blocks("bash"), ids=lambda page: page.name)
 def test_shell_blocks_run(page: Path, workplace: Path) -> None:
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for name, text in files(page).items():
+        (workplace / name).write_text(text)
     for line in "".join(blocks(page, "bash")).splitlines():
         command = shlex.split(line, comments=True)
         if not command or shlex.join(command) in NOT_RUN:
@@ -62,9 +70,13 @@ def test_shell_blocks_run(page: Path, workplace: Path) -> None:
 @pytest.mark.parametrize("page", with_blocks("yaml"), ids=lambda page: page.name)
 def test_flow_blocks_load(page: Path, workplace: Path) -> None:
     from spolia import Corpus, MiniLM, Query, ScriptedModel, check, load
+    from spolia.flows.definitions import load_definitions
 
     given = {"chunks": Corpus("notes.spolia").group(), "embedder": MiniLM(), "llm": ScriptedModel(("yes",))}
     for text in blocks(page, "yaml"):
+        if text.startswith("# groups.yaml\n"):
+            assert load_definitions(text, given)
+            continue
         assert check(load(text, given=given), takes=Query).ok, text
 
 
@@ -76,8 +88,8 @@ def test_made_parts_are_what_the_code_and_the_measurements_say(page: Path) -> No
 
 
 def test_every_command_has_its_part_of_the_page() -> None:
-    found = (ROOT / "docs" / "command_line.md").read_text()
-    assert [name for _, name, _ in pages.PART.findall(found)] == ["exit codes", *pages.commands()]
+    found = (ROOT / "docs" / "options.md").read_text()
+    assert [name for _, name, _ in pages.PART.findall(found)] == ["options", *pages.commands()]
 
 
 def test_the_table_of_layers_is_the_one_that_is_checked() -> None:
