@@ -21,7 +21,8 @@ QUESTIONS = ("w1", "w2 w40", "w300 w2 w7", "w90 w91 w92 w93", "nowhere", "w0 w0 
 def lexical(tmp_path_factory: pytest.TempPathFactory) -> Lexical:
     draw = np.random.default_rng(0)
     drawn = np.minimum(draw.zipf(1.3, (NODES, 12)) - 1, 999)
-    nodes = ((int(key), " ".join(f"w{term}" for term in terms), 0) for key, terms in zip(KEYS, drawn, strict=True))
+    texts = (" ".join(f"w{term}" for term in terms) for terms in drawn)
+    nodes = ((key, text, key % 2) for key, text in zip(KEYS.tolist(), texts, strict=True))
     folder = tmp_path_factory.mktemp("store") / "lexical" / "chunk" / "g1"
     freeze(folder, None, (), nodes, Analyzer(""))
     return Lexical(folder, Analyzer(""))
@@ -56,6 +57,21 @@ def test_what_is_allowed_is_found_as_among_all(
     mask = masks()[name]
     for question in QUESTIONS:
         assert lexical.search(question, TOP_K, None, Allowed(KEYS, mask)) == expected(lexical, question, mask)
+
+
+@pytest.mark.parametrize("every", [False, True])
+@pytest.mark.parametrize("few", [index.FEW, NODES])
+def test_what_is_allowed_is_found_among_what_may_be_read(
+    lexical: Lexical, few: int, every: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "FEW", few)
+    for mask in masks().values():
+        allowed = set(KEYS[mask].tolist())
+        for question in QUESTIONS:
+            ranking = lexical.search(question, NODES, {1}, every=every)
+            assert all(key % 2 for key, _ in ranking)
+            found = lexical.search(question, TOP_K, {1}, Allowed(KEYS, mask), every=every)
+            assert found == [pair for pair in ranking if pair[0] in allowed][:TOP_K]
 
 
 def test_runs_of_what_is_allowed() -> None:
