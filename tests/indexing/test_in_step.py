@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from spolia.errors import GroupError
+from spolia.errors import GroupError, ManifestMismatch, StoreBusy
 from spolia.indexing.planning import planned
 from spolia.indexing.report import reports
 from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync import sync
+from spolia.indexing.texts import add_texts
 from spolia.indexing.transforms.function import transform
+from spolia.models.protocols import Kind
 from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
-from spolia.testing import HashingEmbedder
+from spolia.stores.vectors.dense import Vectors
+from spolia.testing.hashing import HashingEmbedder
 from spolia.types import Query
 
 EMBEDDER = HashingEmbedder(16)
@@ -28,6 +32,19 @@ ASKED: list[str] = []
 def titled(text: str) -> str:
     ASKED.append(text)
     return f"About {text}"[:12] if text.strip() else ""
+
+
+EMBEDDED: list[str] = []
+
+
+class Interrupted(HashingEmbedder):
+    """Is interrupted in its second call."""
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
+        if EMBEDDED:
+            raise KeyboardInterrupt
+        EMBEDDED.extend(texts)
+        return super().embed(texts, kind=kind)
 
 
 @pytest.fixture
@@ -160,6 +177,45 @@ def test_an_abandoned_group_is_left_behind_and_the_others_go_on(folder: Path, co
     later = sync(folder, corpus, known=[titled])
     assert (later.behind, later.unmade) == ((), ())
     assert found(corpus, "moss", "title") == ["moss.txt"]
+
+
+def test_what_was_embedded_is_kept_when_a_run_is_interrupted(folder: Path, corpus: Corpus) -> None:
+    (folder / "many.txt").write_text("\n\n".join(f"Number {number}." for number in range(300)))
+    embedder = Interrupted(16)
+    with pytest.raises(KeyboardInterrupt):
+        sync(folder, corpus, splitter=Paragraphs(), embedder=embedder)
+    kept = len(EMBEDDED)
+    assert kept
+    assert corpus.latest().groups() == ()
+    report = sync(folder, corpus, splitter=Paragraphs(), embedder=HashingEmbedder(16))
+    assert report.embedded == 304 - kept
+    assert corpus.latest().check() == []
+
+
+def test_who_searches_while_the_first_run_is_under_way_is_told_so(folder: Path, corpus: Corpus) -> None:
+    said: list[str] = []
+    reader = Corpus(corpus.path, wait_s=0)
+
+    def look(now: object) -> None:
+        if not said:
+            with pytest.raises(StoreBusy, match="no group 'chunk' yet") as busy:
+                found(reader, "moon")
+            said.append(str(busy.value))
+
+    sync(folder, corpus, progress=look)
+    assert "is being indexed, by this process" in said[0]
+    assert "Published so far: 0 documents" in said[0]
+    assert found(reader, "moon") == ["tides.txt"]
+
+
+def test_an_embedder_that_is_left_out_is_named(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus, embedder=EMBEDDER)
+    said = rf"embedded with '{EMBEDDER.name}', and no embedder was named\. .*embedder=HashingEmbedder\(…\)"
+    with pytest.raises(ManifestMismatch, match=said):
+        sync(folder, corpus)
+    with pytest.raises(ManifestMismatch, match=said):
+        add_texts(corpus, {"a": "A text."})
+    add_texts(corpus, {"a": "A text."}, embedder=EMBEDDER)
 
 
 def test_groups_below_an_abandoned_one_follow_when_it_does(folder: Path, corpus: Corpus) -> None:

@@ -176,7 +176,10 @@ def embedder_of(
         if embedder.name == how.embedder:
             refuse_other_embedder(how, group, embedder)
             return embedder
-    advice = f"Pass it: embedders=(it,). Group {group!r} is embedded with {how.embedder!r}."
+    advice = (
+        f"Group {group!r} is embedded with {how.embedder!r}. Pass that again: with the group's definition, "
+        f"corpus.group({group!r}, Definition(..., embeddings=(Embedding(it),))), among groups=[...]."
+    )
     if not how.plain:
         raise GroupError(f"The store does not say how to make the embedder again. {advice}")
     try:

@@ -89,8 +89,12 @@ class Embedding(Protocol):
         """Take sparse vectors; those that are there already are left as they are."""
         ...
 
+    def keep(self) -> None:
+        """Write what was collected, before the writer ends without publishing."""
+        ...
+
     def flush(self) -> None:
-        """Write what was collected."""
+        """Write what was collected, and put it in order."""
         ...
 
 

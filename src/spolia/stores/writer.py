@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from spolia.errors import FilterError, GroupError, NotAStore, StoreError
@@ -511,4 +511,15 @@ class Writer:
         transaction: Transaction | None = getattr(self, "_transaction", None)
         if transaction is not None:
             transaction.ended = True
-        self._writing.close()
+        try:
+            self._keep_vectors()
+        finally:
+            self._writing.close()
+
+    def _keep_vectors(self) -> None:
+        """What was embedded took time, and perhaps money: it is kept whatever has ended the writer."""
+        if self._embedded is not None:
+            with suppress(Exception):  # a full disk, a lost connection: it is what has ended the writer that counts
+                if not self._connection.in_transaction:
+                    self._connection.execute(sql.BEGIN)
+                self._embedded.keep()

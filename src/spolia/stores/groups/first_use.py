@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from spolia.errors import StoreBusy
+from spolia.stores.defined import built_in
 from spolia.stores.groups.materialising import materialise, serves
 from spolia.surrounding import check_cancelled, note
 
@@ -35,7 +36,7 @@ def built(group: NodeGroup) -> Snapshot:
             _build(group, min(LOOK_S, max(left, 0.0)))
         except StoreBusy as busy:
             if left <= 0:
-                raise _out_of_patience(group, busy) from busy
+                raise _out_of_patience(group, busy, snapshot) from busy
             said = said or _told(group, busy)
     return snapshot
 
@@ -56,8 +57,14 @@ def _told(group: NodeGroup, busy: StoreBusy) -> str:
     return said
 
 
-def _out_of_patience(group: NodeGroup, busy: StoreBusy) -> StoreBusy:
+def _out_of_patience(group: NodeGroup, busy: StoreBusy, snapshot: Snapshot) -> StoreBusy:
     corpus = group.corpus
+    if group.definition is None and built_in(group.name) is None:
+        return StoreBusy(
+            f"{corpus.path} is being indexed, by {busy.holder or 'another process'}. Published so far: "
+            f"{snapshot.stats().documents} documents, and no group {group.name!r} yet. Search again when a batch of "
+            f"them is published; to wait for it: Corpus({corpus.path!r}, wait_s=600)."
+        )
     return StoreBusy(
         f"Group {group.name!r} is built at its first use, and could not be within {corpus.wait_s:g} s, since "
         f"{busy.holder or 'another process'} writes to {corpus.path}. Wait for it, then repeat. To build it "

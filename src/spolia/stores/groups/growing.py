@@ -16,7 +16,8 @@ from spolia.types import Document, Failure, Node
 
 T = TypeVar("T")
 
-EMBEDDED_AT_ONCE = 256
+EMBEDDED_AT_ONCE = 64
+"""Texts in one call of an embedder: what is interrupted loses those of the call that was under way, and no others."""
 LISTED = 1_000_000
 """Characters; the nodes of a longer document are not in memory all at once where nothing is made of them."""
 

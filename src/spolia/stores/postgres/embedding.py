@@ -64,10 +64,12 @@ class Embedded:
         if len(pending) >= WRITTEN_AT_ONCE:
             self._write(embedder)
 
-    def flush(self) -> None:
+    def keep(self) -> None:
         """Write what was collected."""
         for embedder in self._pending:
             self._write(embedder)
+
+    flush = keep
 
     def _dimension(self, embedder: str) -> int | None:
         known = self.session.one(dialect.DIMENSION, (embedder,))

@@ -68,6 +68,11 @@ class Embedded:
         if len(pending) >= FLUSHED_ROWS:
             self._write(embedder)
 
+    def keep(self) -> None:
+        """Write what was collected; the next writer takes the segments over."""
+        for embedder in self._pending:
+            self._write(embedder)
+
     def flush(self, above: int | None = DEFAULT_INDEX.above) -> None:
         """Write what was collected, and join segments as `joined` says.
 
