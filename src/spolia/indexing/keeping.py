@@ -68,7 +68,7 @@ def keep(
         if not (fits or labels.metadata or rebuild):
             writer.publish()  # is refused, and says why: nothing gives other values
         if labels.access is None and writer.is_restricted():
-            labels = replace(labels, kept={uri: readers for uri, (_, readers) in writer.readers().items()})
+            labels = replace(labels, kept=writer.readers())
         renews = wanted.define(writer, found, taking, rebuild=rebuild)
         wanted.refuse_changed(writer.manifests)
         if renews:
@@ -116,7 +116,10 @@ class Keeping:
         self.growths = wanted.growths(writer.manifests)
         self.behind = behind(self.growths)
         self.filing = Filing(writer, self.growths, wanted.main, labels)
-        self.held = Held(writer.readers() if labels.access or labels.kept or labels.metadata else {})
+        if labels.access or labels.kept or labels.metadata:
+            self.held = Held(writer.held(found.uris), _none if found.uris is None else writer.held_as)
+        else:
+            self.held = Held({}, _none)
         self.known = Known(writer, found, known, all=self._looks_at_all)
         for container, parts in self.known.parts.items() if self._looks_at_all else ():
             for uri in parts:
@@ -216,7 +219,7 @@ class Keeping:
         """Whether a source has the metadata and readers that the caller says; of another uri, if it is named."""
         if not self._is_described(row, uri or row.uri):
             return False
-        return not self.labels.access or self.held.readers(row.uri) == self.labels.readers(uri or row.uri)
+        return not self.labels.access or self.held.readers(row.document) == self.labels.readers(uri or row.uri)
 
     def _is_described(self, row: SourceRow, uri: str) -> bool:
         return not self.labels.metadata or DocumentReport.of(row.report).labels == self.labels.mark(uri)
@@ -396,7 +399,7 @@ class Keeping:
         if not before.document or self.labels.access is None:
             return bool(before.document)
         readers = self.labels.readers(before.uri)
-        if readers == self.held.readers(before.uri):
+        if readers == self.held.readers(before.document):
             return True
         if self.held.is_shared(before.document):
             return False
@@ -438,6 +441,10 @@ class Keeping:
     def _tell(self, uri: str, change: str = "") -> None:
         if self.progress is not None:
             self.progress(self.tally.progress(uri, change))
+
+
+def _none(id: str) -> None:
+    """No source holds it."""
 
 
 def _is_same(before: SourceRow | None, row: SourceRow) -> bool:

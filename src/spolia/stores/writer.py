@@ -156,12 +156,32 @@ class Writer:
         with self._transaction.reading():
             return self._changes.meta_of(document)
 
-    def readers(self) -> dict[str, tuple[str, tuple[str, ...]]]:
-        """For each source the id of the document that it holds, and who may read that; with what was changed."""
+    def readers(self) -> dict[str, tuple[str, ...]]:
+        """Who may read what each source holds, by its uri; with what was changed."""
         with self._transaction.reading():
             rows = self._connection.execute(sql.READERS_OF_SOURCES).fetchall()
             lists = StoredLists(self._connection)
-            return {uri: (document, lists[audience]) for uri, document, audience in rows}
+            return {uri: lists[audience] for uri, audience in rows}
+
+    def held(self, uris: Iterable[str] | None = None) -> dict[str, tuple[tuple[str, ...], int]]:
+        """Who may read each document that sources hold, and whether one holds it or more than one: 1 or 2; by its id.
+
+        Args:
+            uris: of the sources, with what is in them; None for all.
+        """
+        with self._transaction.reading():
+            if uris is None:
+                rows = self._connection.execute(sql.HELD).fetchall()
+            else:
+                rows = self._connection.execute(sql.HELD_OF_URIS, {"uris": json.dumps(list(uris))}).fetchall()
+            lists = StoredLists(self._connection)
+            return {document: (lists[audience], holders) for document, audience, holders in rows}
+
+    def held_as(self, document: str) -> tuple[tuple[str, ...], int] | None:
+        """The same of one document, by its id; None where no source holds it."""
+        with self._transaction.reading():
+            row = self._connection.execute(sql.HELD_OF_ID, (document,)).fetchone()
+            return (StoredLists(self._connection)[row[1]], row[2]) if row else None
 
     def is_restricted(self) -> bool:
         """Whether anything was ever stored that not everybody may read."""

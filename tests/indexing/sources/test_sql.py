@@ -170,6 +170,23 @@ def test_other_readers_apply_to_rows_that_were_not_changed(database: Database, c
     }  # fmt: skip
 
 
+def test_rows_of_the_same_text_have_their_own_readers_whatever_is_published_together(
+    database: Database, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What holds a document may be in another lot than what is given other readers."""
+    monkeypatch.setattr("spolia.indexing.sources.items.ITEMS_AT_ONCE", 1)
+    for id in range(3):
+        database.put(id, "The same.", changed=1)
+    sync(database.rows(), corpus, access=lambda uri: ["ann"])
+    for asked in ("0", "2", ""):
+        sync(database.rows(), corpus, access=lambda uri, asked=asked: ["bob"] if uri[-1] == asked else ["ann"])  # type: ignore[misc]
+        held = {uri[-1]: row.document for uri, row in corpus.latest().sources().items()}
+        lists = {one.id: one.readers for one in corpus.latest().documents(frozenset(["ann", "bob"]))}
+        assert {key: lists[id] for key, id in held.items()} == {
+            key: ("bob",) if key == asked else ("ann",) for key in "012"
+        }
+
+
 def test_other_metadata_apply_to_rows_that_were_not_changed(database: Database, corpus: Corpus) -> None:
     database.put(1, "One.", changed=1)
     database.put(2, "Two.", changed=2)

@@ -151,8 +151,19 @@ SET_SOURCE = f"""UPDATE sources
     WHERE uri = ? AND birth = ? AND death = {ALIVE}"""
 UNSAY_SOURCE = f"DELETE FROM sources WHERE uri = :uri AND birth = :next AND death = {ALIVE}"
 END_SOURCE = f"UPDATE sources SET death = :next WHERE uri = :uri AND death = {ALIVE}"
-READERS_OF_SOURCES = f"""SELECT s.uri, d.id, d.audience FROM sources s JOIN documents d ON d.key = s.document
+READERS_OF_SOURCES = f"""SELECT s.uri, d.audience FROM sources s JOIN documents d ON d.key = s.document
     WHERE s.death = {ALIVE}"""
+_HELD = f"""SELECT d.id, d.audience, CASE WHEN EXISTS (SELECT 1 FROM sources o WHERE o.document = d.key
+    AND o.uri <> s.uri AND o.death = {ALIVE}) THEN 2 ELSE 1 END"""
+HELD = f"{_HELD} FROM sources s JOIN documents d ON d.key = s.document WHERE s.death = {ALIVE}"
+HELD_OF_URIS = f"""{_HELD} FROM json_each(:uris) wanted CROSS JOIN sources s ON s.uri = wanted.value
+    JOIN documents d ON d.key = s.document WHERE s.death = {ALIVE}
+    UNION {_HELD} FROM json_each(:uris) wanted
+    CROSS JOIN sources s ON s.uri > wanted.value || '/' AND s.uri < wanted.value || '0'
+    JOIN documents d ON d.key = s.document WHERE s.death = {ALIVE}"""
+HELD_OF_ID = (
+    f"{_HELD} FROM documents d JOIN sources s ON s.document = d.key WHERE d.id = ? AND s.death = {ALIVE} LIMIT 1"
+)
 
 # How far sources were read. What is read later than a generation was published is not known to it.
 CURSORS = "SELECT item, cursor FROM cursors WHERE source = ? ORDER BY item"
