@@ -97,6 +97,12 @@ def test_what_is_wrong_is_one_line_and_code_2(spolia: Spolia, data: Path, change
     assert says in ran.err
 
 
+def test_what_cannot_be_written_as_a_whole_is_not_written(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    ran = spolia("data", "convert", data, tmp_path / "out", "--quotes", "--to", "beir")
+    assert (ran.code, "beir names passages only" in ran.err) == (2, True)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["small"]
+
+
 def test_nothing_is_written_over_and_choices_are_checked(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     assert "is there already" in spolia("data", "convert", data, data).err
     assert "No form of data sets is called 'csv'" in spolia("data", "convert", data, tmp_path / "x", "--to", "csv").err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from shutil import rmtree
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from spolia.evaluation.datasets import DataSet
+    from spolia.evaluation.formats.form import Form
     from spolia.types import Document, Item
 
 FORMS = "spolia, beir, autorag, trec, 2wikimultihopqa, hotpotqa, musique"
@@ -84,7 +86,7 @@ def convert(
         items = list(with_quotes(items, {one.id: one.text for one in passages}))
     if join or onto is not None:
         passages, items = _moved(passages, items, join, onto)
-    writing.write(target, passages, items)
+    _write(writing, target, passages, items)
     screen.give(target=str(target), form=to, passages=len(passages), questions=len(items))
     screen.show(f"{target} is written: {len(passages):,} passages and {len(items):,} questions, in the form {to}.")
     return Exit.DONE
@@ -109,6 +111,18 @@ def _read(given: DataSet) -> tuple[list[Document], list[Item]]:
     if not items:
         raise DataError(f"{given.path} has no questions. Write at least one.")
     return passages, items
+
+
+def _write(form: Form, target: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
+    """Write all of it, or leave nothing."""
+    part = target.with_name(f".{target.name}.part")
+    try:
+        form.write(part, passages, items)
+        part.rename(target)
+    finally:
+        if part.is_file():
+            part.unlink()
+        rmtree(part, ignore_errors=True)
 
 
 def _moved(

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 from spolia.errors import DataError
 from spolia.evaluation.formats.form import Asked, Form, Placed
-from spolia.evaluation.formats.pooled import Pool, context_of, field_of, has_fields, own_fields, rest_of
+from spolia.evaluation.formats.own import plain
+from spolia.evaluation.formats.pooled import Pool, context_of, field_of, has_fields, rest_of
 from spolia.evaluation.jsonl import records
 from spolia.types import Document, Item, SubQuestion
 
@@ -81,7 +82,7 @@ class HotpotQA(Form):
 
     def row(self, item: Item, context: Sequence[Document]) -> dict[str, Any]:
         """A question as it is published."""
-        meta, titles = own_fields(item.meta), {one.id: one.title for one in context}
+        meta, titles = plain(item.meta), {one.id: one.title for one in context}
         gold = [[titles[str(one)], 0] for group in item.gold for one in group if one in titles]
         rest = {name: value for name, value in meta.items() if name not in OURS}
         return {
@@ -110,7 +111,7 @@ def together(sentences: Sequence[str]) -> tuple[str, list[int]]:
 
 def apart(passage: Document) -> list[str]:
     """The sentences of which a passage was made; all of it where that is not known."""
-    starts = own_fields(passage.meta).get("sentences")
+    starts = plain(passage.meta).get("sentences")
     if not starts:
         return [passage.text]
     ends = [*starts[1:], len(passage.text)]

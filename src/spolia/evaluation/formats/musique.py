@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from spolia.errors import DataError
 from spolia.evaluation.formats.form import Asked, Form, Placed
-from spolia.evaluation.formats.pooled import Pool, context_of, field_of, has_fields, own_fields, rest_of
+from spolia.evaluation.formats.own import plain
+from spolia.evaluation.formats.pooled import Pool, context_of, field_of, has_fields, rest_of
 from spolia.evaluation.jsonl import records, write_rows
 from spolia.types import Document, Item, SubQuestion
 
@@ -84,7 +85,7 @@ def _hop(place: str, hop: Any, ids: Sequence[str]) -> SubQuestion:
 
 
 def _row(item: Item, context: Sequence[Document]) -> dict[str, Any]:
-    meta, ids = own_fields(item.meta), [one.id for one in context]
+    meta, ids = plain(item.meta), [one.id for one in context]
     supporting = set(meta.get("supporting") or [one for group in item.gold for one in group])
     answerable = item.type != "unanswerable"
     answers = list(item.answers) if answerable else meta.get("answer") or []

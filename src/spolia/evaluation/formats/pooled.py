@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from spolia.errors import DataError
+from spolia.evaluation.formats.own import plain
 from spolia.evaluation.jsonl import first_record
-from spolia.types import Document, Item, Meta, Scalar
+from spolia.types import Document, Item, Scalar
 
 
 @dataclass
@@ -57,16 +58,9 @@ def rest_of(row: Mapping[str, Any], known: Sequence[str]) -> Iterator[tuple[str,
             yield name, value if scalar else json.dumps(value, ensure_ascii=False)
 
 
-def own_fields(meta: Meta) -> dict[str, Any]:
-    """Metadata with what was kept as JSON read again."""
-    from spolia.evaluation.formats.own import plain
-
-    return plain(meta)
-
-
 def context_of(item: Item, passages: Mapping[str, Document]) -> list[Document]:
     """The paragraphs that a question brought; where that is not known, those that are its gold."""
-    named = own_fields(item.meta).get("context") or [one for group in item.gold for one in group]
+    named = plain(item.meta).get("context") or [one for group in item.gold for one in group]
     if lacking := next((one for one in named if not isinstance(one, str) or one not in passages), None):
         raise DataError(f"{str(lacking)!r} of question {item.id!r} is no passage of the corpus.")
     return [passages[one] for one in named]

@@ -13,7 +13,8 @@ from spolia.evaluation.formats.judgements import Judged, judged_item, judgements
 from spolia.types import Document, Hit, Item, Node, Query, Ranking
 
 _TAG = {name: re.compile(rf"<{name}>(.*?)(?=</?[a-zA-Z]+>|\Z)", re.S | re.I) for name in
-        ("num", "title", "desc", "docno", "text", "headline")}  # fmt: skip
+        ("num", "title", "desc", "docno", "headline")}  # fmt: skip
+_TEXT = re.compile(r"<text>(.*)</text>", re.S | re.I)
 _LABEL = re.compile(r"^\s*(Number|Topic|Description)\s*:\s*", re.I)
 _BLANKS = re.compile(r"\s+")
 
@@ -154,9 +155,7 @@ def _document(place: str, block: str) -> tuple[str, str, str]:
 
 
 def _inside(block: str, tag: str) -> str:
-    if tag == "text":  # may have tags of its own
-        return block.partition("<TEXT>")[2].rpartition("</TEXT>")[0].strip()
-    found = _TAG[tag].search(block)
+    found = _TEXT.search(block) if tag == "text" else _TAG[tag].search(block)  # a text may have tags of its own
     return found[1].strip() if found else ""
 
 
