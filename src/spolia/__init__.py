@@ -72,7 +72,10 @@ if TYPE_CHECKING:
     from spolia.indexing.transforms.summary import Summary as Summary
     from spolia.journal import Cache as Cache, Runs as Runs
     from spolia.models.chat import ChatModel as ChatModel
+    from spolia.models.completions import CompletionModel as CompletionModel
+    from spolia.models.embeddings import EmbeddingModel as EmbeddingModel
     from spolia.models.minilm import MiniLM as MiniLM
+    from spolia.models.reranking import RerankModel as RerankModel
     from spolia.models.scripted import ScriptedModel as ScriptedModel
     from spolia.operator import Operator as Operator
     from spolia.orchestration.fusion import (
@@ -189,7 +192,10 @@ WHERE = {
     "spolia.indexing.transforms.summary": ("Summary",),
     "spolia.journal": ("Cache", "Runs",),
     "spolia.models.chat": ("ChatModel",),
+    "spolia.models.completions": ("CompletionModel",),
+    "spolia.models.embeddings": ("EmbeddingModel",),
     "spolia.models.minilm": ("MiniLM",),
+    "spolia.models.reranking": ("RerankModel",),
     "spolia.models.scripted": ("ScriptedModel",),
     "spolia.operator": ("Operator",),
     "spolia.orchestration.fusion": ("ConvexCombination", "ReciprocalRankFusion",),

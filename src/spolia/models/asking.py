@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from spolia.egress.exchange import Limits, Response
 from spolia.errors import ModelUnavailable
 from spolia.models.attempts import Attempts, key_in, without
+from spolia.models.rates import paced
 from spolia.models.replies import Reply, estimated_tokens
 from spolia.models.sse import DONE, events
 from spolia.models.wire import chunks, posted, turn
@@ -32,6 +33,7 @@ class Call(Attempts[Generation]):
     def once(self, limits: Limits) -> Generation:
         reply = Reply()
         with reserve(self.bound) as held, turn(self.model.base_url, self.model.max_concurrent, limits):
+            paced(self.model, self.bound, limits)
             try:
                 self._exchange(reply, limits)
             finally:

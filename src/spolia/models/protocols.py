@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
-from spolia.types import Addressed, Generation, Prompt
+from spolia.types import Addressed, Generation, Prompt, Token
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +23,13 @@ STREAM: Final = "stream"
 """Sends the reply in pieces while it is being written."""
 LOGPROBS: Final = "logprobs"
 """States the log-probability of every token that it generated."""
+
+SCORES: Final = "scores"
+"""States the log-probability of every token of a text that is given to it."""
+NEXT_TOKENS: Final = "next_tokens"
+"""States the most probable next tokens."""
+STRUCTURED: Final = "structured"
+"""Can be held to a JSON schema."""
 
 
 class Capabilities(frozenset[str]):
@@ -73,6 +80,62 @@ class LanguageModel(Addressed, Protocol):
             ModelRejected: it will not.
             BudgetSpent: refused before it was sent.
         """
+        ...
+
+
+@runtime_checkable
+class ScoresContinuations(Protocol):
+    """A language model with the capability `scores`."""
+
+    def continuation(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
+        """The tokens of `text`, each with its log-probability after the prompt and those before it.
+
+        Raises:
+            ModelUnavailable: the same call may succeed later.
+            ModelRejected: it will not.
+        """
+        ...
+
+
+@runtime_checkable
+class ForetellsTokens(Protocol):
+    """A language model with the capability `next_tokens`."""
+
+    def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
+        """The most probable next tokens, best first, each with its log-probability."""
+        ...
+
+
+@runtime_checkable
+class KeepsSchemas(Protocol):
+    """A language model with the capability `structured`."""
+
+    def structured(
+        self,
+        prompt: Prompt,
+        schema: Mapping[str, Any],
+        *,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Generation:
+        """The reply to a prompt, which the server holds to a JSON schema."""
+        ...
+
+
+@runtime_checkable
+class Scorer(Addressed, Protocol):
+    """Judges how well texts answer a query: a cross-encoder, here or on a server.
+
+    Attributes:
+        name: tells apart any two scorers that give different scores.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
+        """One finite score for each text, in their order; higher is better. They compare within one call."""
         ...
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import Any
 
@@ -36,7 +36,7 @@ class Reply:
         Args:
             part: where the text stands: `message` in a whole reply, `delta` in an event.
         """
-        found = _parsed(data)
+        found = parsed(data)
         if found.get("error"):
             raise failed(found["error"])
         if isinstance(found.get("usage"), dict):
@@ -44,7 +44,7 @@ class Reply:
         choices = found.get("choices")
         if not isinstance(choices, list) or not (choices or part == "delta"):
             raise ModelRejected(f"it replied without a choice: {_short(data)}. Check that base_url ends in /v1.")
-        return self._choice(_mapping(choices[0]), part) if choices else ""
+        return self._choice(mapping(choices[0]), part) if choices else ""
 
     def end(self) -> str:
         """The text that was held back."""
@@ -53,9 +53,9 @@ class Reply:
         return rest
 
     def _choice(self, choice: Mapping[str, Any], part: str) -> str:
-        message = _mapping(choice.get(part))
+        message = mapping(choice.get(part))
         self._refusal.append(_text(message.get("refusal")))
-        self._tokens.extend(_tokens(_mapping(choice.get("logprobs")).get("content")))
+        self._tokens.extend(_tokens(mapping(choice.get("logprobs")).get("content")))
         self.finish_reason = _text(choice.get("finish_reason")) or self.finish_reason
         piece = self._mended.add(_text(message.get("content")))
         self._text.append(piece)
@@ -92,7 +92,7 @@ def estimated_tokens(text: str) -> int:
 
 def failed(error: object, status: int = 0) -> ModelError:
     """The error that a server's own error object stands for."""
-    said = _mapping(error)
+    said = mapping(error)
     code, message = str(said.get("code") or said.get("type") or ""), said.get("message") or error
     text = f"it failed{f' with status {status}' if status else ''}: {_short(str(message))}"
     if code == "insufficient_quota":
@@ -118,7 +118,7 @@ def refused(status: int, headers: Mapping[str, str], text: str, keyed: str) -> M
     if status == 404:
         return ModelRejected(f"it has no such address or model (status 404: {said}). Check model, and base_url's /v1.")
     try:
-        return failed(_mapping(json.loads(text)).get("error") or said, status)
+        return failed(mapping(json.loads(text)).get("error") or said, status)
     except (ValueError, RecursionError):
         return failed(said, status)
 
@@ -126,14 +126,15 @@ def refused(status: int, headers: Mapping[str, str], text: str, keyed: str) -> M
 def _said(text: str) -> str:
     """The message in an error's body, or the body's beginning."""
     try:
-        found = _mapping(json.loads(text))
+        found = mapping(json.loads(text))
     except (ValueError, RecursionError):
         return _short(text)
     inner = found.get("error", found.get("message", found.get("detail")))
-    return _short(str(_mapping(inner).get("message") or inner or text))
+    return _short(str(mapping(inner).get("message") or inner or text))
 
 
-def _parsed(data: str) -> Mapping[str, Any]:
+def parsed(data: str) -> Mapping[str, Any]:
+    """The JSON object that a server sent; `ModelRejected` where it is none."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
@@ -152,12 +153,32 @@ def _usage(found: Mapping[str, Any]) -> Usage:
 
 
 def _tokens(found: object) -> list[Token]:
-    entries = [_mapping(entry) for entry in found] if isinstance(found, list) else []
+    entries = [mapping(entry) for entry in found] if isinstance(found, list) else []
     kept = [(entry.get("token"), entry.get("logprob")) for entry in entries]
     return [Token(text, float(p)) for text, p in kept if isinstance(text, str) and isinstance(p, (int, float))]
 
 
-def _mapping(found: object) -> Mapping[str, Any]:
+def next_of_chat(reply: Mapping[str, Any]) -> tuple[Token, ...]:
+    """The most probable first tokens that a chat reply states."""
+    choices = reply.get("choices")
+    choice = mapping(choices[0]) if isinstance(choices, list) and choices else {}
+    content = mapping(choice.get("logprobs")).get("content")
+    first = mapping(content[0]) if isinstance(content, list) and content else {}
+    return ranked_tokens(_tokens(first.get("top_logprobs")))
+
+
+def ranked_tokens(tokens: Iterable[Token]) -> tuple[Token, ...]:
+    """Tokens by probability; those with none, or an impossible one, are left out."""
+    found = [token for token in tokens if token.logprob <= 0.0]  # NaN is not
+    if not found:
+        raise ModelRejected(
+            "it states no probable next tokens. Take 'next_tokens' out of capabilities for this server."
+        )
+    return tuple(sorted(found, key=lambda token: (-token.logprob, token.text)))
+
+
+def mapping(found: object) -> Mapping[str, Any]:
+    """The object itself, or an empty one where it is none."""
     return found if isinstance(found, dict) else {}
 
 

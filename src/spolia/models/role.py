@@ -9,10 +9,10 @@ from typing import Generic, TypeVar
 from spolia.errors import ModelError
 from spolia.models import template
 from spolia.models.parsers import Parser
-from spolia.models.protocols import LanguageModel
+from spolia.models.protocols import STRUCTURED, KeepsSchemas, LanguageModel
 from spolia.models.template import Filling
 from spolia.surrounding import degrade, note, retract
-from spolia.types import Message, Prompt, Value
+from spolia.types import Generation, Message, Prompt, Value
 
 T = TypeVar("T")
 
@@ -91,7 +91,7 @@ class Role(Value, Generic[T]):
         """
         prompt = self.prompt_for(values, sample=sample)
         for may_repair in (bool(self.repair), False):
-            generation = llm.generate(prompt, max_tokens=max_tokens, temperature=temperature, on_text=on_text)
+            generation = self._generated(llm, prompt, max_tokens, temperature, on_text)
             reply = generation.text
             if generation.finish_reason == "length":
                 note(f"The reply to {self.prompt} was cut off at max_tokens={max_tokens}.")
@@ -107,3 +107,16 @@ class Role(Value, Generic[T]):
             prompt = prompt.but(messages=(*prompt.messages, Message("assistant", reply), *asked_again))
         degrade(f"The reply to {self.prompt} could not be read ({reason}); its default {self.default!r} holds.")
         return self.parser.parse(self.default)
+
+    def _generated(
+        self,
+        llm: LanguageModel,
+        prompt: Prompt,
+        max_tokens: int,
+        temperature: float,
+        on_text: Callable[[str], None] | None,
+    ) -> Generation:
+        """The reply; held to the parser's schema where it has one and the model can."""
+        if STRUCTURED in llm.capabilities and isinstance(llm, KeepsSchemas) and (schema := self.parser.schema):
+            return llm.structured(prompt, schema, max_tokens=max_tokens, temperature=temperature, on_text=on_text)
+        return llm.generate(prompt, max_tokens=max_tokens, temperature=temperature, on_text=on_text)

@@ -13,7 +13,7 @@ from typing import Any
 from spolia.egress.exchange import Limits
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable
 from spolia.models.attempts import Attempts, key_in, without
-from spolia.models.chat import checked_url
+from spolia.models.remote import checked_url
 from spolia.models.wire import chunks, posted, turn
 from spolia.surrounding import reserve
 from spolia.types import Usage, Value

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Self, TypeAlias
 
+from spolia.testing.endpoints import completed, embedded, reranked
+
 Fault: TypeAlias = Literal[
     "", "reset", "hang", "stall", "drip", "truncate", "torn events", "torn pairs", "torn chunks", "no choice"
 ]
@@ -33,6 +35,8 @@ class Served:
             stream and `truncate` closes there, or in the middle of a body; `drip` sends a byte at a time, slowly;
             `torn chunks` a byte at a time; `torn events` half of a character's bytes in each of two events, and
             `torn pairs` half of a surrogate pair; `no choice` an empty list of choices.
+        dimension: of the vectors.
+        wait_s: how long it thinks before it answers.
     """
 
     text: str = "ok"
@@ -44,6 +48,8 @@ class Served:
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
     fault: Fault = ""
+    dimension: int = 8
+    wait_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ class Received:
 
 
 class OpenAIServer:
-    """Serves `/v1/chat/completions` and `/v1/models` on a free port of the loopback interface, in a thread of its own.
+    """Serves `/v1/chat/completions`, `/completions`, `/embeddings`, `/rerank` and `/models` on a free port.
 
     Args:
         served: one for each request in turn; the last one is repeated.
@@ -153,6 +159,8 @@ class _Responder(BaseHTTPRequestHandler):
         return Received(self.path, headers, body, self.client_address[1])
 
     def _answer(self, served: Served, asked: dict[str, Any]) -> None:
+        if served.wait_s:
+            self.serving.stopping.wait(served.wait_s)
         if served.fault == "reset":
             self.close_connection = True
         elif served.fault == "hang":
@@ -166,7 +174,16 @@ class _Responder(BaseHTTPRequestHandler):
         elif asked.get("stream"):
             self._stream(served, asked)
         else:
-            self._whole(200, json.dumps(_reply(served, asked, "message", served.text, last=True)).encode(), served)
+            self._whole(200, json.dumps(self._said(served, asked)).encode(), served)
+
+    def _said(self, served: Served, asked: dict[str, Any]) -> dict[str, Any]:
+        if self.path.endswith("/embeddings"):
+            return embedded(asked, served.dimension)
+        if self.path.endswith("/rerank"):
+            return reranked(asked)
+        if self.path.endswith("/completions") and "prompt" in asked:
+            return completed(asked, served.text, served.logprob)
+        return _reply(served, asked, "message", served.text, last=True)
 
     def _whole(self, status: int, body: bytes, served: Served | None = None) -> None:
         self.send_response(status)
@@ -253,9 +270,14 @@ def _reply(served: Served, asked: dict[str, Any], part: str, text: str, last: bo
     choice = {"index": 0, part: message, "finish_reason": served.finish_reason if last else None}
     if asked.get("logprobs") and served.logprob is not None:
         words = text.split() if part == "message" else [text]
-        choice["logprobs"] = {"content": [{"token": word, "logprob": served.logprob} for word in words]}
+        choice["logprobs"] = {"content": [_token(word, served.logprob, asked) for word in words]}
     whole = {"usage": _usage(served.usage)} if served.usage is not None and part == "message" else {}
     return {"id": "1", "object": "chat.completion", "choices": [choice], **whole}
+
+
+def _token(word: str, logprob: float, asked: dict[str, Any]) -> dict[str, Any]:
+    top = [{"token": "x" * at or word, "logprob": logprob * (at + 1)} for at in range(asked.get("top_logprobs", 0))]
+    return {"token": word, "logprob": logprob, **({"top_logprobs": top[::-1]} if top else {})}
 
 
 def _usage(counts: tuple[int, int]) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from spolia.types import Value
 
@@ -23,6 +23,11 @@ END = 2000
 
 class Parser(ABC, Value, Generic[Out]):
     """Reads a value out of a reply."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema that a server may be held to, so that there is something to read; empty for plain text."""
+        return {}
 
     @abstractmethod
     def parse(self, reply: str) -> Out:

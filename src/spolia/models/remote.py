@@ -1,0 +1,103 @@
+"""What all servers of the OpenAI protocol have in common: an address, patience, limits and prices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from spolia.errors import ModelError
+from spolia.models.prices import usd_per_million
+from spolia.types import Usage, Value
+
+
+@dataclass(frozen=True)
+class Remote(Value):
+    """The address of a model on a server. It holds no secret: the key is read from the environment at each call.
+
+    Args:
+        model: what the server calls it.
+        base_url: where the API begins, for example `http://127.0.0.1:8000/v1`. Texts and the key are sent there and
+            nowhere else: redirects are refused.
+        api_key_env: name of the environment variable with the key; nothing is sent where it is empty or not set.
+        connect_timeout_s: seconds until it takes a connection.
+        timeout_s: seconds without a byte from it.
+        deadline_s: seconds for one call, with all attempts and waits.
+        retries: attempts after the first, where the failure may pass. None once text has been handed out.
+        wait_s: about how long to wait before the second attempt; twice as long before each further one (between half
+            and all of it, at random, so that callers spread). A server's `Retry-After` counts where it is longer.
+        max_wait_s: the longest wait; where the server asks for more, the call fails at once.
+        max_concurrent: requests to this server at a time, in this process.
+        requests_per_minute: of this model in this process, after a minute's worth at once; 0 for no limit.
+        tokens_per_minute: likewise, of tokens sent and asked for, as they are estimated before they are sent.
+        usd_per_million: price of a million tokens sent, and generated. Where both are 0, the price that
+            `spolia.models.prices` knows for this model at this host counts.
+    """
+
+    model: str
+    base_url: str
+    api_key_env: str = "OPENAI_API_KEY"
+    connect_timeout_s: float = 5.0
+    timeout_s: float = 60.0
+    deadline_s: float = 300.0
+    retries: int = 3
+    wait_s: float = 0.5
+    max_wait_s: float = 30.0
+    max_concurrent: int = 8
+    requests_per_minute: float = 0.0
+    tokens_per_minute: float = 0.0
+    usd_per_million: tuple[float, float] = (0.0, 0.0)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "base_url", checked_url(self.base_url))
+        for name in ("connect_timeout_s", "timeout_s", "deadline_s", "max_concurrent"):
+            if not 0 < getattr(self, name) <= 1e6:
+                raise ModelError(
+                    f"{type(self).__name__} got {name}={getattr(self, name)}. Write 0 < number <= 1000000."
+                )
+        for name in ("requests_per_minute", "tokens_per_minute"):
+            if not 0 <= getattr(self, name) <= 1e12:
+                raise ModelError(f"{type(self).__name__} got {name}={getattr(self, name)}. Write 0 for no limit.")
+
+    @property
+    def name(self) -> str:
+        return self.model
+
+    @property
+    def scoped(self) -> bool:
+        return False
+
+    def fingerprint(self) -> str:
+        return f"{self.base_url}|{self.model}"
+
+    @property
+    def who(self) -> str:
+        return f"{self.model} at {self.base_url}"
+
+    def priced(self, usage: Usage) -> Usage:
+        """The usage with what it costs."""
+        sent, written = self.usd_per_million
+        if not (sent or written):
+            sent, written = usd_per_million(urlsplit(self.base_url).hostname or "", self.model)
+        return usage.but(cost_usd=(usage.input_tokens * sent + usage.output_tokens * written) / 1e6)
+
+
+def checked_url(url: str) -> str:
+    """An address where an API begins, without a slash at its end.
+
+    Raises:
+        ModelError: it is none, or holds a secret.
+    """
+    try:
+        parts = urlsplit(url)
+        secret = bool(parts.username or parts.password or parts.query or parts.fragment)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        secret = valid = False
+    if secret:
+        raise ModelError(
+            "base_url holds more than an address (a user, a password, a query), which would be stored with the flow. "
+            "Write the address alone, and name the key's variable in api_key_env."
+        )
+    if not valid:
+        raise ModelError(f"base_url is {url!r}, no web address. Write for example 'http://127.0.0.1:8000/v1'.")
+    return url.rstrip("/")
