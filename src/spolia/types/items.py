@@ -77,3 +77,8 @@ class Item(Value):
     def quotes(self) -> tuple[Quote, ...]:
         """The stretches of documents among its gold, each once."""
         return tuple(dict.fromkeys(one for group in self.gold for one in group if isinstance(one, Quote)))
+
+    @kept
+    def documents(self) -> frozenset[str]:
+        """Ids of the documents that are gold, or of which a stretch is."""
+        return frozenset(one if isinstance(one, str) else one.document for group in self.gold for one in group)

@@ -70,8 +70,12 @@ class Seen:
         return (self.quote.start, self.quote.end) if held else (self.quote.start, self.quote.start)
 
 
+ELSEWHERE = Place("")
+"""A place in a document of which nothing is gold."""
+
+
 def placed(places: Sequence[Place], item: Item, share: float) -> tuple[tuple[str, ...], Item]:
-    """Ids of places, best first, and the item with those ids as its gold.
+    """Ids of places, best first, and the item with those ids as its gold; a place without gold has none.
 
     Args:
         places: what was found, best first.
@@ -82,23 +86,26 @@ def placed(places: Sequence[Place], item: Item, share: float) -> tuple[tuple[str
     >>> places = [Place("d", Span(0, 8)), Place("x", Span(0, 9)), Place("d", Span(9, 15))]
     >>> found, seen = placed(places, item, 1.0)
     >>> found, seen.gold
-    (('place 2', 'place 3'), (('place 3',),))
+    (('', 'place 3'), (('place 3',),))
     """
     done, parts = _done(places, item, share)
     hidden = parts - set(done.values())
-    names = {one: f"place {at + 1}" for one, at in done.items()}
+    places_of = {at: f"place {at + 1}" for at in done.values()}
+    names = {one: places_of[at] for one, at in done.items()}
     gold = tuple(tuple(dict.fromkeys(names.get(one, f"missing {one}") for one in group)) for group in item.gold)
-    found = tuple(f"place {at + 1}" for at in range(len(places)) if at not in hidden)
+    found = tuple(places_of.get(at, "") for at in range(len(places)) if at not in hidden)
     return found, item.but(gold=gold, grades=_grades(item, names))
 
 
 def _done(places: Sequence[Place], item: Item, share: float) -> tuple[dict[Gold, int], set[int]]:
     """Where each of the gold is found, and the places that only hold parts of it."""
-    seen = [Seen(quote) for quote in item.quotes]
     wanted = {one for group in item.gold for one in group if isinstance(one, str)}
+    seen = [Seen(quote) for quote in item.quotes]
     done: dict[Gold, int] = {}
     parts: set[int] = set()
     for at, place in enumerate(places):
+        if place is ELSEWHERE:
+            continue
         if place.document in wanted:
             done.setdefault(place.document, at)
         for one in [one for one in seen if one.quote.document == place.document and one.quote not in done]:

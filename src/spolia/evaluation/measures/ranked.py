@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.measure import Measure, Result, checked_item
-from spolia.evaluation.measures.quoted import Place, placed
+from spolia.evaluation.measures.quoted import ELSEWHERE, Place, placed
 from spolia.types import Answer, Gold, Item, Ranking
 
 
@@ -36,7 +36,7 @@ class RetrievalMeasure(Measure):
         checked_item(self, item)
         if not item.quotes:
             return self.of(found_ids(result), item)
-        return self.of(*placed(found_places(result)[: getattr(self, "k", None)], item, self.share))
+        return self.of(*placed(found_places(result, item, getattr(self, "k", None)), item, self.share))
 
     @abstractmethod
     def of(self, found: Sequence[str], item: Item) -> float:
@@ -81,11 +81,13 @@ def found_ids(result: Result) -> tuple[str, ...]:
     return tuple([hit.node.document or hit.node.id for hit in _ranking(result).hits])
 
 
-def found_places(result: Result) -> tuple[Place, ...]:
-    """The same with what stands there of each document."""
+def found_places(result: Result, item: Item, k: int | None = None) -> list[Place]:
+    """What stands at the first k places, as far as it is of a document of which something is gold."""
     if isinstance(result, Answer) and result.evidence is None:
-        return tuple(Place.cited(citation) for citation in result.citations)
-    return tuple(Place.of(hit) for hit in _ranking(result).hits)
+        return [Place.cited(citation) for citation in result.citations[:k]]
+    gold = item.documents
+    hits = _ranking(result).hits[:k]
+    return [Place.of(hit) if (hit.node.document or hit.node.id) in gold else ELSEWHERE for hit in hits]
 
 
 def _ranking(result: Result) -> Ranking:
