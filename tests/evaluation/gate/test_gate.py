@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from spolia.models.scripted import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
-from spolia.types import Item, Query, Ranking
+from spolia.types import Item, Query, Quote, Ranking
 from tests.evaluation.gate.held import TEXTS, asked, items, stored
 from tests.evaluation.killed import experiment
 
@@ -88,6 +89,26 @@ def test_a_corpus_that_is_cut_otherwise_is_told_apart(before: Baseline, tmp_path
     assert set(found.causes) == {"chunks"}
     assert "because the corpus was re-chunked" in found.why
     assert "1 node then, 3 nodes now" in found.worse[0].evidence[0]
+
+
+def test_gold_that_is_quoted_survives_every_cut(chunks: NodeGroup, tmp_path: Path) -> None:
+    """The same questions are comparable; a quote that two nodes share now is found later, and that is told."""
+    texts = {document.id: document.text for document in chunks.snapshot().documents()}
+
+    def quoted(item: Item) -> Item:
+        ((id,),) = item.gold
+        start = texts[str(id)].index("ice broke")
+        return item.but(gold=((Quote(str(id), start, texts[str(id)][start:].partition(" from")[0]),),))
+
+    questions = [quoted(item) for item in items(chunks)]
+    before = recorded(asked(BM25(chunks), questions, "MRR"))[1]
+    narrow = stored(tmp_path / "b.spolia", size=8)
+    found = gate(asked(BM25(narrow), questions, "MRR"), before)
+    assert found.verdicts[0].outcome == "worse"
+    assert set(found.causes) == {"chunks"}
+    assert before.but(questions=()).documents.keys() == found.now.documents.keys()
+    changed = gate(asked(BM25(chunks) >> backwards, questions, "MRR"), before)
+    assert re.match(r"gold text:\d+\[\d+:\d+\]: rank 1 then, rank \d+ now", changed.worse[0].evidence[0])
 
 
 def test_documents_that_changed_are_named(before: Baseline, tmp_path: Path) -> None:

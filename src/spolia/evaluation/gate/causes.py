@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from spolia.evaluation.gate.baseline import Asked, Baseline, documents_of
-from spolia.types import Item, Value
+from spolia.types import Gold, Item, Quote, Value
 
 Cause: TypeAlias = Literal["failed", "documents", "chunks", "ranking", "answer", "score"]
 CAUSES: Mapping[Cause, str] = {
@@ -134,9 +134,10 @@ def _evidence(item: Item, cause: Cause, old: Asked, new: Asked, before: Baseline
         yield "; ".join(_other_documents(_looked_at(item, old, new), before, now)[:SHOWN])
     if cause == "chunks":
         yield "; ".join(_cut_otherwise(_looked_at(item, old, new), before, now)[:SHOWN])
-    for gold in (str(one) for group in item.gold for one in group):
-        if old.gold.get(gold) != new.gold.get(gold):
-            yield f"gold {_name(gold, before, now)}: {_rank(old.gold.get(gold))} then, {_rank(new.gold.get(gold))} now"
+    for gold in (one for group in item.gold for one in group):
+        then, is_ = old.gold.get(str(gold)), new.gold.get(str(gold))
+        if then != is_:
+            yield f"gold {_gold(gold, before, now)}: {_rank(then)} then, {_rank(is_)} now"
     if old.order != new.order:
         for when, side in (("then", old), ("now", new)):
             yield f"found {when}: {', '.join(_place(one, before, now) for one in side.found[:SHOWN]) or 'nothing'}"
@@ -152,6 +153,12 @@ def _rank(rank: int | None) -> str:
 def _name(id: str, before: Baseline, now: Baseline) -> str:
     known = now.documents.get(id) or before.documents.get(id)
     return known.name if known is not None else id
+
+
+def _gold(gold: Gold, before: Baseline, now: Baseline) -> str:
+    if isinstance(gold, Quote):
+        return _place((gold.document, gold.start, gold.end), before, now)
+    return _name(gold, before, now)
 
 
 def _place(one: tuple[str, int, int], before: Baseline, now: Baseline) -> str:
