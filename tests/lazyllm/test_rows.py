@@ -225,7 +225,8 @@ def test_d5_two_addresses_of_one_path_are_one_store(folder: Path, corpus: Corpus
 
 def test_d8_the_address_says_what_a_store_is() -> None:
     assert isinstance(truth_of("notes.spolia"), Folder)
-    assert isinstance(truth_of("http://notes"), Folder)
+    with pytest.raises(StoreError, match="No store can be kept at"):
+        truth_of("http://notes")
     assert not isinstance(truth_of("postgresql://ann@host/notes"), Folder)
 
 
