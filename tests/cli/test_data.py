@@ -44,7 +44,7 @@ def test_what_a_data_set_holds_is_shown(spolia: Spolia, data: Path) -> None:
     assert "small, spolia: corpus.jsonl" in spolia("data", "show", data).out
 
 
-@pytest.mark.parametrize("form", ["beir", "trec", "autorag"])
+@pytest.mark.parametrize("form", ["beir", "trec", "autorag", "hotpotqa", "2wikimultihopqa", "musique"])
 def test_other_forms_are_written_and_measured_the_same(spolia: Spolia, data: Path, tmp_path: Path, form: str) -> None:
     if form == "autorag":
         pytest.importorskip("pyarrow")

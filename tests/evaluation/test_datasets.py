@@ -62,6 +62,11 @@ def test_items_carry_all_that_the_questions_say(folder: Path) -> None:
     assert (other.question, other.gold, other.answers) == ("¿Qué? 何?", (), ())
 
 
+def test_an_empty_question_is_kept_for_it_stands_in_published_sets(folder: Path) -> None:
+    with_question(folder, question="")
+    assert [item.question for item in DataSet(str(folder)).items()] == ["¿Qué? 何?", ""]
+
+
 def test_passages_are_documents(folder: Path) -> None:
     first, second = DataSet(str(folder)).passages()
     assert (first.id, first.title, first.text) == ("p1", "Tides", "The moon pulls the sea.")
