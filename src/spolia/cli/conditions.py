@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from spolia.errors import FilterError
-from spolia.types import is_day, is_time
+from spolia.types import is_time
 
 if TYPE_CHECKING:
     from spolia.filters import Condition, Field, Schema
@@ -44,7 +44,7 @@ def condition_of(written: Sequence[str], schema: Schema) -> Condition | None:
 
 
 def _condition(text: str, schema: Schema) -> Condition:
-    from spolia.filters import AnyOf, Between, Not, Or
+    from spolia.filters import AnyOf, Between, Not, where
 
     parts = WRITTEN.fullmatch(text)
     if parts is None:
@@ -55,10 +55,8 @@ def _condition(text: str, schema: Schema) -> Condition:
     values = [_value(field, one.strip()) for one in (said.split(",") if sign == "in" else [said])]
     if sign in _BOUNDS:
         return Between(name, **{_BOUNDS[sign]: values[0]})
-    days = tuple(Between(name, at_least=one, at_most=one) for one in values if is_day(one))
-    moments = AnyOf(name, tuple(one for one in values if not is_day(one)))
-    within = Or((*days, moments)) if days else moments
-    return Not(within) if sign == "!=" else within
+    found = where(**{name: values})
+    return Not(found) if sign == "!=" else found
 
 
 def _value(field: Field, text: str) -> Any:
