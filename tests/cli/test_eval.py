@@ -168,6 +168,11 @@ def test_what_was_tuned_on_is_not_reported_on(spolia: Spolia, data: Path, monkey
     assert refused.code == 2
     assert f"{tuned['n']} of 40 questions were tuned on" in refused.err
     assert "--split report" in refused.err
+    with (data / "corpus.jsonl").open(
+        "a"
+    ) as corpus:  # the questions are those that were tuned on, whatever is searched
+        corpus.write('\n{"id": "more", "text": "Salt is also dug elsewhere."}')
+    assert spolia("eval", "bm25", "--data", data).code == 2
     told = spolia("eval", "bm25", "--data", data, "--overlap", "--json")
     assert told.json["tuned_on"] == tuned["n"]
     assert "were tuned on" in told.err

@@ -9,8 +9,9 @@ import pytest
 
 from spolia.errors import DataError
 from spolia.evaluation.datasets import DataSet
-from spolia.evaluation.looks import Looks
+from spolia.evaluation.looks import Looks, is_same, marks_of
 from spolia.evaluation.splits import PARTS, counted, part_of
+from spolia.types import Item
 
 
 @pytest.fixture
@@ -48,23 +49,34 @@ def test_a_part_is_drawn_from_like_a_whole(data: DataSet) -> None:
         data.split("test")
 
 
+SET, OTHER = (marks_of([Item(f"{name}{n}", f"Who is {n}?") for n in range(200)]) for name in ("q", "x"))
+
+
 def test_a_flow_is_remembered_where_it_was_tuned(tmp_path: Path) -> None:
     looks = Looks(tmp_path / "new" / "looks.jsonl")
-    assert looks.tuned_on("set", ["a"]) == ()
-    looks.note("set", "tune", {"one": "a", "two": "b"}, "x1")
-    looks.note("set", "select", {"two": "b"}, "x2")
-    looks.note("set", "report", {"two": "b"}, "x3")
-    assert looks.tuned_on("set", ["a"]) == ("tune",)
-    assert looks.tuned_on("set", ["b"]) == ("tune", "select")
-    assert looks.tuned_on("another set", ["b"]) == looks.tuned_on("set", ["c"]) == ()
+    assert looks.tuned_on(SET, ["a"]) == ()
+    looks.note(SET, "tune", {"one": "a", "two": "b"}, "x1")
+    looks.note(SET, "select", {"two": "b"}, "x2")
+    looks.note(SET, "report", {"two": "b"}, "x3")
+    assert looks.tuned_on(SET, ["a"]) == ("tune",)
+    assert looks.tuned_on(SET, ["b"]) == ("tune", "select")
+    assert looks.tuned_on(OTHER, ["b"]) == looks.tuned_on(SET, ["c"]) == ()
+
+
+@pytest.mark.parametrize(("kept", "added"), [(200, 0), (200, 1), (199, 0), (200, 5000), (20, 0), (150, 100)])
+def test_a_data_set_is_the_same_where_questions_were_added_or_taken_away(kept: int, added: int) -> None:
+    some = [Item(f"q{n}", f"Who is {n}?") for n in range(kept)] + [Item(f"n{n}", "Who?") for n in range(added)]
+    assert is_same(marks_of(some), SET)
+    assert is_same(SET, marks_of(some))
+    assert not is_same(marks_of(some), OTHER)
 
 
 def test_the_same_experiment_counts_once(tmp_path: Path) -> None:
     looks = Looks(tmp_path / "looks.jsonl")
     for _ in range(3):
-        looks.note("set", "report", {"one": "a"}, "x1")
-    looks.note("set", "report", {"one": "a"}, "x2")
-    assert looks.times("set", "report") == 2
+        looks.note(SET, "report", {"one": "a"}, "x1")
+    looks.note(SET, "report", {"one": "a"}, "x2")
+    assert looks.times(SET, "report") == 2
     with looks.path.open("a") as file:
         file.write('{"data": "set", "par')
-    assert looks.times("set", "report") == 2
+    assert looks.times(SET, "report") == 2

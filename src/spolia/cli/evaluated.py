@@ -15,12 +15,13 @@ from spolia.cli.screen import Screen
 from spolia.cli.sending import tell_of_models
 from spolia.errors import DataError, MissingExtra, WeightsError
 from spolia.evaluation.corpus import cache_folder, indexed
-from spolia.evaluation.datasets import DataSet
+from spolia.evaluation.datasets import DataSet, drawn
 from spolia.evaluation.experiment import Experiment, Told
 from spolia.evaluation.gate import gating
-from spolia.evaluation.looks import TUNED, Looks
+from spolia.evaluation.looks import TUNED, Looks, Marks, marks_of
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.parse import parse_measures
+from spolia.evaluation.splits import part_of
 from spolia.flows.builtin import bm25, named
 from spolia.flows.default import SAMPLE, covers
 from spolia.models.minilm import MiniLM
@@ -43,7 +44,7 @@ class Ready:
 
     Args:
         data: where the questions are from.
-        content: which data set it is, whatever it is called.
+        marks: which data set it is, whatever becomes of its passages.
         items: the questions.
         measures: what to measure.
         flows: by name.
@@ -52,7 +53,7 @@ class Ready:
     """
 
     data: DataSet
-    content: str
+    marks: Marks
     items: Sequence[Item]
     measures: Sequence[SetMeasure]
     flows: Mapping[str, Operator[Any, Any]]
@@ -85,16 +86,15 @@ class Evaluated:
         """The flows of these names, over the data set's passages or the store, and the questions to ask them."""
         source, reader = DataSet(str(self.data), self.split), model_at(self.llm, self.model)
         wanted = parse_measures(measures, llm=reader, embedder=MiniLM(self.weights))
-        items = source.sample(self.limit, self.seed)
+        every = list(DataSet(str(self.data)).items())
+        items = drawn([one for one in every if self.split in ("", part_of(one.id))], self.limit, self.seed)
         if self.store is None:
             with self.screen.progress(f"indexing {source.name}") as told:
                 parts, unsuited = parts_over(source, names, self.weights, reader, told, self.known)
-            content = source.content_hash()
         else:
             parts, unsuited = parts_of(self.store, self.weights, reader).but(known=self.known), ""
-            content = digest_of(tuple(source.split("").items())).hex()
         flows, chosen = self._flows(names, parts, unsuited)
-        return Ready(source, content, items, wanted, flows, parts, chosen)
+        return Ready(source, marks_of(every), items, wanted, flows, parts, chosen)
 
     def report(
         self,
@@ -121,7 +121,7 @@ class Evaluated:
             data=ready.data.name,
             by=by,
             correction=correction,
-            tuned_on=looks.tuned_on(ready.content, told_apart) if self.split not in TUNED else (),
+            tuned_on=looks.tuned_on(ready.marks, told_apart) if self.split not in TUNED else (),
             overlap=overlap,
         )
         looked = self._look(looks, ready, experiment)
@@ -160,8 +160,8 @@ class Evaluated:
         """Write down that a part is looked at, before it is; and how many other experiments have."""
         if not self.split:
             return 0
-        looks.note(ready.content, self.split, ready.told_apart, experiment.digest.hex())
-        return looks.times(ready.content, self.split) - 1
+        looks.note(ready.marks, self.split, ready.told_apart, experiment.digest.hex())
+        return looks.times(ready.marks, self.split) - 1
 
     def _flows(
         self, names: Sequence[str], parts: Parts, unsuited: str

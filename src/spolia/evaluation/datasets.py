@@ -96,11 +96,7 @@ class DataSet(Value):
 
     def sample(self, limit: int | None, seed: int = 0) -> list[Item]:
         """All items, or `limit` of them drawn by a seed, in the order of the file."""
-        found = list(self.items())
-        if limit is None or limit >= len(found):
-            return found
-        chosen = sorted(random.Random(seed).sample(range(len(found)), limit))
-        return [found[index] for index in chosen]
+        return drawn(list(self.items()), limit, seed)
 
     def content_hash(self) -> str:
         """A hash of the bytes of the corpus: what an index over it may be kept under."""
@@ -120,6 +116,13 @@ class DataSet(Value):
     @kept
     def _passage_ids(self) -> frozenset[str]:
         return frozenset(passage.id for passage in self.passages()) if self.has_corpus else frozenset()
+
+
+def drawn(items: list[Item], limit: int | None, seed: int = 0) -> list[Item]:
+    """All items, or `limit` of them drawn by a seed, in their order."""
+    if limit is None or limit >= len(items):
+        return items
+    return [items[index] for index in sorted(random.Random(seed).sample(range(len(items)), limit))]
 
 
 def _refuse_twice(place: str, id: str, seen: set[str]) -> None:
