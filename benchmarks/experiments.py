@@ -6,24 +6,27 @@ Coverage: simulated experiments of 30, 100 and 300 questions whose true mean or 
 `Sample` that reports use. `expected` are those that a data set is like; `hard` are those that no method here gets right
 with 30 questions, so that everybody knows. `exact` is Wilson's and Tango's coverage by adding up all outcomes.
 Claims: two to four flows that are equally good on five measures, and how many experiments claim any difference.
+Gates: what a gate says of a flow that is as good as it was, worse by the tolerance, or by twice of it.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import platform
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from results import publish
 
 from spolia.evaluation.experiment import Experiment
+from spolia.evaluation.gate.verdict import Verdict
 from spolia.evaluation.measures.parse import parse_measures
 from spolia.evaluation.statistics.corrections import CORRECTIONS
 from spolia.evaluation.statistics.interval import Interval
@@ -167,6 +170,31 @@ def claims(flows: int, n: int, correction: str, experiments: int, seed: int = 0)
     return round(100 * claimed / experiments, 1)
 
 
+def gated(shift: float, graded: bool, n: int, experiments: int, seed: int = 0) -> dict[str, float]:
+    """Percent of gates with a tolerance of 0.05 that say each thing of a flow that is better by `shift` in truth."""
+    random, said = np.random.default_rng((seed, n, graded)), Counter[str]()
+    for number in range(experiments):
+        then, now = (moved_grades if graded else moved_answers)(random, n, shift)
+        sample = Sample(np.stack([then, now], axis=1), resamples=RESAMPLES, seed=number)
+        change, moved = sample.difference(1, 0), int((then != now).sum())
+        said[Verdict("R@1", None, None, change, sample.p(1, 0), 0.05, moved, True).outcome] += 1
+    return {outcome: round(100 * said[outcome] / experiments, 1) for outcome in ("not worse", "undecided", "worse")}
+
+
+def moved_answers(random: Random, n: int, shift: float) -> tuple[Floats, Floats]:
+    """Right or wrong, of which one in ten changed, a few more of them to the worse or the better."""
+    gained, lost = 0.05 + shift / 2, 0.05 - shift / 2
+    kind = random.choice(4, size=n, p=[gained, lost, 0.6, 0.4 - gained - lost])
+    return ((kind == 1) | (kind == 2)).astype(float), ((kind == 0) | (kind == 2)).astype(float)
+
+
+def moved_grades(random: Random, n: int, shift: float) -> tuple[Floats, Floats]:
+    """A score that has all values, of which a third changed."""
+    then = random.uniform(0.3, 0.7, n)
+    moved = np.where(random.random(n) < 1 / 3, random.uniform(-0.2, 0.2, n) + 3 * shift, 0.0)
+    return then, then + moved
+
+
 def cpu_s(work: Callable[[], object]) -> float:
     times = []
     for _ in range(3):
@@ -244,11 +272,17 @@ def main() -> None:
             f"{flows} flows, 5 measures, 100 questions, {correction}": claims(flows, 100, correction, given.experiments)
             for flows, correction in ((2, "holm"), (4, "holm"), (4, "bh"), (4, "none"))
         },
+        "percent of gates with a tolerance of 5 points that say so, by how much better the flow is in truth": {
+            f"{kind}, {n} questions": {
+                f"{100 * shift:+g} points": gated(shift, kind == "graded", n, given.experiments)
+                for shift in (0.0, -0.05, -0.1)
+            }
+            for kind in ("binary", "graded")
+            for n in SIZES
+        },
         "CPU seconds": costs(),
     }
-    print(json.dumps(result, indent=1))
-    if given.out:
-        given.out.write_text(json.dumps(result, indent=1) + "\n")
+    publish("experiments", result, given.out)
 
 
 if __name__ == "__main__":
