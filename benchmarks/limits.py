@@ -183,12 +183,19 @@ def _kills(result: Result) -> Judged:
 
 
 def _measures(result: Result) -> Judged:
-    return {"12 measures of 1,000 rankings, CPU-s": (result["retrieval"]["spolia"], None)}
+    return {"12 measures of 1,000 rankings, CPU-s": (result["retrieval"]["spolia"], most(0.5))}
 
 
 def _experiments(result: Result) -> Judged:
     claims = result["percent of experiments that claim a difference where there is none"]
-    return {f"false claims, {name}, percent": (share, None) for name, share in claims.items()}
+    found: dict[str, Any] = {f"false claims, {name}, percent": (share, None) for name, share in claims.items()}
+    kinds = result["percent of 95 % intervals that hold the true number"]["expected"].values()
+    held = [share for kind in kinds for shares in kind.values() for share in shares.values()]
+    found |= {"coverage, least": (min(held), least(93.0)), "coverage, most": (max(held), most(97.0))}
+    cpu_s = result["CPU seconds"]
+    found["20 intervals, cpu_s"] = (cpu_s["20 intervals"], most(2.0))
+    asked_before = "100 questions, 2 flows, 7 measures, asked before"
+    return found | {f"{asked_before}, cpu_s": (cpu_s[asked_before], most(0.5))}
 
 
 def _fuzz(result: Result) -> Judged:
