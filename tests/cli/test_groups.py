@@ -64,6 +64,26 @@ def test_of_a_misspelt_group_the_nearest_is_told(spolia: Spolia, store: Path, co
     assert built(store) == {"chunk"}
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "Give the path of a file with groups by name"),
+        ("small: {transform: {Summary: {llm: {use: llm}}}}", "needs --llm URL --model NAME"),
+        ("small: {transform: 'mine:Cut'}", "write --known FILE.py"),
+        ("small: {transform: Sentenses}", "The nearest is Sentences"),
+        ("chunk: {transform: Sentences, embeddings: [{embedder: MiniLM, metric: dot}]}", "define a further group"),
+    ],
+)
+def test_what_is_wrong_with_a_file_of_groups_is_said(
+    spolia: Spolia, store: Path, tmp_path: Path, text: str | None, said: str
+) -> None:
+    if text is not None:
+        (tmp_path / "groups.yaml").write_text(text)
+    for command in ("plan", "sync"):
+        ran = spolia(command, tmp_path / "notes", "--store", store, "--groups", tmp_path / "groups.yaml")
+        assert (ran.code, said in ran.err) == (2, True), ran.err
+
+
 def test_a_group_that_is_not_built_yet_is_told_how(spolia: Spolia, store: Path) -> None:
     ran = spolia("docs", "chunks", "tides.md", "--group", "sentence", "--store", store)
     assert (ran.code, f"spolia groups build sentence --store {store}" in ran.err) == (3, True)

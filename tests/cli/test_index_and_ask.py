@@ -92,7 +92,7 @@ def test_other_parts_are_refused_and_the_way_out_is_told(spolia: Spolia, notes: 
     ran = spolia("index", notes, "--store", store, "--vectors", "--json")
     assert ran.code == 3
     assert ran.json["error"]["kind"] == "ManifestMismatch"
-    assert ran.json["error"]["message"].endswith(f"spolia sync {notes} --store {store} --vectors --rebuild does it.")
+    assert ran.json["error"]["message"].endswith(f"spolia sync {notes} --store {store} --vectors --rebuild")
 
 
 def test_names_of_all_kinds_are_shown_safely(spolia: Spolia, notes: Path, tmp_path: Path) -> None:

@@ -113,13 +113,14 @@ def add(
 ) -> Exit:
     """Add a group that a file defines, and build it. The file may name {use: embedder} and, with --llm, {use: llm}."""
     from spolia.cli.own import own
-    from spolia.cli.parts import model_at, parts_of
+    from spolia.cli.parts import in_words_of_the_command_line, model_at, parts_of
     from spolia.cli.sending import tell_of_transforms
     from spolia.flows.definitions import load_definition
     from spolia.stores.corpus import Corpus
 
     screen, mine = Screen(json=json), own(known)
-    definition = load_definition(file, parts_of(store, weights, model_at(llm, model)).given(), mine.operators)
+    with in_words_of_the_command_line():
+        definition = load_definition(file, parts_of(store, weights, model_at(llm, model)).given(), mine.operators)
     tell_of_transforms(screen, [definition])
     return _built(screen, [Corpus(store, wait).group(name, definition)], rebuild, mine)
 

@@ -74,8 +74,8 @@ def index_folder(
             )
         except ManifestMismatch as error:
             raise ManifestMismatch(
-                f"{error} On the command line: {command('plan', making)} shows what it would take; "
-                f"{command('sync', making)} --rebuild does it."
+                f"{error} What that would take: {command('plan', making)}; to do it: "
+                f"{command('sync', making)} --rebuild"
             ) from error
     return report, chosen
 

@@ -86,9 +86,10 @@ class Making:
         """What the file of groups says."""
         if self.groups is None:
             return {}
-        from spolia.cli.parts import model_at
+        from spolia.cli.parts import in_words_of_the_command_line, model_at
         from spolia.flows.definitions import load_definitions
 
         llm = model_at(self.llm, self.model)
         given = {"embedder": embedder} | ({} if llm is None else {"llm": llm})
-        return load_definitions(self.groups, given, known)
+        with in_words_of_the_command_line():
+            return load_definitions(self.groups, given, known)

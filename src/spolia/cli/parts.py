@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ IN_PYTHON = {
     "Give it: load(": "Write {use: chunks} or {use: embedder}; {use: llm} needs --llm URL --model NAME.",
     "If it is your own, load(": f"`spolia show --schema` has the others. {_OWN}",
     "Install the package, or pass the operator itself: load(": _OWN,
+    "with an operator, for example Identity, or": f"with a flow, or a built-in one: {', '.join(BUILT_IN)}.",
 }
 """What loading a file advises callers in Python to do, and what to do on the command line."""
 
@@ -115,11 +117,18 @@ def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator
 
 
 def from_file(name: str, parts: Parts) -> Operator[Query, Any]:
-    """The flow in a file; what is wrong with it is said in words of the command line."""
+    """The flow in a file."""
     from spolia.flows.files import load
 
-    try:
+    with in_words_of_the_command_line():
         return load(Path(name), parts.given(), parts.known)
+
+
+@contextmanager
+def in_words_of_the_command_line() -> Iterator[None]:
+    """What is wrong with a file is said as whoever types can mend it."""
+    try:
+        yield
     except FlowFileError as error:
         for said, instead in IN_PYTHON.items():
             before, found, _ = str(error).partition(said)

@@ -72,7 +72,7 @@ def _report(found: Plan, store: str) -> list[RenderableType]:
 
     named = [(name, getattr(found, name)) for name in ("new", "changed", "moved", "gone", "failed")]
     counts = [f"{len(uris)} {name}" for name, uris in named if uris]
-    also = (("read again", found.again), ("unchanged", found.unchanged))
+    also = (("made anew", found.again), ("unchanged", found.unchanged))
     counts += [f"{count} {name}" for name, count in also if count]
     text = Text(f"{store}", "bold").append(f"  {', '.join(counts) or 'nothing to do'}", "not bold")
     if found.seconds is not None:

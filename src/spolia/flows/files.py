@@ -49,7 +49,7 @@ def decoded(
     Args:
         expected: what an empty file should hold.
     """
-    name, text = _text(source)
+    name, text = _text(source, expected)
     reader = Reader(name)
     plain = reader.read(text)
     if plain is None:
@@ -83,7 +83,7 @@ def dump(flow: Operator[Any, Any], given: Mapping[str, Any] | None = None) -> st
     return written(encode(flow, Operator, given=given))
 
 
-def _text(source: str | Path) -> tuple[str, str]:
+def _text(source: str | Path, expected: str) -> tuple[str, str]:
     """The name of the source for messages, and its text."""
     if isinstance(source, str) and ("\n" in source or not source.strip().lower().endswith(SUFFIXES)):
         if len(source) > MAX_BYTES:
@@ -95,9 +95,7 @@ def _text(source: str | Path) -> tuple[str, str]:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise FlowFileError(
-            f"{path}: {reason}. Give the path of a flow file, or the name of a built-in flow."
-        ) from error
+        raise FlowFileError(f"{path}: {reason}. Give the path of a file with {expected}.") from error
     if len(raw) > MAX_BYTES:
         raise FlowFileError(f"{path} is larger than {MAX_BYTES:,} bytes, which no flow is. Is it another file?")
     try:
