@@ -108,6 +108,17 @@ def test_a_store_that_is_cut_otherwise_is_told_apart(spolia: Spolia, data: Path,
     assert "1 node then, " in ran.out
 
 
+def test_what_is_no_baseline_is_written_anew(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    (tmp_path / "baseline.json").write_text('{"spolia_baseline": 0}')
+    assert spolia(*CHECK).code == 2
+    assert spolia(*WRITE).code == 0
+    assert spolia(*CHECK).code == 0
+    (tmp_path / "flow.yaml").write_text("BM25: {group: {use: chunks}, top_k: 3}")
+    again = spolia(*CHECK, "--write", "--json").json  # of the same flow, data and measures
+    assert again == {"written": "baseline.json", "flow": "flow.yaml", "data": "questions", "n": 30}
+    assert spolia(*CHECK).code == 0
+
+
 def test_new_questions_are_not_asked_and_counted(spolia: Spolia, data: Path) -> None:
     spolia(*WRITE)
     with (data / "questions.jsonl").open("a") as questions:

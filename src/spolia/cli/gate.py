@@ -109,10 +109,15 @@ def gate(
 
 
 def _before(path: Path, write: bool) -> Baseline | None:
-    """The baseline; where one is to be written, the one before it, if any."""
+    """The baseline; where one is to be written, the one before it, if there is one that can be read."""
     from spolia.evaluation.gate.baseline import Baseline
 
-    return Baseline.read(path) if path.exists() or not write else None
+    try:
+        return Baseline.read(path)
+    except DataError:
+        if write:
+            return None
+        raise
 
 
 def _write(asked: Evaluated, flow: str, measures: str, path: Path) -> None:
