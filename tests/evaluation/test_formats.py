@@ -516,3 +516,27 @@ def test_gold_is_a_stretch_of_a_document(tmp_path: Path, member: object, start: 
 def test_a_stretch_that_is_not_there_is_named_with_its_line(tmp_path: Path, member: object, says: str) -> None:
     with pytest.raises(DataError, match=rf"questions.jsonl line 1: .*{says}"):
         list(own(tmp_path, [member]).items())
+
+
+# ----------------------------------------------------------------------------------------------------- real data sets
+
+
+@pytest.mark.parametrize("name", ["cranfield", "xquad_en"])
+@pytest.mark.parametrize("form", ["spolia", "beir", "trec", "autorag"])
+def test_real_data_sets_go_there_and_back(shared_datasets: Path, tmp_path: Path, name: str, form: str) -> None:
+    if form == "autorag":
+        pytest.importorskip("pyarrow")
+    source = DataSet(str(shared_datasets / name))
+    there = {item.id: item for item in written_again(source, form, tmp_path / form).items()}
+    back = {item.id: item for item in written_again(DataSet(str(tmp_path / form)), "spolia", tmp_path / "back").items()}
+    for item in source.items():
+        for again in (there[item.id], back[item.id]):
+            assert (again.gold, again.question.split()) == (item.gold, item.question.split())
+        assert relevance(back[item.id]) == relevance(item)
+    texts = [one.text.strip() for one in DataSet(str(tmp_path / "back")).passages()]
+    assert texts == [one.text.strip() for one in source.passages()]
+
+
+def relevance(item: Item) -> dict[str, float]:
+    grades = dict(item.grades)
+    return {str(one): grades.get(str(one), 1.0) for group in item.gold for one in group}

@@ -30,7 +30,7 @@ def passage_in(place: str, row: Mapping[str, Any]) -> Document:
         _text(place, row, "id", required=True),
         _text(place, row, "text", required=True),
         title=_text(place, row, "title"),
-        meta=_meta(place, row),
+        meta=meta_in(place, row),
     )
 
 
@@ -53,7 +53,7 @@ def item_in(place: str, row: Mapping[str, Any], texts: Mapping[str, str] | None 
         grades=_grades(place, row, gold),
         type=_text(place, row, "type"),
         decomposition=tuple(_hop(place, hop) for hop in _list(place, "decomposition", row.get("decomposition") or [])),
-        meta=_meta(place, row),
+        meta=meta_in(place, row),
     )
 
 
@@ -130,7 +130,7 @@ def _gains(place: str, gains: object, known: Set[str]) -> tuple[tuple[str, float
     return tuple(found)
 
 
-def _meta(place: str, row: Mapping[str, Any]) -> Meta:
+def meta_in(place: str, row: Mapping[str, Any]) -> Meta:
     """The data set's own fields; what is not a scalar is kept as JSON."""
     meta = row.get("meta") or {}
     if not isinstance(meta, Mapping):

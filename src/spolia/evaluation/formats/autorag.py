@@ -60,9 +60,11 @@ class AutoRAG(Form):
 
 
 def _passage_row(one: Document) -> dict[str, Any]:
-    """AutoRAG asks for a path and for a time of every passage."""
-    meta = plain(one.meta)
-    metadata = {name: _time(value) for name, value in dict(meta.pop("metadata", None) or {}).items()}
+    """AutoRAG asks for a path and for a time of every passage; objects elsewhere stay JSON, as their fields differ."""
+    named = ("metadata", "path", "start_end_idx")
+    meta = dict(one.meta) | plain(tuple(pair for pair in one.meta if pair[0] in named))
+    told = meta.pop("metadata", None)
+    metadata = {name: _time(value) for name, value in told.items()} if isinstance(told, dict) else {}
     known = {"doc_id": one.id, "contents": one.text, "path": meta.pop("path", None) or one.uri or None}
     known["start_end_idx"] = meta.pop("start_end_idx", None) or [0, len(one.text)]
     title = {"title": one.title} if one.title else {}
@@ -71,7 +73,7 @@ def _passage_row(one: Document) -> dict[str, Any]:
 
 def _item_row(one: Item, form: str) -> dict[str, Any]:
     gold = [list(group) for group in passage_groups(one, form)]
-    return dict(zip(QUESTION, (one.id, one.question, gold, list(one.answers)), strict=True)) | plain(one.meta)
+    return dict(zip(QUESTION, (one.id, one.question, gold, list(one.answers)), strict=True)) | dict(one.meta)
 
 
 def _time(value: Any) -> Any:

@@ -11,7 +11,7 @@ from spolia.evaluation.formats.form import Asked, Form, Placed
 from spolia.evaluation.formats.judgements import NOT_RELEVANT, Judged, judged_item, judgements, lines, write_lines
 from spolia.evaluation.formats.own import plain
 from spolia.evaluation.jsonl import jsonl_file, rows, write_rows
-from spolia.evaluation.schema import item_in, passage_in
+from spolia.evaluation.schema import item_in, meta_in, passage_in
 from spolia.types import Document, Item, Meta
 
 SPLITS = ("test", "dev", "train")
@@ -43,7 +43,8 @@ class Beir(Form):
         asked = jsonl_file(_folder(path), "queries") or _missing(path, "queries.jsonl")[0]
         for number, row in rows(asked):
             place, id = f"{asked} line {number}", row.get("_id")
-            item = item_in(place, _renamed(row) | {"question": row.get("text")})
+            named = _renamed(row)
+            item = item_in(place, named | {"question": row.get("text"), "meta": {}}).but(meta=meta_in(place, named))
             if id in judged:
                 yield place, judged_item(item, judged[item.id])
                 lacking.pop(item.id, None)
@@ -65,7 +66,7 @@ def _row(id: str, text: str, meta: Any, **more: str) -> dict[str, Any]:
 
 def _said(item: Item) -> Meta:
     """Metadata without what the judgements say."""
-    return tuple(pair for pair in item.meta if pair[0] != NOT_RELEVANT)
+    return tuple(pair for pair in item.meta if pair[0] not in (NOT_RELEVANT, "grades"))
 
 
 def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
