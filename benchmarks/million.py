@@ -5,8 +5,9 @@
 Nodes are pairs of real sentences, twenty in a file (`store.py`), with documents, texts, words and vectors on the disk.
 Vectors are normalised sums of those of the two sentences by all-MiniLM-L6-v2, made once; with another `--dimension`
 than 384 they are projected at random to so many numbers, which is said in the result: graphs over them are built in
-less time. The process that indexes is killed (SIGKILL) after the first publication, in the midst of the next; then the
-store is looked through, and another process goes on. What has a vector by then is not embedded again.
+less time. The process that indexes is killed (SIGKILL) half as long again after the first publication, while it builds a
+graph or is at the next one; then all of the store is looked at, and another process goes on. What has a vector by then
+is not embedded again.
 
 500 questions that people asked are asked of either store one at a time, top 10, with nodes and texts: by words, by
 vectors that are looked up, and by vectors that the model makes of the question. CPU-ms of the thread, on one core: for
@@ -190,7 +191,7 @@ PARTS = {"build": build, "look": look, "ask": ask}
 
 
 def child(part: str, dimension: int, folder: Path, store: Path, *, killed: bool = False) -> dict[str, Any]:
-    """What a part gives, and the anonymous memory of its process; killed in the midst of the second publication."""
+    """What a part gives, and the anonymous memory of its process; killed after the first publication."""
     report = store.with_suffix(".json")
     command = [sys.executable, __file__, "--part", part, str(dimension), str(folder), str(store), str(report)]
     running, most, published_at, began = subprocess.Popen(command), 0, 0.0, time.monotonic()

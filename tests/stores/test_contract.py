@@ -35,7 +35,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("reading.rights.Asker.may_read", lambda *_: True, "nothing_is_handed_out_to_who_may_not_read_it"),
     ("reading.records.Records._mask", lambda self, _: self._all(), "access_and_filters_let_be_found"),
     ("tables.audiences.ReaderLists.open_to", lambda self, _: frozenset(self.lists), "words_are_found_by_bm25"),
-    ("tables.changes.Changes.set_readers", lambda *_: None, "another_reader_list_holds"),
+    ("tables.changes.Changes.relabel", lambda *_: None, "another_reader_list_holds"),
     ("tables.changes.Changes.forget", lambda *_: None, "whatever_is_put_moved_removed_and_failed"),
     ("opened.Opened.leased", lambda *_: None, "a_pinned_reader_keeps_its_generation"),
     ("tables.transaction.Transaction.begin", lambda self: None, "leaving_by_an_error_takes_back"),
