@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from spolia.indexing import contents, keeping
+from spolia.indexing import contents, taking
 from spolia.indexing.readers.archives.limits import Limits
 from spolia.indexing.readers.archives.zips import ZipReader
 from spolia.indexing.readers.records import large
@@ -211,7 +211,7 @@ def test_limits_hold_across_all_levels(
     files: dict[str, bytes | str],
     why: str,
 ) -> None:
-    monkeypatch.setattr(keeping, "Contents", partial(contents.Contents, limits=limits))
+    monkeypatch.setattr(taking, "Contents", partial(contents.Contents, limits=limits))
     (folder / "a.zip").write_bytes(zipped(files))
     (folder / "z.txt").write_text("After it.")
     report = sync(folder, corpus)

@@ -187,3 +187,14 @@ def test_a_copy_that_comes_with_the_older_metadata_takes_nothing_back(folder: Pa
     sync(folder, corpus, metadata=lambda uri: {"year": 2020})
     assert sorted(found(corpus, "salt", filter=where(year=2020))) == ["copy.txt", "salt.txt"]
     assert corpus.latest().check() == []
+
+
+def test_a_copy_keeps_its_own_metadata_when_only_those_in_the_other_file_change(folder: Path, corpus: Corpus) -> None:
+    (folder / "one.html").write_text("<html lang=en><meta name=author content=Ann><p>Moss grows slowly.")
+    (folder / "two.html").write_text("<html lang=en><meta name=author content=Ann><p>Moss grows slowly.")
+    sync(folder, corpus)
+    (folder / "two.html").write_text("<html lang=en><meta name=author content=Bob><p>Moss grows slowly.")
+    sync(folder, corpus)
+    told = {one.uri: dict(one.meta).get("author") for one in corpus.latest().documents(frozenset())}
+    assert (told["one.html"], told["two.html"]) == ("Ann", "Bob")
+    assert corpus.latest().check() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 
 from spolia.filters import Field
@@ -93,18 +94,40 @@ class Rehearsal(Writer):
         assert self.snapshot is not None
         return self.snapshot.numbered(document, group, 0, _LAST, self._everybody)
 
-    def readers(self) -> dict[str, tuple[str, tuple[str, ...]]]:
-        if self.snapshot is None:
-            return {}
-        lists = {document.id: document.readers for document in self.snapshot.documents(self._everybody)}
-        return {uri: (row.document, lists[row.document]) for uri, row in self._sources.items() if row.document}
+    def lacking(self) -> list[str]:
+        return [uri for uri, row in self._sources.items() if row.status == "indexed" and '"lacks":' in row.report]
+
+    def readers(self) -> dict[str, tuple[str, ...]]:
+        return {uri: self._lists[row.document] for uri, row in self._sources.items() if row.document}
+
+    def held(self, uris: Iterable[str] | None = None) -> dict[str, tuple[tuple[str, ...], int]]:
+        return {id: (self._lists[id], len(uris)) for id, uris in self._holders.items()}
+
+    def held_as(self, document: str) -> tuple[tuple[str, ...], int] | None:
+        held = self._holders.get(document)
+        return (self._lists[document], len(held)) if held else None
+
+    @cached_property
+    def _lists(self) -> dict[str, tuple[str, ...]]:
+        documents = self.snapshot.documents(self._everybody) if self.snapshot is not None else ()
+        return {document.id: document.readers for document in documents}
+
+    @cached_property
+    def _holders(self) -> dict[str, list[str]]:
+        """The sources that held each document when this began."""
+        found: dict[str, list[str]] = {}
+        for uri, row in self.snapshot.sources().items() if self.snapshot is not None else ():
+            if row.document:
+                found.setdefault(row.document, []).append(uri)
+        return found
 
     def document(self, id: str) -> Document:
         assert self.snapshot is not None
         return self.snapshot.document(id, self._everybody)
 
     def holders(self, document: str) -> list[SourceRow]:
-        return [row for row in self._sources.values() if row.document == document]
+        rows = (self._sources.get(uri) for uri in self._holders.get(document, ()))
+        return [row for row in rows if row is not None and row.document == document]
 
     def holds(self, document: Document) -> bool:
         digest = document.but(uri="").digest
