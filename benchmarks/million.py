@@ -5,9 +5,9 @@
 Nodes are pairs of real sentences, twenty in a file (`store.py`), with documents, texts, words and vectors on the disk.
 Vectors are normalised sums of those of the two sentences by all-MiniLM-L6-v2, made once; with another `--dimension`
 than 384 they are projected at random to so many numbers, which is said in the result: graphs over them are built in
-less time. The process that indexes is killed (SIGKILL) half as long again after the first publication, while it builds a
-graph or is at the next one; then all of the store is looked at, and another process goes on. What has a vector by then
-is not embedded again.
+less time. The process that indexes is killed (SIGKILL) half as long again after the first publication, while it builds
+a graph or is at the next one; then all of the store is looked at, and another process goes on. What has a vector by
+then is not embedded again.
 
 500 questions that people asked are asked of either store one at a time, top 10, with nodes and texts: by words, by
 vectors that are looked up, and by vectors that the model makes of the question. CPU-ms of the thread, on one core: for
