@@ -169,5 +169,6 @@ class Filing:
             within=filed.within,
             encoding=reading.encoding,
             warnings=reading.warnings,
+            lacks=reading.lacks,
             labels=self.labels.mark(document.uri),
         )

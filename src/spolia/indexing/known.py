@@ -6,10 +6,14 @@ from collections.abc import Iterator, Mapping
 
 from spolia.indexing.attempts import is_due
 from spolia.indexing.files import File, Found, is_elsewhere
-from spolia.indexing.readers.reading import Container
+from spolia.indexing.readers.choosing import reader_of
+from spolia.indexing.readers.reading import Container, Equipped
 from spolia.indexing.report import DocumentReport
 from spolia.stores.tables.rows import SourceRow, Stamp
 from spolia.stores.writer import Writer
+
+LACKING = "lacking"
+"""The status of a source here that is read again though it has not changed."""
 
 
 class Known:
@@ -48,13 +52,27 @@ class Known:
                 gone.append(uri)
         self._broken = [uri for parts in self.parts.values() for uri in parts if stamps[uri][2] == "failed"]
         looked_at = None if found.uris is None else list(stamps)  # of a lot, the rows of all that it is about
-        self.rows = writer.sources(looked_at if all else [*self.unlike, *gone, *self._broken])
+        lacking = list(self._readable_now()) if found.uris is None else []
+        self.unlike |= {uri: found.files[uri] for uri in lacking if uri in found.files}
+        self.rows = writer.sources(looked_at if all else [*self.unlike, *gone, *self._broken, *lacking])
+        self.rows |= {uri: self.rows[uri].but(status=LACKING) for uri in lacking}
         self.gone = {uri: self.rows[uri] for uri in gone if found.misses(uri) or _is_part(self.rows[uri])}
         self._gone_with: dict[str, list[str]] = {}
         for uri, row in self.gone.items():
             if row.status == "indexed":
                 self._gone_with.setdefault(row.content_hash, []).append(uri)
         self.reopened: set[str] = set()
+        for uri in lacking:
+            if uri not in found.files:
+                self.reopen(uri)
+
+    def _readable_now(self) -> Iterator[str]:
+        """What lacked a program when it was read, and has the same bytes, where that program is there now."""
+        readers = self._found.files.readers
+        equipped = [one for one in readers.values() if isinstance(one, Equipped) and not one.lacking()]
+        for uri in self._writer.lacking() if equipped else ():
+            if reader_of(uri, readers) in equipped and (uri in self._found.files or self._container(uri)):
+                yield uri
 
     def _container(self, uri: str) -> str:
         """The container that was found and that a source is in."""

@@ -34,6 +34,7 @@ class DocumentReport(Value):
         beyond_window: nodes whose end the embedder does not read, because they are longer than its window.
         encoding: of its characters, where that had to be found out.
         warnings: sentences.
+        lacks: what was missing to read all of it; it is read again when that is there.
         labels: tells apart the metadata that the caller gave for the file; empty for none.
         attempts: how often it was tried in vain, since it is as it is.
         tried_ns: when it was tried the last time, nanoseconds.
@@ -59,6 +60,7 @@ class DocumentReport(Value):
     beyond_window: int = 0
     encoding: str = ""
     warnings: tuple[str, ...] = ()
+    lacks: str = ""
     labels: str = ""
     attempts: int = 0
     tried_ns: int = 0

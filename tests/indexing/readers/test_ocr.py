@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from spolia.indexing.readers.pdf import PdfReader
 from spolia.indexing.readers.pictures.image import ImageReader
 from spolia.indexing.readers.pictures.ocr import Ocr
 from spolia.indexing.readers.reading import Blob
+from spolia.indexing.sync import sync
+from spolia.stores.corpus import Corpus
 from tests.indexing.making import pdf_of
 from tests.indexing.readers.drawing import FIRST, Sheet, pdf, stream, text
 
@@ -48,6 +52,34 @@ def scan(image: Any, *, rotate: int = 0) -> bytes:
     drawn = b"q %g 0 0 %g 0 0 cm /P Do Q" % (width, height)
     sheet = Sheet(drawn, b"/Rotate %d" % rotate, b"/XObject << /P %d 0 R >>" % FIRST, b"[0 0 %g %g]" % (width, height))
     return pdf([sheet, Sheet(text(60, 700, "A page with text.")), Sheet(b"")], objects=[object])
+
+
+@TESSERACT
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_lacked_tesseract_is_read_again_when_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    folder, corpus = tmp_path / "scans", Corpus(f"{tmp_path}/s.spolia")
+    folder.mkdir()
+    (folder / "a.pdf").write_bytes(scan(letters()))
+    (folder / "b.png").write_bytes(saved(letters(["Basalt is heavy."]), "PNG", dpi=(300, 300)))
+    (folder / "plain.txt").write_text("Nothing was missing here.")
+    with zipfile.ZipFile(folder / "c.zip", "w") as packed:
+        packed.writestr("d.png", saved(letters(["Granite is heavier."]), "PNG", dpi=(300, 300)))
+        packed.writestr("e.txt", "Nor here.")
+    path = os.environ["PATH"]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    report = sync(folder, corpus, workers=workers)
+    assert (report.added, report.warned) == (6, 3)
+    assert sync(folder, corpus, workers=workers).changed == 0
+    monkeypatch.setenv("PATH", path)
+    report = sync(folder, corpus, workers=workers)
+    assert (report.changed, report.failed, report.warned) == (3, (), 0)
+    said = {one.uri: one.text for one in corpus.latest().documents()}
+    for uri, words in (("a.pdf", "older buildings"), ("b.png", "Basalt"), ("c.zip/d.png", "Granite")):
+        assert words in said[uri]
+    again = sync(folder, corpus, workers=workers)
+    assert (again.changed, again.unchanged) == (0, 6)
 
 
 @TESSERACT

@@ -73,7 +73,12 @@ class PdfReader(Value):
             dropped=tuple(sorted((+noticed.dropped).items())),
             images=made.images(folder),
             warnings=tuple(noticed.warnings(made.text, len(leaves))),
+            lacks=self.lacking() if noticed.unseen else "",
         )
+
+    def lacking(self) -> str:
+        """What is missing to read pages without text."""
+        return self.ocr.lacking() if self.ocr else ""
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The attached files."""

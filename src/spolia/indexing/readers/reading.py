@@ -92,6 +92,7 @@ class Reading(Value):
         dropped: what was seen and not read, and how many: `(("footnotes", 3), ("images", 2))`.
         images: the pictures that regions of the document name by their hash.
         warnings: what a person should know, each a sentence.
+        lacks: what was missing here to read all of it; empty if nothing was.
     """
 
     document: Document
@@ -101,6 +102,7 @@ class Reading(Value):
     dropped: tuple[tuple[str, int], ...] = ()
     images: tuple[Blob, ...] = ()
     warnings: tuple[str, ...] = ()
+    lacks: str = ""
 
 
 @runtime_checkable
@@ -136,6 +138,15 @@ class Reader(Protocol):
             DocumentError: it is not what its name says, damaged, too large or locked.
             MissingExtra: the package that reads this format is not installed.
         """
+        ...
+
+
+@runtime_checkable
+class Equipped(Protocol):
+    """A reader that reads more where a program is installed: what lacked that is read again when it is there."""
+
+    def lacking(self) -> str:
+        """What is missing here, and how to get it; empty if nothing is."""
         ...
 
 

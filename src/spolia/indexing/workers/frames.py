@@ -74,6 +74,7 @@ def plain(reading: Reading) -> tuple[dict[str, Any], list[bytes]]:
         "dropped": reading.dropped,
         "images": [image.uri for image in reading.images],
         "warnings": reading.warnings,
+        "lacks": reading.lacks,
     }
     return said, [document.boxes.packed, *(image.data for image in reading.images)]
 
@@ -104,6 +105,7 @@ def reading_of(said: Mapping[str, Any], attached: Sequence[bytes]) -> Reading:
         dropped=tuple((str(what), int(count)) for what, count in said["dropped"]),
         images=tuple(Blob(str(uri), data) for uri, data in zip(said["images"], attached[1:], strict=True)),
         warnings=tuple(map(str, said["warnings"])),
+        lacks=str(said["lacks"]),
     )
 
 

@@ -151,6 +151,8 @@ SET_SOURCE = f"""UPDATE sources
     WHERE uri = ? AND birth = ? AND death = {ALIVE}"""
 UNSAY_SOURCE = f"DELETE FROM sources WHERE uri = :uri AND birth = :next AND death = {ALIVE}"
 END_SOURCE = f"UPDATE sources SET death = :next WHERE uri = :uri AND death = {ALIVE}"
+SOURCES_LACKING = f"""SELECT uri FROM sources WHERE status = 'indexed' AND report LIKE '%"lacks":%' AND death = {ALIVE}
+    ORDER BY uri"""
 READERS_OF_SOURCES = f"""SELECT s.uri, d.audience FROM sources s JOIN documents d ON d.key = s.document
     WHERE s.death = {ALIVE}"""
 _HELD = f"""SELECT d.id, d.audience, CASE WHEN EXISTS (SELECT 1 FROM sources o WHERE o.document = d.key

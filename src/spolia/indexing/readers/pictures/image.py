@@ -62,7 +62,12 @@ class ImageReader(Value):
             dropped=(("further pictures", others),) if others else (),
             images=(blob,),
             warnings=tuple(dict.fromkeys(_warnings(found))),
+            lacks=self.lacking() if any(page.why for page in found) else "",
         )
+
+    def lacking(self) -> str:
+        """What is missing to read the text in pictures."""
+        return self.ocr.lacking() if self.ocr else ""
 
     def _recognised(self, page: Any) -> Recognised:
         """The text of a page; `why` there is none if it could not be looked for."""
