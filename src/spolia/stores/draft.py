@@ -1,0 +1,154 @@
+"""A store as it is going to be: what is published, with what its writer has changed since."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+
+from spolia.errors import StoreError
+from spolia.filters import Schema
+from spolia.stores.manifest import Manifest
+from spolia.stores.tables import sql
+from spolia.stores.tables.audiences import StoredLists
+from spolia.stores.tables.changes import Changes
+from spolia.stores.tables.rows import SourceRow, Stamp, Unmade, document_of, node_of, source_of
+from spolia.stores.tables.transaction import Transaction
+from spolia.stores.truth import Connection, Truth
+from spolia.types import Document, Meta, Node
+
+
+class Draft:
+    """What a writer sees of its store.
+
+    Attributes:
+        generation: the published generation.
+        manifests: of all groups, by name.
+        schema: the declared fields of the published generation.
+        indexes: for each group, the generation of its lexical index and the last node key that was known then.
+    """
+
+    store: Truth
+    generation: int
+    manifests: dict[str, Manifest]
+    schema: Schema
+    indexes: dict[str, tuple[int, int]]
+    _connection: Connection
+    _transaction: Transaction
+    _changes: Changes
+    _embedded_to: dict[tuple[str, str], int]
+
+    def stamps(self, uris: Iterable[str] | None = None) -> dict[str, Stamp]:
+        """By what it is told whether a source has changed, by uri; with what this writer has changed.
+
+        Args:
+            uris: of those that are wanted, and of what is in them, as `mails/offer.eml/prices.pdf`; None for all.
+        """
+        with self._transaction.reading():
+            if uris is None:
+                rows = self._connection.execute(sql.STAMPS)
+            else:
+                rows = self._connection.execute(sql.STAMPS_OF_URIS, {"uris": json.dumps(list(uris))})
+            return {uri: (size, mtime_ns, status) for uri, size, mtime_ns, status in rows}
+
+    def sources(self, uris: Iterable[str] | None = None) -> dict[str, SourceRow]:
+        """What is known of sources, by uri; with what this writer has changed.
+
+        Args:
+            uris: of those that are wanted; None for all.
+        """
+        at = self.generation + 1
+        with self._transaction.reading():
+            if uris is None:
+                rows = self._connection.execute(sql.SOURCES, {"at": at})
+            else:
+                rows = self._connection.execute(sql.SOURCES_OF_URIS, {"uris": json.dumps(list(uris)), "at": at})
+            return {row[0]: source_of(row) for row in rows}
+
+    def cursors(self) -> dict[str, dict[str, str]]:
+        """How far each source was read, by its name; of each, by what that is said of."""
+        found: dict[str, dict[str, str]] = {}
+        with self._transaction.reading():
+            for source, item, cursor in self._connection.execute(sql.ALL_CURSORS):
+                found.setdefault(source, {})[item] = cursor
+        return found
+
+    def documents(self) -> Iterator[Document]:
+        """All documents, with what this writer has changed, by id."""
+        readers = StoredLists(self._connection)
+        with self._transaction.reading():
+            for row in self._connection.each(sql.DOCUMENTS, {"at": self.generation + 1}):
+                yield document_of(row, readers)
+
+    def nodes(self, document: str, group: str) -> list[Node]:
+        """The nodes of a document in a group, with what this writer has changed, in order."""
+        at = {"document": document, "grp": group, "first": 0, "last": sql.ALIVE, "at": self.generation + 1}
+        readers = StoredLists(self._connection)
+        with self._transaction.reading():
+            return [node_of(row, readers) for row in self._connection.execute(sql.NUMBERED, at).fetchall()]
+
+    def holders(self, document: str) -> list[SourceRow]:
+        """The sources that hold a document, by its id; with what this writer has changed."""
+        with self._transaction.reading():
+            key = self._changes.document_key(document)
+            rows = self._connection.execute(sql.LIVE_SOURCES_OF, (key,)).fetchall() if key is not None else []
+            return [source_of(row) for row in rows]
+
+    def holds(self, document: Document) -> bool:
+        """Whether a document is there as it is, so that putting it needs no nodes."""
+        with self._transaction.reading():
+            return self._changes.holds(document)
+
+    def meta_of(self, document: str) -> Meta | None:
+        """The metadata of a document, by its id; None where there is none of this id. With what was changed."""
+        with self._transaction.reading():
+            return self._changes.meta_of(document)
+
+    def lacking(self) -> list[str]:
+        """The uris of sources whose report says that something was missing to read all of them."""
+        with self._transaction.reading():
+            return [uri for (uri,) in self._connection.execute(sql.SOURCES_LACKING)]
+
+    def readers(self) -> dict[str, tuple[str, ...]]:
+        """Who may read what each source holds, by its uri; with what was changed."""
+        with self._transaction.reading():
+            rows = self._connection.execute(sql.READERS_OF_SOURCES).fetchall()
+            lists = StoredLists(self._connection)
+            return {uri: lists[audience] for uri, audience in rows}
+
+    def held(self, uris: Iterable[str] | None = None) -> dict[str, tuple[tuple[str, ...], int]]:
+        """Who may read each document that sources hold, and whether one holds it or more than one: 1 or 2; by its id.
+
+        Args:
+            uris: of the sources, with what is in them; None for all.
+        """
+        with self._transaction.reading():
+            if uris is None:
+                rows = self._connection.execute(sql.HELD).fetchall()
+            else:
+                rows = self._connection.execute(sql.HELD_OF_URIS, {"uris": json.dumps(list(uris))}).fetchall()
+            lists = StoredLists(self._connection)
+            return {document: (lists[audience], holders) for document, audience, holders in rows}
+
+    def held_as(self, document: str) -> tuple[tuple[str, ...], int] | None:
+        """The same of one document, by its id; None where no source holds it."""
+        with self._transaction.reading():
+            row = self._connection.execute(sql.HELD_OF_ID, (document,)).fetchone()
+            return (StoredLists(self._connection)[row[1]], row[2]) if row else None
+
+    def is_restricted(self) -> bool:
+        """Whether anything was ever stored that not everybody may read."""
+        with self._transaction.reading():
+            return self._connection.execute(sql.IS_RESTRICTED).fetchone() is not None
+
+    def document(self, id: str) -> Document:
+        """A document, with what this writer has changed."""
+        with self._transaction.reading():
+            row = self._connection.execute(sql.DOCUMENT, {"id": id, "at": self.generation + 1}).fetchone()
+            if row is None:
+                raise StoreError(f"There is no document {id!r} in {self.store}. Write the id of one of documents().")
+            return document_of(row, StoredLists(self._connection))
+
+    def unmade(self) -> tuple[Unmade, ...]:
+        """Which groups could not be made of which documents, with what this writer has changed; by uri."""
+        with self._transaction.reading():
+            return tuple(Unmade(*row) for row in self._connection.execute(sql.UNMADE, {"at": self.generation + 1}))
