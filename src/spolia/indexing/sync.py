@@ -59,7 +59,11 @@ def sync(
     keeps its nodes, and a text that was embedded before is not embedded again. What stands in archives and mails are
     documents of their own, `a.zip/b.pdf`. Each batch is published when it is complete, so that it can be searched, and
     a run that is stopped goes on where it was. A file that cannot be read is recorded with the reason, and the others
-    go on; later runs try it again. What `add_texts` has added stays.
+    go on; later runs try it again, and till then its last good version stays (`report.stale`); a file that was deleted
+    goes. What `add_texts` has added stays.
+
+    A group of the store that cannot be made here, since its function or its embedder is not known, is left behind, and
+    the others go on (`report.behind`); what it lacks is made as soon as it can be.
 
     Of a source, pages of the web or rows of a database (`spolia.indexing.sources`), only what has changed since the
     last run is asked for. What others have put into the store stays, and so does what a source has that is not named
@@ -77,15 +81,16 @@ def sync(
         group: name of the node group that `splitter` makes.
         groups: further ones to build at once; those that the store has are kept in step whether named or not.
         fields: metadata fields that can be filtered by; None for those that were declared before.
-        metadata: fields of the document in a file, by its uri.
+        metadata: fields of the document in a file, by its uri. Other fields for a file that is there already make
+            anew only what reads them.
         access: principals who may read the document in a file, by its uri; none for everybody. Another list for a file
             that is there already applies with the next publication, and embeds nothing.
         known: operators of your own in definitions of groups that the store has.
         progress: is told how far it is, after every file and every few hundred texts that were embedded.
         batch: documents that are published together.
         follow_links: go where links lead out of the folder too.
-        rebuild: if the group was built with other parts, or of another folder, forget that and index this; what was
-            there is found until all of the new is published.
+        rebuild: if the group was built with other parts, build it anew with these, and all that is made from it; if
+            the store holds another folder, forget that. What was there is found until all of the new is published.
         is_same: the folder is the store's own, though nothing that the store holds is in it any more: who looks at it
             all the time knows that it was emptied, and filled with other files.
         retry: try a file again that could not be read the last time and has not changed since: three times in all, and
@@ -102,7 +107,8 @@ def sync(
         FolderError: there is no such folder, it may not be listed, no file in it can be read by a reader, or the store
             holds another one.
         ManifestMismatch: the group was built with another splitter, embedder, analyser or reader, naming both.
-        GroupError: a group of the store is made by what is not known here.
+        GroupError: the main group cannot be embedded here; or one that is made from it would be lost by a rebuild,
+            since it is made by what is not known here.
         StoreError: the store cannot be written.
 
     >>> import tempfile
