@@ -1,0 +1,192 @@
+"""The first honest table: bm25, dense and hybrid on all shared data sets, with intervals, verdicts and references.
+
+    python benchmarks/first_table.py [--again] [--out FILE] [--kept FOLDER] [SET ...]
+
+Data: `SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout. Writes the numbers as JSON, and from them
+docs/first_table.md. A run that was stopped goes on: passages are embedded once and kept in the cache directory,
+questions are kept in `--kept` as they are answered, and a set that is in the file is measured again if it is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import time
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from first_table_page import page
+from results import machine
+
+from spolia.combinators.branch import Branch
+from spolia.evaluation.corpus import cache_folder, indexed
+from spolia.evaluation.datasets import DataSet
+from spolia.evaluation.experiment import Experiment
+from spolia.evaluation.measures.parse import parse_measures
+from spolia.evaluation.report import Report
+from spolia.flows.default import choose, covers
+from spolia.flows.retrievers import bm25, dense, hybrid
+from spolia.function import step
+from spolia.generation.extract import Extract
+from spolia.journal import Runs
+from spolia.models.minilm import MiniLM
+from spolia.operator import Operator
+from spolia.orchestration.fusion import ReciprocalRankFusion
+from spolia.run import Run
+from spolia.stores.corpus import NodeGroup
+from spolia.stores.lexical.analysis import Analyzer
+from spolia.types import Answer, Item, Query
+
+HERE = Path(__file__).resolve().parent
+DATA = Path(os.environ.get("SPOLIA_DATASETS") or HERE.parents[1] / "shared" / "datasets")
+PLACES, QUESTIONS, ANSWERED, SEED = 100, 1000, 150, 0
+RETRIEVAL = "nDCG@10, R@1, R@2, R@5, R@10, MRR"
+MULTI_HOP = ("musique", "hotpotqa", "2wikimultihopqa")
+UNKNOWN = ("arcd", "cmrc2018", "drcd")
+"""Sets of which the embedder does not know the language, and that are too large to show that once more."""
+WORDS_ONLY = (*UNKNOWN, "2wikimultihopqa")
+"""And one of 9,616 passages, which would take as long as three others, and has no reference for vectors."""
+ENGLISH = ("xquad_en", "pubmedqa", "squad2_dev", "squad_newwiki", "covid_qa", "cranfield", "cisi", "aragog", *MULTI_HOP)
+SETS = (
+    "xquad_en", "xquad_es", "xquad_ar", "xquad_th", "xquad_zh", "korquad_dev", *UNKNOWN, *ENGLISH[1:],
+)  # fmt: skip
+ANSWERS = {"xquad_en": "EM, F1, Acc", "squad2_dev": "EM, F1, Acc", "squad_newwiki": "EM, F1, Acc", "pubmedqa": "EM"}
+CHOSEN_ON = ("hotpotqa", "squad2_dev", "musique")
+"""Sets whose questions decided between hybrid flows."""
+FITTED_ON = ("squad2_dev", "squad_newwiki")
+"""Sets that the constants of `Extract` were fitted on."""
+ALL_PARTS = ("tune", "select", "report")
+
+
+@step
+def always_yes(query: Query) -> Answer:
+    """What a yes-or-no question is answered without reading anything."""
+    return Answer("yes")
+
+
+def measured(name: str, kept: Path) -> dict[str, Any]:
+    """Everything about one data set, as plain data."""
+    data, embedder = DataSet(str(DATA / name)), MiniLM()
+    items = _items(data)
+    chunks = indexed(data, None if name in WORDS_ONLY else embedder)
+    flows = _flows(name, data, chunks, embedder)
+    measures = RETRIEVAL + (", full@2, full@5, full@10" if name in MULTI_HOP else "")
+    with Runs(kept / "runs.db") as runs, Run(cache=runs.cache) as run:
+        found = _asked(name, flows, items, measures, run, kept, name in CHOSEN_ON)
+        answers = _answers(name, flows, items, run, kept, embedder)
+    return {
+        "data": name,
+        "passages": dict(chunks.corpus.snapshot().stats().nodes)[chunks.name],
+        "n": found.n,
+        "default_is": _default(data, chunks, embedder),
+        "retrieval": _plain(found),
+        "answers": answers,
+    }
+
+
+def _default(data: DataSet, chunks: NodeGroup, embedder: MiniLM) -> str:
+    """What the flow `default` is, and why; also where the passages were not embedded here."""
+    if data.name not in WORDS_ONLY:
+        return choose(chunks, embedder)[1]
+    why = covers([passage.text for passage in islice(data.passages(), 50)], embedder)
+    return f"bm25: {why}" if why else "hybrid: not measured"
+
+
+def _items(data: DataSet) -> Sequence[Item]:
+    """At most so many questions with gold, drawn by the seed; of aragog any passage of the right paper is gold."""
+    papers: dict[Any, list[str]] = {}
+    if data.name == "aragog":
+        for passage in data.passages():
+            papers.setdefault(dict(passage.meta).get("paper"), []).append(passage.id)
+    gold = {item.id: item.gold or _any(papers.get(dict(item.meta).get("paper"))) for item in data.items()}
+    asked = [item.but(gold=gold[item.id]) for item in data.items() if gold[item.id] and item.question.strip()]
+    drawn = set(random.Random(SEED).sample(range(len(asked)), min(QUESTIONS, len(asked))))
+    return [item for number, item in enumerate(asked) if number in drawn]
+
+
+def _any(passages: Sequence[str] | None) -> tuple[tuple[str, ...], ...]:
+    return (tuple(passages),) if passages else ()
+
+
+def _flows(name: str, data: DataSet, chunks: NodeGroup, embedder: MiniLM) -> dict[str, Operator[Query, Any]]:
+    """What is compared; `bm25 unstemmed` makes terms as the reference does, to tell what a difference comes from."""
+    flows: dict[str, Operator[Query, Any]] = {"bm25": bm25(chunks, top_k=PLACES)}
+    if name in ENGLISH:
+        plain = Analyzer(stop_words="english", fold=False)
+        flows["bm25 unstemmed"] = bm25(indexed(data, analyzer=plain), top_k=PLACES)
+    if name not in WORDS_ONLY:
+        arms = Branch(bm25(chunks, top_k=PLACES), dense(chunks, embedder, top_k=PLACES))
+        flows["dense"] = dense(chunks, embedder, top_k=PLACES)
+        flows["rank fusion"] = arms >> ReciprocalRankFusion(top_k=PLACES)
+        flows["hybrid"] = hybrid(chunks, embedder, top_k=PLACES)
+    return flows
+
+
+def _asked(
+    name: str,
+    flows: Mapping[str, Operator[Query, Any]],
+    items: Sequence[Item],
+    measures: str,
+    run: Run,
+    kept: Path,
+    chosen: bool,
+) -> Report:
+    """The report; where a flow was chosen or fitted on the set, it says that its numbers are too good."""
+    tuned = ALL_PARTS if chosen else ()
+    experiment = Experiment(flows, items, parse_measures(measures), data=name, tuned_on=tuned, overlap=True)
+    return experiment.run(run=run, path=kept)
+
+
+def _answers(
+    name: str, flows: Mapping[str, Operator[Query, Any]], items: Sequence[Item], run: Run, kept: Path, embedder: MiniLM
+) -> dict[str, Any] | None:
+    """Answers quoted from what the flows find; no model writes any, so yes or no is never said but by `always yes`."""
+    if name not in ANSWERS:
+        return None
+    drawn = set(random.Random(SEED).sample([item.id for item in items], ANSWERED))
+    few = items if name == "pubmedqa" else [item for item in items if item.id in drawn]
+    answering = {"bm25 > quotes": flows["bm25"] >> Extract()}
+    if name == "pubmedqa":
+        answering["always yes"] = always_yes
+    else:
+        answering["hybrid > quotes"] = flows["hybrid"] >> Extract(embedder)
+        answering["bm25 > one sentence"] = flows["bm25"] >> Extract(words=1)
+    return _plain(_asked(name, answering, few, ANSWERS[name], run, kept, name in FITTED_ON))
+
+
+def _plain(found: Report) -> dict[str, Any]:
+    """Numbers and verdicts, without what no table shows."""
+    return {
+        "n": found.n,
+        "flows": {one.flow: one.json()["measures"] for one in found.flows},
+        "failures": {one.flow: len(one.failures) for one in found.flows if one.failures},
+        "verdicts": [one.json() for one in found.comparisons],
+        "chosen_on": found.tuned > 0,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "first_table.json")
+    parser.add_argument("--kept", type=Path, default=cache_folder() / "first_table")
+    parser.add_argument("--again", action="store_true", help="measure every set, whatever the file has")
+    parser.add_argument("sets", nargs="*", metavar="SET")
+    given = parser.parse_args()
+    given.kept.mkdir(parents=True, exist_ok=True)
+    rows = json.loads(given.out.read_text())["sets"] if given.out.exists() and not given.again else {}
+    for name in given.sets or [name for name in SETS if name not in rows]:
+        started = time.process_time()
+        rows[name] = measured(name, given.kept)
+        print(f"{name}: {rows[name]['n']} questions, {time.process_time() - started:.1f} CPU-s", flush=True)
+        kept = {name: rows[name] for name in SETS if name in rows}
+        found = {"seed": SEED, "questions": QUESTIONS, "machine": machine(), "sets": kept}
+        given.out.write_text(json.dumps(found, indent=1) + "\n")
+    (HERE.parent / "docs" / "first_table.md").write_text(page(json.loads(given.out.read_text())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The first table: its page says what its numbers are."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULT = ROOT / "benchmarks" / "results" / "first_table.json"
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.setattr(sys, "path", [str(ROOT / "benchmarks"), *sys.path])
+    import importlib
+
+    return importlib.import_module("first_table_page")
+
+
+def test_the_page_is_made_from_the_numbers(made: ModuleType) -> None:
+    assert (ROOT / "docs" / "first_table.md").read_text() == made.page(json.loads(RESULT.read_text()))
+
+
+def test_every_set_with_a_reference_is_compared_and_differences_are_explained(made: ModuleType) -> None:
+    sets = json.loads(RESULT.read_text())["sets"]
+    assert set(made.REFERENCE) == set(sets)
+    for name, flow, *_, said in made.agreements(sets):
+        assert said == "yes" or re.match("no[:;] .", said), (name, flow)
+
+
+def test_where_something_was_chosen_the_table_says_so(made: ModuleType) -> None:
+    sets = json.loads(RESULT.read_text())["sets"]
+    assert {name for name, row in sets.items() if row["retrieval"]["chosen_on"]} == {
+        "hotpotqa",
+        "squad2_dev",
+        "musique",
+    }
+    assert {name for name, *_ in made.scores(sets) if name.endswith("†")} == {"hotpotqa †", "squad2_dev †", "musique †"}
+
+
+@pytest.mark.parametrize(
+    ("ours", "reference", "drawn", "agrees"),
+    [((0.5, 0.4, 0.6), 59.0, False, True), ((0.5, 0.4, 0.6), 63.0, False, False), ((0.5, 0.4, 0.6), 63.0, True, True)],
+)
+def test_agreement(
+    made: ModuleType, ours: tuple[float, float, float], reference: float, drawn: bool, agrees: bool
+) -> None:
+    assert made.agrees(dict(zip(("mean", "low", "high"), ours, strict=True)), reference, drawn) is agrees
