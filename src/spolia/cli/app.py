@@ -25,6 +25,7 @@ from spolia.cli.plan import plan
 from spolia.cli.screen import Screen
 from spolia.cli.search import search
 from spolia.cli.show import show
+from spolia.cli.spread import spread
 from spolia.cli.trace import trace
 
 CODES = "Exit codes: " + "; ".join(f"{int(code)} {meaning}" for code, meaning in MEANING.items()) + "."
@@ -41,6 +42,8 @@ def _version(wanted: bool) -> None:
 WRONG_USAGE: type[Exception] = typer.BadParameter.__mro__[1]
 """The usage error of the click that typer brings, which it does not export."""
 
+
+IN_QUOTES = 'Write the question in quotes: spolia {} "What is it about?"'
 
 ORDER = (
     "index", "sync", "plan", "docs", "groups", "export", "import", "search", "ask", "eval", "gate", "data", "check",
@@ -62,6 +65,9 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except WRONG_USAGE as error:
+            name = getattr(getattr(error, "ctx", None), "info_name", "")
+            if name in ("search", "ask") and "unexpected extra argument" in str(error):
+                error.message += f". {IN_QUOTES.format(name)}"  # type: ignore[attr-defined]
             message = getattr(error, "format_message", error.__str__)()
             Screen(json="--json" in asked).give(
                 error={"kind": "UsageError", "message": message}, exit_code=int(Exit.USAGE)
@@ -89,14 +95,14 @@ def _common(
 ) -> None: ...
 
 
-app.command("index")(guarded(index))
-app.command("sync", help=SYNC)(guarded(index))
+app.command("index")(guarded(spread(index)))
+app.command("sync", help=SYNC)(guarded(spread(index)))
 app.add_typer(docs, name="docs")
 app.add_typer(groups, name="groups")
 app.add_typer(data, name="data")
 app.command("export")(guarded(export))
 app.command("import")(guarded(import_))
-app.command("plan")(guarded(plan))
+app.command("plan")(guarded(spread(plan)))
 app.command("search")(guarded(search))
 app.command("ask")(guarded(ask))
 app.command("eval")(guarded(evaluate))
