@@ -15,7 +15,7 @@ from spolia.stores.opened import Opened
 from spolia.stores.reading.allowed import Keys
 from spolia.stores.vectors.approximate import GraphSearch
 from spolia.stores.vectors.building import NOT_AVAILABLE
-from spolia.stores.vectors.dense import Segment
+from spolia.stores.vectors.dense import Segment, checksum_of
 from spolia.stores.vectors.exact import ExactSearch
 from spolia.stores.vectors.graphs import Graph, graph_path
 from spolia.stores.vectors.placed import Placed, Rows
@@ -54,7 +54,8 @@ class Graphs:
         """Open a graph; what is wrong with it, in words. One that is not built yet is looked for again."""
         below = segment_path(self.opened.folder, self.embedder, segment)
         try:
-            self._open[segment] = self.opened.shared(path, lambda: Graph(path, below))
+            key = path, checksum_of(below)
+            self._open[segment] = self.opened.shared(key, lambda: Graph(path, below))
         except FileNotFoundError:
             return f"The graph {path.name} is not built yet: vectors were compared one by one, which is slower."
         except MissingExtra:

@@ -7,10 +7,10 @@ that were born since, and of those whose segment is not there any more.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,8 @@ import numpy.typing as npt
 from spolia.stores.layout import segment_path
 from spolia.stores.opened import Opened
 from spolia.stores.tables import sql
+from spolia.stores.vectors.dense import checksum_of
 
-Stamp: TypeAlias = tuple[int, int, int]
-"""Inode, size and time of a segment's file: a number is given again when the last segment was damaged."""
 ROW = np.dtype([("key", "<i8"), ("segment", "<i4"), ("row", "<i4")])
 LACKING = -1
 """Stands where the segment does of a node without a vector."""
@@ -36,7 +35,8 @@ class Places:
         embedder: that made the vectors.
         generation: at which.
         rows: for each node its key, the segment of its vector and the row in it; by key.
-        segments: those that there are, and the files that they are.
+        segments: those that there are, by number, and their checksums: when the last one was damaged, its number is
+            given again.
     """
 
     opened: Opened
@@ -44,12 +44,12 @@ class Places:
     embedder: str
     generation: int
     rows: npt.NDArray[Any]
-    segments: Mapping[int, Stamp]
+    segments: Mapping[int, bytes]
 
     def at(self, generation: int) -> Places:
         """Those at a later generation."""
         segments = dict(self._there())
-        same = [number for number, stamp in segments.items() if self.segments.get(number) == stamp]
+        same = [number for number, checksum in segments.items() if self.segments.get(number) == checksum]
         lives = ~np.isin(self.rows["key"], self._dead(generation))
         stays = np.isin(self.rows["segment"], same) & lives
         values = {"embedder": self.embedder, "grp": self.group, "at": generation}
@@ -63,14 +63,11 @@ class Places:
             rows = rows[np.argsort(rows["key"])]
         return Places(self.opened, self.group, self.embedder, generation, rows, segments)
 
-    def _there(self) -> Iterator[tuple[int, Stamp]]:
+    def _there(self) -> Iterator[tuple[int, bytes]]:
         for number, *_ in self.opened.rows(sql.SEGMENTS_OF, (self.embedder,)):
-            path = segment_path(self.opened.folder, self.embedder, number)
-            try:
-                found = os.stat(path)
-            except OSError:  # joined into another one in this moment, or damaged: who searches says so
-                continue
-            yield number, (found.st_ino, found.st_size, found.st_mtime_ns)
+            # One that is not there was joined in this moment, or damaged: who searches says so.
+            with suppress(OSError):
+                yield number, checksum_of(segment_path(self.opened.folder, self.embedder, number))
 
     def _dead(self, generation: int) -> list[int]:
         values = {"grp": self.group, "since": self.generation, "at": generation}
