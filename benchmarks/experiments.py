@@ -23,7 +23,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from results import publish
 
 from spolia.evaluation.experiment import Experiment
 from spolia.evaluation.gate.verdict import Verdict
@@ -255,6 +254,8 @@ def again() -> float:
 
 
 def main() -> None:
+    from results import publish  # here, since tests import this file from elsewhere
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--experiments", type=int, default=1000)
     parser.add_argument("--out", type=Path)
