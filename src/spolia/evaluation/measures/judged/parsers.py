@@ -11,7 +11,8 @@ from spolia.models.parsers import Lines, OneOf, Parser
 
 UNDETERMINED = "undetermined"
 """What a judge may write, and the default of every role here."""
-_SAYS_UNDETERMINED = re.compile(r"[\W_]*undetermined[\W_]*", re.IGNORECASE)
+_SAYS_UNDETERMINED = re.compile(r"[\W_]*(?:undetermined|n/a|nan)(?:[\W\d_]|(?:out )?of)*", re.IGNORECASE)
+"""Also `N/A` and `NaN`, as servers and judges write it, with the scale after it: `N/A out of 5` is not five."""
 _CHOICE = OneOf(("yes", "no", UNDETERMINED))
 
 
@@ -20,8 +21,8 @@ class OrUndetermined(Parser[Any]):
     """What another parser reads, or None for the word `undetermined`.
 
     >>> from spolia.models.parsers import YesNo
-    >>> OrUndetermined(YesNo()).parse("Undetermined."), OrUndetermined(YesNo()).parse("No.")
-    (None, False)
+    >>> [OrUndetermined(YesNo()).parse(reply) for reply in ("Undetermined.", "N/A", "No.")]
+    [None, None, False]
     """
 
     parser: Parser[Any]
