@@ -30,6 +30,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import results
+from limits import JUDGES
+
 from spolia.errors import MissingExtra, SpoliaError
 from spolia.indexing.readers.choosing import by_suffix, reader_of
 from spolia.indexing.readers.reading import Blob, Container
@@ -180,6 +183,7 @@ def main() -> None:
             if time.monotonic() - began > 60 * arguments.minutes:
                 break
     result = told(arguments, files, count, done, time.monotonic() - began, before)
+    result |= results.told(JUDGES["fuzz"](result)) | {"machine": results.machine()}
     print(json.dumps(result, indent=1, ensure_ascii=False))
     if arguments.out:
         runs = json.loads(arguments.out.read_text()) if arguments.out.exists() else []

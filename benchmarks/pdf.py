@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import pypdfium2
+from results import publish
 
 from spolia.indexing.readers.pdf import PdfReader
 from spolia.indexing.readers.reading import Blob
@@ -33,7 +33,7 @@ from spolia.indexing.readers.reading import Blob
 DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parents[2] / "shared" / "datasets")
 PAPERS = [DATA / "documents" / "files" / name for name in ("ar-roberta.pdf", "ar-distilbert.pdf")]
 PEER_CODE = Path(__file__).parent / "peers" / "pdf.py"
-PAGES, GOAL, MEBI = 5_000, 300, 1 << 20
+PAGES, MEBI = 5_000, 1 << 20
 
 
 def bare(path: Path) -> int:
@@ -131,16 +131,10 @@ def main() -> None:
         "unit": "pages per CPU second",
         "papers": [path.name for path in PAPERS],
         "pages_per_cpu_s": found,
-        "goal": GOAL,
-        "goal_reached": found["spolia"] >= GOAL,
         f"{PAGES:,} pages": long,
-        "python": platform.python_version(),
         "pypdfium2": str(pypdfium2.version.PYPDFIUM_INFO),
     }
-    print(json.dumps(result, indent=2))
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(result, indent=2) + "\n")
+    publish("pdf", result, options.out)
 
 
 if __name__ == "__main__":
