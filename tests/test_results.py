@@ -1,0 +1,45 @@
+"""What results say of themselves is what the limits say of their numbers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A module beside the scripts, which are run from their folder."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    yield import_module
+    for name in {"limits", "results"} - before:
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("path", sorted((BENCHMARKS / "results").glob("*.json")), ids=lambda path: path.stem)
+def test_a_result_is_judged_by_the_limits_as_they_are(path: Path, benchmark: Any) -> None:
+    judge = benchmark("limits").JUDGES.get(path.stem)
+    if judge is None:
+        pytest.skip("nothing is judged of it")
+    found = json.loads(path.read_text())
+    for one in found if isinstance(found, list) else [found]:
+        told = benchmark("results").told(judge(one))
+        assert {name: one[name] for name in told} == told
+        assert one["machine"]
+
+
+def test_a_limit_is_reached_at_its_bound_and_not_beyond(benchmark: Any) -> None:
+    results = benchmark("results")
+    numbers = {"fast": (5.0, results.most(5)), "right": (0.98, results.least(0.98)), "noted": (7, None)}
+    said = results.told(numbers)
+    assert said["reached"] is True
+    assert said["limit"] == {"fast": {"at_most": 5}, "right": {"at_least": 0.98}}
+    assert results.told({**numbers, "fast": (5.01, results.most(5))})["reached"] is False
+    assert results.told({"noted": (7, None)})["reached"] is None
