@@ -67,6 +67,11 @@ def test_whatever_happens_the_file_is_named_and_the_next_one_is_read(workers: Wo
     assert did(workers, "say still here") == "still here"
 
 
+def test_a_large_file_may_take_longer(workers: Workers) -> None:
+    with pytest.raises(DocumentError, match="took longer than 3 s"):
+        did(workers, "hang " + "." * 1_000_000)
+
+
 def test_what_the_reader_says_itself_is_passed_on(workers: Workers) -> None:
     with pytest.raises(EncryptedDocument, match=r"^it is locked$"):
         did(workers, "locked")

@@ -17,7 +17,7 @@ class Limits(Value):
     """What reading one file may use.
 
     Args:
-        seconds: of wall-clock time; then the worker is killed.
+        seconds: of wall-clock time, and one more for each megabyte of the file; then the worker is killed.
         memory_mb: megabytes of memory of its own, with what Python and the reader's package take. Enforced where the
             system can (Linux).
         written_mb: megabytes of each file that it writes, for programs that it calls.
@@ -28,6 +28,14 @@ class Limits(Value):
     memory_mb: int = 2_048
     written_mb: int = 512
     attempts: int = 2
+
+    def seconds_for(self, size: int) -> float:
+        """How long a file of so many bytes may take: 5,000 pages may, also where the machine has much else to do.
+
+        >>> Limits().seconds_for(1_000), Limits().seconds_for(170_000_000)
+        (120.0, 290.0)
+        """
+        return self.seconds + size // 1_000_000
 
 
 def confine(limits: Limits) -> None:

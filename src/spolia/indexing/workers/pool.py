@@ -162,6 +162,7 @@ class _Worker:
     limits: Limits
     spool: Path | None = None
     process: subprocess.Popen[bytes] | None = None
+    seconds: float = 0.0
     late: bool = False
     is_busy: bool = False
     ended: bool = False
@@ -196,6 +197,7 @@ class _Worker:
 
     def _asked(self, reader: Reader | Container, blob: Blob, *, parts: bool) -> tuple[dict[str, Any], list[bytes]]:
         self._running()
+        self.seconds = self.limits.seconds_for(blob.size)
         path = str(blob.content.absolute()) if isinstance(blob.content, Path) else ""
         spool = str(self.spool.absolute()) if self.spool else ""
         request = {"uri": blob.uri, "path": path, "parts": parts, "spool": spool}
@@ -219,7 +221,7 @@ class _Worker:
     def _reply(self) -> tuple[dict[str, Any], list[bytes]]:
         process = self._begun()
         assert process.stdout is not None
-        clock = threading.Timer(self.limits.seconds, self._too_late)
+        clock = threading.Timer(self.seconds, self._too_late)
         clock.daemon = True
         clock.start()
         try:
@@ -252,7 +254,7 @@ class _Worker:
         process, late = self._begun(), self.late
         self.stop()
         if late:
-            return _Died(f"took longer than {self.limits.seconds:g} s", final=True)
+            return _Died(f"took longer than {self.seconds:g} s", final=True)
         code = process.returncode
         name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
         return _Died(f"died ({name})")
