@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from spolia.errors import FilterError, StoreError
 from spolia.filters import Between, Field, where
-from spolia.indexing import keeping
+from spolia.indexing import taking
 from spolia.indexing.labels import Labels
 from spolia.indexing.sync import sync
 from spolia.retrieval.bm25 import BM25
@@ -133,7 +133,7 @@ def test_every_file_has_its_list_whatever_lists_its_copies_have_and_had(
     states: Sequence[Mapping[str, tuple[str, ...]]], batch: int, at_once: int
 ) -> None:
     with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keeping, "CUT_AT_ONCE", at_once)
+        patch.setattr(taking, "CUT_AT_ONCE", at_once)
         folder, corpus = Path(place, "files"), Corpus(f"{place}/notes.spolia")
         folder.mkdir()
         for lists in states:
