@@ -26,6 +26,7 @@ NAMES = (
     "change",
     "splitters",
     "embedding",
+    "model_client",
     "retrieval",
     "extract",
     "filters",

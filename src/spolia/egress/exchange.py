@@ -7,7 +7,6 @@ off: who asks decides whether to ask again, and a redirect is looked at, so that
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from urllib3.exceptions import (
     SSLError,
 )
 
+from spolia.egress import clock as clocks
 from spolia.egress.lines import Line, pool, under_way
 from spolia.errors import Cancelled, EgressFailed, EgressRefused
 from spolia.surrounding import check_cancelled, on_cancel
@@ -75,13 +75,10 @@ def exchanged(
         Cancelled: the run was cancelled; the socket is cut.
     """
     parts, line = urlsplit(url), Line()
-    clock = threading.Timer(max(limits.left_s, 0.0), line.cut, ("clock",))  # cuts whatever waits by then
-    clock.daemon = True
     response: Response | None = None
-    with on_cancel(lambda: line.cut("cancel")):
+    with on_cancel(lambda: line.cut("cancel")), clocks.clock.at(limits.until, lambda: line.cut("clock")):
         try:
             check_cancelled()
-            clock.start()
             under_way.line = line
             response = pool(parts.scheme, parts.hostname or "", parts.port, kept, public=public).urlopen(
                 method,
@@ -103,7 +100,6 @@ def exchanged(
         else:
             _raise_if_cut(line, None)  # a cut looks like the end of a reply that states no length
         finally:
-            clock.cancel()
             if response is not None:
                 response.close()  # a connection whose reply was read to its end is back in the pool before
 
