@@ -37,6 +37,8 @@ class Line:
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # `close` would not wake a reader
 
 
+SMALL_BYTES = 65_536
+"""Of a body that is copied to be written with its head."""
 under_way = threading.local()
 """Its `line` is that of the request that the thread makes."""
 
@@ -56,7 +58,30 @@ def _new(connection: Any, *, public: bool) -> socket.socket:
     return found
 
 
-class _Plain(HTTPConnection):
+class _InOne:
+    """Writes head and body of a small request at once: a call of the system costs more than all that is done to make
+    them."""
+
+    _held: list[bytes] | None = None
+
+    def request(self, method: str, url: str, body: Any = None, *given: Any, **named: Any) -> None:
+        self._held = [] if isinstance(body, bytes) and len(body) <= SMALL_BYTES else None
+        try:
+            super().request(method, url, body, *given, **named)  # type: ignore[misc]
+            written, self._held = b"".join(self._held or ()), None
+            if written:
+                super().send(written)  # type: ignore[misc]
+        finally:
+            self._held = None
+
+    def send(self, data: Any) -> None:
+        if self._held is not None and isinstance(data, bytes):
+            self._held.append(data)
+        else:
+            super().send(data)  # type: ignore[misc]
+
+
+class _Plain(_InOne, HTTPConnection):
     public = False
 
     def _new_conn(self) -> socket.socket:
@@ -67,7 +92,7 @@ class _Plain(HTTPConnection):
         return super().getresponse()
 
 
-class _Secure(HTTPSConnection):
+class _Secure(_InOne, HTTPSConnection):
     public = False
 
     def _new_conn(self) -> socket.socket:
