@@ -76,17 +76,11 @@ class Lexical:
     def _best(self, query: Any, top_k: int, allowed: Allowed | None) -> list[tuple[int, float]]:
         if allowed is not None and (narrowed := self._narrowed(query, allowed)) is not None:
             query, allowed = narrowed, None
-        limit = top_k + _SPARE
-        if allowed is not None:
-            # holds enough if they are spread evenly
-            limit = max(limit + 2 * top_k * len(allowed.keys) // allowed.count, _FIRST)
+        limit = top_k + _SPARE if allowed is None else _first(top_k, allowed)
         while True:
             if allowed is not None and limit > _bearable(allowed.count):
                 query, allowed, limit = self._of_these(query, allowed), None, top_k + _SPARE
-            hits = self._searcher.search(query, limit, count=False).hits
-            complete = len(hits) < limit
-            if hits and hits[-1][0] <= 0:
-                complete, hits = True, [hit for hit in hits if hit[0] > 0]
+            hits, complete = self._hits(query, limit)
             keys = self._searcher.fast_field_values(KEY, [address for _, address in hits])
             places = range(len(keys)) if allowed is None else allowed.holds(keys).nonzero()[0].tolist()
             found = [(keys[at], hits[at][0]) for at in places]
@@ -94,6 +88,13 @@ class Lexical:
             if complete or (len(found) >= top_k and hits[-1][0] < found[top_k - 1][1]):
                 return sorted(found, key=_best_first)[:top_k]
             limit *= _GROWTH
+
+    def _hits(self, query: Any, limit: int) -> tuple[list[Any], bool]:
+        """The best hits, and whether these are all: what does not match at all has the score 0."""
+        hits: list[Any] = self._searcher.search(query, limit, count=False).hits
+        if hits and hits[-1][0] <= 0:
+            return [hit for hit in hits if hit[0] > 0], True
+        return hits, len(hits) < limit
 
     def _narrowed(self, query: Any, allowed: Allowed) -> Any:
         """A query that only these nodes fulfil; None where what is found is looked through faster."""
@@ -152,6 +153,11 @@ def _keys(allowed: Allowed) -> list[int]:
 
 def _any(queries: Iterable[Any]) -> Any:
     return tantivy.Query.boolean_query([(tantivy.Occur.Should, query) for query in queries])
+
+
+def _first(top_k: int, allowed: Allowed) -> int:
+    """Hits that hold enough of the allowed nodes if those are spread evenly."""
+    return max(top_k + _SPARE + 2 * top_k * len(allowed.keys) // allowed.count, _FIRST)
 
 
 def _bearable(count: int) -> int:
