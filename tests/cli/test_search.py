@@ -201,3 +201,24 @@ def test_a_trace_tells_the_question(spolia: Spolia, notes: Path) -> None:
     assert spolia("trace", "--store", notes, "--json").json["runs"][0]["question"] == "owls at night"
     assert "owls at night" in spolia("trace", "--store", notes).out
     assert spolia("trace", "last", "--store", notes).out.startswith("“owls at night”\n")
+
+
+def test_a_declared_field_is_filtered_by(spolia: Spolia, tmp_path: Path) -> None:
+    notes, store = tmp_path / "notes", tmp_path / "declared.spolia"
+    notes.mkdir()
+    (notes / "old.md").write_text("---\nauthor: Ann\nyear: 1931\n---\nStones of old walls.")
+    (notes / "new.md").write_text("---\nauthor: Bob\n---\nStones of new walls.")
+    refused = spolia("sync", notes, "--store", store, "--no-vectors", "--field", "year:number")
+    assert refused.code == 2
+    assert "NAME:KIND=DEFAULT; str, int, float, bool, time" in refused.err
+    assert spolia("sync", notes, "--store", store, "--no-vectors").code == 0
+    refused = spolia("search", "stones", "--store", store, "--where", "author=Ann")
+    assert refused.code == 2
+    assert "--field author:KIND" in refused.err
+    fields = ("--field", "author", "--field", "year:int=2026")
+    planned = spolia("plan", notes, "--store", store, "--no-vectors", *fields, "--json")
+    assert planned.json["command"].endswith("--no-vectors --field author --field year:int=2026")
+    assert spolia("sync", notes, "--store", store, "--no-vectors", *fields).code == 0
+    for condition, uri in (("author=Ann", "old.md"), ("year>1931", "new.md"), ("year<=1931", "old.md")):
+        found = spolia("search", "stones", "--store", store, "--where", condition, "--json").json
+        assert [hit["uri"] for hit in found["hits"]] == [uri]

@@ -72,6 +72,8 @@ def test_a_main_group_that_was_dropped_is_made_again_of_what_is_there(folder: Pa
     with corpus.writer() as writer:
         writer.drop("chunk")
     assert corpus.latest().groups() == ()
+    (group,) = planned(folder, corpus, splitter=Sentences(), embedder=EMBEDDER).groups
+    assert (group.change, group.nodes) == ("new", 4)
     report = sync(folder, corpus, splitter=Sentences(), embedder=EMBEDDER)
     assert (report.chunks, report.unchanged, report.unmade) == (4, 3, ())
     assert found(corpus, "moon") == ["tides.txt"]

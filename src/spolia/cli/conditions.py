@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
@@ -44,22 +45,31 @@ def condition_of(written: Sequence[str], schema: Schema) -> Condition | None:
 
 
 def _condition(text: str, schema: Schema) -> Condition:
-    from spolia.filters import AnyOf, Between, Not, where
+    from spolia.filters import Between, Not, where
 
     parts = WRITTEN.fullmatch(text)
     if parts is None:
         raise FilterError(f"{text!r} is no condition. Write for example {EXAMPLES}.")
     name, sign, said = parts.groups()
-    schema.check(AnyOf(name, ()))
-    field = schema.by_name[name]
-    values = [_value(field, one.strip()) for one in (said.split(",") if sign == "in" else [said])]
+    field = schema.by_name.get(name)
+    if field is None:
+        raise FilterError(
+            f"There is no metadata field {name!r} to filter by. Declared are: {', '.join(sorted(schema.by_name))}. "
+            f"Write one of these, or declare it: spolia sync FOLDER --store STORE --field {shlex.quote(name)}:KIND."
+        )
+    values = [value_of(field, one.strip()) for one in (said.split(",") if sign == "in" else [said])]
     if sign in _BOUNDS:
         return Between(name, **{_BOUNDS[sign]: values[0]})
     found = where(**{name: values})
     return Not(found) if sign == "!=" else found
 
 
-def _value(field: Field, text: str) -> Any:
+def value_of(field: Field, text: str) -> Any:
+    """A value of a field as it is written.
+
+    Raises:
+        FilterError: it is none, with an example.
+    """
     try:
         return _READ[field.kind](text)
     except (ValueError, KeyError) as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from spolia.cli.declared import fields_of
 from spolia.cli.making import MAIN, Making
 from spolia.cli.own import own
 from spolia.cli.reader_lists import access_of
@@ -96,6 +97,7 @@ def parts(screen: Screen, making: Making, corpus: Corpus, *, rebuild: bool) -> t
         "sources": paths[0] if places == paths[:1] else places,
         "group": MAIN,
         "groups": [corpus.group(name, definition) for name, definition in defined.items()],
+        "fields": fields_of(making.fields),
         "access": access_of(making.readers),
         "known": mine.operators,
         "workers": making.workers,

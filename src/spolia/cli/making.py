@@ -58,6 +58,15 @@ class Making:
         ),
     ] = None
     readers: Readers = None
+    fields: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--field",
+            metavar="NAME:KIND",
+            help="A metadata field to filter by, as year:int or author; all there are, once for each.",
+            show_default=False,
+        ),
+    ] = None
     weights: Weights = ""
     llm: ModelUrl = ""
     model: ModelName = ""

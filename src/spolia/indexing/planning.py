@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from spolia.bounds import times
 from spolia.errors import GroupError, ManifestMismatch
+from spolia.filters import Field
 from spolia.indexing.files import Files, Found, Lot
 from spolia.indexing.intake import Intake, intake
 from spolia.indexing.keeping import Keeping
@@ -117,6 +118,7 @@ def planned(
     readers: Readers = READERS,
     group: str = "chunk",
     groups: Sequence[NodeGroup] = (),
+    fields: Sequence[Field] | None = None,
     metadata: Callable[[str], Mapping[str, Scalar | Sequence[Scalar]]] | None = None,
     access: Callable[[str], Iterable[str]] | None = None,
     known: Sequence[Operator[Any, Any] | type] = (),
@@ -156,6 +158,8 @@ def planned(
     if folder is not None:
         refuse_empty(str(folder), found, by_name)
     writer = Rehearsal(corpus)
+    if fields is not None:
+        writer.declare(fields)
     before, changes = dict(writer.manifests), _Changes(writer.sources(), found, progress)
     wanted = _Wanted(group, main_definition(splitter, embedder, analyzer), (), known, readers)
     with TemporaryDirectory(prefix="spolia-") as spool, intake(Path(spool), workers) as taking:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
-from spolia.filters import Field
+from spolia.filters import Field, Schema
 from spolia.models.replies import estimated_tokens
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest, refuse_other
@@ -91,7 +91,9 @@ class Rehearsal(Writer):
         return {row.document: row.uri for row in self._sources.values() if row.document not in {*self._put, ""}}
 
     def nodes(self, document: str, group: str) -> list[Node]:
-        assert self.snapshot is not None
+        """Those that the store has."""
+        if self.snapshot is None or group not in self.snapshot.groups():
+            return []
         return self.snapshot.numbered(document, group, 0, _LAST, self._everybody)
 
     def lacking(self) -> list[str]:
@@ -145,7 +147,8 @@ class Rehearsal(Writer):
     # What is changed.
 
     def declare(self, fields: Iterable[Field]) -> bool:
-        """Fields cost nothing."""
+        """They cost nothing."""
+        Schema(fields)
         return True
 
     def define(self, group: str, manifest: Manifest) -> None:

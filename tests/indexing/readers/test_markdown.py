@@ -47,3 +47,15 @@ def test_the_title_is_that_of_the_front_matter_else_the_first_heading() -> None:
 @pytest.mark.parametrize("piece", ["#", "# ", "`", "---\n", "[", "=\n", "a\n", "~~~\n"])
 def test_hostile_repetition_takes_linear_time(piece: str) -> None:
     assert len(read(piece * (200_000 // len(piece))).text) <= 200_000
+
+
+def test_front_matter_is_metadata() -> None:
+    said = "title: T\nauthors: [Ann, Bob]\nauthor: Cy\nyear: 1931\ndraft: true\ndate: 2026-01-31\nodd: {a: 1}"
+    assert read(f"---\n{said}\nfile_size: 3\nshare: .nan\n1: one\n---\nText.").meta == (
+        ("author", "Ann"),
+        ("author", "Bob"),
+        ("author", "Cy"),
+        ("year", 1931),
+        ("draft", True),
+        ("date", "2026-01-31"),
+    )

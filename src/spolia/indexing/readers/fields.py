@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import date, datetime
+from math import isfinite
 
 from spolia.types import Meta, Scalar
 
@@ -31,7 +32,8 @@ def _values(found: object) -> Iterable[Scalar]:
             if not isinstance(item, (list, tuple)):
                 yield from _values(item)
     elif isinstance(found, (bool, int, float)):
-        yield found
+        if isfinite(found):
+            yield found
     elif isinstance(found, (datetime, date)):
         yield found.isoformat()
     elif isinstance(found, str) and (text := " ".join(_CONTROLS.sub(" ", found).split())):

@@ -1,6 +1,7 @@
 """Markdown: the document is the source itself, so that a quotation can be found in the file.
 
-Headings, tables, code and formulas are noted, and what the front matter says of author, date, language and keywords.
+Headings, tables, code and formulas are noted. What the front matter says is metadata: author, date, language and
+keywords by the names that they have in every format, all else by its own name.
 
 Headings follow CommonMark 0.31 (ATX and setext), except that a setext heading is one line.
 """
@@ -18,13 +19,11 @@ from spolia.indexing.readers.decoding import source_text
 from spolia.indexing.readers.fields import fields
 from spolia.indexing.readers.marked.markdown_regions import regions_of
 from spolia.indexing.readers.reading import Blob, Reading
-from spolia.types import Heading, Value
+from spolia.types import Heading, Meta, Value
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(?:(?!---|\.\.\.).*\n){0,200}?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
-_FIELDS = {
-    "author": "author", "authors": "author", "date": "date", "lang": "language", "language": "language",
-    "tags": "keywords", "keywords": "keywords", "description": "description",
-}  # fmt: skip
+_NAMES = {"authors": "author", "lang": "language", "tags": "keywords"}
+_LONGEST_NAME = 100
 _MARK = re.compile(
     r"^ {0,3}(?:(?P<hashes>#{1,6})(?P<text>[ \t].*)?$"
     r"|(?P<fence>`{3,}|~{3,})(?P<info>.*)$"
@@ -47,7 +46,7 @@ class MarkdownReader(Value):
     """
 
     name = "markdown"
-    version = 2
+    version = 3
     media_type = "text/markdown"
     suffixes = (".md", ".markdown", ".mdown", ".mkd")
 
@@ -64,7 +63,7 @@ class MarkdownReader(Value):
             title=" ".join(str(said.get("title") or first).split()),
             headings=headings,
             regions=tuple(regions_of(found.text, start)),
-            meta=fields(**{_FIELDS[name]: said[name] for name in _FIELDS if name in said}),
+            meta=_meta(said),
         )
         return Reading(document, found.encoding, warnings=found.warnings)
 
@@ -75,7 +74,19 @@ def _front(text: str) -> dict[str, Any]:
         found = yaml.safe_load(text.strip().strip("-."))
     except (yaml.YAMLError, ValueError, RecursionError):
         return {}
-    return {name: said for name, said in found.items() if _is_plain(said)} if isinstance(found, dict) else {}
+    named = found.items() if isinstance(found, dict) else ()
+    return {
+        name: said for name, said in named if isinstance(name, str) and len(name) <= _LONGEST_NAME and _is_plain(said)
+    }
+
+
+def _meta(said: dict[str, Any]) -> Meta:
+    """The fields; those of every file are not for a document to say."""
+    found: dict[str, list[Any]] = {}
+    for name, value in said.items():
+        if name != "title" and not name.startswith("file_"):
+            found.setdefault(_NAMES.get(name, name), []).extend(value if isinstance(value, list) else [value])
+    return fields(**found)
 
 
 def _is_plain(said: Any) -> bool:
