@@ -29,16 +29,17 @@ KEY, BODY, AUDIENCE = "key", "body", "audience"
 COPIED = ("meta.json", ".managed.json")
 """Files of tantivy that it replaces; all others are never written again once they are there."""
 _SPARE = 8
-_FIRST, _GROWTH = 300, 8
+_FIRST, _GROWTH = 1_000, 6
 """Hits that are looked through at first where only some nodes are allowed, at least, and how many times more each time
 that they are too few: asking again costs as much as a thousand hits more."""
 RUNS = 8
 """Runs of allowed nodes up to which the index is asked for these ranges of keys, which costs next to nothing."""
-FEW = 300
+FEW = 1_200
 """Allowed nodes up to which the index is asked for these only, at once; above, what it finds is looked through first.
-Of 100,000 sentences, asking for 100 of them takes 0.5 CPU-ms, for 1,000 2 to 4, for 10,000 12; looking through the best
-2,000 takes 1.2, 5,000 1.8 (benchmarks/filters.py)."""
-LISTED = 1_500
+Of 100,000 sentences, asking for 100 of them takes 0.5 CPU-ms, for 1,000 2 to 3, for 10,000 10; looking through the best
+2,000 takes 1.2, 5,000 1.8, and finds nothing where questions and filter have nothing to do with each other
+(benchmarks/filters.py)."""
+LISTED = 2_500
 """Allowed nodes up to which the index walks their own lists of one entry; above, it gathers them in a set first."""
 
 
