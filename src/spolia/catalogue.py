@@ -100,6 +100,7 @@ BUILT_IN: Mapping[str, str] = {
     "ReciprocalRankFusion": "spolia.orchestration.fusion",
     "RecursiveCharacters": "spolia.indexing.splitters.recursive",
     "Regions": "spolia.indexing.structure.regions",
+    "Remote": "spolia.models.remote",
     "RerankModel": "spolia.models.reranking",
     "Role": "spolia.models.role",
     "Route": "spolia.combinators.route",
