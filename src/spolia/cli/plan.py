@@ -64,7 +64,7 @@ def _needs_rebuild(found: Plan) -> bool:
 
 def _is_to_do(found: Plan) -> bool:
     files = (found.new, found.changed, found.moved, found.gone, found.again)
-    return any(files) or any(one.change != "kept" or one.nodes or one.texts for one in found.groups)
+    return any(files) or any(one.change != "kept" or one.nodes or one.texts or one.pictures for one in found.groups)
 
 
 def _report(found: Plan, store: str) -> list[RenderableType]:
@@ -106,9 +106,11 @@ def _group(one: GroupPlan) -> RenderableType:
     text = Text("group ").append(one.group, "bold").append(f"  {one.change}", style)
     nodes = "passages not counted" if one.nodes is None else f"{one.nodes} passages to cut"
     texts = "texts to embed not counted" if one.texts is None else f"{one.texts} texts to embed"
+    texts += f" of about {one.text_tokens:,} tokens" if one.texts else ""
+    if one.pictures != 0:
+        texts += ", pictures not counted" if one.pictures is None else f", {one.pictures} pictures to embed"
     known = f" ({one.known} are embedded already)" if one.known else ""
-    tokens = f" of about {one.text_tokens:,} tokens" if one.texts else ""
-    text.append(f"  {nodes}, {texts}{tokens}{known}{_asked(one)}")
+    text.append(f"  {nodes}, {texts}{known}{_asked(one)}")
     for reason in one.why:
         text.append(f"\n  since {one_line(reason, 300)}", "dim")
     return text

@@ -59,10 +59,12 @@ def keep(
         run = Keeping(writer, wanted, labels, found, taking, known, progress, batches, retry)
         run.run(recount=renews)
     if wanted.groups:
-        materialise(wanted.groups, retry=False, known=wanted.known, tell=run.tell_of_groups, wait_s=timeout_s)
+        tell = run.tell_of_groups
+        run.unread += materialise(wanted.groups, retry=False, known=wanted.known, tell=tell, wait_s=timeout_s)
     published = corpus.latest()
     report = run.tally.report(published.generation, found, time.perf_counter() - began)
-    return report.but(unmade=published.unmade(), behind=run.behind)
+    unmade = tuple(dict.fromkeys((*published.unmade(), *run.unread)))
+    return report.but(unmade=unmade, behind=run.behind)
 
 
 class Keeping(Taking):

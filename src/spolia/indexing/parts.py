@@ -97,10 +97,11 @@ class Wanted:
     def _renew(self, writer: Writer, there: Manifest, main: Manifest) -> None:
         """Have the main group, and those that are made from it, made again of the documents that are there.
 
-        Where the nodes are made as before, and only searched or embedded otherwise, all of them stay. Documents are
+        Where the nodes are made as before, and only searched or embedded otherwise, all of them stay; but not where
+        they were embedded by their text and are by their pictures now, or the other way round. Documents are
         read again where the readers have changed; one that is the same then keeps its nodes in other groups.
         """
-        keeps = there.signature == main.signature
+        keeps = there.signature == main.signature and there.by_picture == main.by_picture
         below = [] if keeps else with_those_below({self.main}, in_order(writer.manifests))
         writer.redefine(self.main, main, keep_nodes=keeps)
         for manifest in below:

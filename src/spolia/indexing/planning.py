@@ -53,7 +53,8 @@ class GroupPlan(Value):
         why: what is made otherwise; or why nothing can be made.
         nodes: that would be cut; None where only a model can tell, or nothing was cut.
         texts: that would be embedded; None likewise.
-        known: texts that were embedded before, so that they are not again.
+        pictures: that would be embedded; None likewise.
+        known: texts and pictures that were embedded before, so that they are not again.
         calls: to language models at most, when none is answered from a cache; None where no bound is known.
         prompts: that would be sent to them, each once; None where only a model can tell, or nothing was cut. A reply
             that cannot be read is sent back, which makes more calls.
@@ -68,6 +69,7 @@ class GroupPlan(Value):
     why: tuple[str, ...] = ()
     nodes: int | None = 0
     texts: int | None = 0
+    pictures: int | None = 0
     known: int = 0
     calls: int | None = 0
     prompts: int | None = 0
@@ -295,17 +297,19 @@ def _plans(
         why = tuple(reasons(before[name], manifest)) if change in ("rebuilt", "embedded") else ()
         if isinstance(growth.transform, Unmakeable):
             untold.add(name)
-            yield GroupPlan(name, change, (growth.transform.reason,), None, None)
+            yield GroupPlan(name, change, (growth.transform.reason,), None, None, None if manifest.by_picture else 0)
             continue
         is_told = asked is not None and {growth.parent, growth.ref}.isdisjoint(untold)
         told = _of_models(growth, (asked or {}).get(name, Asked()) if is_told else None)
         if asks(growth) or not is_told:
             untold.add(name)
             unknown = None if manifest.embeddings else 0
-            yield GroupPlan(name, change, why, None, unknown, 0, text_tokens=unknown, **told)
+            pictures = None if manifest.by_picture else 0
+            yield GroupPlan(name, change, why, None, unknown, pictures, text_tokens=unknown, **told)
         else:
             told["text_tokens"] = counted.tokens
-            yield GroupPlan(name, change, why, counted.nodes, counted.texts, counted.known, **told)
+            of_vectors = counted.texts, counted.pictures, counted.known
+            yield GroupPlan(name, change, why, counted.nodes, *of_vectors, **told)
 
 
 def _change(name: str, before: Mapping[str, Manifest], writer: Rehearsal) -> Change:

@@ -10,11 +10,20 @@ from itertools import chain
 from spolia.filters import Field, Schema
 from spolia.models.replies import estimated_tokens
 from spolia.stores.corpus import Corpus
-from spolia.stores.manifest import Manifest, refuse_other
+from spolia.stores.manifest import Embedded, Manifest, refuse_other
 from spolia.stores.tables import sql
 from spolia.stores.tables.changes import NONE
-from spolia.stores.tables.rows import NOT_YET, SourceRow, Stamp, Unmade, hash_of, unpacked
-from spolia.stores.writer import Writer
+from spolia.stores.tables.rows import (
+    NOT_YET,
+    SourceRow,
+    Stamp,
+    Unmade,
+    hash_of,
+    hash_of_picture,
+    picture_of,
+    unpacked,
+)
+from spolia.stores.writer import Lacking, Writer
 from spolia.types import Document, Meta, Node
 
 SAMPLED = 16
@@ -30,7 +39,8 @@ class Counted:
         texts: that are embedded, each once.
         characters: of these.
         tokens: of these, one for three bytes.
-        known: texts whose vectors are there already.
+        pictures: that are embedded, each once.
+        known: texts and pictures whose vectors are there already.
         sample: some of the texts, by embedder.
     """
 
@@ -38,6 +48,7 @@ class Counted:
     texts: int = 0
     characters: int = 0
     tokens: int = 0
+    pictures: int = 0
     known: int = 0
     sample: dict[str, list[str]] = field(default_factory=dict)
 
@@ -164,7 +175,7 @@ class Rehearsal(Writer):
         self.manifests[group] = manifest
         if there is not None and keep_nodes:
             self.embedded.add(group)
-            self._count_more(group, [how.embedder for how in manifest.embeddings if not there.embedded(how.embedder)])
+            self._count_more(group, [how for how in manifest.embeddings if not there.embedded(how.embedder)])
             return
         self._expected.add(group)
         if there is not None:
@@ -177,11 +188,11 @@ class Rehearsal(Writer):
         if self.holds(document):
             return False
         self._put[document.id] = document.but(uri="").digest
-        self._count(nodes)
+        self._count(document, nodes)
         return True
 
     def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
-        self._count(nodes)
+        self._count(document, nodes)
 
     def note_unmade(self, document: str, reasons: Mapping[str, str]) -> None:
         """What cannot be made costs nothing."""
@@ -223,6 +234,10 @@ class Rehearsal(Writer):
         """Nothing is embedded."""
         return iter(())
 
+    def unembedded_pictures(self, group: str, embedder: str) -> Iterator[tuple[Lacking, bytes]]:
+        """Nothing is embedded."""
+        return iter(())
+
     def publish(self) -> int:
         return 0
 
@@ -239,28 +254,39 @@ class Rehearsal(Writer):
         there = self.document(document.id)
         return (there.but(uri=""), there.readers) == (document.but(uri=""), document.readers)
 
-    def _count(self, nodes: Iterable[Node]) -> None:
+    def _count(self, document: Document, nodes: Iterable[Node]) -> None:
         for node in nodes:
-            counted = self.of(node.group)
-            counted.nodes += 1
+            self.of(node.group).nodes += 1
             for how in self.manifests[node.group].embeddings:
-                self._count_text(counted, how.embedder, node.indexed_text)
+                self._count_vector(how, node, document)
 
-    def _count_more(self, group: str, embedders: Iterable[str]) -> None:
+    def _count_more(self, group: str, embeddings: Iterable[Embedded]) -> None:
         """The nodes that a group has, embedded in further ways."""
         assert self.snapshot is not None
         for node in self.snapshot.all_nodes(group, self._everybody):
-            for embedder in embedders:
-                self._count_text(self.of(group), embedder, node.indexed_text)
+            for how in embeddings:
+                self._count_vector(how, node, self.document(node.document) if how.pictures else None)
+
+    def _count_vector(self, how: Embedded, node: Node, document: Document | None) -> None:
+        counted = self.of(node.group)
+        image = picture_of(node, document) if document is not None and how.pictures else ""
+        if self._is_new(counted, how.embedder, hash_of_picture(image) if image else hash_of(node.indexed_text)):
+            if image:
+                counted.pictures += 1
+            else:
+                self._count_text(counted, how.embedder, node.indexed_text)
+
+    def _is_new(self, counted: Counted, embedder: str, hash: bytes) -> bool:
+        """Whether something would be embedded that was not, and was not counted."""
+        key = (embedder, hash)
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        is_there = self.snapshot is not None and self.snapshot.opened.row(sql.HAS_VECTOR, key) is not None
+        counted.known += is_there
+        return not is_there
 
     def _count_text(self, counted: Counted, embedder: str, text: str) -> None:
-        key = (embedder, hash_of(text))
-        if key in self._seen:
-            return
-        self._seen.add(key)
-        if self.snapshot is not None and self.snapshot.opened.row(sql.HAS_VECTOR, key):
-            counted.known += 1
-            return
         counted.texts += 1
         counted.characters += len(text)
         counted.tokens += estimated_tokens(text)

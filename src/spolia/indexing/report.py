@@ -131,7 +131,8 @@ class SyncReport(Value):
         warned: number of files that were read with a warning.
         chunks: nodes that were made.
         embedded: texts that were embedded.
-        unmade: groups that could not be made of documents, and why; these are found in their other groups.
+        unmade: groups that could not be made of documents, and why; these are found in their other groups. Also the
+            pictures that an embedder could not read in this run, whose nodes are found by their words only.
         behind: groups that were not kept in step, since they cannot be made here, and why. What they have of documents
             that are as they were is still found.
         seconds: wall-clock time.

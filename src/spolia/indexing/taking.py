@@ -19,7 +19,7 @@ from spolia.indexing.readers.reading import Container
 from spolia.indexing.report import DocumentReport, Progress
 from spolia.indexing.tally import Tally
 from spolia.stores.groups.growing import embed
-from spolia.stores.tables.rows import SourceRow, Stamp
+from spolia.stores.tables.rows import SourceRow, Stamp, Unmade
 from spolia.stores.writer import Writer
 from spolia.surrounding import check_cancelled
 
@@ -61,7 +61,7 @@ class Taking:
         self.tally, self.intake = Tally(), taking
         self.retry = retry
         self.growths = wanted.growths(writer.manifests)
-        self.behind = behind(self.growths)
+        self.behind, self.unread = behind(self.growths), list[Unmade]()
         self.filing = Filing(writer, self.growths, wanted.main, labels)
         says = labels.access or labels.kept or labels.metadata
         held = (
@@ -243,7 +243,7 @@ class Taking:
 
     def _publish(self) -> None:
         """Embed what has no vector yet, then make everything since the last time visible."""
-        embed(self.writer, self.growths, self._embedded)
+        self.unread += embed(self.writer, self.growths, self._embedded)
         self.writer.publish()
         self._changes, self._chunks = 0, self.tally.chunks
 

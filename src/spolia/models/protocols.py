@@ -172,6 +172,25 @@ class Embedder(Addressed, Protocol):
 
 
 @runtime_checkable
+class ImageEmbedder(Embedder, Protocol):
+    """An embedder that maps pictures to vectors in the space of its texts, so that words find what is seen.
+
+    In a group that is embedded by one, the vector of a node that shows a picture is that of the picture (as of CLIP,
+    Radford et al. 2021); the other nodes are embedded by their text. Questions are texts.
+    """
+
+    def embed_images(self, images: Sequence[bytes]) -> Vectors:
+        """One vector of length 1 for each picture, a file of PNG, JPEG …: float32, shape (images, dimension).
+
+        Charges what it embedded. Whatever it raises of a picture that it cannot read concerns that picture only.
+
+        Raises:
+            ModelUnavailable: the same call may succeed later.
+        """
+        ...
+
+
+@runtime_checkable
 class SparseEmbedder(Addressed, Protocol):
     """Maps texts to weights of the terms of a vocabulary; the product of two such vectors is their likeness.
 

@@ -10,7 +10,7 @@ from spolia.catalogue import Catalogue
 from spolia.codec import decode, encode
 from spolia.errors import CodecError, GroupError, ManifestMismatch, SpoliaError
 from spolia.function import refuse_unstorable
-from spolia.models.protocols import Embedder, SparseEmbedder
+from spolia.models.protocols import Embedder, ImageEmbedder, SparseEmbedder
 from spolia.operator import Operator
 from spolia.stores.definition import DOCUMENT, Definition, Embedding, Transform, Whole
 from spolia.stores.indexes import IndexSettings
@@ -87,6 +87,7 @@ def embedded(embedding: Embedding) -> Embedded:
         json.dumps(encode(embedding.index, IndexSettings)),
         _plain_embedder(embedder),
         embedder.fingerprint() or "",
+        isinstance(embedder, ImageEmbedder),
     )
 
 
@@ -103,6 +104,8 @@ def refuse_other_embedder(how: Embedded, group: str, embedder: Embedder | Sparse
     told = []
     if how.dimension != dimension:
         told.append(f"dimension: {how.dimension} there, {dimension} here")
+    if how.pictures and not isinstance(embedder, ImageEmbedder):
+        told.append("pictures: embedded there, not here")
     if how.fingerprint and fingerprint and how.fingerprint != fingerprint:
         told.append(f"fingerprint: {how.fingerprint!r} there, {fingerprint!r} here")
     if told:

@@ -32,6 +32,7 @@ class Embedded(Value):
             made, with how many threads for example, is no part of what it gives.
         fingerprint: what the embedder said of its weights and version; empty for one that says nothing, whose name and
             dimension then decide.
+        pictures: nodes that show a picture are embedded by that, the others by their text.
     """
 
     embedder: str
@@ -40,12 +41,14 @@ class Embedded(Value):
     index: str = '"HNSW"'
     plain: str = field(default="", compare=False)
     fingerprint: str = field(default="", compare=False)
+    pictures: bool = False
 
     @property
     def said(self) -> str:
         """How the vectors are searched, in words."""
         numbers = "sparse" if self.is_sparse else f"{self.dimension} numbers"
-        return f"{self.embedder!r} ({self.metric}, {numbers}, {self.index})"
+        pictures = ", pictures" if self.pictures else ""
+        return f"{self.embedder!r} ({self.metric}, {numbers}{pictures}, {self.index})"
 
     @property
     def is_sparse(self) -> bool:
@@ -76,6 +79,9 @@ class Manifest(Value):
         definition: the transform as plain data in JSON, by which new documents are cut; empty if it was made by hand.
         signature: changes with whatever the transform does: code version, parameters, models, prompts, parents.
 
+    Raises:
+        GroupError: some embedders embed pictures and others do not, though a node has one key for all its vectors.
+
     >>> read(written(Manifest("chunk", "Whole()", "1"))) == Manifest("chunk", "Whole()", "1")
     True
     """
@@ -89,6 +95,19 @@ class Manifest(Value):
     ref: str = ""
     definition: str = ""
     signature: str = ""
+
+    def __post_init__(self) -> None:
+        texts = [how.embedder for how in self.embeddings if not how.pictures]
+        if self.by_picture and texts:
+            raise GroupError(
+                f"Group {self.group!r} would be embedded by its pictures, and by {', '.join(texts)} by its texts. "
+                "Define two groups, one for each."
+            )
+
+    @property
+    def by_picture(self) -> bool:
+        """Whether nodes that show a picture are embedded by that."""
+        return any(how.pictures for how in self.embeddings)
 
     @property
     def embedder(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spolia.errors import FilterError, NotAStore, StoreError
@@ -17,7 +18,7 @@ from spolia.stores.revision import Revision
 from spolia.stores.tables import sql
 from spolia.stores.tables.changes import Changes
 from spolia.stores.tables.publishing import Publication
-from spolia.stores.tables.rows import indexed_text
+from spolia.stores.tables.rows import hash_of, hash_of_picture, indexed_text
 from spolia.stores.tables.schema import read_schema
 from spolia.stores.tables.transaction import Transaction
 from spolia.stores.truth import Truth, Writing, translated
@@ -31,6 +32,28 @@ if TYPE_CHECKING:
 
 
 _PAGE = 1_000
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """A node that has no vector yet.
+
+    Args:
+        hash: by which its vector is found.
+        node: its id.
+        document: id of its document.
+        text: that is indexed.
+    """
+
+    hash: bytes
+    node: str
+    document: str
+    text: str
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether its vector is that of its picture."""
+        return self.hash != hash_of(self.text)
 
 
 class Writer(Revision):
@@ -89,7 +112,34 @@ class Writer(Revision):
     # Vectors.
 
     def unembedded(self, group: str, embedder: str) -> Iterator[tuple[bytes, str]]:
-        """Content hash and text of what the group will hold and has no vector by this embedder; each text once."""
+        """Content hash and text of what the group will hold and has no vector by this embedder; each text once.
+
+        Nodes that are embedded by their picture are not among them, but among the `unembedded_pictures`.
+        """
+        return ((one.hash, one.text) for one in self._lacking(group, embedder) if not one.is_picture)
+
+    def unembedded_pictures(self, group: str, embedder: str) -> Iterator[tuple[Lacking, bytes]]:
+        """The nodes whose pictures have no vector by this embedder yet, with these; each picture once.
+
+        Raises:
+            StoreError: a document names a picture, and was put without it.
+        """
+        pictures = self.manifests[group].by_picture
+        for one in self._lacking(group, embedder) if pictures else ():
+            if one.is_picture:
+                yield one, self._picture(one)
+
+    def _picture(self, one: Lacking) -> bytes:
+        with self._transaction.reading():
+            for key, image in self._connection.execute(sql.LIVE_IMAGES, (one.document,)).fetchall():
+                if hash_of_picture(image) == one.hash:
+                    return bytes(self._connection.execute(sql.LIVE_IMAGE, (key, image)).fetchone()[0])
+        raise StoreError(
+            f"Node {one.node!r} shows a picture that its document was put without. Write put(document, nodes, source, "
+            "images) with all pictures that its regions name."
+        )
+
+    def _lacking(self, group: str, embedder: str) -> Iterator[Lacking]:
         seen: set[bytes] = set()
         key = self._embedded_to.get((group, embedder), 0)
         embedded_to: int | None = None
@@ -100,10 +150,10 @@ class Writer(Revision):
                 rows = self._connection.execute(sql.UNEMBEDDED, values).fetchall()
             if embedded_to is None:
                 embedded_to = rows[0][0] - 1 if rows else last_key
-            for _, found, *texts in rows:
+            for _, found, id, document, *texts in rows:
                 if found not in seen and not (self._embedded and self._embedded.is_pending(embedder, found)):
                     seen.add(found)
-                    yield found, indexed_text(*texts)
+                    yield Lacking(found, id, document, indexed_text(*texts))
             if len(rows) < _PAGE:
                 self._embedded_to[group, embedder] = embedded_to  # need not be looked at again before publishing
                 return

@@ -24,6 +24,8 @@ class Regions(Splitter):
     Args:
         kind: `table`, `image`, `code`, `formula` or `segment`, a stretch of a recording.
         markdown: index and embed the cells of a table as Markdown, in the place of the document's text.
+        wordless: also pictures without any words, as pieces of an empty text: for an embedder of pictures
+            (`spolia.models.protocols.ImageEmbedder`), since no word finds them.
 
     Raises:
         WiringError: for another kind.
@@ -44,6 +46,7 @@ class Regions(Splitter):
 
     kind: str = "table"
     markdown: bool = False
+    wordless: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -55,8 +58,8 @@ class Regions(Splitter):
             start += len(text) - len(text.lstrip())
             if text := text.strip():
                 yield Piece(text, start, region.caption, self._search_text(region), _meta(region))
-            elif region.caption:
-                yield Piece(region.caption, meta=_meta(region))
+            elif region.caption or (self.wordless and region.image):
+                yield Piece(region.caption, None if region.caption else region.start, meta=_meta(region))
 
     def _search_text(self, region: Region) -> str:
         if not (self.markdown and region.rows):

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TypeVar
 
-from spolia.models.protocols import Embedder, SparseEmbedder
+from spolia.models.protocols import Embedder, ImageEmbedder, SparseEmbedder
 from spolia.stores.definition import DOCUMENT, Part, Piece, Splitter, Transform, transform_for, whole
 from spolia.stores.groups.making import Making
+from spolia.stores.groups.pictures import embed_pictures
+from spolia.stores.tables.rows import Unmade
 from spolia.stores.writer import Writer
 from spolia.surrounding import check_cancelled
 from spolia.types import Document, Failure, Node
@@ -173,12 +175,16 @@ def _ask(growth: Growth, transform: Transform, found: Sequence[Grown]) -> None:
         raise passing[0]
 
 
-def embed(writer: Writer, growths: Iterable[Growth], tell: Callable[[int], None] = lambda count: None) -> None:
+def embed(writer: Writer, growths: Iterable[Growth], tell: Callable[[int], None] = lambda count: None) -> list[Unmade]:
     """Embed what groups hold and has no vector yet.
 
     Args:
-        tell: is told how many texts were embedded, some hundred at a time.
+        tell: is told how many texts and pictures were embedded, some hundred at a time.
+
+    Returns:
+        The pictures that an embedder could not read: their nodes are found by words only.
     """
+    unread: list[Unmade] = []
     for growth in growths:
         for embedder in growth.embedders:
             for lacking in in_batches(writer.unembedded(growth.group, embedder.name), EMBEDDED_AT_ONCE):
@@ -189,6 +195,9 @@ def embed(writer: Writer, growths: Iterable[Growth], tell: Callable[[int], None]
                 else:
                     writer.add_vectors(embedder.name, hashes, embedder.embed(texts, kind="passage"))
                 tell(len(lacking))
+            if isinstance(embedder, ImageEmbedder):
+                unread += embed_pictures(writer, growth.group, embedder, tell)
+    return unread
 
 
 def in_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:

@@ -138,7 +138,7 @@ def materialise(
         wait_s: how long to wait for another writer, seconds; None for what the corpus says.
 
     Returns:
-        What could not be made of these groups, and why.
+        What could not be made of these groups, and why; and the pictures in them that an embedder could not read.
 
     Raises:
         GroupError: a group that nobody defines, a parent that is not there, groups made from each other in a circle, a
@@ -174,6 +174,7 @@ def materialise(
                 if retry:
                     building.make_up()
                 building.embed()
+                found += building.unread
         found += unmade_of(wanted, corpus.latest().unmade())
     return tuple(found)
 
@@ -206,6 +207,9 @@ class Building:
         rebuild: build those anew that are made of something else by now.
         known: operators of the caller's own.
         tell: is told how far it is.
+
+    Attributes:
+        unread: pictures that an embedder could not read.
     """
 
     def __init__(
@@ -223,6 +227,7 @@ class Building:
         self._seen: set[str] = set()
         self._built: list[Growth] = []
         self._to_embed: list[Growth] = []
+        self.unread: list[Unmade] = []
         self._documents = 0
 
     def define(self) -> None:
@@ -273,7 +278,8 @@ class Building:
     def embed(self) -> None:
         """Embed what has no vector yet."""
         growths = [*self._built, *self._to_embed]
-        embed(self.writer, growths, lambda count: self.tell(growths[-1].group, self._documents, count))
+        told = embed(self.writer, growths, lambda count: self.tell(growths[-1].group, self._documents, count))
+        self.unread += told
 
     def _there(self, document: Document, group: str) -> Sequence[Node]:
         return self.writer.nodes(document.id, group)
@@ -315,6 +321,10 @@ class Building:
         by_name = {how.embedder: how for how in others}
         kept = (by_name.get(how.embedder, how) for how in there.embeddings)
         manifest = there.but(embeddings=(*kept, *map(embedded, more)))
+        if manifest.by_picture != there.by_picture:  # other keys of vectors are other nodes to who reads the old ones
+            self.writer.redefine(group.name, manifest)
+            self.definitions[group.name] = definition
+            return
         self.writer.redefine(group.name, manifest, keep_nodes=True)
         embedders = tuple(how.embedder for how in more)
         self._to_embed.append(Growth(group.name, definition.transform, definition.parent, definition.ref, embedders))

@@ -35,7 +35,7 @@ from spolia.stores.portable.form import (
     nodes_of,
     vectors_of,
 )
-from spolia.stores.tables.rows import SourceRow, hash_of
+from spolia.stores.tables.rows import SourceRow, key_of
 from spolia.stores.vectors.dense import HASH_BYTES
 from spolia.stores.vectors.sparse import ENTRY_BYTES, unpacked
 from spolia.stores.writer import Writer
@@ -202,7 +202,7 @@ class _Import:
         def whole(node: Node) -> Node:
             full = node.but(group=manifest.group, meta=document.meta + node.meta)
             if manifest.embeddings:
-                hashes.extend(hash_of(full.indexed_text))
+                hashes.extend(key_of(full, document, by_picture=manifest.by_picture))
             return full
 
         found: Iterator[Node] = self._lines(nodes_of(number), self._node)

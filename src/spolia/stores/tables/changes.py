@@ -103,7 +103,9 @@ class Changes:
                     f"{', '.join(self.manifests) or 'none'}. Write writer.define({node.group!r}, Manifest(...)) before."
                 )
             self.schema.check_values(node.meta, f"node {node.id!r}")
-            yield node_row(node, document, key, self.audiences.number(node.readers or document.readers), self.next)
+            audience = self.audiences.number(node.readers or document.readers)
+            by_picture = self.manifests[node.group].by_picture
+            yield node_row(node, document, key, audience, self.next, by_picture=by_picture)
 
     def point(self, source: SourceRow, key: int | None) -> None:
         """The source holds the document of this key now; what it held before ends, unless another source has it."""

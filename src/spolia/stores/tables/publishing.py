@@ -57,7 +57,8 @@ class Publication:
                 if lacking := self.connection.execute(sql.LACKING, values).fetchone()[0]:
                     raise StoreError(
                         f"{lacking} nodes of group {group!r} have no vector by {embedder!r}; nothing was "
-                        "published. Write writer.add_vectors for all that writer.unembedded gives, then publish."
+                        "published. Write writer.add_vectors for all that writer.unembedded and "
+                        "writer.unembedded_pictures give, then publish."
                     )
 
     # The lexical index of a group.

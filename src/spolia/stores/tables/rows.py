@@ -93,6 +93,32 @@ def hash_of(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=16).digest()
 
 
+def hash_of_picture(image: str) -> bytes:
+    """16 bytes by which a picture's vector is found again, by its content hash; no text has the same.
+
+    >>> hash_of_picture("f00d") == hash_of("f00d")
+    False
+    """
+    return blake2b(image.encode(), digest_size=16, person=b"picture").digest()
+
+
+def picture_of(node: Node, document: Document) -> str:
+    """Content hash of the picture that a node shows: one that its field `image` and its document name; empty for none.
+
+    >>> document = Document("d", "A bridge.", regions=(Region("image", 0, 9, image="f00d"),))
+    >>> [picture_of(Node("n", "A bridge.", meta=(("image", hash),)), document) for hash in ("f00d", "cover.png")]
+    ['f00d', '']
+    """
+    named = {value for name, value in node.meta if name == "image"}
+    return next((region.image for region in document.regions if region.image in named), "") if named else ""
+
+
+def key_of(node: Node, document: Document, *, by_picture: bool) -> bytes:
+    """The hash by which a node's vectors are found: of its text, or of its picture in a group that goes by these."""
+    image = picture_of(node, document) if by_picture else ""
+    return hash_of_picture(image) if image else hash_of(node.indexed_text)
+
+
 def indexed_text(context: str, text: str, search_text: str) -> str:
     """`Node.indexed_text` of a node that is still a row."""
     return search_text or (f"{context}\n{text}" if context else text)
@@ -160,13 +186,14 @@ def document_of(row: Row, readers: Readers) -> Document:
     )
 
 
-def node_row(node: Node, document: Document, key: int, audience: int, birth: int) -> Row:
+def node_row(node: Node, document: Document, key: int, audience: int, birth: int, *, by_picture: bool = False) -> Row:
     """A node as a row, with the metadata that are its own: those of the document are kept with the document.
 
     Args:
         key: of the document.
         audience: of the node.
         birth: generation in which it is born.
+        by_picture: its vectors are those of the picture that it shows.
     """
     if node.document not in ("", document.id):
         raise StoreError(
@@ -184,7 +211,7 @@ def node_row(node: Node, document: Document, key: int, audience: int, birth: int
         node.group,
         key,
         node.number,
-        hash_of(node.indexed_text),
+        key_of(node, document, by_picture=by_picture),
         node.text,
         node.context,
         node.search_text,

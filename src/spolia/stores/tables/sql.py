@@ -203,6 +203,9 @@ ADD_IMAGE = "INSERT INTO images VALUES (?, ?, ?) ON CONFLICT (document, hash) DO
 COPY_IMAGES = "INSERT INTO images SELECT ?, hash, data FROM images WHERE document = ?"
 IMAGE = """SELECT i.data, d.audience FROM images i JOIN documents d ON d.key = i.document
     WHERE d.id = :id AND i.hash = :hash AND d.birth <= :at AND d.death > :at"""
+LIVE_IMAGES = f"""SELECT d.key, i.hash FROM images i JOIN documents d ON d.key = i.document
+    WHERE d.id = ? AND d.death = {ALIVE}"""
+LIVE_IMAGE = "SELECT data FROM images WHERE document = ? AND hash = ?"
 IMAGES = """SELECT i.hash, i.data FROM images i JOIN documents d ON d.key = i.document
     WHERE d.id = :id AND d.birth <= :at AND d.death > :at ORDER BY i.hash"""
 
@@ -299,7 +302,8 @@ LIVE_METADATA = f"""SELECT 'document ' || coalesce((SELECT min(s.uri) FROM sourc
     UNION ALL SELECT 'node ' || id, meta FROM nodes WHERE death = {ALIVE} AND meta <> ''"""
 
 # Vectors.
-UNEMBEDDED = f"""SELECT n.key, n.hash, n.context, n.text, n.search_text FROM nodes n
+UNEMBEDDED = f"""SELECT n.key, n.hash, n.id, d.id, n.context, n.text, n.search_text FROM nodes n
+    CROSS JOIN documents d ON d.key = n.document
     WHERE n.grp = :grp AND n.key > :key AND n.death = {ALIVE}
     AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.embedder = :embedder AND v.hash = n.hash)
     ORDER BY n.key LIMIT :limit"""
