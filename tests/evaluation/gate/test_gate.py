@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from spolia.errors import DataError
+from spolia.evaluation.experiment import Experiment
 from spolia.evaluation.gate.baseline import Baseline
 from spolia.evaluation.gate.gating import Gate, gate, recorded
+from spolia.evaluation.measures.judged.correctness import Correctness
 from spolia.evaluation.pages.gated import markdown
 from spolia.function import step
 from spolia.generation.reader import Reader
@@ -43,7 +45,9 @@ def test_what_has_not_changed_passes(before: Baseline, chunks: NodeGroup) -> Non
     assert found.passed
     assert (found.changes, found.moved, found.why) == ((), (), "")
     assert [one.sentence for one in found.verdicts] == [
-        f"{one.measure} is as it was on every question: {100 * one.now.mean:.1f}" for one in found.verdicts if one.now
+        f"{one.measure} is as it was on each of 40 questions: {100 * one.now.mean:.1f}"
+        for one in found.verdicts
+        if one.now
     ]
 
 
@@ -184,6 +188,22 @@ def test_few_questions_decide_nothing_and_say_how_many_would(chunks: NodeGroup) 
     assert gate(asked(BM25(chunks) >> turns_one, questions, "R@1"), before, tolerance=0.2, rule="worse").passed
     wide = gate(asked(BM25(chunks) >> turns_one, questions, "R@1"), before, tolerances={"R@1": 0.5})
     assert wide.verdicts[0].outcome == "not worse"
+
+
+@pytest.mark.parametrize("left", [1, 39])
+def test_questions_that_are_determined_no_more_decide_nothing(chunks: NodeGroup, left: int) -> None:
+    """A judge that has become silent passes nothing, however well the rest is."""
+    says = BM25(chunks) >> Reader(ScriptedModel(("ice",), name="reader"))
+    replies = [(f"winter {1800 + n}\\b", "yes") for n in range(left)] + [("", "I cannot say.")]
+    judge = ScriptedModel(tuple(replies), name="judge")
+    now = Experiment({"flow": says}, items(chunks), [Correctness(judge)])
+    silent = recorded(now)[1]
+    told = [one.but(seen=dict.fromkeys(one.seen, (1.0,))) for one in silent.questions]
+    found = gate(now, silent.but(questions=tuple(told)))
+    (verdict,) = found.verdicts
+    assert (found.passed, verdict.outcome, verdict.lost) == (False, "undecided", 40 - left)
+    assert f"of {left} question" in verdict.sentence
+    assert f"{40 - left} that were determined then are not now" in verdict.sentence
 
 
 def test_less_is_better_of_what_costs_and_a_share_is_tolerated(chunks: NodeGroup) -> None:

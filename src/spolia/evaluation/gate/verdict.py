@@ -22,9 +22,9 @@ class Verdict(Value):
     """One measure, then and now, on the same questions.
 
     It is **not worse** where no question scores otherwise, or where the interval of the paired difference ends no lower
-    than minus the tolerance: a test of non-inferiority. It is **worse** where that does not hold, the interval lies
-    below zero, and a paired permutation test excludes zero after Holm's correction for all measures. Else it is
-    **undecided**.
+    than minus the tolerance: a test of non-inferiority; and where every question that was determined then is so now.
+    It is **worse** where the interval ends lower, lies below zero, and a paired permutation test excludes zero after
+    Holm's correction for all measures. Else it is **undecided**.
 
     Args:
         measure: as it is written.
@@ -35,6 +35,7 @@ class Verdict(Value):
         p: of the paired permutation test, corrected.
         tolerance: how much worse it may be, in the measure's own unit.
         moved: how many questions score otherwise.
+        lost: how many were determined then, and are not now.
         unit: whether scores lie between 0 and 1, and are told times 100.
 
     Source: Walker and Nowacki 2011 for non-inferiority.
@@ -47,6 +48,7 @@ class Verdict(Value):
     p: float
     tolerance: float
     moved: int
+    lost: int
     unit: bool
 
     @property
@@ -55,23 +57,34 @@ class Verdict(Value):
         if self.change is None:
             return "undecided"
         if not self.moved or self.change.low >= -self.tolerance - ROUNDING:
-            return "not worse"
+            return "undecided" if self.lost else "not worse"
         return "worse" if self.change.high < 0 and self.p < ALPHA else "undecided"
 
     @property
     def sentence(self) -> str:
         """In words."""
         if self.change is None:
-            return f"{self.measure}: undecided, since no question is determined then and now"
+            return f"{self.measure}: undecided, since no question is determined then and now{self._lost}"
+        n = f"of {self.change.n} question{'' if self.change.n == 1 else 's'}"
         if not self.moved:
             mean = float("nan") if self.now is None else self.now.mean
-            return f"{self.measure} is as it was on every question: {number(mean, self.unit)}"
-        by, tolerance = amount(self.change, self.unit), number(self.tolerance, self.unit)
+            said = (
+                f"{self.measure}: undecided, as it was on each" if self.lost else f"{self.measure} is as it was on each"
+            )
+            return f"{said} {n}{self._lost}: {number(mean, self.unit)}"
+        by, tolerance = f"{amount(self.change, self.unit)} {n}", number(self.tolerance, self.unit)
         if self.outcome == "not worse":
             return f"{self.measure} is not worse: {by}, where {tolerance} less would be tolerated"
         if self.outcome == "worse":
-            return f"{self.measure} is worse: {by}, where {tolerance} less would be tolerated; p = {self.p:.2g}"
+            how = f"where {tolerance} less would be tolerated; p = {self.p:.2g}"
+            return f"{self.measure} is worse: {by}, {how}{self._lost}"
+        if self.lost:
+            return f"{self.measure}: undecided, {by}{self._lost}"
         return f"{self.measure}: undecided, {by} is neither worse nor within {tolerance} less{self._needed}"
+
+    @property
+    def _lost(self) -> str:
+        return f"; {self.lost} that were determined then are not now" if self.lost else ""
 
     @property
     def _needed(self) -> str:
@@ -85,7 +98,7 @@ class Verdict(Value):
     def json(self) -> dict[str, Any]:
         """Plain data, scores in their own unit."""
         sides = {name: getattr(self, name) for name in ("before", "now", "change")}
-        named = ("measure", "outcome", "p", "tolerance", "moved", "sentence")
+        named = ("measure", "outcome", "p", "tolerance", "moved", "lost", "sentence")
         return {name: getattr(self, name) for name in named} | {
             name: None if one is None else one.json() for name, one in sides.items()
         }
@@ -112,6 +125,7 @@ def _verdict(estimates: Estimates, change: Interval | None, tolerance: float, p:
         change = change.reversed
     if not estimates.unit:
         tolerance *= abs(before.mean) if before is not None else 0.0
-    was, is_ = estimates.columns
-    moved = sum(one != other for one, other in zip(was, is_, strict=True) if None not in (one, other))
-    return Verdict(str(estimates.measure), before, now, change, p, tolerance, moved, estimates.unit)
+    pairs = list(zip(*estimates.columns, strict=True))
+    moved = sum(was != now for was, now in pairs if None not in (was, now))
+    lost = sum(was is not None and now is None for was, now in pairs)
+    return Verdict(str(estimates.measure), before, now, change, p, tolerance, moved, lost, estimates.unit)
