@@ -36,7 +36,7 @@ def test_a_plan_comes_before_a_store(spolia: Spolia, notes: Path, tmp_path: Path
     assert (ran.code, ran.json["new"]) == (0, ["salt.txt", "tides.md"])
     assert ran.json["groups"][0] | {"why": []} == {
         "group": "chunk", "change": "new", "why": [], "nodes": 2, "texts": 0, "known": 0, "calls": 0, "prompts": 0,
-        "input_tokens": 0, "output_tokens": 0, "text_tokens": 0, "cost_usd": None,
+        "pictures": 0, "input_tokens": 0, "output_tokens": 0, "text_tokens": 0, "cost_usd": None,
     }  # fmt: skip
     assert not (tmp_path / "n.spolia").exists()
 
