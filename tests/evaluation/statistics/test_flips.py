@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.evaluation.statistics.corrections import benjamini_hochberg, holm
-from spolia.evaluation.statistics.flips import flipped_sums, sign_flip, tail
+from spolia.evaluation.statistics.flips import bound, flipped_sums, sign_flip
 from spolia.evaluation.statistics.sample import Sample
 
 NONE = np.zeros(0)
@@ -36,13 +36,40 @@ def test_differences_of_one_size_are_counted() -> None:
     assert sign_flip(many, NONE) == pytest.approx(8.6e-6, rel=0.02)  # 2 P(X >= 60), X of 80 coins
 
 
-def test_where_draws_are_too_few_the_tail_is_computed() -> None:
-    random = np.random.default_rng(3)
-    for shift in (0.15, 0.25, 0.35):
-        d = random.normal(shift, 1, 60)
-        drawn = np.concatenate([flipped_sums(d[:, None], 200_000, seed)[:, 0] for seed in range(5)])
-        counted = float((np.abs(drawn) >= abs(d.sum())).mean())
-        assert tail(np.abs(d), abs(d.sum())) == pytest.approx(counted, rel=0.15, abs=2e-5)
+@pytest.mark.parametrize("n", range(13, 31))
+def test_as_many_as_can_be_counted_are_counted(n: int) -> None:
+    random = np.random.default_rng(n)
+    sizes = random.integers(1, 50, n)
+    ways = np.zeros(2 * int(sizes.sum()) + 1)
+    ways[0] = 1
+    for size in sizes:  # by convolution: ways[s] of reaching s - Σ of what was taken so far
+        ways = ways + np.concatenate([np.zeros(2 * size), ways[: -2 * size]])
+    off = np.abs(np.arange(ways.size) - sizes.sum())
+    for signs in (random.choice([1, 1, 1, -1], n), random.choice([1, -1], n)):
+        d = sizes * signs / 7
+        assert sign_flip(d, NONE) == pytest.approx(ways[off >= abs((sizes * signs).sum())].sum() / 2.0**n)
+
+
+@pytest.mark.parametrize("n", [*range(2, 45), 100, 500])
+def test_where_all_are_ahead_no_other_signs_reach_that(n: int) -> None:
+    d = np.random.default_rng(n).lognormal(0, 1.5, n)
+    assert sign_flip(d, flipped_sums(d[:, None], 100, 0)[:, 0]) == pytest.approx(2.0 ** (1 - n), rel=1e-3)
+
+
+def test_one_question_more_that_is_worse_is_never_less_sure() -> None:
+    d = np.concatenate([np.random.default_rng(5).uniform(0.3, 0.75, 40)])
+    found = [sign_flip(d[:n], flipped_sums(d[:n, None], 1000, 0)[:, 0]) for n in range(8, 41)]
+    assert all(more < less for less, more in pairwise(found))
+
+
+def test_what_is_said_of_all_signs_is_never_below_what_they_are_and_near_it() -> None:
+    for seed in range(60):
+        random = np.random.default_rng(seed)
+        n = int(random.integers(13, 21))
+        d = random.lognormal(0, random.uniform(0.1, 2), n) * random.choice([1, 1, 1, 1, -0.3], n)
+        exact, most = sign_flip(d, NONE), bound(np.abs(d), abs(d.sum()) * (1 - 1e-9))
+        assert exact * (1 - 1e-6) <= most
+        assert most <= 20 * exact or most > 0.001
 
 
 def test_a_large_steady_difference_is_rarer_than_any_draw_can_tell() -> None:
