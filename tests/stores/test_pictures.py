@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -287,3 +288,18 @@ def test_a_damaged_segment_has_the_pictures_embedded_again(folder: Path, tmp_pat
         assert writer.repair()
         assert len(list(writer.unembedded_pictures("picture", "colours"))) == 3
         assert list(writer.unembedded("picture", "colours")) == []
+
+
+def test_a_run_tells_of_a_document_with_bytes_that_are_no_picture(folder: Path, tmp_path: Path) -> None:
+    corpus, colours = Corpus(tmp_path / "s.spolia"), Colours()
+    group = pictures_of(corpus, colours)
+    assert sync(folder, corpus, groups=[group]).unmade == ()
+    with zipfile.ZipFile(folder / "meadow.docx") as there, zipfile.ZipFile(folder / "odd.docx", "w") as made:
+        for name in there.namelist():
+            made.writestr(name, b"\x89PNG\r\n\x1a\nnone" if name.endswith("image1.png") else there.read(name))
+    report = sync(folder, corpus, groups=[group])
+    assert (report.added, report.failed) == (1, ())
+    assert [(lack.uri, lack.group) for lack in report.unmade] == [("odd.docx", "picture")]
+    found = Dense(group, colours)(Query("red"))
+    assert {item.node.uri for item in found if item.score > 0.9} == {"red.png", "meadow.docx", "odd.docx"}
+    assert corpus.snapshot().check() == []
