@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from spolia.code import reached
+from spolia.code.reached import reached_digest
 from spolia.errors import ManifestMismatch
 from spolia.indexing.sync import sync
 from spolia.operator import Operator
@@ -264,3 +266,28 @@ def test_what_cannot_be_looked_through_ends(monkeypatch: pytest.MonkeyPatch) -> 
         return f"{text}{circle}{large}"
 
     assert code_digest(looks) == code_digest(looks)
+
+
+def test_a_module_reaches_what_it_imports_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {
+        "__init__": "",
+        "first": "from dunes import second\nif TYPE_CHECKING:\n    import dunes.types\n",
+        "second": "def f():\n    from dunes.third import (\n        a,\n        b,\n    )\n",
+        "third": "import dunes.first\na = b = 1\n",
+        "types": "",
+        "other": "import dunes.first\n",
+    }
+    (tmp_path / "dunes").mkdir()
+    for name, text in files.items():
+        (tmp_path / "dunes" / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def hashed(changed: str = "") -> str:
+        for name, text in files.items():
+            (tmp_path / "dunes" / f"{name}.py").write_text(text + ("c = 2\n" if name == changed else ""))
+        for kept in (reached_digest, reached._read):
+            kept.cache_clear()
+        return reached_digest("dunes.first")
+
+    assert hashed() == hashed("other") == hashed("types")
+    assert len({hashed(), hashed("first"), hashed("second"), hashed("third")}) == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -12,10 +13,13 @@ from typing import Any
 
 import pytest
 
+import spolia
 from spolia.errors import DataError, NotAStore, StoreBusy, StoreTooNew
 from spolia.evaluation.corpus import indexed
 from spolia.evaluation.datasets import DataSet
 from spolia.evaluation.experiment import Experiment
+from spolia.evaluation.gate.gating import gate, recorded
+from spolia.evaluation.measures.judged.g_eval import GEval
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.parse import parse_measures
 from spolia.evaluation.row import Row
@@ -40,6 +44,12 @@ def in_a_process(path: Path, **environment: str) -> subprocess.CompletedProcess[
     return subprocess.run(
         [sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, timeout=60
     )
+
+
+def facts(folder: Path) -> Path:
+    """A data set of one passage."""
+    (folder / "corpus.jsonl").write_text('{"id": "p1", "text": "The moon pulls the sea."}')
+    return folder
 
 
 def test_a_killed_experiment_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -96,6 +106,34 @@ def test_a_changed_function_is_refused_and_named(tmp_path: Path) -> None:
         Experiment({"it": found}, ITEMS, parse_measures("R@1")).run(path=path)
 
 
+def test_a_change_in_what_a_measure_of_spolia_imports_is_refused(tmp_path: Path) -> None:
+    """How recall looks for gold is in another file than recall."""
+    shutil.copytree(Path(spolia.__file__).parent, tmp_path / "spolia", ignore=shutil.ignore_patterns("__pycache__"))
+    path, package = tmp_path / "a.experiment", tmp_path / "spolia" / "evaluation"
+    assert in_a_process(path, PYTHONPATH=str(tmp_path)).returncode == 0
+    with (package / "pages" / "html.py").open("a") as file:
+        file.write("\nANOTHER = 1\n")
+    assert in_a_process(path, PYTHONPATH=str(tmp_path)).returncode == 0  # which no measure imports
+    with (package / "measures" / "ranked.py").open("a") as file:
+        file.write("\nANOTHER = 1\n")
+    refused = in_a_process(path, PYTHONPATH=str(tmp_path)).stderr
+    assert "holds another experiment: measures, R@1, code, Recall: was " in refused
+
+
+def test_a_prompt_file_of_a_judge_that_changed_is_refused(tmp_path: Path) -> None:
+    prompt, judge = tmp_path / "g.txt", ScriptedModel(("5",), name="judge")
+    prompt.write_text("Grade: {{question}} {{answer}}")
+    flow = BM25(indexed(DataSet(str(facts(tmp_path))), folder=tmp_path / "kept")) >> Reader(ScriptedModel(("[1]",)))
+    whole = Experiment({"it": flow}, [Item("q1", "What pulls?")], [GEval(judge, samples=1, prompt=str(prompt))])
+    whole.run(path=tmp_path / "a.experiment")
+    baseline = recorded(whole)[1]
+    prompt.write_text("Grade harshly: {{question}} {{answer}}")
+    with pytest.raises(DataError, match=r"holds another experiment: measures, GEval.*, reads"):
+        whole.run(path=tmp_path / "a.experiment")
+    with pytest.raises(DataError, match=r"GEval.* is computed otherwise"):
+        gate(whole, baseline)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -119,9 +157,8 @@ def test_other_questions_or_measures_are_refused_and_named(
 
 
 def test_other_fields_models_stores_and_rights_are_refused_and_named(tmp_path: Path) -> None:
-    (tmp_path / "corpus.jsonl").write_text('{"id": "p1", "text": "The moon pulls the sea."}')
     items = [Item("q1", "What pulls?", gold=(("p1",),), answers=("the moon",))]
-    chunks = indexed(DataSet(str(tmp_path)), folder=tmp_path / "kept")
+    chunks = indexed(DataSet(str(facts(tmp_path))), folder=tmp_path / "kept")
 
     def run(*, top_k: int = 5, reply: str = "the moon [1]", principal: str = "") -> None:
         flow = BM25(chunks, top_k=top_k) >> Reader(ScriptedModel((reply,)))

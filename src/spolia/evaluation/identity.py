@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spolia import __version__
 from spolia.code.digest import code_digest
+from spolia.code.reached import reached_digest
+from spolia.evaluation.measures.measure import SetMeasure
 from spolia.function import Function
 from spolia.operator import Operator
 from spolia.run import Run
@@ -24,7 +23,7 @@ def identity(experiment: Experiment, run: Run) -> dict[str, Any]:
     """What its rows depend on, as plain data: questions, measures, flows with code and stores, who asks.
 
     Of a class and of a plain function its code stands for what it does, with all that it refers to; of a class of
-    Spolia its source file, of a store its generation, of Spolia its version.
+    Spolia all modules that its own one reaches, of a store its generation, of Spolia its version.
     """
     return {
         "Spolia": __version__,
@@ -61,7 +60,7 @@ def _told(value: object) -> bool:
 
 def _thing(value: Any) -> dict[str, Any]:
     """What a flow or a measure depends on."""
-    return {"content": _hash(value), "code": code_of(value), "reads": _reads(value)}
+    return {"content": _hash(value), "code": code_of(value), "reads": reads(value)}
 
 
 def _hash(value: object) -> str:
@@ -72,20 +71,24 @@ def _hash(value: object) -> str:
 
 
 def code_of(value: Any) -> dict[str, str]:
-    """Hashes of the code of its classes, and of those inside it; functions are in its content."""
-    classes = {type(one) for one in inside(value) if not isinstance(one, Function)}
+    """Hashes of the code of its classes, and of those inside it, of classes of yours also of Spolia's that they are
+    made of; functions are in its content."""
+    kinds = {type(one) for one in inside(value) if not isinstance(one, Function)}
+    classes = kinds.union(*(filter(_is_spolia, kind.__mro__) for kind in kinds if not _is_spolia(kind)))
     return {cls.__qualname__: _class(cls) for cls in sorted(classes, key=lambda cls: cls.__qualname__)}
 
 
 def _class(cls: type) -> str:
-    """Of Spolia's own its file, which its version goes with; of others what it does, with all that it refers to."""
-    if cls.__module__.partition(".")[0] != "spolia":
-        return code_digest(cls).hex()[:16]
-    return hashlib.blake2b(Path(inspect.getfile(cls)).read_bytes(), digest_size=8).hexdigest()
+    """Of Spolia's own all modules that its own one reaches; of others what it does, with all that it refers to."""
+    return reached_digest(cls.__module__) if _is_spolia(cls) else code_digest(cls).hex()[:16]
 
 
-def _reads(value: Any) -> dict[str, str | None]:
-    """What stores and models hold now."""
+def _is_spolia(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] == "spolia"
+
+
+def reads(value: Any) -> dict[str, str | None]:
+    """What stores, models and prompt files hold now."""
     found = value.resources if isinstance(value, Operator) else [one for one in inside(value) if _addressed(one)]
     return {repr(one): one.fingerprint() for one in found}
 
@@ -100,6 +103,7 @@ def inside(value: object) -> Iterator[Any]:
         yield value
         whole: Any = value
         yield from _among(getattr(whole, f.name) for f in (fields(whole) if is_dataclass(whole) else ()))
+        yield from _among(value.made if isinstance(value, SetMeasure) else ())
     elif isinstance(value, Addressed):
         yield value
     elif isinstance(value, tuple):

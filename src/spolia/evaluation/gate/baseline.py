@@ -10,7 +10,7 @@ from typing import Any
 
 from spolia.errors import DataError
 from spolia.evaluation.gate.signature import Known, Signature
-from spolia.evaluation.identity import code_of
+from spolia.evaluation.identity import code_of, reads
 from spolia.evaluation.measures.measure import Seen, SetMeasure
 from spolia.evaluation.row import Found, Row
 from spolia.types import Gold, Item, Quote, Value, digest_of
@@ -161,8 +161,8 @@ def content_of(item: Item) -> str:
 
 
 def measured_by(measures: Iterable[SetMeasure]) -> dict[str, str]:
-    """Measures as they are written, each with a hash of its fields and its code."""
-    return {str(one): _short((code_of(one), [repr(one)])) for one in measures}
+    """Measures as they are written, each with a hash of its fields, its code, its models and its prompt files."""
+    return {str(one): _short((code_of(one), reads(one), [repr(one)])) for one in measures}
 
 
 def _baseline(path: str | Path, plain: Mapping[str, Any]) -> Baseline:

@@ -54,6 +54,11 @@ class SetMeasure(Value, ABC):
     called: ClassVar[str]
     lower_is_better: ClassVar[bool] = False
 
+    @property
+    def made(self) -> tuple[Value, ...]:
+        """What it makes of its fields and depends on, such as the role of a prompt file."""
+        return ()
+
     @abstractmethod
     def applies(self, item: Item) -> bool:
         """Whether the item has the gold that it takes."""

@@ -74,6 +74,10 @@ class GEval(JudgedMeasure):
         return sum(read) / len(read) if read else None
 
     @property
+    def made(self) -> tuple[Role[float | None]]:
+        return (self._role,)
+
+    @property
     def _role(self) -> Role[float | None]:
         prompt = self.prompt or f"spolia:evaluation/measures/judged/prompts/{self.aspect}.txt"
         return Role(prompt, OrUndetermined(Number(WORST, BEST)), default=UNDETERMINED)
