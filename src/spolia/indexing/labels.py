@@ -9,7 +9,7 @@ from functools import lru_cache
 from hashlib import blake2b
 
 from spolia.errors import DocumentError, QueryError, SpoliaError, StoreError
-from spolia.types import Document, Meta, Scalar, scalar_of
+from spolia.types import Document, Meta, Scalar, is_unicode, principals, scalar_of
 
 _LISTS_KEPT = 1_024
 
@@ -136,7 +136,7 @@ def _principals(
     """
     try:
         said: object = access(uri)
-        listed = tuple(said) if isinstance(said, Iterable) and not isinstance(said, str) else None
+        listed = tuple(said) if isinstance(said, Iterable) and not isinstance(said, str) else said
     except SpoliaError:  # says itself what to write
         raise
     except Exception as error:
@@ -145,21 +145,14 @@ def _principals(
         ) from error
     with suppress(KeyError, TypeError):  # not known, or of things that cannot be
         return known[listed]
-    if listed is None or not all(isinstance(name, str) and name for name in listed):
-        raise StoreError(
-            f"access({uri!r}) gave {said!r:.80}. Give a list of principals, each a text that is not empty: ['ann']. "
-            "Nothing was written."
-        )
-    for name in listed:
-        if not _is_unicode(name):
-            raise StoreError(
-                f"access({uri!r}) gave the principal {name!r}, which no encoding of Unicode has. Give it as it is "
-                "written elsewhere. Nothing was written."
-            )
-    found = tuple(sorted(set(listed)))
+    try:
+        checked = principals(listed, f"access({uri!r}) gave")
+    except StoreError as error:
+        raise StoreError(f"{error} Nothing was written.") from None
+    found = tuple(sorted(set(checked)))
     if len(known) >= _LISTS_KEPT:
         known.clear()
-    return known.setdefault(listed, known.setdefault(found, found))
+    return known.setdefault(checked, known.setdefault(found, found))
 
 
 def _fields(metadata: Callable[[str], object], uri: str) -> Meta:
@@ -176,20 +169,12 @@ def _fields(metadata: Callable[[str], object], uri: str) -> Meta:
     for name, value in found:
         if not isinstance(name, str):
             raise DocumentError(f"metadata({uri!r}) gave the name {name!r:.80}. Give names that are texts.")
-        if not _is_unicode(f"{name}{value}"):
+        if not is_unicode(f"{name}{value}"):
             raise DocumentError(
                 f"metadata({uri!r}) gave {name!r}: {value!r:.80}, which no encoding of Unicode has. Write "
                 "text.encode('utf-8', 'replace').decode()."
             )
     return found
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _each(values: object) -> Sequence[object]:

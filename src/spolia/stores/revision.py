@@ -13,7 +13,7 @@ from spolia.stores.tables import sql
 from spolia.stores.tables.changes import NONE
 from spolia.stores.tables.rows import SourceRow
 from spolia.stores.tables.schema import misfit
-from spolia.types import Document, Meta, Node
+from spolia.types import Document, Meta, Node, principals
 
 
 class Revision(Draft):
@@ -151,7 +151,16 @@ class Revision(Draft):
         Args:
             document: as `documents()` or a snapshot gives it.
             readers: principals who may see it; empty for everybody.
+
+        Raises:
+            StoreError: it is no document, or no list of principals.
         """
+        if not isinstance(document, Document):
+            raise StoreError(
+                f"{document!r:.80} ({type(document).__name__}) is no Document. Write for document in "
+                f"list(writer.documents()): if document.uri == {str(document)!r:.80}: "
+                "writer.set_readers(document, [...])."
+            )
         self.relabel(document, document.meta, readers)
 
     def relabel(self, document: Document, meta: Meta, readers: Sequence[str]) -> None:
@@ -159,7 +168,9 @@ class Revision(Draft):
 
         Raises:
             FilterError: a declared field cannot hold the metadata.
+            StoreError: the readers are no list of principals.
         """
+        readers = principals(readers, f"The readers of {document.uri or document.id!r} would be")
         with self._transaction.change():
             self._changes.relabel(document, meta, readers)
 

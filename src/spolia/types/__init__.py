@@ -9,9 +9,10 @@ from spolia.types.answers import Answer, Citation, Generation, Message, Prompt, 
 from spolia.types.documents import Document, Heading, Node, Region
 from spolia.types.items import Gold, Item, Quote, SubQuestion
 from spolia.types.places import NO_BOXES, Box, Boxes, Span
+from spolia.types.principals import is_unicode, principals
 from spolia.types.rankings import Filter, Hit, Queries, Query, Ranking
 from spolia.types.running import Failure, State, Usage, Verdict
-from spolia.types.times import is_day, is_time, scalar_of, time_text
+from spolia.types.times import Time, is_time, scalar_of, time_text
 from spolia.types.value import Addressed, Meta, Record, Scalar, Value, digest_of, identity_fields, kept, qualified
 
 __all__ = [
@@ -49,9 +50,10 @@ __all__ = [
     "Verdict",
     "digest_of",
     "identity_fields",
-    "is_day",
     "is_time",
+    "is_unicode",
     "kept",
+    "principals",
     "qualified",
     "scalar_of",
     "time_text",

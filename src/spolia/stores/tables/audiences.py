@@ -9,6 +9,7 @@ from hashlib import blake2b
 
 from spolia.stores.tables import sql
 from spolia.stores.truth import Connection
+from spolia.types import principals
 
 EVERYBODY = 0
 """The audience of what has no readers."""
@@ -35,16 +36,21 @@ class Audiences:
         self._last: tuple[Sequence[str], int] = ((), EVERYBODY)
 
     def number(self, readers: Sequence[str]) -> int:
-        """The number of a list, whatever its order and repetitions."""
-        if not readers:
+        """The number of a list, whatever its order and repetitions.
+
+        Raises:
+            StoreError: it is no list of principals.
+        """
+        if type(readers) is tuple and not readers:
             return EVERYBODY
         if readers is not self._last[0]:  # nodes of a document have one list, and to look a long one up takes time
-            self._last = (readers, self._number(*self._as_written(tuple(readers))))
+            listed = _listed(readers)
+            self._last = (readers, self._number(*self._as_written(listed)) if listed else EVERYBODY)
         return self._last[1]
 
     def digest(self, readers: Sequence[str]) -> bytes:
         """16 bytes that tell a list apart, whatever its order and repetitions."""
-        return self._as_written(tuple(readers))[0]
+        return self._as_written(_listed(readers))[0]
 
     def _number(self, digest: bytes, written: str) -> int:
         found = self._known.get(digest)
@@ -61,9 +67,17 @@ class Audiences:
         if found is None:
             if len(self._written) >= _LISTS_KEPT:
                 self._written = {}
-            written = _written(readers)
+            written = _written(_checked(readers))
             found = self._written[readers] = (_digest(written), written)
         return found
+
+
+def _listed(readers: Sequence[str]) -> Readers:
+    return readers if type(readers) is tuple else _checked(readers)
+
+
+def _checked(readers: Sequence[str]) -> Readers:
+    return principals(readers, "A reader list is")
 
 
 def digest_of_list(readers: Sequence[str]) -> bytes:

@@ -103,7 +103,7 @@ class Changes:
                     f"{', '.join(self.manifests) or 'none'}. Write writer.define({node.group!r}, Manifest(...)) before."
                 )
             self.schema.check_values(node.meta, f"node {node.id!r}")
-            audience = self.audiences.number(node.readers or document.readers)
+            audience = self.audiences.number(node.readers) or self.audiences.number(document.readers)
             by_picture = self.manifests[node.group].by_picture
             yield node_row(node, document, key, audience, self.next, by_picture=by_picture)
 
