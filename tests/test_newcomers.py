@@ -42,6 +42,18 @@ def lines(text: str) -> list[str]:
     return text.splitlines()
 
 
+class Halfway:
+    """What is written first of an embedder."""
+
+    name, dimension, window = "halfway", 2, 100
+
+    def fingerprint(self) -> str:
+        return self.name
+
+    def embed(self, texts: list[str], *, kind: str) -> list[list[float]]:
+        return [[1.0, 0.0] for _ in texts]
+
+
 def attaching(corpus: Corpus, *fields: str) -> NodeGroup:
     return corpus.group("dated", Definition(AttachMetadata(Sentences(), fields)))
 
@@ -98,6 +110,27 @@ SLIPS: dict[str, tuple[Callable[[Any], object], type[SpoliaError], str]] = {
         lambda _: odd.Definition(Sentences(), embeddings="MiniLM"),
         GroupError,
         r"Write embeddings=\(Embedding\(MiniLM\(\)\),\)",
+    ),
+    "a function for an embedder": (
+        lambda _: odd.Embedding(lines),
+        WiringError,
+        r"^Embedding wants an embedder, and was given <function lines.*Write MiniLM\(\); docs/models\.md shows one",
+    ),
+    "an embedder without a method": (
+        lambda _: odd.Embedding(Halfway()),
+        WiringError,
+        r"given .*Halfway.*\. It lacks covers\(text\), scoped, tokens\(texts\): docs/models\.md shows one",
+    ),
+    "a class for an embedder": (lambda _: odd.Embedding(HashingEmbedder), WiringError, r"Write Hashing\w+\(\.\.\.\)"),
+    "a name for an embedder that asks": (
+        lambda corpus: odd.Dense(corpus.group(), "MiniLM"),
+        WiringError,
+        r"^Dense wants an embedder, and was given 'MiniLM' \(str\)\. Write MiniLM\(\);",
+    ),
+    "a sparse embedder's place": (
+        lambda corpus: odd.LearnedSparse(corpus.group(), EMBEDDER),
+        WiringError,
+        r"^LearnedSparse wants an embedder, .*It lacks embed_sparse\(texts, \*, kind\)",
     ),
     "no name for a field": (lambda _: odd.AttachMetadata(Sentences(), "author"), WiringError, "Write their names"),
     "a field of a file": (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spolia.models.protocols import Embedder
+from spolia.models.protocols import Embedder, refuse_no_embedder
 from spolia.retrieval.embedded import read, vectors_of
 from spolia.retrieval.vector_search import VectorSearch
 from spolia.stores.corpus import NodeGroup
@@ -37,6 +37,7 @@ class Dense(VectorSearch["Vectors"]):
         FilterError: for a filter on a field that the store does not declare.
         ManifestMismatch: when the group was built with another embedder, or none.
         StoreError: when the store cannot be read, or has no such group.
+        WiringError: what stands for the embedder is none, and what it lacks.
 
     >>> from spolia.models.minilm import MiniLM
     >>> from spolia.stores.corpus import Corpus
@@ -49,6 +50,10 @@ class Dense(VectorSearch["Vectors"]):
     top_k: int = 10
     source: str = "dense"
     filter: Filter | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_no_embedder(self.embedder, "Dense", Embedder)
 
     def reads(self, value: Query, /) -> object:
         return (value.text if value.vector is None else value.vector), value.filter

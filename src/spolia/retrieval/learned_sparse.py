@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spolia.models.protocols import SparseEmbedder
+from spolia.models.protocols import SparseEmbedder, refuse_no_embedder
 from spolia.retrieval.embedded import sparse_vectors_of
 from spolia.retrieval.searched import searched
 from spolia.retrieval.vector_search import VectorSearch
@@ -38,6 +38,7 @@ class LearnedSparse(VectorSearch["SparseRows"]):
         FilterError: for a filter on a field that the store does not declare.
         ManifestMismatch: when the group was built with another embedder, or none.
         StoreError: when the store cannot be read, or has no such group.
+        WiringError: what stands for the embedder is none, and what it lacks.
 
     Source: Formal et al., "SPLADE: Sparse lexical and expansion model for first stage ranking", 2021.
     """
@@ -47,6 +48,10 @@ class LearnedSparse(VectorSearch["SparseRows"]):
     top_k: int = 10
     source: str = "sparse"
     filter: Filter | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_no_embedder(self.embedder, "LearnedSparse", SparseEmbedder)
 
     def read(self, query: Query, row: int | None, /) -> str:
         return searched(query, row=row)

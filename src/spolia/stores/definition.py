@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from spolia.errors import GroupError
-from spolia.models.protocols import Embedder, SparseEmbedder
+from spolia.models.protocols import Embedder, SparseEmbedder, refuse_no_embedder
 from spolia.operator import Operator
 from spolia.stores.indexes import DEFAULT_INDEX, IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
@@ -184,11 +184,17 @@ class Embedding(Value):
         index: finds the nearest: `HNSW()`, which is exact search while that is faster, `Exact()`, or the settings of a
             vector database.
         metric: `cosine`, `dot` (of vectors as the embedder gives them) or `euclidean` (distance, negated).
+
+    Raises:
+        WiringError: the embedder is none, and what it lacks.
     """
 
     embedder: Embedder | SparseEmbedder
     index: IndexSettings = DEFAULT_INDEX
     metric: Metric = "cosine"
+
+    def __post_init__(self) -> None:
+        refuse_no_embedder(self.embedder, "Embedding", Embedder, SparseEmbedder)
 
 
 @dataclass(frozen=True)
