@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.measure import Measure
 from spolia.evaluation.measures.parse import parse_measure
+from spolia.evaluation.measures.quoted import Place
 from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.recursive import RecursiveCharacters
 from spolia.indexing.splitters.sentence_pieces import Sentences
@@ -165,6 +166,55 @@ def test_citations_are_places_too() -> None:
     assert of("CiteR").score(citing((10, 14)), ONE) == 0.0
     assert of("CiteR(share=0.5)").score(citing((10, 14)), ONE) == 1.0
     assert of("R@1").score(citing((10, 19)), ONE) == 1.0
+
+
+THREE = tuple(Quote("d", start, text) for start, text in ((0, "a" * 50), (50, "b" * 50), (200, "c" * 50)))
+OF_RANKS = ("MRR", "MAP", "nDCG@5", 'nDCG@5(rule="exponential")', "Rprec", "SetP", "SetF1", "P@3", "R@9", "full@9")
+
+
+@pytest.mark.parametrize("written", OF_RANKS)
+@pytest.mark.parametrize("before", [[], [at(300, 350)]])
+@pytest.mark.parametrize("grades", [(), (1.0, 3.0, 2.0)])
+def test_a_node_that_holds_two_quotes_is_worth_two_that_hold_one_each(
+    written: str, before: list[Node], grades: tuple[float, ...]
+) -> None:
+    item = Item("q", "?", gold=tuple((one,) for one in THREE))
+    item = item.but(grades=tuple(zip(map(str, THREE), grades, strict=True) if grades else ()))
+    best_first = [at(50, 100), at(0, 50)] if grades else [at(0, 50), at(50, 100)]
+    for after in ([], [at(200, 250)]):
+        one, two = ([*before, *found, *after] for found in ([at(0, 100)], best_first))
+        assert of(written).score(ranking(one), item) == pytest.approx(of(written).score(ranking(two), item))
+
+
+def test_what_is_all_in_the_first_k_nodes_is_found_there() -> None:
+    item = Item("q", "?", gold=tuple((one,) for one in THREE))
+    assert [of(one).score(ranking([at(0, 250)]), item) for one in ("R@1", "full@1", "Hit@1")] == [1.0, 1.0, 1.0]
+
+
+def test_quotes_of_one_group_in_one_node_are_one_place() -> None:
+    moons = tuple(Quote("d", 10 * n, "moon") for n in range(5))
+    item = Item("q", "?", gold=(moons, (Quote("d", 100, "sun"),)))
+    assert of("nDCG@5").score(ranking([at(0, 60), at(90, 110)]), item) == 1.0
+    assert of("P@5").score(ranking([at(0, 60), at(90, 110)]), item) == 2 / 5
+
+
+def test_wrong_citations_count_one_by_one() -> None:
+    cited = tuple(Citation("1", "n", "d", "d.txt", "", Span(*span)) for span in ((10, 19), (40, 50), (60, 70)))
+    assert of("CiteP").score(Answer("…", cited), ONE) == pytest.approx(1 / 3)
+
+
+def test_a_ranking_is_looked_through_once_for_all_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[Node]()
+    found = ranking([at(0, 14), at(50, 60), at(14, 30)])
+
+    def looked_at(hit: Hit) -> Place:
+        seen.append(hit.node)
+        return Place(hit.node.document, hit.node.span)
+
+    monkeypatch.setattr(Place, "of", looked_at)
+    for written in (*PERFECT_IS_ONE, *OF_RANKS):
+        of(written).score(found, ONE)
+    assert len(seen) == len(found)
 
 
 @pytest.mark.parametrize("share", ["1.5", "2"])

@@ -36,8 +36,8 @@ class CitationMeasure(Measure):
         citations = answer_in(result).citations
         if not item.quotes:
             return self.of({one.document or one.node for one in citations}, item)
-        cited, places = placed(tuple(dict.fromkeys(map(Place.cited, citations))), item, self.share)
-        return self.of(set(cited), places)
+        cited, places = placed(tuple(dict.fromkeys(map(Place.cited, citations))), item, self.share).first()
+        return self.of({one or f"wrong {at}" for at, one in enumerate(cited)}, places)
 
     @abstractmethod
     def of(self, cited: Set[str], item: Item) -> float:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spolia.evaluation.measures.ranked import CutMeasure, satisfied
+from spolia.evaluation.measures.ranked import ShownMeasure, satisfied
 from spolia.types import Item
 
 
 @dataclass(frozen=True)
-class FullRecall(CutMeasure):
+class FullRecall(ShownMeasure):
     """1 if all that is needed is among the first k, else 0: what a question of several hops depends on.
 
     Args:
@@ -23,5 +23,5 @@ class FullRecall(CutMeasure):
 
     called: ClassVar[str] = "full"
 
-    def of(self, found: Sequence[str], item: Item) -> float:
-        return float(satisfied(found[: self.k], item) == len(item.gold))
+    def of_shown(self, found: Sequence[str], item: Item) -> float:
+        return float(satisfied(found, item) == len(item.gold))

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spolia.evaluation.measures.ranked import CutMeasure, gold_ids
+from spolia.evaluation.measures.ranked import ShownMeasure, gold_ids
 from spolia.types import Item
 
 
 @dataclass(frozen=True)
-class AnyHit(CutMeasure):
+class AnyHit(ShownMeasure):
     """1 if any gold passage is among the first k, else 0; also called success.
 
     Args:
@@ -25,5 +25,5 @@ class AnyHit(CutMeasure):
 
     called: ClassVar[str] = "Hit"
 
-    def of(self, found: Sequence[str], item: Item) -> float:
-        return float(not gold_ids(item).isdisjoint(found[: self.k]))
+    def of_shown(self, found: Sequence[str], item: Item) -> float:
+        return float(not gold_ids(item).isdisjoint(found))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import log2
 from typing import ClassVar
@@ -49,12 +49,24 @@ class NDCG(CutMeasure):
         gains = self._gains(item)
         best = sorted((max(gains[one] for one in group) for group in item.gold), reverse=True)
         ideal = discounted(best[: self.k])
-        got = sum(gains[one] / log2(rank + 1) for one, rank in group_firsts(found[: self.k], item))
-        return min(got / ideal, 1.0) if ideal else 0.0
+        firsts = [(rank, gains[one]) for one, rank in group_firsts(found[: self.k], item)]
+        return sum(gain / log2(rank + 1) for rank, gain in _apart(firsts) if rank <= self.k) / ideal if ideal else 0.0
 
     def _gains(self, item: Item) -> dict[Gold, float]:
         gains = dict.fromkeys(gold_ids(item), 1.0) | dict[Gold, float](item.grades)
         return {one: 2**gain - 1 for one, gain in gains.items()} if self.rule else gains
+
+
+def _apart(firsts: Sequence[tuple[int, float]]) -> Iterator[tuple[int, float]]:
+    """Ranks and gains of groups, no two at one rank: a passage that satisfies two stands for two, as in the best order.
+
+    >>> list(_apart([(2, 1.0), (2, 3.0), (9, 1.0)]))
+    [(2, 3.0), (3, 1.0), (9, 1.0)]
+    """
+    taken = 0
+    for rank, gain in sorted(firsts, key=lambda one: (one[0], -one[1])):
+        taken = max(rank, taken + 1)
+        yield taken, gain
 
 
 def _autorag(found: Sequence[str], item: Item) -> float:

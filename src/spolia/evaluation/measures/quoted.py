@@ -1,17 +1,22 @@
 """Gold that is quotes, seen through the nodes that were found: the same for every way of cutting the documents.
 
 A quote is found where the nodes found so far hold it together, blanks aside. The nodes before that which held a part of
-it then take no place of their own: the parts of one passage are one passage. So what finds exactly the gold scores 1,
-whatever the documents were cut into, and ids of places stand where ids of passages stood.
+it then take no place of their own: the parts of one passage are one passage. And a node that holds several quotes is
+several places, one for each group that it satisfies. So ids of places stand where ids of passages stood, as many and in
+the same order, whatever the documents were cut into.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from spolia.types import Citation, Gold, Hit, Item, Quote, Span
+
+_BLANK = re.compile(r"\s")
 
 
 class Place(NamedTuple):
@@ -32,23 +37,28 @@ class Place(NamedTuple):
         return cls(citation.document or citation.node, citation.span, citation.quote)
 
 
+ELSEWHERE = Place("")
+"""A place in a document of which nothing is gold."""
+
+
 @dataclass
 class Seen:
-    """How much of a quote was seen so far."""
+    """How much of a quote was seen so far.
+
+    Args:
+        parts: the places that added to it.
+        at: the place at which it is found.
+    """
 
     quote: Quote
-    left: list[tuple[int, int]] = field(default_factory=list)
     parts: list[int] = field(default_factory=list)
+    at: int | None = None
 
     def __post_init__(self) -> None:
-        self.left = [(self.quote.start, self.quote.end)]
-        self.whole = self.unseen
-
-    @property
-    def unseen(self) -> int:
-        """Characters, blanks not counted."""
-        text, first = self.quote.text, self.quote.start
-        return sum(len("".join(text[start - first : end - first].split())) for start, end in self.left)
+        self.start, self.end = self.quote.start, self.quote.end
+        self.blanks = [self.start + found.start() for found in _BLANK.finditer(self.quote.text)]
+        self.left = [(self.start, self.end)]
+        self.whole = self.unseen = self._letters(self.start, self.end)
 
     def holds(self, share: float) -> bool:
         """Whether that is the share of it, or more, and not nothing."""
@@ -56,71 +66,99 @@ class Seen:
 
     def see(self, place: Place) -> bool:
         """Look at a place; whether it adds a character."""
-        before = self.unseen
-        start, end = self._stretch(place)
+        if place.span is None:  # a text without a place in its document holds the quote or nothing of it
+            start, end = (self.start, self.end) if self.quote.text in place.text else (self.end, self.end)
+        else:
+            start, end = place.span.start, place.span.end
+        if end <= self.start or start >= self.end:
+            return False
         pieces = ((max(a, low), min(b, high)) for a, b in self.left for low, high in ((a, start), (end, b)))
         self.left = [(low, high) for low, high in pieces if low < high]
+        before, self.unseen = self.unseen, sum(self._letters(low, high) for low, high in self.left)
         return self.unseen < before
 
-    def _stretch(self, place: Place) -> tuple[int, int]:
-        """Where a place stands; a text without a place in its document holds the quote or nothing of it."""
-        if place.span is not None:
-            return place.span.start, place.span.end
-        held = self.quote.text in place.text
-        return (self.quote.start, self.quote.end) if held else (self.quote.start, self.quote.start)
+    def _letters(self, start: int, end: int) -> int:
+        """Characters of a stretch, blanks not counted."""
+        return end - start - bisect_left(self.blanks, end) + bisect_left(self.blanks, start)
 
 
-ELSEWHERE = Place("")
-"""A place in a document of which nothing is gold."""
-
-
-def placed(places: Sequence[Place], item: Item, share: float) -> tuple[tuple[str, ...], Item]:
-    """Ids of places, best first, and the item with those ids as its gold; a place without gold has none.
+@dataclass(frozen=True)
+class Places:
+    """Where in a ranking the gold of an item is found: read from it once, for all measures.
 
     Args:
-        places: what was found, best first.
         item: some of whose gold is quotes.
-        share: how much of a quote must be seen, from 0 (any character) to 1 (all of it).
-
-    >>> item = Item("q", "?", gold=((Quote("d", 0, "The moon pulls."),),))
-    >>> places = [Place("d", Span(0, 8)), Place("x", Span(0, 9)), Place("d", Span(9, 15))]
-    >>> found, seen = placed(places, item, 1.0)
-    >>> found, seen.gold
-    (('', 'place 3'), (('place 3',),))
+        number: how many places there are.
+        done: by gold, the place at which it is found.
+        parts: by gold, the places that hold parts of it.
     """
-    done, parts = _done(places, item, share)
-    hidden = parts - set(done.values())
-    places_of = {at: f"place {at + 1}" for at in done.values()}
-    names = {one: places_of[at] for one, at in done.items()}
-    gold = tuple(tuple(dict.fromkeys(names.get(one, f"missing {one}") for one in group)) for group in item.gold)
-    found = tuple(places_of.get(at, "") for at in range(len(places)) if at not in hidden)
-    return found, item.but(gold=gold, grades=_grades(item, names))
+
+    item: Item
+    number: int
+    done: Mapping[Gold, int]
+    parts: Mapping[Gold, Sequence[int]]
+
+    def first(self, k: int | None = None) -> tuple[tuple[str, ...], Item]:
+        """Ids of what stands at the first k places, best first, and the item with those ids as its gold.
+
+        A place without gold has no id. Parts of what is found later than at the first k are such places.
+
+        >>> item = Item("q", "?", gold=((Quote("d", 0, "The moon pulls."),),))
+        >>> found = placed([Place("d", Span(0, 8)), Place("x", Span(0, 9)), Place("d", Span(9, 15))], item, 1.0)
+        >>> ids, seen = found.first()
+        >>> ids, seen.gold
+        (('', 'place 3'), (('place 3',),))
+        >>> found.first(2)[0]
+        ('', '')
+        """
+        number = self.number if k is None else min(k, self.number)
+        done = {one: at for one, at in self.done.items() if at < number}
+        names = dict(self._named(done))
+        held: dict[int, list[str]] = {}
+        for one, name in names.items():
+            held.setdefault(done[one], []).append(name)
+        hidden = {at for one in done for at in self.parts.get(one, ())}
+        ids = tuple(id for at in range(number) for id in held.get(at, () if at in hidden else ("",)))
+        gold = tuple(tuple(names.get(one, f"missing {one}") for one in group) for group in self.item.gold)
+        grades = dict(self.item.grades)
+        of = {one: names.get(one, f"missing {one}") for group in self.item.gold for one in group if str(one) in grades}
+        return ids, self.item.but(gold=gold, grades=tuple((name, grades[str(one)]) for one, name in of.items()))
+
+    def _named(self, done: Mapping[Gold, int]) -> Iterator[tuple[Gold, str]]:
+        """What gets an id: for each group the best that satisfies it first; else one of what a place holds."""
+        grades = dict(self.item.grades)
+        rank = {one: (at, -grades.get(str(one), 1.0)) for one, at in done.items()}
+        firsts = {
+            min(held, key=rank.__getitem__)
+            for group in self.item.gold
+            if (held := [one for one in group if one in done])
+        }
+        taken = {done[one] for one in firsts}
+        others = {at: one for one, at in done.items() if at not in taken}
+        chosen = sorted((*firsts, *others.values()), key=lambda one: (*rank[one], str(one)))
+        for number, one in enumerate(chosen):
+            again = number > 0 and done[chosen[number - 1]] == done[one]
+            yield one, f"place {done[one] + 1}" + (f": {one}" if again else "")
 
 
-def _done(places: Sequence[Place], item: Item, share: float) -> tuple[dict[Gold, int], set[int]]:
-    """Where each of the gold is found, and the places that only hold parts of it."""
+def placed(places: Sequence[Place], item: Item, share: float) -> Places:
+    """Look for the gold of an item at places, best first: once through them, whatever is measured then.
+
+    Args:
+        share: how much of a quote must be seen, from 0 (any character) to 1 (all of it).
+    """
     wanted = {one for group in item.gold for one in group if isinstance(one, str)}
-    seen = [Seen(quote) for quote in item.quotes]
+    sought: dict[str, list[Seen]] = {}
+    for quote in item.quotes:
+        sought.setdefault(quote.document, []).append(Seen(quote))
     done: dict[Gold, int] = {}
-    parts: set[int] = set()
     for at, place in enumerate(places):
-        if place is ELSEWHERE:
-            continue
         if place.document in wanted:
             done.setdefault(place.document, at)
-        for one in [one for one in seen if one.quote.document == place.document and one.quote not in done]:
-            if one.see(place):
-                one.parts.append(at)
-            if one.holds(share):
-                done[one.quote] = at
-                parts.update(one.parts)
-    return done, parts
-
-
-def _grades(item: Item, names: dict[Gold, str]) -> tuple[tuple[str, float], ...]:
-    """A place that holds several gold passages is as relevant as the best of them."""
-    grades, found = dict(item.grades), dict[str, float]()
-    for one in (one for group in item.gold for one in group) if grades else ():
-        name = names.get(one, f"missing {one}")
-        found[name] = max(found.get(name, 0.0), grades.get(str(one), 1.0))
-    return tuple(found.items())
+        for seen in sought.get(place.document, ()):
+            if seen.at is None and seen.see(place):
+                seen.parts.append(at)
+                seen.at = at if seen.holds(share) else None
+    found = [seen for each in sought.values() for seen in each]
+    done |= {seen.quote: seen.at for seen in found if seen.at is not None}
+    return Places(item, len(places), done, {seen.quote: seen.parts for seen in found})

@@ -5,11 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Generic, TypeVar
 
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.measure import Measure, Result, checked_item
-from spolia.evaluation.measures.quoted import ELSEWHERE, Place, placed
+from spolia.evaluation.measures.quoted import ELSEWHERE, Place, Places, placed
 from spolia.types import Answer, Gold, Item, Ranking
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -36,11 +40,15 @@ class RetrievalMeasure(Measure):
         checked_item(self, item)
         if not item.quotes:
             return self.of(found_ids(result), item)
-        return self.of(*placed(found_places(result, item, getattr(self, "k", None)), item, self.share))
+        return self.of_shown(*_first(Same(result), Same(item), self.share, getattr(self, "k", None)))
 
     @abstractmethod
     def of(self, found: Sequence[str], item: Item) -> float:
         """The number for ids in the order found. An id that comes again keeps its place and counts nothing."""
+
+    def of_shown(self, found: Sequence[str], item: Item) -> float:
+        """The number for what the first k nodes hold, each quote at a place of its own: they may be more than k."""
+        return self.of(found, item)
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,41 @@ class CutMeasure(RetrievalMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         checked_k(self.k)
+
+
+@dataclass(frozen=True)
+class ShownMeasure(CutMeasure):
+    """A measure of all that the first `k` places show, whatever its order."""
+
+    def of(self, found: Sequence[str], item: Item) -> float:
+        return self.of_shown(found[: self.k], item)
+
+    @abstractmethod
+    def of_shown(self, found: Sequence[str], item: Item) -> float: ...
+
+
+class Same(Generic[T]):
+    """A value that is equal to itself alone, so that one of a hundred hits is a key that costs nothing."""
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+@lru_cache(maxsize=16)
+def _placed(result: Same[Result], item: Same[Item], share: float) -> Places:
+    """Where the gold of an item is found: measures of the same result ask one after the other."""
+    return placed(found_places(result.value, item.value), item.value, share)
+
+
+@lru_cache(maxsize=64)
+def _first(result: Same[Result], item: Same[Item], share: float, k: int | None) -> tuple[tuple[str, ...], Item]:
+    return _placed(result, item, share).first(k)
 
 
 def checked_k(k: int | None) -> None:
@@ -81,12 +124,12 @@ def found_ids(result: Result) -> tuple[str, ...]:
     return tuple([hit.node.document or hit.node.id for hit in _ranking(result).hits])
 
 
-def found_places(result: Result, item: Item, k: int | None = None) -> list[Place]:
-    """What stands at the first k places, as far as it is of a document of which something is gold."""
+def found_places(result: Result, item: Item) -> list[Place]:
+    """What stands at each place, as far as it is of a document of which something is gold."""
     if isinstance(result, Answer) and result.evidence is None:
-        return [Place.cited(citation) for citation in result.citations[:k]]
+        return [Place.cited(citation) for citation in result.citations]
     gold = item.documents
-    hits = _ranking(result).hits[:k]
+    hits = _ranking(result).hits
     return [Place.of(hit) if (hit.node.document or hit.node.id) in gold else ELSEWHERE for hit in hits]
 
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spolia.evaluation.measures.ranked import CutMeasure, satisfied
+from spolia.evaluation.measures.ranked import ShownMeasure, satisfied
 from spolia.types import Item
 
 
 @dataclass(frozen=True)
-class Recall(CutMeasure):
+class Recall(ShownMeasure):
     """Share of what is needed that is among the first k.
 
     R@k = satisfied groups in the first k / groups, where a group is satisfied by any of its members; with one passage
@@ -28,5 +28,5 @@ class Recall(CutMeasure):
 
     called: ClassVar[str] = "R"
 
-    def of(self, found: Sequence[str], item: Item) -> float:
-        return satisfied(found[: self.k], item) / len(item.gold)
+    def of_shown(self, found: Sequence[str], item: Item) -> float:
+        return satisfied(found, item) / len(item.gold)
