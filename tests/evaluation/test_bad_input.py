@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -209,3 +210,17 @@ def test_a_cached_experiment_calls_no_model_embedder_or_retriever(
     assert (second.spent, second.usage) == (Usage(), Usage())
     assert again == before
     assert again.flows[0].interval("Calls") == before.flows[0].interval("Calls")
+
+
+@pytest.mark.parametrize(
+    ("gold", "grades", "says"),
+    [
+        (((),), (), r"The gold of question 'q' has the group \(\)\. Write a tuple of groups"),
+        (("p1",), (), r"has the group 'p1'\. Write a tuple of groups, each a tuple of at least one passage"),
+        ((("p1",),), (("p1", -1.0),), r"The grade of 'p1' of question 'q' is -1\.0\. Write 0 or more"),
+        ((("p1",),), (("p1", float("nan")),), r"The grade of 'p1' of question 'q' is nan"),
+    ],
+)
+def test_gold_written_in_python_that_means_nothing_is_refused(gold: Any, grades: Any, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        Item("q", "?", gold=gold, grades=grades)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
+import struct
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
@@ -278,6 +280,17 @@ def test_a_written_run_names_a_document_once(tmp_path: Path) -> None:
     hits = tuple(Hit(Node(f"n{n}", "", f"d{n // 2}"), 9.0 - n) for n in range(4))
     write_run(tmp_path / "run", {"q": Ranking(Query("?"), hits)})
     assert (tmp_path / "run").read_text() == "q Q0 d0 1 9.0 spolia\nq Q0 d1 2 7.0 spolia\n"
+
+
+def test_a_written_run_keeps_the_order_of_equal_scores(tmp_path: Path) -> None:
+    scores = {"a": 1.0, "b": 1.0, "c": 1.0 - 1e-12, "d": 0.5, "e": 0.75}  # trec_eval reads 32 bits
+    found = Ranking(Query("?"), tuple(Hit(Node(id, "", id), score) for id, score in scores.items()))
+    write_run(tmp_path / "run", {"q": found})
+    assert [hit.node.id for hit in read_run(tmp_path / "run")["q"]] == list(scores)
+    written = [float(line.split()[4]) for line in (tmp_path / "run").read_text().splitlines()]
+    as_read = [struct.unpack("f", struct.pack("f", one))[0] for one in written]
+    assert all(one > other for one, other in itertools.pairwise(as_read))
+    assert written[0] == 1.0
 
 
 # ------------------------------------------------------------------------------------------------------------ AutoRAG

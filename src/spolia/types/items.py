@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TypeAlias
 
+from spolia.errors import DataError
 from spolia.types.value import Meta, Value, kept
 
 
@@ -57,11 +59,14 @@ class Item(Value):
         question: what is asked.
         answers: accepted answers, the main one first.
         gold: groups of passage ids or quotes; a group is satisfied by any of its members, the gold by all groups.
-        grades: how relevant a gold passage (or `str(quote)`) is, higher is better, where judges gave grades; else every
-            one counts 1.
+        grades: how relevant a gold passage (or `str(quote)`) is, from 0, higher is better, where judges gave grades;
+            else every one counts 1.
         type: a label to slice by.
         decomposition: the hops, where they are known.
         meta: anything else that the data set says.
+
+    Raises:
+        DataError: a group of the gold is empty or a text, or a grade is no number from 0.
     """
 
     id: str
@@ -72,6 +77,15 @@ class Item(Value):
     type: str = ""
     decomposition: tuple[SubQuestion, ...] = ()
     meta: Meta = ()
+
+    def __post_init__(self) -> None:
+        if wrong := [group for group in self.gold if not group or isinstance(group, str | Quote)]:
+            raise DataError(
+                f"The gold of question {self.id!r} has the group {wrong[0]!r}. Write a tuple of groups, each a tuple "
+                'of at least one passage or quote, any of which will do: (("p1",), ("p2", "p3")).'
+            )
+        if bad := [(one, grade) for one, grade in self.grades if not 0 <= grade < inf]:
+            raise DataError(f"The grade of {bad[0][0]!r} of question {self.id!r} is {bad[0][1]}. Write 0 or more.")
 
     @kept
     def quotes(self) -> tuple[Quote, ...]:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
+
 from spolia.errors import DataError
 from spolia.evaluation.formats.form import Asked, Form, Placed
 from spolia.evaluation.formats.judgements import Judged, judged_item, judgements, lines, write_lines
@@ -83,17 +85,34 @@ def read_run(path: Path, items: Iterable[Item] = ()) -> dict[str, Ranking]:
 
 
 def write_run(path: Path, rankings: Mapping[str, Ranking], tag: str = "spolia") -> None:
-    """Write rankings as a run file; each node stands for its document, at its first place."""
+    """Write rankings as a run file; each node stands for its document, at its first place.
+
+    trec_eval orders by score alone, as a number of 32 bits, and equal ones by name. So a score that is not below the
+    one before it is written as the next number below: the order is that of the ranking.
+    """
 
     def written() -> Iterator[str]:
         for topic, ranking in rankings.items():
             best: dict[str, float] = {}
             for hit in ranking:
                 best.setdefault(hit.node.document or hit.node.id, hit.score)
-            for rank, (id, score) in enumerate(best.items(), start=1):
+            for rank, (id, score) in enumerate(zip(best, _falling(best.values()), strict=True), start=1):
                 yield f"{_word(topic)} Q0 {_word(id)} {rank} {score!r} {_word(tag)}"
 
     write_lines(path, "", written())
+
+
+def _falling(scores: Iterable[float]) -> Iterator[float]:
+    """Scores of which each is below the one before it, also as numbers of 32 bits.
+
+    >>> list(_falling([2.0, 1.0, 1.0]))
+    [2.0, 1.0, 0.9999999403953552]
+    """
+    last = np.float32(np.inf)
+    for score in scores:
+        found = np.float32(score)
+        last = found if found < last else np.nextafter(last, np.float32(-np.inf))
+        yield score if last is found else float(last)
 
 
 def _ranking(query: Query, scores: Mapping[str, float], tag: str) -> Ranking:
