@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -88,13 +89,32 @@ def test_another_folder_is_refused_before_anything_is_forgotten(folder: Path, co
     other = tmp_path / "other"
     other.mkdir()
     (other / "letter.txt").write_text("Something else altogether, and longer.")
-    with pytest.raises(
-        FolderError, match=r"holds 1 documents \('good.txt' …\), and none of them is in .*other.*rebuild"
-    ):
+    with pytest.raises(FolderError, match=r"holds 1 documents of .*, and none of them is in .*other.*rebuild"):
         sync(other, corpus)
     assert texts(corpus) == {"good.txt": GOOD}
     sync(other, corpus, rebuild=True)
     assert set(texts(corpus)) == {"letter.txt"}
+
+
+def test_a_folder_is_told_apart_by_more_than_some_names_and_sizes(tmp_path: Path, corpus: Corpus) -> None:
+    notes, other = tmp_path / "notes", tmp_path / "other"
+    for number in range(9):
+        for folder, words in ((notes / "hr", "Notes"), (other, "Other")):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{words}{number}.txt").write_text(f"{words} number {number}.")
+    (notes / "README.txt").write_text("About notes.")
+    (other / "README.txt").write_text("About this.")
+    sync(notes, corpus)
+    for folder, there in ((other, "1 of them is"), (notes / "hr", "none of them is")):
+        with pytest.raises(FolderError, match=f"holds 10 documents of {notes}, and {there} in {folder}"):
+            sync(folder, corpus)
+    copied = shutil.copytree(notes, tmp_path / "copied")
+    assert sync(copied, corpus).unchanged == 10
+    shutil.copytree(copied, tmp_path / "above" / "copied", copy_function=shutil.copy2)
+    assert sync(tmp_path / "above", corpus).moved == 10
+    shutil.rmtree(tmp_path / "above" / "copied")
+    (tmp_path / "above" / "new.txt").write_text("All else is gone.")
+    assert sync(tmp_path / "above", corpus).removed == 10  # it is the same folder, whatever is in it
 
 
 def test_a_folder_without_a_document_says_what_is_in_it(tmp_path: Path, corpus: Corpus) -> None:

@@ -194,7 +194,7 @@ TABLES = {
         last_line, parent, n.meta, n.number, a.readers FROM nodes n JOIN documents d ON d.key = n.document
         LEFT JOIN audiences a ON a.id = n.audience
         WHERE {_SEEN.format("n")} ORDER BY n.id""",
-    "cursors": "SELECT source, item, cursor FROM cursors ORDER BY source, item",
+    "cursors": "SELECT source, item, cursor FROM cursors WHERE item <> 'root' ORDER BY source, item",
     "manifests": "SELECT grp, manifest FROM manifests ORDER BY grp",
     "vectors": "SELECT embedder, hash FROM vectors ORDER BY embedder, hash",
 }

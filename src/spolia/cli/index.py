@@ -63,8 +63,7 @@ def index(
     if watch:
         from spolia.cli.watch import Watch
 
-        again = partial(run, is_same=True)
-        return Watch(screen, places, again, every, making.readers, follow_links=making.follow_links).go_on(report)
+        return Watch(screen, places, run, every, making.readers, follow_links=making.follow_links).go_on(report)
     return Exit.PARTLY if report.failed or report.unmade or report.behind else Exit.DONE
 
 

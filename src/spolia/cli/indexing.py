@@ -39,7 +39,6 @@ def index_folder(
     making: Making,
     *,
     rebuild: bool = False,
-    is_same: bool = False,
     retry: bool = True,
     wait_s: float | None = None,
     tell: Callable[[Progress], None] = lambda now: None,
@@ -48,7 +47,6 @@ def index_folder(
 
     Args:
         rebuild: forget what was built with other parts.
-        is_same: nobody has to be asked whether this is the folder of the store.
         retry: try files again that could not be read and have not changed.
         wait_s: how long to wait for another writer, seconds.
         tell: is told of every file.
@@ -71,7 +69,6 @@ def index_folder(
                 retry=retry,
                 timeout_s=wait_s,
                 rebuild=rebuild,
-                is_same=is_same,
             )
         except ManifestMismatch as error:
             raise ManifestMismatch(

@@ -121,7 +121,7 @@ class Found:
         skipped: links, special files and what may not be read.
         unread: number of files that no reader knows, by suffix.
         closed: folders that could not be listed, as uris with `/` at the end; what is in them is not known.
-        source: where it is from, by the name under which a store remembers that; empty for folders.
+        source: where it is from, by the name under which a store remembers that.
         cursors: how far it was read with this, by what that is said of; an empty one is forgotten.
     """
 

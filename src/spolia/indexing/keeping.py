@@ -12,6 +12,7 @@ from spolia.indexing.intake import Item, fetched, intake
 from spolia.indexing.labels import Labels
 from spolia.indexing.parts import Wanted
 from spolia.indexing.report import Progress, SyncReport
+from spolia.indexing.same_folder import FOLDER, ROOT
 from spolia.indexing.taking import Taking
 from spolia.indexing.workers.limits import Limits
 from spolia.stores.corpus import Corpus
@@ -26,7 +27,7 @@ def keep(
     wanted: Wanted,
     labels: Labels,
     *,
-    refuse: Callable[[Mapping[str, Stamp]], None] = lambda known: None,
+    refuse: Callable[[Mapping[str, Stamp], str], None] | None = None,
     fields: Sequence[Field] | None = None,
     progress: Callable[[Progress], None] | None = None,
     batch: int = 1000,
@@ -39,12 +40,14 @@ def keep(
     """Bring a store, made if it is not there, in step with what was found; see `sync`.
 
     Args:
-        refuse: raises if this is not to be done to a store with these sources.
+        refuse: raises if this is not to be done to a store with these sources, of a folder that was there.
     """
     began = time.perf_counter()
     corpus.create()
     with corpus.writer(timeout_s) as writer, intake(corpus.truth.folder, workers, limits) as taking:
-        refuse(known := writer.stamps(found.uris))
+        known = writer.stamps(found.uris)
+        if refuse is not None:
+            refuse(known, writer.cursor(FOLDER, ROOT))
         labels.refuse_bad_readers(found.files)
         fits = fields is None or writer.declare(fields)
         if not (fits or labels.metadata or rebuild):

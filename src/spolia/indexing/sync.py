@@ -9,13 +9,14 @@ from typing import Any, TypeAlias
 
 from spolia.errors import FolderError, SourceError, StoreError
 from spolia.filters import Field
-from spolia.indexing.files import Found, is_elsewhere
+from spolia.indexing.files import Found
 from spolia.indexing.keeping import keep
 from spolia.indexing.labels import Labels
 from spolia.indexing.parts import Wanted, main_definition
 from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
 from spolia.indexing.readers.reading import Reader
 from spolia.indexing.report import Progress, SyncReport
+from spolia.indexing.same_folder import refuse_other
 from spolia.indexing.sources.following import followed, together
 from spolia.indexing.sources.source import Source
 from spolia.indexing.walking import walk
@@ -25,7 +26,6 @@ from spolia.operator import Operator
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
 from spolia.stores.definition import Transform
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.tables.rows import Stamp
 from spolia.types import Scalar
 
 
@@ -47,7 +47,6 @@ def sync(
     batch: int = 1000,
     follow_links: bool = False,
     rebuild: bool = False,
-    is_same: bool = False,
     retry: bool = True,
     workers: int | None = None,
     limits: Limits | None = None,
@@ -91,8 +90,6 @@ def sync(
         follow_links: go where links lead out of the folder too.
         rebuild: if the group was built with other parts, build it anew with these, and all that is made from it; if
             the store holds another folder, forget that. What was there is found until all of the new is published.
-        is_same: the folder is the store's own, though nothing that the store holds is in it any more: who looks at it
-            all the time knows that it was emptied, and filled with other files.
         retry: try a file again that could not be read the last time and has not changed since: three times in all, and
             where its process died, or took too much memory or time, after a while (`spolia.indexing.attempts`). Who
             looks at a folder all the time may write False. It is reported in any case.
@@ -139,7 +136,7 @@ def sync(
         found = walk(folder, by_name, follow_links=follow_links)
         named = str(folder if isinstance(folder, (str, Path)) else ", ".join(map(str, folder)))
         refuse_empty(named, found, by_name)
-        refuse = _nothing if rebuild or is_same else partial(_refuse_other, named, found, store=corpus.path)
+        refuse = None if rebuild else partial(refuse_other, named, found, store=corpus.path)
         reports.append(kept(found=found, labels=labels(), refuse=refuse, rebuild=rebuild))
     failed: list[tuple[str, str]] = []
     for source in others:
@@ -171,10 +168,6 @@ def told_apart(given: str | Path | Source | Sequence[str | Path | Source]) -> tu
     return (paths if paths or not sources else None), sources
 
 
-def _nothing(known: Mapping[str, Stamp]) -> None:
-    """Any folder will do."""
-
-
 def refuse_empty(folder: str, found: Found, readers: dict[str, Reader]) -> None:
     """Raise `FolderError` where there is nothing to index."""
     if found.files or found.closed:
@@ -190,15 +183,3 @@ def refuse_empty(folder: str, found: Found, readers: dict[str, Reader]) -> None:
         f"{folder} {there}. Put files there that end in {endings}, or name another folder. "
         "Nothing was changed; to have an empty store, delete it."
     )
-
-
-def _refuse_other(folder: str, found: Found, known: Mapping[str, Stamp], *, store: str) -> None:
-    """A store has one folder: to index another into it would forget everything that it holds."""
-    if any(uri in known for uri in found.files):
-        return
-    sizes = {uri: size for uri, (size, _, _) in known.items() if not is_elsewhere(uri)}
-    if sizes and {file.size for file in found.files.values()}.isdisjoint(sizes.values()):
-        raise FolderError(
-            f"{store} holds {len(sizes)} documents ({min(sizes)!r} …), and none of them is in {folder}. "
-            "A store has one folder: name another --store, or write --rebuild (rebuild=True) to forget what it holds."
-        )

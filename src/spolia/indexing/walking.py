@@ -16,6 +16,7 @@ from spolia.indexing.files import Files, Found, Skipped, is_elsewhere
 from spolia.indexing.loading import LATEST_NS
 from spolia.indexing.readers.choosing import reader_of
 from spolia.indexing.readers.reading import Reader
+from spolia.indexing.same_folder import FOLDER, ROOT
 
 HIDDEN = (".", "~$")
 STORE_SUFFIX, STORE_FILE = ".spolia", "corpus.db"
@@ -58,7 +59,7 @@ def _refuse_no_folder(folder: str) -> None:
 class _Walk:
     def __init__(self, given: Sequence[str], base: str, readers: dict[str, Reader], follow_links: bool) -> None:
         self.readers, self.follow_links = readers, follow_links
-        self.found = Found(Files(readers))
+        self.found = Found(Files(readers), source=FOLDER, cursors={ROOT: os.path.realpath(base)})
         self._seen: set[tuple[int, int]] = set()
         for path in given:
             name = os.path.relpath(path, base)

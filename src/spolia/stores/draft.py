@@ -72,6 +72,12 @@ class Draft:
                 found.setdefault(source, {})[item] = cursor
         return found
 
+    def cursor(self, source: str, item: str) -> str:
+        """How far a source was read, by what that is said of; empty where it was not."""
+        with self._transaction.reading():
+            rows = list(self._connection.execute(sql.CURSOR, (source, item)))
+        return str(rows[0][0]) if rows else ""
+
     def documents(self) -> Iterator[Document]:
         """All documents, with what this writer has changed, by id."""
         readers = StoredLists(self._connection)

@@ -222,6 +222,7 @@ class Revision(Draft):
             source: its name.
             cursors: by what they are said of; an empty one forgets.
         """
+        cursors = {item: cursor for item, cursor in cursors.items() if cursor != self.cursor(source, item)}
         if not cursors:
             return
         with self._transaction.change(visible=False):

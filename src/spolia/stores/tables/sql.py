@@ -169,6 +169,7 @@ HELD_OF_ID = (
 
 # How far sources were read. What is read later than a generation was published is not known to it.
 CURSORS = "SELECT item, cursor FROM cursors WHERE source = ? ORDER BY item"
+CURSOR = "SELECT cursor FROM cursors WHERE source = ? AND item = ?"
 ALL_CURSORS = "SELECT source, item, cursor FROM cursors ORDER BY source, item"
 CURSORS_AT = """SELECT source, item, cursor FROM cursors WHERE source NOT IN
     (SELECT source FROM cursors WHERE birth > :at) ORDER BY source, item"""
