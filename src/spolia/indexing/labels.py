@@ -100,7 +100,17 @@ class Labels:
 
         Args:
             is_free: whether a document may have the id that it has; if not, it gets the next one.
+
+        Raises:
+            DocumentError: the reader has said who may read it. What a reader says changes only when a file is read
+                again, so that a list that was changed would not apply; to drop it would open the text.
         """
+        if document.readers:
+            reader = document.id.rpartition(".")[2]
+            raise DocumentError(
+                f"The reader {reader} gave {document.uri!r} the readers {document.readers!r:.80}; it says what is in a "
+                f"file, not who may read it. Write sync(..., access=lambda uri: {list(document.readers)!r:.80})."
+            )
         meta, readers = self.meta(document.uri), self.readers(document.uri)
         named = {name for name, _ in meta}
         kept = tuple(pair for pair in document.meta if pair[0] not in named)

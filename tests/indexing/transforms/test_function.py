@@ -185,7 +185,7 @@ def test_metadata_may_have_several_values_and_search_another_text() -> None:
         ({"text": "x", "title": "y"}, "a dict with 'title'. Its names are text, start, context"),
         (
             {"text": "x", "meta": {"when": object()}},
-            "The metadata field 'when' is no value: .* of type object. Write a text",
+            "returned metadata whose 'when' is no value: .* of type object. Write a text",
         ),
         (
             {"text": "x", "meta": {"by": {"Ann"}}},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_type_hints, overload
@@ -34,14 +34,24 @@ class FunctionTransform(Function[Part, Pieces]):
     def apply(self, value: Part, /) -> Pieces:
         place = f"node {value.node.id!r} of {value.document.uri or value.document.id!r}"
         try:
-            return pieces_of(self._returned(value), value)
+            return self._pieces(value, place)
         except SpoliaError as error:  # keeps its type, by which a run knows what to do
-            error.add_note(f"In the transform {self.name}, for {place}.")
+            if place not in str(error):
+                error.add_note(f"In the transform {self.name}, for {place}.")
             raise
         except Exception as error:
             raise DocumentError(
                 f"The transform {self.name} failed on {place}: {type(error).__name__}: {error}. Correct the function."
             ) from error
+
+    def _pieces(self, part: Part, place: str) -> Pieces:
+        returned = self._returned(part)
+        if isinstance(returned, Iterator):
+            returned = list(returned)  # what goes wrong from here on is not the function's running, but its result
+        try:
+            return pieces_of(returned, part)
+        except WiringError as error:
+            raise WiringError(f"The transform {self.name}, for {place}, {error}") from error
 
     def reads(self, value: Part, /) -> object:
         if self.given is str and self.refs is not Node:

@@ -20,6 +20,9 @@ ADVICE = "Return a text, a number, a date, a Piece, a Node, a dict with 'text' a
 def pieces_of(returned: object, part: Part) -> Pieces:
     """The pieces that a function's result stands for: every value is one, but None and blank texts.
 
+    Raises:
+        WiringError: what it has returned stands for none; the message goes on where the function has been named.
+
     >>> from spolia.types import Document
     >>> part = Part(Node("n", "One. Two."), Document("d", "One. Two."))
     >>> [(piece.text, piece.start) for piece in pieces_of(["One.", 0, None, {"text": "Two.", "meta": {"n": 2}}], part)]
@@ -33,7 +36,7 @@ def pieces_of(returned: object, part: Part) -> Pieces:
 def _each(returned: object) -> Iterator[object]:
     """The values that are there, none of them None."""
     if isinstance(returned, (set, frozenset)):
-        raise WiringError("It returned a set, which has no order. Return sorted(...).")
+        raise WiringError("returned a set, which has no order. Return sorted(...).")
     alone = isinstance(returned, (str, bytes, Mapping)) or not isinstance(returned, Iterable)
     several: Iterable[object] = (returned,) if alone else returned  # type: ignore[assignment]
     yield from (item for item in several if item is not None)
@@ -49,13 +52,13 @@ def _piece(item: object, part: Part, places: Places) -> Piece:
     if isinstance(item, (str, Number, date)):
         text = time_text(item) if isinstance(item, date) else str(item)
         return Piece(text, places.of(text) if isinstance(item, str) and text.strip() else None)
-    raise WiringError(f"It returned {item!r:.80} of type {type(item).__name__}, which is no piece. {ADVICE}")
+    raise WiringError(f"returned {item!r:.80} of type {type(item).__name__}, which is no piece. {ADVICE}")
 
 
 def _described(item: Mapping[Any, Any], places: Places) -> Piece:
     if unknown := [name for name in item if name not in NAMES]:
         raise WiringError(
-            f"It returned a dict with {unknown[0]!r}. Its names are {', '.join(NAMES)}; other fields belong in 'meta'."
+            f"returned a dict with {unknown[0]!r}. Its names are {', '.join(NAMES)}; other fields belong in 'meta'."
         )
     values = dict(item)
     text = values["text"] = "" if values.get("text") is None else str(values["text"])
@@ -66,6 +69,11 @@ def _described(item: Mapping[Any, Any], places: Places) -> Piece:
 
 def _of_node(node: Node, part: Part, places: Places) -> Piece:
     """What a node has of its own: what it shares with the part it inherits again."""
+    if node.readers not in ((), part.node.readers):
+        raise WiringError(
+            f"returned a node with the readers {node.readers!r:.80} of its own; a transform says what is found, not by "
+            "whom. Set who may read the document: sync(..., access=lambda uri: [...]), or writer.set_readers."
+        )
     inherited = {*part.node.meta, *part.document.meta}
     own = tuple(pair for pair in node.meta if pair not in inherited)
     context = "" if node.context == part.node.context else node.context
@@ -77,7 +85,7 @@ def _true(piece: Piece, part: Part) -> Piece:
     if piece.start is not None and (piece.start < 0 or not part.node.text.startswith(piece.text, piece.start)):
         there = part.node.text[max(0, piece.start) :][: len(piece.text)]
         raise WiringError(
-            f"It returned the text {piece.text!r:.60} with start={piece.start}, where {there!r:.60} stands. "
+            f"returned the text {piece.text!r:.60} with start={piece.start}, where {there!r:.60} stands. "
             "Count characters of the text that was given, or leave start out."
         )
     return piece
@@ -89,8 +97,18 @@ def meta_of(found: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Meta:
     >>> meta_of({"year": 1999, "tag": ["a", "b"]})
     (('year', 1999), ('tag', 'a'), ('tag', 'b'))
     """
-    pairs = tuple(found.items() if isinstance(found, Mapping) else found)
-    return tuple((name, _scalar(name, one)) for name, value in pairs for one in _values(value))
+    pairs: tuple[Any, ...] = ()
+    if is_listed := isinstance(found, Iterable) and not isinstance(found, str):
+        pairs = tuple(found.items() if isinstance(found, Mapping) else found)
+    if not is_listed or not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in pairs):
+        raise WiringError(f"returned the metadata {found!r:.80}. Give names with values: {{'year': 2020}}.")
+    return tuple((_name(name), _scalar(name, one)) for name, value in pairs for one in _values(value))
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str):
+        raise WiringError(f"returned metadata with the name {name!r:.80}. Give names that are texts.")
+    return name
 
 
 def _values(value: object) -> Iterable[object]:
@@ -101,4 +119,4 @@ def _scalar(name: str, value: object) -> Scalar:
     try:
         return scalar_of(value)
     except ValueError as error:
-        raise WiringError(f"The metadata field {name!r} is no value: {error}, or a list of these.") from error
+        raise WiringError(f"returned metadata whose {name!r} is no value: {error}, or a list of these.") from error

@@ -1,0 +1,61 @@
+"""Reader lists that code of one's own sets on a document or a node are refused: to drop them would open the text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spolia import Corpus, Definition, add_texts, materialise, sync, transform
+from spolia.errors import WiringError
+from spolia.indexing.readers.reading import Blob
+from spolia.stores.definition import Part, whole
+from spolia.types import Document, Node
+
+
+def secret(blob: Blob) -> Document:
+    return Document("x", blob.data.decode(), readers=("ann",) if b"secret" in blob.data else ())
+
+
+@pytest.mark.parametrize("access", [None, lambda uri: ["ann", "bob"]])
+def test_a_reader_cannot_say_who_may_read(tmp_path: Path, access: object) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.md").write_text("A secret of the tides.")
+    (tmp_path / "notes" / "b.md").write_text("The tide rises.")
+    corpus = Corpus(tmp_path / "a.spolia")
+    report = sync(tmp_path / "notes", corpus, readers={"*.md": secret}, access=access)  # type: ignore[arg-type]
+    with corpus.writer() as writer:
+        assert [document.uri for document in writer.documents()] == ["b.md"]
+    ((uri, said),) = report.failed
+    assert uri == "a.md"
+    assert "The reader secret gave 'a.md' the readers ('ann',)" in said
+    assert "Write sync(..., access=lambda uri: ['ann'])" in said
+
+
+@transform
+def own(node: Node) -> Node:
+    return node.but(readers=("ann",))
+
+
+@transform
+def shortened(node: Node) -> list[Node]:
+    return [node.but(text=node.text[:8]), Node("n", "Salt.")]
+
+
+def test_a_transform_cannot_say_who_may_read(fast_folder: Path) -> None:
+    corpus = Corpus(str(fast_folder / "a.spolia"))
+    add_texts(corpus, {"tides.md": "The tide rises."}, access=lambda uri: ["bob"])
+    with pytest.raises(WiringError, match=r"The transform own, .* with the readers \('ann',\) of its own"):
+        materialise([corpus.group("own", Definition(own))])
+    assert corpus.latest().groups() == ("chunk",)
+    materialise([corpus.group("short", Definition(shortened))])
+    with corpus.writer() as writer:
+        (document,) = writer.documents()
+        nodes = list(writer.nodes(document.id, "short"))
+    assert [(node.text, node.readers) for node in nodes] == [("The tide", ("bob",)), ("Salt.", ("bob",))]
+
+
+def test_the_message_names_the_transform(fast_folder: Path) -> None:
+    document = Document("d", "The tide rises.", "tides.md")
+    with pytest.raises(WiringError, match=r"own.*'tides\.md'.*Set who may read the document: sync\(\.\.\., access="):
+        own(Part(whole(document), document))
