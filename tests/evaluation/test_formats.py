@@ -132,10 +132,11 @@ def test_2wikimultihopqa_has_its_evidences_as_hops(tmp_path: Path) -> None:
 
 
 def test_musique_has_its_decomposition_and_what_cannot_be_answered(tmp_path: Path) -> None:
-    never = MUSIQUE | {"id": "2hop__1_2", "answerable": False}
+    never = MUSIQUE | {"answerable": False}  # published so: the same id a second time
     data = DataSet(str(write(tmp_path / "musique_full_v1.0_dev.jsonl", lines([MUSIQUE, never]))))
     assert data.written.called == "musique"
     item, other = data.items()
+    assert (item.id, other.id) == ("2hop__482757_12019", "2hop__482757_12019-unanswerable")
     assert item.answers == ("Spree", "the Spree", "river Spree")
     assert item.gold == (("Lilli's Marriage#1",), ("Berlin#1",))
     assert item.decomposition[1] == SubQuestion("On what river does #1 lie?", "Spree", "Berlin#1")
@@ -147,7 +148,7 @@ def test_musique_has_its_decomposition_and_what_cannot_be_answered(tmp_path: Pat
     [
         ("hotpotqa", "hotpot.json", [HOTPOT, SECOND]),
         ("2wikimultihopqa", "wiki.json", [WIKI]),
-        ("musique", "musique.jsonl", [MUSIQUE, MUSIQUE | {"id": "2hop__1_2", "answerable": False}]),
+        ("musique", "musique.jsonl", [MUSIQUE | {"answerable": False}, MUSIQUE]),
     ],
 )
 def test_what_is_written_is_what_was_published(tmp_path: Path, form: str, name: str, published: list[Any]) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from unicodedata import category
 
 from spolia.errors import DataError
+from spolia.stores.lexical.analysis import UNSPACED
 from spolia.types import Document, Gold, Item, Quote, Value
 
 BETWEEN = "\n\n"
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ def joined(passages: Iterable[Document], by: str = "title") -> Located:
 def with_quotes(items: Iterable[Item], passages: Mapping[str, str]) -> Iterator[Item]:
     """Questions whose gold is what their passages say of it: supporting sentences, else answers, else all of a passage.
 
-    An answer is sought in each gold passage; every place where it stands will do.
+    An answer is sought in each gold passage, as whole words; every place where it stands will do.
 
     Args:
         passages: texts by id.
@@ -126,10 +130,25 @@ def _quoted(
             members.append(one)
             continue
         document = Document(one, passages[one])
-        found = [quote for answer in answers for quote in _in(document, answer)]
+        found = [quote for answer in answers for quote in _in(document, answer) if _whole(document.text, quote)]
         whole = document.text.strip()
         members += found or ([Quote(one, document.text.index(whole), whole)] if whole else [one])
     yield tuple(dict.fromkeys(members))
+
+
+def _whole(text: str, quote: Quote) -> bool:
+    """Whether a quote cuts no word in two: "5" stands in 1957, and says nothing of it.
+
+    >>> _whole("In 1957 there were 5.", Quote("d", 5, "5")), _whole("In 1957 there were 5.", Quote("d", 19, "5"))
+    (False, True)
+    """
+    ends = (at for at in (quote.start, quote.end) if 0 < at < len(text))
+    return not any(_of_word(text[at - 1]) and _of_word(text[at]) for at in ends)
+
+
+def _of_word(character: str) -> bool:
+    """Whether it is a part of a word, in scripts whose words blanks set apart."""
+    return category(character)[0] in "LMN" and not _UNSPACED.match(character)
 
 
 def _places(text: str, documents: Sequence[Document]) -> Iterator[Quote]:

@@ -15,10 +15,15 @@ from spolia.types import Document, Item, SubQuestion
 
 KNOWN = ("id", "question", "paragraphs", "question_decomposition", "answer", "answer_aliases", "answerable")
 OURS = ("context", "supporting", "steps", "answer")
+TWIN = "-unanswerable"
 
 
 class MuSiQue(Form):
-    """One file of JSON lines, as it is published. A question that cannot be answered has no gold."""
+    """One file of JSON lines, as it is published.
+
+    A question that cannot be answered has no gold. MuSiQue-Full has each question twice under one id, with paragraphs
+    that answer it and without; here the id of the second ends in `-unanswerable`.
+    """
 
     called: ClassVar[str] = "musique"
     files: ClassVar[str] = "one file of JSON lines, with paragraphs and question_decomposition"
@@ -59,7 +64,7 @@ def _item(place: str, row: Mapping[str, Any], pool: Pool) -> Item:
     own["steps"] = [hop.get("id") for hop in row["question_decomposition"]]
     own |= {} if answerable else {"answer": list(answers)}
     return Item(
-        id,
+        id if answerable else id + TWIN,
         field_of(place, row, "question"),
         answers=tuple(filter(None, answers)) if answerable else (),
         gold=tuple((one,) for one in gold) if answerable else (),
@@ -100,7 +105,7 @@ def _row(item: Item, context: Sequence[Document]) -> dict[str, Any]:
         for number, hop in zip(numbers, item.decomposition, strict=True)
     ]
     return {
-        "id": item.id,
+        "id": item.id if answerable else item.id.removesuffix(TWIN),
         "paragraphs": [
             {"idx": at, "title": one.title, "paragraph_text": one.text, "is_supporting": one.id in supporting}
             for at, one in enumerate(context)
