@@ -99,7 +99,7 @@ def test_what_is_not_shown_is_never_called_equal() -> None:
 def test_less_is_better_of_what_costs() -> None:
     items = [Item(f"q{i}", f"question {i}") for i in range(30)]
     report = Experiment({"dear": finds_even_ones, "free": finds_all}, items, [Embedded()]).run()
-    assert report.comparisons[0].verdict == "free beats dear on Embedded by 2 [2, 2] (lower is better)"
+    assert report.comparisons[0].verdict == "free beats dear on Embedded by 2 [1.817, 2.183] (lower is better)"
 
 
 @dataclass(frozen=True)
@@ -219,6 +219,18 @@ def test_what_is_no_number_is_undetermined() -> None:
     report = Experiment(finds_all, ITEMS, [NotANumber(), CostsNaN()]).run()
     measured = report.flows[0].measured
     assert [(one.n, one.undetermined) for one in measured] == [(9, 1), (0, 10)]
+
+
+def test_a_score_outside_of_the_range_of_its_measure_is_refused() -> None:
+    @dataclass(frozen=True)
+    class Stars(NotANumber):
+        called: ClassVar[str] = "Stars"
+
+        def score(self, result: Result, item: Item) -> float:
+            return 4.0
+
+    with pytest.raises(MeasureError, match=r"Stars gave 4, which is outside of its range from 0 to 1"):
+        Experiment(finds_all, ITEMS, [Stars()]).run()
 
 
 def test_undetermined_questions_are_left_out_of_both_flows_of_a_pair() -> None:

@@ -136,3 +136,16 @@ def test_one_flow_has_a_report_too() -> None:
     assert "Verdicts" not in html(found)
     assert Page(html(found)).open == []
     assert "# questions, 1 questions" in markdown(found)
+
+
+def test_a_measure_that_no_flow_defines_has_no_plot_and_no_verdict() -> None:
+    @step
+    def abstains(query: Query) -> Answer:
+        return Answer("I do not know.", evidence=Ranking(query, ()), stop_reason="abstained")
+
+    items = [Item(f"q{i}", "?", answers=("Nokia",)) for i in range(5)]
+    report = Experiment({"one": abstains, "two": abstains}, items, parse_measures("EM,Risk")).run()
+    assert report.flows[0].intervals[1] is None
+    assert {one.measure for one in report.comparisons} == {"EM"}
+    assert "Risk" in html(report)
+    assert "| Risk | – | – |" in markdown(report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import nan
 from typing import Self
 
 from spolia.evaluation.measures.measure import CostMeasure, Measure, Seen, SetMeasure
@@ -10,10 +11,9 @@ from spolia.evaluation.row import Row
 from spolia.evaluation.statistics.interval import Interval
 from spolia.evaluation.statistics.sample import Sample
 from spolia.evaluation.statistics.totals import Totals
-from spolia.types import Item
+from spolia.types import Item, kept
 
 Column = Sequence[Seen | None]
-Mask = tuple[int, ...]
 
 
 class Estimates:
@@ -29,7 +29,6 @@ class Estimates:
     def __init__(self, measure: SetMeasure, columns: Sequence[Column], seed: int) -> None:
         self.measure, self.columns, self.seed = measure, columns, seed
         self.single = isinstance(measure, Measure | CostMeasure)
-        self._samples: dict[Mask, Sample | Totals] = {}
 
     @classmethod
     def of(
@@ -46,35 +45,32 @@ class Estimates:
         return cls(measure, columns, seed)
 
     def interval(self, flow: int) -> Interval | None:
-        """The number of a flow; None where no question is determined."""
-        sample = self._sample(self._known(flow))
-        return sample.interval(flow) if sample is not None else None
+        """The number of a flow; None where no question is determined, or none of those defines it."""
+        return self._statistics.interval(flow) if self._known(flow) else None
 
     def difference(self, ours: int, theirs: int) -> tuple[Interval, float] | None:
         """By how much one flow has more than another, and the p-value of that; None where no question is determined
-        for both."""
-        sample = self._sample(self._known(ours, theirs))
-        return (sample.difference(ours, theirs), sample.p(ours, theirs)) if sample is not None else None
+        for both, or one of them has no number."""
+        if not self._known(ours, theirs):
+            return None
+        if (found := self._statistics.difference(ours, theirs)) is None:
+            return None
+        return found, self._statistics.p(ours, theirs)
 
     @property
     def unit(self) -> bool:
-        """Whether all scores lie between 0 and 1, and are told times 100."""
-        known = [one for column in self.columns for one in column if one is not None]
-        return isinstance(self.measure, Measure) and all(0 <= one[0] <= 1 for one in known)
+        """Whether scores lie between 0 and 1, and are told times 100."""
+        return self.measure.range == (0.0, 1.0)
 
-    def _known(self, *flows: int) -> Mask:
+    def _known(self, *flows: int) -> bool:
         columns = [self.columns[flow] for flow in flows]
-        return tuple(i for i, seen in enumerate(zip(*columns, strict=True)) if None not in seen)
+        return any(None not in seen for seen in zip(*columns, strict=True))
 
-    def _sample(self, rows: Mask) -> Sample | Totals | None:
-        """Of all flows, so that one set of draws serves them all; what a flow lacks there is asked of no one."""
-        if rows and rows not in self._samples:
-            empty = (0.0,)
-            if self.single:
-                table = [[(column[row] or empty)[0] for column in self.columns] for row in rows]
-                self._samples[rows] = Sample(table, scale=isinstance(self.measure, Measure), seed=self.seed)
-            else:
-                some = next(seen for column in self.columns for seen in column if seen is not None)
-                listed = [[column[row] or some for row in rows] for column in self.columns]
-                self._samples[rows] = Totals(listed, self.measure.total, seed=self.seed)
-        return self._samples.get(rows)
+    @kept
+    def _statistics(self) -> Sample | Totals:
+        """Of all flows, so that one set of draws serves them all."""
+        if self.single:
+            table = [[nan if seen is None else seen[0] for seen in row] for row in zip(*self.columns, strict=True)]
+            return Sample(table, range=self.measure.range, seed=self.seed)
+        named = {name: getattr(self.measure, name) for name in ("additive", "range")}
+        return Totals(self.columns, self.measure.total, **named, seed=self.seed)

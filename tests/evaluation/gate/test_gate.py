@@ -219,7 +219,7 @@ def test_less_is_better_of_what_costs_and_a_share_is_tolerated(chunks: NodeGroup
     assert (calls.outcome, calls.tolerance) == ("worse", 0.05)
     assert calls.change is not None
     assert calls.change.mean == -1
-    assert gate(asked(twice, questions, "R@5,Calls"), before, tolerances={"Calls": 1.0}).passed
+    assert gate(asked(twice, questions, "R@5,Calls"), before, tolerances={"Calls": 1.2}).passed
     assert found.moved == ()  # the questions that differ are those that score otherwise
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from math import comb, inf
 from pathlib import Path
 
@@ -12,15 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.experiments import EXPECTED, HARD, covered, one_in_ten_differs
+from spolia.evaluation.measures.abstention.abstention_f1 import AbstentionF1
+from spolia.evaluation.measures.abstention.coverage import SelectiveRisk
 from spolia.evaluation.measures.answers.bleu import BLEU
-from spolia.evaluation.measures.measure import Case
+from spolia.evaluation.measures.measure import Case, SetMeasure
 from spolia.evaluation.statistics.proportions import tango, wilson
 from spolia.evaluation.statistics.quantiles import student
 from spolia.evaluation.statistics.resampling import resampled_means
 from spolia.evaluation.statistics.sample import Sample, difference, interval
-from spolia.evaluation.statistics.totals import Totals
+from spolia.evaluation.statistics.totals import Row, Totals
 from spolia.types import Answer, Item
 
+COSTS = (0.0, inf)
 SCORES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=60)
 COMMITTED = Path(__file__).resolve().parents[3] / "benchmarks" / "results" / "experiments.json"
 
@@ -96,14 +100,43 @@ def test_scores_that_are_all_the_same_are_not_taken_for_certain() -> None:
 
 def test_one_question_says_next_to_nothing() -> None:
     assert interval([0.4]).high - interval([0.4]).low > 0.9
-    tokens = Sample([[812.0]], scale=False).interval(0)
-    assert (tokens.mean, tokens.low, tokens.high) == (812.0, -inf, inf)
-    assert tokens.json() == {"mean": 812.0, "low": None, "high": None, "n": 1}
+    tokens = Sample([[812.0]], range=COSTS).interval(0)
+    assert (tokens.mean, tokens.low, tokens.high) == (812.0, 0.0, inf)
+    assert tokens.json() == {"mean": 812.0, "low": 0.0, "high": None, "n": 1}
 
 
-def test_costs_are_no_shares_even_where_they_lie_between_0_and_1() -> None:
-    assert Sample([[1.0]] * 30, scale=False).interval(0).high == 1.0
+def test_the_range_that_is_declared_decides_and_not_the_scores() -> None:
+    calls = Sample([[1.0]] * 30, range=COSTS).interval(0)
+    assert calls.low < 1 < calls.high
     assert Sample([[1.0]] * 30).interval(0).method == "Wilson"
+    grades = Sample([[1.0]] * 30, range=(0, 5)).interval(0)
+    assert 0.5 < grades.low < 1 < grades.high < 1.5
+    with pytest.raises(ValueError, match="outside of the range"):
+        Sample([[0.3], [4.0]])
+
+
+def test_differences_that_are_all_the_same_are_not_taken_for_certain_either() -> None:
+    for n in (2, 30, 300):
+        found = Sample([[4.0, 3.85]] * n, range=COSTS).difference(1, 0)
+        assert found.low < found.mean < found.high
+    assert Sample([[4.0, 3.85]] * 2, range=COSTS).difference(1, 0).high > 1
+    assert Sample([[0.0, 0.0]] * 30, range=COSTS).difference(1, 0).low == -inf
+
+
+def test_what_is_missing_is_left_out_as_if_it_had_not_been_asked() -> None:
+    random = np.random.default_rng(4)
+    scores = random.beta(2, 3, (400, 3))
+    scores[random.random((400, 3)) < 0.1] = np.nan
+    sample = Sample(scores)
+    both = scores[~np.isnan(scores[:, [0, 2]]).any(axis=1)][:, [0, 2]]
+    alone = Sample(both)
+    for ours, theirs in ((0, 2), (2, 0)):
+        found, other = sample.difference(ours, theirs), alone.difference(ours // 2, theirs // 2)
+        assert found.mean == pytest.approx(other.mean)
+        assert found.n == other.n == len(both)
+        assert (found.low, found.high) == pytest.approx((other.low, other.high), abs=0.003)
+        assert sample.p(ours, theirs) == pytest.approx(alone.p(ours // 2, theirs // 2), abs=0.02)
+    assert sample.interval(1).n == int((~np.isnan(scores[:, 1])).sum())
 
 
 def test_the_method_follows_from_the_scores() -> None:
@@ -125,13 +158,80 @@ def test_a_measure_that_is_no_mean_is_totalled_again_for_every_draw() -> None:
     items = [Item(str(i), "?", answers=(text,)) for i, text in enumerate(texts)]
     whole = [measure.seen(Case(item, Answer(item.answers[0]))) for item in items]
     half = [measure.seen(Case(item, Answer(f"{item.answers[0][:16]} no more"))) for item in items]
-    totals = Totals([whole, half], measure.total, resamples=200)
-    found = totals.interval(1)
+    totals = Totals([whole, half], measure.total, additive=True)
+    found, apart = totals.interval(1), totals.difference(0, 1)
+    assert found is not None
+    assert apart is not None
     assert found.mean == measure.total(half)
     assert found.low < found.mean < found.high
-    assert totals.difference(0, 1).low > 0
-    assert totals.p(0, 1) < 0.02
+    assert apart.low > 0
+    assert totals.p(0, 1) == pytest.approx(1 / 2001)
     assert totals.p(0, 0) == 1.0
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_few_questions_show_nothing_by_a_total(n: int) -> None:
+    measure, item = BLEU(), Item("q", "?", answers=("the cat sat on the mat",))
+    right, wrong = ([measure.seen(Case(item, Answer(text)))] * n for text in (item.answers[0], "a dog ran off now ok"))
+    totals = Totals([right, wrong], measure.total, additive=True)
+    assert totals.p(0, 1) == 2.0 ** (1 - n)
+    alone, apart = totals.interval(0), totals.difference(0, 1)
+    assert alone is not None
+    assert apart is not None
+    assert (alone.mean, apart.mean) == (1.0, 1.0)
+    assert max(alone.low, apart.low) < 0.9
+
+
+COUNTED = st.sampled_from([(0.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)])
+"""What a question adds to the F1 of abstaining."""
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(COUNTED, COUNTED), min_size=1, max_size=7))
+def test_rows_of_few_questions_are_exchanged_in_all_ways(pairs: list[tuple[Row, Row]]) -> None:
+    total = AbstentionF1().total
+    ours, theirs = map(list, zip(*pairs, strict=True))
+    totals = Totals([ours, theirs], total, additive=True)
+    found = totals.difference(0, 1)
+    if found is None:
+        assert None in (total(ours), total(theirs))
+        return
+    reached = []
+    for swaps in product((False, True), repeat=len(pairs)):
+        first, second = zip(
+            *(pair[::-1] if swap else pair for pair, swap in zip(pairs, swaps, strict=True)), strict=True
+        )
+        one, other = total(first), total(second)
+        reached.append(one is None or other is None or abs(one - other) >= abs(found.mean) - 1e-9)
+    assert totals.p(0, 1) == pytest.approx(sum(reached) / len(reached))
+    assert -1 <= found.low <= found.mean <= found.high <= 1
+
+
+def test_a_total_that_stands_on_one_question_says_nothing() -> None:
+    answered = Totals([[(1.0, 1.0), *[(0.0, 0.0)] * 29]], SelectiveRisk().total, additive=True).interval(0)
+    assert answered is not None
+    assert (answered.mean, answered.low, answered.high, answered.n) == (0.0, 0.0, 1.0, 1)
+    assert Totals([[(0.0, 0.0)] * 30], SelectiveRisk().total, additive=True).interval(0) is None
+
+
+@pytest.mark.parametrize("measure", [BLEU(), AbstentionF1(), SelectiveRisk()], ids=str)
+def test_totals_that_are_said_to_follow_from_sums_do(measure: SetMeasure) -> None:
+    random, width = np.random.default_rng(1), {"BLEU": 10, "AbstentionF1": 3, "Risk": 2}[str(measure)]
+    rows = [tuple(map(float, row)) for row in np.sort(random.integers(1, 9, (40, width)), axis=1)]
+    total = measure.total(rows)
+    assert measure.additive
+    assert total == pytest.approx(measure.total([tuple(map(sum, zip(*rows, strict=True)))]))
+
+
+def test_drawn_rows_give_what_drawn_sums_give() -> None:
+    random = np.random.default_rng(2)
+    flows = [[tuple(map(float, row)) for row in random.integers(0, 2, (60, 3))] for _ in range(2)]
+    by_rows, by_sums = (Totals(flows, AbstentionF1().total, additive=additive) for additive in (False, True))
+    one, other = by_rows.difference(0, 1), by_sums.difference(0, 1)
+    assert one is not None
+    assert other is not None
+    assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=0.015)
+    assert by_rows.p(0, 1) == pytest.approx(by_sums.p(0, 1), abs=0.12)
 
 
 def test_nothing_to_average_is_refused() -> None:

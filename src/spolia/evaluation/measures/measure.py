@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from math import isfinite
+from math import inf, isfinite
 from typing import ClassVar, TypeAlias
 
 from spolia.errors import MeasureError
@@ -21,6 +21,8 @@ from spolia.types import Answer, Failure, Item, Ranking, Usage, Value
 Result: TypeAlias = Ranking | Answer
 Seen: TypeAlias = tuple[float, ...]
 """The numbers that one question adds to a total."""
+SLACK = 1e-6
+"""By which a score may be outside of its range: cosines of single precision."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,14 @@ class SetMeasure(Value, ABC):
     Class attributes:
         called: its name as it is written.
         lower_is_better: whether it measures something bad.
+        range: where its numbers can lie, which decides how sure they are and whether they are told times 100.
+        additive: whether the total follows from the sums of the columns of what was seen.
     """
 
     called: ClassVar[str]
     lower_is_better: ClassVar[bool] = False
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    additive: ClassVar[bool] = False
 
     @property
     def made(self) -> tuple[Value, ...]:
@@ -94,7 +100,10 @@ class Measure(SetMeasure):
         if isinstance(case.result, Failure):
             return (0.0,)
         score = self.score(case.result, case.item)
-        return None if score is None or not isfinite(score) else (float(score),)
+        if score is None or not isfinite(score):
+            return None
+        checked_score(self, score)
+        return (float(score),)
 
     def total(self, seen: Sequence[Seen]) -> float | None:
         return mean(seen)
@@ -104,6 +113,7 @@ class CostMeasure(SetMeasure):
     """What a question takes, whatever its gold; lower is better. A failed question costs what it took until then."""
 
     lower_is_better: ClassVar[bool] = True
+    range: ClassVar[tuple[float, float]] = (0.0, inf)
 
     @abstractmethod
     def cost(self, case: Case) -> float:
@@ -125,6 +135,16 @@ def checked_item(measure: SetMeasure, item: Item) -> None:
         raise MeasureError(
             f"{measure} does not apply to the item {item.id!r}, which has no gold for it. Ask applies(item) first, or "
             "call measured(measure, cases), which leaves such items out and counts them."
+        )
+
+
+def checked_score(measure: SetMeasure, score: float) -> None:
+    """Refuse a number that cannot be: how sure it is would be wrong."""
+    low, high = measure.range
+    if not low - SLACK <= score <= high + SLACK:
+        raise MeasureError(
+            f"{measure} gave {score:g}, which is outside of its range from {low:g} to {high:g}. Write in its class "
+            f"where its numbers can lie, for example range: ClassVar = (0.0, {max(2.0, score):g})."
         )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import inf
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from spolia.evaluation.statistics.flips import flipped_sums, sign_flip
 from spolia.evaluation.statistics.interval import Interval
 from spolia.evaluation.statistics.proportions import tango, wilson
-from spolia.evaluation.statistics.resampling import RESAMPLES, expanded_bca, resampled_means, with_a_pair
+from spolia.evaluation.statistics.resampling import RESAMPLES, interval_of, resampled_means
 from spolia.types import kept
 
 if TYPE_CHECKING:
@@ -18,39 +18,45 @@ if TYPE_CHECKING:
 
     Floats: TypeAlias = NDArray[np.float64]
 
-FEW = 20
-"""Where fewer values than this differ from the usual one, a bootstrap has too little to draw from."""
-HARDLY_ANY = 5
-"""Where fewer than this do, those seen do not tell how far others may lie: half of the range is taken."""
-HALF = 0.5
+Range: TypeAlias = tuple[float, float]
+UNIT: Range = (0.0, 1.0)
+SLACK = 1e-6
+"""By which a score may lie outside of its range: cosines of single precision."""
 
 
 class Sample:
     """How sure means and differences are. The method follows from the scores:
 
     - all 0 or 1: Wilson's interval of a share, Tango's of the difference of two;
-    - fewer than 20 that differ from the most frequent one: Student's t with a pair unseen (`with_a_pair`);
-    - else: the bootstrap, bias-corrected, accelerated and expanded (`expanded_bca`).
+    - else what `interval_of` says: the bootstrap, bias-corrected, accelerated and expanded, or, where fewer than 20
+      differ from the most frequent one, Student's t with a pair unseen.
 
     How often they hold the true number was measured: benchmarks/results/experiments.json.
 
     Args:
-        scores: one row a question, one column a flow; nothing missing, at least one row.
-        scale: whether scores that all lie between 0 and 1 can lie nowhere else; not so for costs.
+        scores: one row a question, one column a flow; at least one row. NaN: the question is left
+            out for that flow, and for each pair that it is in.
+        range: where scores can lie, as the measure declares it; (0, inf) for costs.
         level: how often an interval should hold the true number.
         resamples: draws of the bootstrap, and of the signs of a test.
         seed: the same seed and scores give the same numbers.
 
     Raises:
-        ValueError: there are no scores, or the level lies outside (0, 1).
+        ValueError: there are no scores, some lie outside of their range, or the level outside (0, 1).
 
     >>> two = Sample([[1, 0], [1, 1], [1, 0], [0, 0]])
     >>> print(two.interval(0), "and", two.difference(0, 1), "p =", two.p(0, 1))
-    0.750 [0.301, 0.954] and 0.500 [-0.235, 0.850] p = 0.5
+    0.750 [0.301, 0.987] and 0.500 [-0.235, 0.850] p = 0.5
     """
 
     def __init__(
-        self, scores: ArrayLike, *, scale: bool = True, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+        self,
+        scores: ArrayLike,
+        *,
+        range: Range = UNIT,
+        level: float = 0.95,
+        resamples: int = RESAMPLES,
+        seed: int = 0,
     ) -> None:
         import numpy as np
 
@@ -60,75 +66,105 @@ class Sample:
                 f"Got scores of shape {self.scores.shape} and level {level}. Give a row for each question with a "
                 "number for each flow, and a level between 0 and 1, for example 0.95."
             )
+        self.low, self.high = range
+        if ((self.scores < self.low - SLACK) | (self.scores > self.high + SLACK)).any():
+            raise ValueError(
+                f"Got scores from {np.nanmin(self.scores):g} to {np.nanmax(self.scores):g}, which lie outside of the "
+                f"range {range}. Give the range that they can have, for example range=(0, float('inf'))."
+            )
         self.level, self.resamples, self.seed = level, resamples, seed
-        self.bounded = scale and bool(((self.scores >= 0) & (self.scores <= 1)).all())
+        self.complete = not np.isnan(self.scores).any()
 
-    @property
-    def n(self) -> int:
-        return len(self.scores)
+    def known(self, *flows: int) -> int:
+        """How many questions count for all of these."""
+        import numpy as np
+
+        return int((~np.isnan(self.scores[:, list(flows)])).all(axis=1).sum())
 
     def interval(self, flow: int) -> Interval:
         """The mean of a column."""
-        scores = self.scores[:, flow]
+        scores = _told(self.scores[:, flow])
         if self._binary[flow]:
-            return wilson(int(scores.sum()), self.n, self.level)
-        found = self._of(scores, (flow, None))
-        return found.within(0, 1) if self.bounded else found
+            return wilson(int(scores.sum()), scores.size, self.level)
+        found = self._of(scores, flow, lambda: self._means[:, flow])
+        return found.within(self.low, self.high)
 
     def difference(self, ours: int, theirs: int) -> Interval:
         """The mean of one column minus that of another."""
-        differences = self._differences(ours, theirs)
+        apart, width = _told(self._apart(self.scores, ours, theirs)), self.high - self.low
         if self._binary[ours] and self._binary[theirs]:
-            return tango(int((differences > 0).sum()), int((differences < 0).sum()), self.n, self.level)
-        found = self._of(differences, (ours, theirs))
-        return found.within(-1, 1) if self.bounded else found
+            return tango(int((apart > 0).sum()), int((apart < 0).sum()), apart.size, self.level)
+        found = self._of(apart, [ours, theirs], lambda: self._drawn(self._means, ours, theirs))
+        return found.within(-width, width)
 
     def p(self, ours: int, theirs: int) -> float:
         """How often a difference as large as this comes of signs drawn by lot (`sign_flip`)."""
-        drawn = self._flipped[:, ours] - self._flipped[:, theirs]
-        return sign_flip(self._differences(ours, theirs), drawn)
+        return sign_flip(_told(self._apart(self.scores, ours, theirs)), self._drawn(self._flipped, ours, theirs))
 
-    def _of(self, values: Floats, columns: tuple[int, int | None]) -> Interval:
+    def _of(self, values: Floats, flows: int | list[int], resampled: Callable[[], Floats]) -> Interval:
         import numpy as np
 
-        _, counts = np.unique(values, return_counts=True)
-        differ, mean = int(values.size - counts.max()), float(values.mean())
-        if differ >= FEW:
-            ours, theirs = columns
-            means = self._means[:, ours] if theirs is None else self._means[:, ours] - self._means[:, theirs]
-            return expanded_bca(values, means, self.level)
-        if self.n == 1 and not self.bounded:
-            return Interval(mean, -inf, inf, 1, self.level, "one value")
-        reach = HALF if self.bounded and differ < HARDLY_ANY else float(np.abs(values - mean).max())
-        return with_a_pair(values, reach, self.level)
+        width, largest = self.high - self.low, float(np.nanmax(np.abs(self.scores[:, flows])))
+        return interval_of(float(values.mean()), values, resampled, self.level, width=width, largest=largest)
 
-    def _differences(self, ours: int, theirs: int) -> Floats:
-        return self.scores[:, ours] - self.scores[:, theirs]
+    def _apart(self, columns: Floats, ours: int, theirs: int) -> Floats:
+        return columns[:, ours] - columns[:, theirs]
+
+    def _drawn(self, drawn: Floats, ours: int, theirs: int) -> Floats:
+        """The difference under all draws: of two columns, or where some are missing of the column of that pair."""
+        if self.complete:
+            return self._apart(drawn, ours, theirs)
+        first, second = sorted((ours, theirs))
+        column = drawn[:, self.scores.shape[1] + self._pairs.index((first, second))]
+        return column if ours < theirs else -column
+
+    @kept
+    def _pairs(self) -> list[tuple[int, int]]:
+        return list(combinations(range(self.scores.shape[1]), 2))
+
+    @kept
+    def _columns(self) -> Floats:
+        """What is drawn: the scores; where some are missing, also the differences of each pair."""
+        import numpy as np
+
+        pairs = [] if self.complete else [self._apart(self.scores, *pair) for pair in self._pairs]
+        return np.column_stack([self.scores, *pairs])
 
     @kept
     def _binary(self) -> list[bool]:
-        found = ((self.scores == 0) | (self.scores == 1)).all(axis=0) & self.bounded
-        return [bool(one) for one in found]
+        import numpy as np
+
+        found = ((self.scores == 0) | (self.scores == 1) | np.isnan(self.scores)).all(axis=0)
+        return [bool(one) and (self.low, self.high) == UNIT for one in found]
 
     @kept
     def _means(self) -> Floats:
-        return resampled_means(self.scores, self.resamples, self.seed)
+        return resampled_means(self._columns, self.resamples, self.seed)
 
     @kept
     def _flipped(self) -> Floats:
-        return flipped_sums(self.scores, self.resamples, self.seed)
+        import numpy as np
+
+        return flipped_sums(np.nan_to_num(self._columns), self.resamples, self.seed)
 
 
-def interval(scores: Sequence[float], **options: float) -> Interval:
+def _told(values: Floats) -> Floats:
+    import numpy as np
+
+    found: Floats = values[~np.isnan(values)]
+    return found
+
+
+def interval(scores: Sequence[float], **options: Any) -> Interval:
     """The mean of scores, one a question; options as for `Sample`.
 
     >>> print(interval([0, 1, 1, 0, 1, 1, 1, 0, 1, 1]))
     0.700 [0.397, 0.892]
     """
-    return Sample([[score] for score in scores], **options).interval(0)  # type: ignore[arg-type]
+    return Sample([[score] for score in scores], **options).interval(0)
 
 
-def difference(ours: Sequence[float], theirs: Sequence[float], **options: float) -> Interval:
+def difference(ours: Sequence[float], theirs: Sequence[float], **options: Any) -> Interval:
     """By how much scores are higher than others of the same questions; options as for `Sample`.
 
     Raises:
@@ -136,4 +172,4 @@ def difference(ours: Sequence[float], theirs: Sequence[float], **options: float)
     """
     if len(ours) != len(theirs):
         raise ValueError(f"Got {len(ours)} and {len(theirs)} scores. Pair two scores of every question.")
-    return Sample(list(zip(ours, theirs, strict=True)), **options).difference(0, 1)  # type: ignore[arg-type]
+    return Sample(list(zip(ours, theirs, strict=True)), **options).difference(0, 1)

@@ -28,6 +28,7 @@ class AbstentionF1(SetMeasure):
     """
 
     called: ClassVar[str] = "AbstentionF1"
+    additive: ClassVar[bool] = True
 
     def applies(self, item: Item) -> bool:
         return unanswerable(item) or bool(item.answers)

@@ -66,6 +66,7 @@ class SelectiveRisk(SetMeasure):
     of: Measure = EXACT
 
     called: ClassVar[str] = "Risk"
+    additive: ClassVar[bool] = True
     lower_is_better: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

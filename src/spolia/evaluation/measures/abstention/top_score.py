@@ -23,6 +23,7 @@ class TopScore(Measure):
     """
 
     called: ClassVar[str] = "TopScore"
+    range: ClassVar[tuple[float, float]] = (-inf, inf)
 
     def applies(self, item: Item) -> bool:
         return True

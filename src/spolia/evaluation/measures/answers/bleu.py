@@ -41,6 +41,7 @@ class BLEU(SetMeasure):
     words: str = "13a"
 
     called: ClassVar[str] = "BLEU"
+    additive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checked_words(self.called, self.words)

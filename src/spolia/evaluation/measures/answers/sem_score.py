@@ -31,6 +31,7 @@ class SemScore(AnswerMeasure):
     embedder: Embedder
 
     called: ClassVar[str] = "SemScore"
+    range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     def of(self, text: str, answers: Sequence[str]) -> float | None:
         if not text.strip():

@@ -53,6 +53,7 @@ class GEval(JudgedMeasure):
     prompt: str = ""
 
     called: ClassVar[str] = "GEval"
+    range: ClassVar[tuple[float, float]] = (0.0, BEST)
 
     def __post_init__(self) -> None:
         checked_rule(self.called, self.aspect, ASPECTS)

@@ -49,6 +49,7 @@ class AnswerRelevancy(JudgedMeasure):
     role: Role[tuple[str, ...] | None] = ASKED
 
     called: ClassVar[str] = "AnswerRelevancy"
+    range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     def applies(self, item: Item) -> bool:
         return True
