@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,15 @@ def test_what_is_wrong_with_a_file_of_groups_is_said(
         assert (ran.code, said in ran.err) == (2, True), ran.err
 
 
+def test_a_parent_that_is_misspelt_is_told_with_the_groups_of_the_store(
+    spolia: Spolia, store: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "g.yaml").write_text("{transform: Sentences, parent: chnk}")
+    ran = spolia("groups", "add", "small", "--from", tmp_path / "g.yaml", "--store", store)
+    assert (ran.code, "Did you mean chunk? There are chunk, coarse" in ran.err) == (3, True), ran.err
+    assert "spolia groups add chnk --from FILE" in ran.err
+
+
 def test_a_group_that_is_not_built_yet_is_told_how(spolia: Spolia, store: Path) -> None:
     ran = spolia("docs", "chunks", "tides.md", "--group", "sentence", "--store", store)
     assert (ran.code, f"spolia groups build sentence --store {store}" in ran.err) == (3, True)
@@ -100,6 +110,9 @@ def test_a_group_is_dropped_after_those_below_it(spolia: Spolia, store: Path, tm
     assert spolia("groups", "drop", "page", "--store", store).code == 0
     assert built(store) == {"chunk"}
     assert Corpus(str(store)).latest().check() == []
+    for unbuilt in ("document", "page"):
+        ran = spolia("groups", "drop", unbuilt, "--store", store)
+        assert (ran.code, "there is nothing to drop" in ran.err) == (3, True), ran.err
     assert spolia("groups", "build", "page", "--store", store).code == 0
 
 
@@ -193,3 +206,19 @@ def test_another_writer_is_waited_for_as_long_as_is_said(spolia: Spolia, store: 
             ran = spolia(*command, "--store", store, "--wait", "0.1", "--json")
             assert (ran.code, ran.json["error"]["kind"]) == (3, "StoreBusy")
             assert "within 0.1 s" in ran.json["error"]["message"]
+            assert "--wait 600 on the command line" in ran.json["error"]["message"]
+
+
+def test_a_search_while_the_first_index_runs_says_who_writes(
+    spolia: Spolia, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Corpus.__init__, "__defaults__", (0.1,))
+    store = tmp_path / "first.spolia"
+    with Corpus(str(store)).create().writer():
+        for command in (("search", "moon"), ("ask", "What pulls?")):
+            ran = spolia(*command, "--store", store, "--json")
+            assert (ran.code, ran.json["error"]["kind"]) == (3, "StoreBusy")
+            said = f"{store} is being indexed, by this process, pid {os.getpid()}. Published so far: 0 documents"
+            assert said in ran.json["error"]["message"]
+    ran = spolia("search", "moon", "--store", store)
+    assert (ran.code, f"Write: spolia index FOLDER --store {store}" in ran.err) == (3, True), ran.err

@@ -46,7 +46,7 @@ def test_what_is_not_there_is_waited_for_and_it_is_said_for_whom(
     )
     with Corpus(corpus.path).writer(), pytest.raises(StoreBusy, match=said) as busy:
         BM25(corpus.group("sentence"))(Query("stones"))
-    assert f"spolia groups build sentence --store {corpus.path}" in str(busy.value)
+    assert f"spolia groups build sentence --store {corpus.path} --wait 600" in str(busy.value)
     assert f"Corpus({corpus.path!r}, wait_s=600)" in str(busy.value)
     (record,) = caplog.records
     assert record.getMessage().endswith(f"waits up to 0.2 s for this process, pid {os.getpid()}.")

@@ -1,13 +1,13 @@
-"""Names of node groups as they are written on the command line; of a misspelt one the nearest is told."""
+"""Names of node groups as they are written on the command line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from spolia.errors import GroupError
 from spolia.stores.defined import BUILT_IN
+from spolia.stores.groups.unknown import meant, unknown
 
 if TYPE_CHECKING:
     from spolia.cli.own import Own
@@ -17,14 +17,10 @@ if TYPE_CHECKING:
 
 def refuse_unknown(corpus: Corpus, names: Iterable[str], mine: Own) -> None:
     """Refuse groups that the store does not have, nobody defines, and that are not built in."""
-    there = list(dict.fromkeys([*corpus.latest().manifests, *mine.groups, *BUILT_IN]))
+    there = {*corpus.latest().manifests, *mine.groups}
     for name in names:
-        if name not in there:
-            raise GroupError(
-                f"There is no node group {name!r} in {corpus.path}, and none is built in by this name."
-                f"{_meant(name, there)} There are {', '.join(there)}. One of your own: spolia groups add {name} --from "
-                f"FILE, or spolia groups build {name} --known FILE.py, with --store {corpus.path}."
-            )
+        if name not in there and name not in BUILT_IN:
+            raise unknown(name, corpus.path, there)
 
 
 def refuse_unbuilt(snapshot: Snapshot, name: str) -> None:
@@ -37,10 +33,13 @@ def refuse_unbuilt(snapshot: Snapshot, name: str) -> None:
             f"Group {name!r} is not built in {store} yet. Write: spolia groups build {name} --store {store}"
         )
     raise GroupError(
-        f"There is no node group {name!r} in {store}.{_meant(name, [*there, *BUILT_IN])} It has: {', '.join(there)}; "
+        f"There is no node group {name!r} in {store}.{meant(name, [*there, *BUILT_IN])} It has: {', '.join(there)}; "
         f"`spolia groups list` also tells what can be built."
     )
 
 
-def _meant(name: str, there: Sequence[str]) -> str:
-    return "".join(f" Did you mean {found}?" for found in get_close_matches(name, there, 1))
+def refuse_undroppable(snapshot: Snapshot, name: str) -> None:
+    """Refuse to drop a group that the store does not have."""
+    if name not in snapshot.manifests and name in BUILT_IN:
+        raise GroupError(f"Group {name!r} is not built in {snapshot.opened.store}: there is nothing to drop.")
+    refuse_unbuilt(snapshot, name)

@@ -127,12 +127,12 @@ def add(
 
 def drop(name: Group, store: StorePath, wait: Wait = WAIT_S, json: AsJson = False) -> Exit:
     """Drop a group with its nodes; vectors are kept for when the same texts return."""
-    from spolia.cli.group_names import refuse_unbuilt
+    from spolia.cli.group_names import refuse_undroppable
     from spolia.stores.corpus import Corpus
 
     screen = Screen(json=json)
     corpus = Corpus(str(store), wait)
-    refuse_unbuilt(corpus.latest(), name)
+    refuse_undroppable(corpus.latest(), name)
     with corpus.writer() as writer:
         writer.drop(name)
     screen.give(dropped=name)

@@ -51,7 +51,7 @@ def suits(corpus: Corpus | NodeGroup, embedder: Embedder | None) -> str:
     if embedder is None:
         return "there is no embedder"
     group = group_of(corpus)
-    snapshot = group.corpus.snapshot()
+    snapshot = group.snapshot()
     built = snapshot.manifest(group.name).embedder
     if built != embedder.name:
         return f"the corpus was indexed {f'with {built}, not {embedder.name}' if built else 'without an embedder'}"

@@ -20,6 +20,8 @@ from spolia.types import Document, Failure, Meta, Node, Span, Value
 
 DOCUMENT = "document"
 """The root of all groups: each document is one node, whose id is the document's."""
+MAIN = "chunk"
+"""The group into which documents are put, unless another name is given."""
 
 Metric: TypeAlias = Literal["cosine", "dot", "euclidean"]
 

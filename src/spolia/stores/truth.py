@@ -254,7 +254,7 @@ def busy(place: object, holder: str, timeout_s: float) -> StoreBusy:
     """
     error = StoreBusy(
         f"{place} is being written by {holder}; it did not finish within {timeout_s:g} s. Wait for it or end it, then "
-        "try again; in Python, corpus.writer(timeout_s=60) or Corpus(path, wait_s=60) waits longer."
+        "try again; to wait longer: --wait 600 on the command line, in Python Corpus(path, wait_s=600)."
     )
     error.holder = holder
     return error

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from spolia.errors import StoreBusy
 from spolia.stores.defined import built_in
-from spolia.stores.groups.materialising import materialise, serves
+from spolia.stores.groups.asked import serves
+from spolia.stores.groups.materialising import materialise
 from spolia.surrounding import check_cancelled, note
 
 if TYPE_CHECKING:
@@ -63,11 +64,11 @@ def _out_of_patience(group: NodeGroup, busy: StoreBusy, snapshot: Snapshot) -> S
         return StoreBusy(
             f"{corpus.path} is being indexed, by {busy.holder or 'another process'}. Published so far: "
             f"{snapshot.stats().documents} documents, and no group {group.name!r} yet. Search again when a batch of "
-            f"them is published; to wait for it: Corpus({corpus.path!r}, wait_s=600)."
+            f"them is published; to wait for it, in Python: Corpus({corpus.path!r}, wait_s=600)."
         )
     return StoreBusy(
         f"Group {group.name!r} is built at its first use, and could not be within {corpus.wait_s:g} s, since "
         f"{busy.holder or 'another process'} writes to {corpus.path}. Wait for it, then repeat. To build it "
-        f"beforehand: spolia groups build {group.name} --store {corpus.path}; to wait longer: "
-        f"Corpus({corpus.path!r}, wait_s=600)."
+        f"beforehand: spolia groups build {group.name} --store {corpus.path} --wait 600; in "
+        f"Python Corpus({corpus.path!r}, wait_s=600) waits longer."
     )
