@@ -8,17 +8,20 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import spolia
-from spolia.errors import DataError, NotAStore, StoreBusy, StoreTooNew
+from spolia.combinators import Guard
+from spolia.errors import DataError, ModelUnavailable, NotAStore, StoreBusy, StoreTooNew
 from spolia.evaluation.corpus import indexed
 from spolia.evaluation.datasets import DataSet
 from spolia.evaluation.experiment import Experiment
 from spolia.evaluation.gate.gating import gate, recorded
+from spolia.evaluation.measures.judged.correctness import Correctness
 from spolia.evaluation.measures.judged.g_eval import GEval
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.parse import parse_measures
@@ -30,7 +33,7 @@ from spolia.models.scripted import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.run.lane import Lane
-from spolia.types import Answer, Citation, Failure, Hit, Item, Node, Query, Ranking, Span
+from spolia.types import Answer, Citation, Failure, Generation, Hit, Item, Node, Prompt, Query, Ranking, Span
 
 from .killed import ITEMS, experiment
 
@@ -77,6 +80,43 @@ def test_what_was_asked_is_never_asked_again(tmp_path: Path) -> None:
     assert again.rows == first.rows
     whole.run(path=tmp_path / "a.experiment", again=True)
     assert len(asked) == 2 * len(ITEMS)
+
+
+@dataclass(frozen=True)
+class Served(ScriptedModel):
+    """A model whose server is down while a file is there."""
+
+    down: str = ""
+
+    def generate(self, prompt: Prompt, **how: Any) -> Generation:
+        if Path(self.down).exists():
+            raise ModelUnavailable("refused")
+        return super().generate(prompt, **how)
+
+
+@pytest.mark.parametrize("part", ["flow", "arm", "judge"])
+def test_what_met_a_server_that_was_down_is_asked_again(tmp_path: Path, part: str) -> None:
+    down = tmp_path / "down"
+    down.touch()
+    served, works = (Served(("Nokia",), name="m", down=str(one)) for one in (down, tmp_path / "never"))
+    texts = indexed(DataSet(str(facts(tmp_path))), folder=tmp_path / "kept")
+    other = Reader(ScriptedModel(("Siemens",)))
+    readers = {"flow": Reader(served), "arm": Guard(Reader(served), fallback=other), "judge": Reader(works)}
+    flow = BM25(texts) >> readers[part]
+    judges = (Correctness(Served(("yes",), name="j", down=str(down))),) if part == "judge" else ()
+    items = [Item(f"q{i}", "Who pulls?", answers=("Nokia",)) for i in range(3)]
+    whole = Experiment({"it": flow}, items, [*parse_measures("EM"), *judges])
+    before = whole.run(path=tmp_path / "a.experiment")
+    score = str(whole.measures[-1])
+    assert [one.value for one in before.flows[0].measured if one.measure == score] in ([0.0], [None])
+    assert "it: 3 questions met a server that was down or busy; the same experiment asks them again" in before.warnings
+    down.unlink()
+    after = whole.run(path=tmp_path / "a.experiment")
+    assert [one.value for one in after.flows[0].measured if one.measure == score] == [1.0]
+    assert after.warnings == ()
+    with Run() as run:
+        whole.run(path=tmp_path / "a.experiment", run=run)
+    assert run.usage.calls == 0
 
 
 def test_another_process_at_the_same_experiment_is_refused(tmp_path: Path) -> None:

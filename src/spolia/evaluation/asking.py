@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
+from typing import Any
 
 from spolia.errors import BudgetSpent
 from spolia.evaluation.identity import inside
@@ -75,8 +76,9 @@ class Asking:
                 f"The budget of this run is spent at question {item.id!r} of {self.name}. What was "
                 "answered is kept where the experiment has a file: raise the budget, and go on."
             )
-        more = {"seconds": seconds, "opening": opening, "run": self.run.id if lane.number else ""}
-        self.keep(Row.of(self.name, case, lane, seen=seen, judging=judging.spent, **more))
+        more: dict[str, Any] = {"seconds": seconds, "opening": opening, "run": self.run.id if lane.number else ""}
+        more |= {"judging": judging.spent, "interrupted": lane.interrupted or judging.interrupted}
+        self.keep(Row.of(self.name, case, lane, seen=seen, **more))
 
 
 def _seen(measure: SetMeasure, case: Case) -> Seen | None:

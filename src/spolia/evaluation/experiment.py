@@ -140,8 +140,8 @@ class Experiment(Value):
             run: whose cache, journal, budget, threads and rights are used, by flows and by judges alike; by default
                 one of its own.
             path: the file that the rows are kept in, by habit `NAME.experiment`: what was asked once is never asked
-                again, and an interrupted experiment goes on. In a folder every experiment has a file of its own, named
-                by all that it depends on. None keeps the rows in memory.
+                again, unless it met a server that was down, and an interrupted experiment goes on. In a folder every
+                experiment has a file of its own, named by all that it depends on. None keeps the rows in memory.
             again: ask everything anew, whatever the file holds of this experiment.
             told: called with the flow, how many questions it was asked so far, and of how many.
 
@@ -170,7 +170,8 @@ class Experiment(Value):
         return Path(path) / f"{self.data or 'questions'}-{digest_of(json.dumps(found)).hex()[:16]}.experiment"
 
     def _ask(self, run: Run, name: str, flow: Flow, opening: float, rows: Rows, told: Told) -> None:
-        missing = [item for item in self.asked if (name, item.id) not in rows.rows]
+        kept = {item for (flow, item), row in rows.rows.items() if flow == name and not row.interrupted}
+        missing = [item for item in self.asked if item.id not in kept]
         total = len(self.asked)
         done = count(total - len(missing) + 1)
 

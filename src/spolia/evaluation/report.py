@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -90,6 +91,10 @@ class Report(Value):
                 for measured in one.measured
                 if measured.undetermined
             ]
+        found += [
+            f"{name}: {n} questions met a server that was down or busy; the same experiment asks them again"
+            for name, n in Counter(flow for (flow, _), row in self.rows.items() if row.interrupted).items()
+        ]
         if self.without_gold:
             found.append(f"{self.without_gold} questions have no gold and were left out.")
         return tuple(found)

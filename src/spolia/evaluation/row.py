@@ -60,6 +60,7 @@ class Row(Value):
         opening: seconds that opening stores took before it, where it is the first question of a process, which also
             waits for models to be loaded; None for all others.
         cached: whether a step's result came from the cache, so that the time says nothing.
+        interrupted: whether a step or a judge failed for a reason that may pass, so that it is worth asking again.
         run, lane: where its steps are in the journal; lane 0 where they are not.
         failure: why there is no result.
         found: the passages of the result, or behind the answer.
@@ -78,6 +79,7 @@ class Row(Value):
     seconds: float = 0.0
     opening: float | None = None
     cached: bool = False
+    interrupted: bool = False
     run: str = ""
     lane: int = 0
     failure: Failure | None = None

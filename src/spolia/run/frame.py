@@ -110,10 +110,15 @@ class Frame(Costs):
             frame.record(perf_counter() - started, out)
 
     def _result(self, op: Operator[A, B], value: A) -> B:
-        if op.cached and self.run.cache is not None:
-            found: B = recalled(self.run.cache, self, op, value)
-        else:
-            found = op.apply(value)
+        try:
+            if op.cached and self.run.cache is not None:
+                found: B = recalled(self.run.cache, self, op, value)
+            else:
+                found = op.apply(value)
+        except Exception as error:
+            if self.account is not None:
+                self.account.failed(error)
+            raise
         if self.account is not None:
             self.account.gave(self, value, found)
         return found

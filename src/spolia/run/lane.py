@@ -19,14 +19,16 @@ class Lane:
     Attributes:
         retrievals: what each call of a retriever found, in order.
         cached: whether a step's result was taken from the cache, so that the time says nothing.
+        interrupted: whether a step failed for a reason that may pass, such as a server that is down, whatever became of
+            that: what was found may be another one tomorrow.
         number: of the question's first span in the journal; 0 without one.
     """
 
-    __slots__ = ("_frame", "cached", "number", "retrievals")
+    __slots__ = ("_frame", "cached", "interrupted", "number", "retrievals")
 
     def __init__(self) -> None:
         self.retrievals: list[Ranking] = []
-        self.cached = False
+        self.cached = self.interrupted = False
         self.number = 0
         self._frame: Frame | None = None
 
@@ -43,6 +45,10 @@ class Lane:
     def spent(self) -> Usage:
         """What was really spent."""
         return (self._frame and self._frame.spent) or Usage()
+
+    def failed(self, error: Exception | None) -> None:
+        """A step has failed."""
+        self.interrupted |= getattr(error, "transient", False)
 
     def gave(self, frame: Frame, value: Any, out: Any) -> None:
         """A step has ended: keep what it found, if it is a retrieval."""

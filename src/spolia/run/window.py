@@ -41,7 +41,9 @@ def window(around: Frame, op: Operator[A, B], values: Sequence[A], above: Sequen
     for frame, value, result in zip(frames, values, results, strict=True):
         if isinstance(result, Failure):
             frame.error = f"{result.kind}: {result.message}"
-        if frame.account is not None:
+        if frame.account is not None and isinstance(result, Failure):
+            frame.account.failed(result.error)
+        elif frame.account is not None:
             frame.account.gave(frame, value, result)
         frame.record(seconds, result)
     return results
