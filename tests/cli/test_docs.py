@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,24 @@ def test_a_text_that_was_added_stays_until_it_is_removed(spolia: Spolia, folder:
     assert "nothing brings it back" in ran.err
     spolia("index", folder, "--store", store, "--no-vectors")
     assert uri not in listed(spolia, store)
+
+
+def test_only_what_was_read_out_of_a_container_goes_with_it(spolia: Spolia, folder: Path, tmp_path: Path) -> None:
+    store = tmp_path / "plain.spolia"
+    with zipfile.ZipFile(folder / "box.zip", "w") as box:
+        box.writestr("in/a.txt", "A stone in a box.")
+        box.writestr("b.txt", "Another stone in a box.")
+    spolia("index", folder, "--store", store, "--no-vectors")
+    add_texts(Corpus(str(store)), {name: f"On {name}." for name in ("notes", "notes/today", "notes/today/x", "notes2")})
+    assert spolia("docs", "remove", "text:notes", "--store", store, "--json").json["parts"] == []
+    texts = {uri for uri in listed(spolia, store) if uri.startswith("text:")}
+    assert texts == {"text:notes/today", "text:notes/today/x", "text:notes2"}
+    assert "comes back when that is read again" in spolia("docs", "remove", "box.zip/b.txt", "--store", store).err
+    ran = spolia("docs", "remove", "box.zip", "--store", store)
+    assert "removed box.zip with 1 in it" in ran.out
+    assert not [uri for uri in listed(spolia, store) if "box" in uri]
+    spolia("index", folder, "--store", store, "--no-vectors")
+    assert {"box.zip/b.txt", "box.zip/in/a.txt"} <= set(listed(spolia, store))
 
 
 def test_the_report_as_a_page(spolia: Spolia, store: Path, tmp_path: Path) -> None:

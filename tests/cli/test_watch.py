@@ -205,6 +205,23 @@ def test_other_readers_are_followed_and_a_file_of_them_that_is_not_whole_is_wait
     assert watching.end() == 0
 
 
+def test_a_file_of_groups_that_is_being_written_is_waited_for(
+    start: Start, folder: Path, store: Path, tmp_path: Path
+) -> None:
+    groups = tmp_path / "groups.yaml"
+    small = "small:\n  transform: {Sentences: {size: %s}}\n"
+    put(groups, small % 100)
+    watching = start("--groups", str(groups))
+    put(groups, "small:\n  transfor")
+    watching.until("groups.yaml")
+    put(folder / "new.txt", "Whelks live under the pier.")
+    put(groups, small % 20)
+    watching.until("Sentences.size: 100 there, 20 here")
+    put(groups, small % 100)
+    watching.until("added    new.txt")
+    assert watching.end() == 0
+
+
 def test_sources_are_looked_at_again_after_a_while(
     folder: Path, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -234,7 +251,7 @@ def test_sources_are_looked_at_again_after_a_while(
         return index_folder(screen, making, **how)
 
     report, _ = run()
-    assert Watch(screen, making.places(), run, 2.0, None, follow_links=False).go_on(report) == 0
+    assert Watch(screen, making.places(), run, 2.0, (), follow_links=False).go_on(report) == 0
     assert set(slept) == {2.0}
     assert f"added    {uri}" in capsys.readouterr().out
     assert uri in Corpus(str(store)).latest().sources()

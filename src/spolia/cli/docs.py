@@ -136,26 +136,35 @@ def _write_page(path: Path, snapshot: Snapshot, store: str) -> None:
 
 
 def remove(name: Name, store: StorePath, wait: Wait = WAIT_S, json: AsJson = False) -> Exit:
-    """Remove a document from a store. If its file is still in the folder, the next `spolia index` adds it again."""
-    from spolia.cli.held import one_held
-    from spolia.indexing.files import TEXT
+    """Remove a document from a store, and what was read out of it. What is still in the folder comes back."""
+    from spolia.cli.held import one_held, parts_of
     from spolia.stores.corpus import Corpus
 
     screen, corpus = Screen(json=json), Corpus(str(store), wait)
     with corpus.writer() as writer:
         found = one_held(corpus.latest(), name)
-        for uri in sorted(writer.stamps([found.source.uri])):  # with what stands in it
+        parts = parts_of(found.source.uri, writer.sources())
+        for uri in (found.source.uri, *parts):
             writer.remove(uri)
     shared = found.source.document in {row.document for row in corpus.latest().sources().values()} - {""}
-    screen.give(removed=found.source.uri, document=found.source.document, shared=shared)
+    screen.give(removed=found.source.uri, parts=parts, document=found.source.document, shared=shared)
     kept = " Its text stays, since another file has the same." if shared else ""
-    screen.show(f"removed {one_line(found.source.uri)}.{kept}")
-    screen.say(
-        "It was added as a text, so that nothing brings it back."
-        if found.source.uri.startswith(TEXT)
-        else "If the file is still in the folder, the next `spolia index` adds it again: move the file away too."
-    )
+    with_parts = f" with {len(parts)} in it" if parts else ""
+    screen.show(f"removed {one_line(found.source.uri)}{with_parts}.{kept}")
+    screen.say(_comes_back(found))
     return Exit.DONE
+
+
+def _comes_back(removed: Held) -> str:
+    from spolia.indexing.files import TEXT, is_elsewhere
+
+    if removed.source.uri.startswith(TEXT):
+        return "It was added as a text, so that nothing brings it back."
+    if removed.report and removed.report.within:
+        return f"It was read out of {one_line(removed.report.within)}: it comes back when that is read again."
+    if is_elsewhere(removed.source.uri):
+        return "Its source brings it back once it has changed there, or with --rebuild."
+    return "If the file is still in the folder, the next `spolia index` adds it again: move the file away too."
 
 
 for _name, _command in (("list", list_), ("show", show), ("chunks", chunks), ("report", report), ("remove", remove)):

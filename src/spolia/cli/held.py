@@ -122,3 +122,17 @@ def _unmade(snapshot: Snapshot) -> Unmade:
 def _near(name: str, there: Sequence[str]) -> str:
     near = get_close_matches(name, there, 3) or [uri for uri in there if name in uri][:3]
     return f"Write one of: {', '.join(near)}." if near else "`spolia docs list` has all."
+
+
+def parts_of(uri: str, sources: Mapping[str, SourceRow]) -> list[str]:
+    """What was read out of a container, by uri, and out of what was; nothing of what is no container."""
+    from spolia.indexing.report import DocumentReport
+
+    within: dict[str, list[str]] = {}
+    for row in sources.values():
+        if row.report and (container := DocumentReport.of(row.report).within):
+            within.setdefault(container, []).append(row.uri)
+    found = list(within.get(uri, ()))
+    for part in found:  # it grows
+        found += within.get(part, ())
+    return sorted(found)

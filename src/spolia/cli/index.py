@@ -63,7 +63,8 @@ def index(
     if watch:
         from spolia.cli.watch import Watch
 
-        return Watch(screen, places, run, every, making.readers, follow_links=making.follow_links).go_on(report)
+        beside = [path for path in (making.readers, making.groups) if path is not None]
+        return Watch(screen, places, run, every, beside, follow_links=making.follow_links).go_on(report)
     return Exit.PARTLY if report.failed or report.unmade or report.behind else Exit.DONE
 
 

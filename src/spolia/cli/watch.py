@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from spolia.cli.exits import Exit
 from spolia.cli.plain import one_line
 from spolia.cli.screen import Screen
-from spolia.errors import FolderError, ModelUnavailable, QueryError, StoreBusy, StoreUnavailable
+from spolia.errors import SpoliaError, StoreCorrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from spolia.indexing.report import Progress, SyncReport
     from spolia.indexing.sources.source import Source
 
-PASSING = (StoreBusy, StoreUnavailable, FolderError, ModelUnavailable, QueryError)
-"""What may be over at the next look; the last is a file of readers that is being written."""
 LONGEST_S = 3600.0
 POLL_S = 60.0
 """Seconds between two looks at sources that are no folders, at least: others' servers are asked for them."""
@@ -72,7 +70,7 @@ class Watch:
         places: folders and sources.
         run: brings the store in step.
         every: seconds between two looks.
-        beside: another file that says what the store holds.
+        beside: other files that say what the store holds and how it is made.
         follow_links: look where links lead too.
     """
 
@@ -82,7 +80,7 @@ class Watch:
         places: Sequence[Path | Source],
         run: Run,
         every: float,
-        beside: Path | None,
+        beside: Sequence[Path],
         *,
         follow_links: bool,
     ) -> None:
@@ -115,7 +113,9 @@ class Watch:
             there = self._sizes()
             if there != seen or self.patience.is_over or self._is_to_be_polled():
                 self._bring()
-        except PASSING as error:
+        except StoreCorrupt:
+            raise
+        except SpoliaError as error:  # somebody may mend it: a file is half written, a server is down, a folder is away
             if str(error) != self._said:
                 self._said = str(error)
                 self.screen.say(f"{self._said} Watching goes on.", "yellow")
@@ -131,9 +131,10 @@ class Watch:
         if self.folders:
             folders = self.folders[0] if len(self.places) == 1 else self.folders
             sizes = walk(folders, by_suffix(READERS), follow_links=self.follow_links).files.sizes()
-        if self.beside is not None and self.beside.exists():
-            said = self.beside.stat()
-            sizes["//beside"] = said.st_size, said.st_mtime_ns  # the name of no file in a folder
+        for path in self.beside:
+            if path.exists():
+                said = path.stat()
+                sizes[f"//{path}"] = said.st_size, said.st_mtime_ns  # the name of no file in a folder
         return sizes
 
     def _is_to_be_polled(self) -> bool:
