@@ -55,6 +55,14 @@ def test_other_forms_are_written_and_measured_the_same(spolia: Spolia, data: Pat
     assert theirs == ours
 
 
+def test_what_a_form_has_no_place_for_is_told(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    ran = spolia("data", "convert", data, tmp_path / "as-beir", "--to", "beir")
+    assert "left out or not as they were: answers of questions (3), type of questions (3)" in " ".join(ran.out.split())
+    again = spolia("data", "convert", data, tmp_path / "as-trec", "--to", "trec", "--json")
+    assert again.json["lost"] == {"answers of questions": 3, "type of questions": 3}
+    assert spolia("data", "convert", data, tmp_path / "copy", "--json").json["lost"] == {}
+
+
 def test_gold_survives_a_re_chunking_through_eval(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     articles = tmp_path / "articles"
     ran = spolia("data", "convert", data, articles, "--quotes", "--join", "title", "--json")

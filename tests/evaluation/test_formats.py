@@ -20,7 +20,7 @@ from spolia.evaluation.formats.trec import read_run, write_run
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.measured import measured
 from spolia.evaluation.measures.parse import parse_measure
-from spolia.types import Hit, Item, Node, Query, Quote, Ranking, SubQuestion
+from spolia.types import Document, Hit, Item, Node, Query, Quote, Ranking, SubQuestion
 
 HOTPOT: dict[str, Any] = {
     "_id": "5a8b57f25542995d1e6f1371",
@@ -402,6 +402,43 @@ def test_alternatives_are_refused_where_a_form_has_none(tmp_path: Path, form: st
     write(folder / "questions.jsonl", lines([{"id": "q7", "question": "?", "gold_ids": [["a", "b"]]}]))
     with pytest.raises(DataError, match=r"Any of a, b satisfies question 'q7', which .* cannot say"):
         written_again(DataSet(str(folder)), form, tmp_path / "out")
+
+
+@pytest.mark.parametrize("form", ["hotpotqa", "2wikimultihopqa"])
+def test_gold_that_another_paragraph_of_its_title_would_become_is_refused(tmp_path: Path, form: str) -> None:
+    paragraphs = [
+        {"idx": at, "title": "Berlin", "paragraph_text": text, "is_supporting": at == 0}
+        for at, text in enumerate(("Berlin lies on the Spree.", "Berlin is a town in Maryland."))
+    ]
+    hop = MUSIQUE["question_decomposition"][1] | {"paragraph_support_idx": 0}
+    two = MUSIQUE | {"paragraphs": paragraphs, "question_decomposition": [hop]}
+    data = DataSet(str(write(tmp_path / "m.jsonl", lines([two]))))
+    with pytest.raises(DataError, match=r"'2hop__482757_12019' cannot be said in the form.*'Berlin#2'.*'Berlin#1'"):
+        written_again(data, form, tmp_path / "out.json")
+
+
+LOST = {
+    "beir": {"answers of questions": 1, "type of questions": 1, "grades of questions": 0, "questions": 1},
+    "trec": {"answers of questions": 1, "type of questions": 2, "'url' of passages": 1},
+    "autorag": {"type of questions": 2, "grades of questions": 1},
+    "hotpotqa": {"id of passages": 1, "'url' of passages": 1, "answers of questions": 1, "grades of questions": 1},
+    "musique": {"id of passages": 1, "'url' of passages": 1, "type of questions": 1, "grades of questions": 1,
+                "id of questions": 1},
+    "spolia": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", LOST)
+def test_what_a_form_has_no_place_for_is_told(tmp_path: Path, form: str) -> None:
+    if form == "autorag":
+        pytest.importorskip("pyarrow")
+    passages = [Document("p", "The moon pulls the sea.", title="Tides", meta=(("url", "u"),))]
+    items = [
+        Item("q1", "What pulls?", ("the moon", "moon"), (("p",),), (("p", 2.0),), type="easy"),
+        Item("q2", "Who sings?", type="unanswerable"),
+    ]
+    lost = form_called(form).write(tmp_path / "out", passages, items)
+    assert lost == {what: number for what, number in LOST[form].items() if number}
 
 
 # --------------------------------------------------------------------------------------------------------- bad input

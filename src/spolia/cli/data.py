@@ -86,9 +86,12 @@ def convert(
         items = list(with_quotes(items, {one.id: one.text for one in passages}))
     if join or onto is not None:
         passages, items = _moved(passages, items, join, onto)
-    _write(writing, target, passages, items)
-    screen.give(target=str(target), form=to, passages=len(passages), questions=len(items))
+    lost = _write(writing, target, passages, items)
+    screen.give(target=str(target), form=to, passages=len(passages), questions=len(items), lost=lost)
     screen.show(f"{target} is written: {len(passages):,} passages and {len(items):,} questions, in the form {to}.")
+    if lost:
+        told = ", ".join(f"{what} ({number:,})" for what, number in lost.items())
+        screen.show(f"Read again, these are left out or not as they were: {told}. The form spolia keeps everything.")
     return Exit.DONE
 
 
@@ -113,12 +116,13 @@ def _read(given: DataSet) -> tuple[list[Document], list[Item]]:
     return passages, items
 
 
-def _write(form: Form, target: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
-    """Write all of it, or leave nothing."""
+def _write(form: Form, target: Path, passages: Sequence[Document], items: Sequence[Item]) -> dict[str, int]:
+    """Write all of it, or leave nothing; what the form has no place for."""
     part = target.with_name(f".{target.name}.part")
     try:
-        form.write(part, passages, items)
+        lost = form.write(part, passages, items)
         part.rename(target)
+        return lost
     finally:
         if part.is_file():
             part.unlink()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -53,7 +53,7 @@ class AutoRAG(Form):
                 ),
             )
 
-    def write(self, path: Path, passages: Iterable[Document], items: Iterable[Item]) -> None:
+    def put(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
         path.mkdir(parents=True, exist_ok=True)
         _write(path / "corpus.parquet", [_passage_row(one) for one in passages])
         _write(path / "qa.parquet", [_item_row(one, self.called) for one in items])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -51,12 +51,11 @@ class Beir(Form):
         for id, found in lacking.items():
             raise DataError(f"{found.place}: question {id!r} is not in {asked}. Correct the id, or add the question.")
 
-    def write(self, path: Path, passages: Iterable[Document], items: Iterable[Item]) -> None:
-        kept = list(items)
+    def put(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
         write_rows(path / "corpus.jsonl", (_row(one.id, one.text, one.meta, title=one.title) for one in passages))
-        write_rows(path / "queries.jsonl", (_row(one.id, one.question, _said(one)) for one in kept))
+        write_rows(path / "queries.jsonl", (_row(one.id, one.question, _said(one)) for one in items))
         (path / "qrels").mkdir(exist_ok=True)
-        grades = ((item, id, grade) for item in kept for id, grade in judgements(item, self.called))
+        grades = ((item, id, grade) for item in items for id, grade in judgements(item, self.called))
         write_lines(path / "qrels" / "test.tsv", HEADER, (f"{item.id}\t{id}\t{grade:g}" for item, id, grade in grades))
 
 

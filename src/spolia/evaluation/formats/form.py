@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar, TypeAlias
 
 from spolia.errors import DataError
+from spolia.evaluation.formats.losses import losses
 from spolia.types import Document, Item, Quote
 
 Placed: TypeAlias = tuple[str, Document]
@@ -48,12 +49,25 @@ class Form(ABC):
         """The questions, one at a time."""
 
     @abstractmethod
-    def write(self, path: Path, passages: Iterable[Document], items: Iterable[Item]) -> None:
-        """Write a data set so. What the form has no place for is left out, except gold, which is refused.
+    def put(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
+        """Write a data set so, as well as the form can."""
+
+    def write(self, path: Path, passages: Iterable[Document], items: Iterable[Item]) -> dict[str, int]:
+        """Write a data set so, read it again, and say what the form has no place for, with how often.
+
+        >>> import tempfile
+        >>> from spolia.evaluation.formats.beir import Beir
+        >>> item = Item("q", "What pulls?", answers=("the moon",), gold=(("p",),))
+        >>> Beir().write(Path(tempfile.mkdtemp()), [Document("p", "The moon pulls.")], [item])
+        {'answers of questions': 1}
 
         Raises:
-            DataError: the form cannot say what the gold is.
+            DataError: the form cannot say what the gold is; what was written until then is no data set.
         """
+        given = list(passages), list(items)
+        self.put(path, *given)
+        read = [one for _, one in self.passages(path)], [one for _, one in self.items(path)]
+        return losses(self.called, given, read)
 
 
 def passage_groups(item: Item, form: str) -> tuple[tuple[str, ...], ...]:

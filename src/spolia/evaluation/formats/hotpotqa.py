@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -56,7 +56,8 @@ class HotpotQA(Form):
             if 0 <= at < len(sentences[title])
         ]
         answer = row.get("answer")
-        own = {"context": [ids[title] for title, _ in context], "supporting_sentences": told, "supporting_facts": facts}
+        brought = [pool.id(title, together(sentences)[0])[0] for title, sentences in context]
+        own = {"context": brought, "supporting_sentences": told, "supporting_facts": facts}
         return Item(
             field_of(place, row, "_id"),
             field_of(place, row, "question"),
@@ -74,7 +75,7 @@ class HotpotQA(Form):
         """The hops, where they are told."""
         return ()
 
-    def write(self, path: Path, passages: Iterable[Document], items: Iterable[Item]) -> None:
+    def put(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
         known = {one.id: one for one in passages}
         rows = [self.row(item, context_of(item, known)) for item in items]
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,13 +84,14 @@ class HotpotQA(Form):
     def row(self, item: Item, context: Sequence[Document]) -> dict[str, Any]:
         """A question as it is published."""
         meta, titles = plain(item.meta), {one.id: one.title for one in context}
-        gold = [[titles[str(one)], 0] for group in item.gold for one in group if one in titles]
+        gold = [[titles[str(one)], 0] for group in item.gold for one in group]
+        facts = meta.get("supporting_facts") or []
         rest = {name: value for name, value in meta.items() if name not in OURS}
         return {
             "_id": item.id,
             "answer": item.answers[0] if item.answers else "",
             "question": item.question,
-            "supporting_facts": meta.get("supporting_facts", gold),
+            "supporting_facts": facts if {title for title, _ in facts} == {title for title, _ in gold} else gold,
             "context": [[one.title, apart(one)] for one in context],
             "type": item.type,
         } | rest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -47,7 +47,7 @@ class MuSiQue(Form):
         for place, row in records(path):
             yield place, _item(place, row, pool)
 
-    def write(self, path: Path, passages: Iterable[Document], items: Iterable[Item]) -> None:
+    def put(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
         known = {one.id: one for one in passages}
         write_rows(path, (_row(item, context_of(item, known)) for item in items))
 
@@ -91,8 +91,8 @@ def _hop(place: str, hop: Any, ids: Sequence[str]) -> SubQuestion:
 
 def _row(item: Item, context: Sequence[Document]) -> dict[str, Any]:
     meta, ids = plain(item.meta), [one.id for one in context]
-    supporting = set(meta.get("supporting") or [one for group in item.gold for one in group])
     answerable = item.type != "unanswerable"
+    supporting = {one for group in item.gold for one in group} if answerable else set(meta.get("supporting") or ())
     answers = list(item.answers) if answerable else meta.get("answer") or []
     numbers = meta.get("steps") or [None] * len(item.decomposition)
     hops = [

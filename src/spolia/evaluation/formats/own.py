@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -41,7 +41,7 @@ class Own(Form):
             place = f"{file} line {number}"
             yield place, item_in(place, row, texts)
 
-    def write(self, path: Path, passages: Iterable[Document], items: Iterable[Item]) -> None:
+    def put(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
         write_rows(path / "corpus.jsonl", (passage_row(one) for one in passages))
         write_rows(path / "questions.jsonl", (item_row(one) for one in items))
 

@@ -59,8 +59,9 @@ def rest_of(row: Mapping[str, Any], known: Sequence[str]) -> Iterator[tuple[str,
 
 
 def context_of(item: Item, passages: Mapping[str, Document]) -> list[Document]:
-    """The paragraphs that a question brought; where that is not known, those that are its gold."""
-    named = plain(item.meta).get("context") or [one for group in item.gold for one in group]
+    """The paragraphs that a question brought, and all that are its gold."""
+    named = list(plain(item.meta).get("context") or ())
+    named += [one for group in item.gold for one in group if one not in named]
     if lacking := next((one for one in named if not isinstance(one, str) or one not in passages), None):
         raise DataError(f"{str(lacking)!r} of question {item.id!r} is no passage of the corpus.")
     return [passages[one] for one in named]

@@ -54,12 +54,11 @@ class Trec(Form):
         for id, found in lacking.items():
             raise DataError(f"{found.place}: topic {id!r} is not among the topics. Correct the id, or add the topic.")
 
-    def write(self, path: Path, passages: Iterable[Document], items: Iterable[Item]) -> None:
-        kept = list(items)
+    def put(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
         path.mkdir(parents=True, exist_ok=True)
         write_lines(path / "docs.trec", "", (_as_document(one) for one in passages))
-        write_lines(path / "topics.trec", "", (_as_topic(one) for one in kept))
-        judged = ((item, id, grade) for item in kept for id, grade in judgements(item, self.called))
+        write_lines(path / "topics.trec", "", (_as_topic(one) for one in items))
+        judged = ((item, id, grade) for item in items for id, grade in judgements(item, self.called))
         write_lines(path / "qrels.txt", "", (f"{_word(item.id)} 0 {_word(id)} {grade:g}" for item, id, grade in judged))
 
 
