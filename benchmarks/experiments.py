@@ -5,6 +5,7 @@
 Coverage: simulated experiments of 30, 100 and 300 questions whose true mean or difference is known, by the same
 `Sample` that reports use. `expected` are those that a data set is like; `hard` are those that no method here gets right
 with 30 questions, so that everybody knows. `exact` is Wilson's and Tango's coverage by adding up all outcomes.
+`totals` are measures that are no mean, on questions drawn from a thousand of which the total is known.
 Claims: two to four flows that are equally good on five measures, and how many experiments claim any difference.
 Gates: what a gate says of a flow that is as good as it was, worse by the tolerance, or by twice of it.
 """
@@ -26,13 +27,19 @@ from numpy.typing import NDArray
 
 from spolia.evaluation.experiment import Experiment
 from spolia.evaluation.gate.verdict import Verdict
+from spolia.evaluation.measures.abstention.abstention_f1 import AbstentionF1
+from spolia.evaluation.measures.abstention.aurc import AURC
+from spolia.evaluation.measures.abstention.coverage import SelectiveRisk
+from spolia.evaluation.measures.answers.bleu import BLEU
+from spolia.evaluation.measures.measure import Case, SetMeasure
 from spolia.evaluation.measures.parse import parse_measures
 from spolia.evaluation.statistics.corrections import CORRECTIONS
 from spolia.evaluation.statistics.interval import Interval
-from spolia.evaluation.statistics.proportions import wilson
+from spolia.evaluation.statistics.proportions import tango, wilson
 from spolia.evaluation.statistics.sample import Sample
+from spolia.evaluation.statistics.totals import Row, Totals
 from spolia.function import step
-from spolia.types import Hit, Item, Node, Query, Ranking
+from spolia.types import Answer, Hit, Item, Node, Query, Ranking
 
 Floats: TypeAlias = NDArray[np.float64]
 Random: TypeAlias = np.random.Generator
@@ -41,6 +48,8 @@ Draw: TypeAlias = Callable[[Random, int], tuple[Floats, float]]
 
 SIZES = (30, 100, 300)
 RESAMPLES = 2_000
+TOTAL_DRAWS, FEWER = 500, 200
+"""Of measures that are no mean, whose draws cost more."""
 RECIPROCAL = (np.array([0, 0.1, 0.2, 0.25, 1 / 3, 0.5, 1.0]), np.array([0.12, 0.03, 0.05, 0.05, 0.08, 0.17, 0.5]))
 
 
@@ -107,6 +116,73 @@ def long_tail(random: Random, n: int) -> tuple[Floats, float]:
     return 100 * random.lognormal(0, 1, (n, 1)), 100 * math.exp(0.5)
 
 
+POOL = 1_000
+TEXT = ("the", "keeper", "lit", "the", "lamp", "before", "dusk", "and", "wrote", "down", "the", "hour")
+
+
+def copied(random: Random, kept: float) -> Row:
+    """What BLEU sees of an answer with some words of the reference."""
+    words = [word if random.random() < kept else "other" for word in TEXT[: random.integers(5, 12)]]
+    return BLEU().seen(Case(Item("q", "?", answers=(" ".join(TEXT),)), Answer(" ".join(words))))
+
+
+def abstained(random: Random, kept: float) -> Row:
+    """Three in ten questions are unanswerable, and most of these are left."""
+    should = random.random() < 0.3
+    did = random.random() < (kept if should else 0.1)
+    return (float(should and did), float(did and not should), float(should and not did))
+
+
+def risked(random: Random, kept: float) -> Row:
+    """Eight in ten are answered."""
+    answered = random.random() < 0.8
+    return (float(answered), float(answered and random.random() < kept))
+
+
+def ordered(random: Random, kept: float) -> Row:
+    """The surer, the more often right."""
+    sure = random.random()
+    return (sure, float(random.random() < kept * (0.5 + sure / 2)))
+
+
+TOTALS: dict[str, tuple[SetMeasure, Callable[[Random, float], Row]]] = {
+    "BLEU": (BLEU(), copied),
+    "AbstentionF1": (AbstentionF1(), abstained),
+    "Risk": (SelectiveRisk(), risked),
+    "AURC": (AURC(), ordered),
+}
+
+
+def totals(name: str, n: int, experiments: int, paired: bool = False, seed: int = 0) -> float:
+    """Percent of simulated experiments whose interval holds the total, or the difference of two, of all questions."""
+    measure, row = TOTALS[name]
+    random, held = np.random.default_rng((seed, n)), 0
+    flows = [[row(random, kept) for _ in range(POOL)] for kept in ((0.8, 0.7) if paired else (0.8,))]
+    wholes = [measure.total(rows) or 0.0 for rows in flows]
+    truth = wholes[0] - wholes[1] if paired else wholes[0]
+    for number in range(experiments):
+        drawn = random.integers(0, POOL, n).tolist()
+        found = drawn_totals(measure, [[rows[at] for at in drawn] for rows in flows], number)
+        interval = found.difference(0, 1) if paired else found.interval(0)
+        held += interval is None or interval.low <= truth <= interval.high
+    return round(100 * held / experiments, 1)
+
+
+def total_claims(name: str, n: int, experiments: int, seed: int = 0) -> float:
+    """Percent of experiments that claim a difference between two flows that are equally good."""
+    measure, row = TOTALS[name]
+    random, claimed = np.random.default_rng((seed, n)), 0
+    for number in range(experiments):
+        found = drawn_totals(measure, [[row(random, 0.8) for _ in range(n)] for _ in range(2)], number)
+        apart = found.difference(0, 1)
+        claimed += apart is not None and apart.excludes_zero and found.p(0, 1) < 0.05
+    return round(100 * claimed / experiments, 1)
+
+
+def drawn_totals(measure: SetMeasure, rows: list[list[Row]], seed: int) -> Totals:
+    return Totals(rows, measure.total, additive=measure.additive, draws=TOTAL_DRAWS, seed=seed)
+
+
 EXPECTED: dict[str, tuple[Draw, ...]] = {
     "binary, plain": (share,),
     "binary, paired": (two_shares,),
@@ -138,17 +214,45 @@ def coverage(kinds: dict[str, tuple[Draw, ...]], experiments: int) -> dict[str, 
     }
 
 
-def exact() -> dict[str, Any]:
-    """Percent that Wilson's interval holds, for true shares from 0.05 to 0.95: mean and least."""
+def exact(shares: Floats) -> dict[str, Any]:
+    """Percent that Wilson's interval holds, for true shares: mean, and least with the share where that is."""
     found = {}
     for n in SIZES:
         ends = [wilson(right, n) for right in range(n + 1)]
         held = []
-        for p in np.arange(0.05, 0.951, 0.01):
+        for p in shares.tolist():
             weights = [math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]
             held.append(sum(w for w, one in zip(weights, ends, strict=True) if one.low <= p <= one.high))
-        found[str(n)] = {"mean": round(100 * float(np.mean(held)), 1), "least": round(100 * min(held), 1)}
+        least = int(np.argmin(held))
+        found[str(n)] = {
+            "mean": percent(np.mean(held)),
+            "least": percent(held[least]),
+            "at": round(float(shares[least]), 4),
+        }
     return found
+
+
+def exact_pairs() -> dict[str, Any]:
+    """Percent that Tango's interval holds, for two flows that differ on few questions: shares only one has right."""
+    return {
+        f"{ours:g} and {theirs:g}": {str(n): percent(tango_holds(n, ours, theirs)) for n in (30, 100)}
+        for ours, theirs in ((0.02, 0.0), (0.05, 0.0), (0.02, 0.01), (0.05, 0.02))
+    }
+
+
+def tango_holds(n: int, ours: float, theirs: float) -> float:
+    held = 0.0
+    for b in range(n + 1):
+        for c in range(n + 1 - b):
+            weight = math.comb(n, b) * math.comb(n - b, c) * ours**b * theirs**c * (1 - ours - theirs) ** (n - b - c)
+            if weight > 1e-7:
+                found = tango(b, c, n)
+                held += weight * (found.low - 1e-9 <= ours - theirs <= found.high + 1e-9)
+    return held
+
+
+def percent(share: Any) -> float:
+    return round(100 * float(share), 1)
 
 
 def claims(flows: int, n: int, correction: str, experiments: int, seed: int = 0) -> float:
@@ -176,7 +280,7 @@ def gated(shift: float, graded: bool, n: int, experiments: int, seed: int = 0) -
         then, now = (moved_grades if graded else moved_answers)(random, n, shift)
         sample = Sample(np.stack([then, now], axis=1), resamples=RESAMPLES, seed=number)
         change, moved = sample.difference(1, 0), int((then != now).sum())
-        said[Verdict("R@1", None, None, change, sample.p(1, 0), 0.05, moved, True).outcome] += 1
+        said[Verdict("R@1", None, None, change, sample.p(1, 0), 0.05, moved, 0, True).outcome] += 1
     return {outcome: round(100 * said[outcome] / experiments, 1) for outcome in ("not worse", "undecided", "worse")}
 
 
@@ -267,11 +371,22 @@ def main() -> None:
         "percent of 95 % intervals that hold the true number": {
             "expected": coverage(EXPECTED, given.experiments),
             "hard": coverage(HARD, given.experiments),
-            "exact, Wilson": exact(),
+            "exact, Wilson": exact(np.arange(0.05, 0.951, 0.01)),
+            "exact, Wilson, shares from 0.95 to 0.998": exact(np.arange(0.95, 0.9985, 0.001)),
+            "exact, Tango, shares that only one has right": exact_pairs(),
+            f"totals, plain ({FEWER} experiments)": {
+                name: {str(n): totals(name, n, FEWER) for n in SIZES} for name in TOTALS
+            },
+            f"totals, paired ({FEWER} experiments)": {
+                name: {str(n): totals(name, n, FEWER, paired=True) for n in SIZES} for name in TOTALS
+            },
         },
         "percent of experiments that claim a difference where there is none": {
             f"{flows} flows, 5 measures, 100 questions, {correction}": claims(flows, 100, correction, given.experiments)
             for flows, correction in ((2, "holm"), (4, "holm"), (4, "bh"), (4, "none"))
+        },
+        f"percent of {FEWER} experiments with 2 flows that claim a difference of totals where there is none": {
+            name: {str(n): total_claims(name, n, FEWER) for n in (2, 3, 5, 10, 30, 100)} for name in TOTALS
         },
         "percent of gates with a tolerance of 5 points that say so, by how much better the flow is in truth": {
             f"{kind}, {n} questions": {

@@ -165,7 +165,7 @@ def test_a_measure_that_is_no_mean_is_totalled_again_for_every_draw() -> None:
     assert found.mean == measure.total(half)
     assert found.low < found.mean < found.high
     assert apart.low > 0
-    assert totals.p(0, 1) == pytest.approx(1 / 2001)
+    assert totals.p(0, 1) == pytest.approx(1 / 10_001)
     assert totals.p(0, 0) == 1.0
 
 

@@ -23,6 +23,8 @@ Row: TypeAlias = tuple[float, ...]
 Rows: TypeAlias = Sequence[Row]
 Total: TypeAlias = Callable[[Rows], float | None]
 DRAWS = 2_000
+SUMS = 10_000
+"""Exchanges of rows that only need to be summed."""
 ALL = 10
 """Where so few questions differ, they are exchanged in all ways."""
 ENOUGH = 100
@@ -42,7 +44,7 @@ class Totals:
         total: what a measure makes of rows; None where it is not defined.
         additive: whether the total follows from the sums of the columns, so that a row of zeros does nothing.
         range: where totals can lie.
-        draws: of questions, and of exchanges.
+        draws: of questions, and of exchanges that are no sums.
 
     Source: Tukey 1958 for pseudo-values; Efron 1987 for intervals with them; Noreen 1989 for exchanging, Besag and
     Clifford 1991 for stopping early.
@@ -154,7 +156,7 @@ class Totals:
 
         if self.additive and n > ALL:
             ours, theirs = np.array(first), np.array(second)
-            both, half = (ours + theirs).sum(axis=0), flipped_sums((ours - theirs) / 2, self.draws, self.seed)
+            both, half = (ours + theirs).sum(axis=0), flipped_sums((ours - theirs) / 2, SUMS, self.seed)
             pairs = zip((both / 2 + half).tolist(), (both / 2 - half).tolist(), strict=True)
             yield from (([tuple(one)], [tuple(other)]) for one, other in pairs)
             return
