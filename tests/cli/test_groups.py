@@ -125,6 +125,14 @@ def test_what_is_shown_can_be_added_again(spolia: Spolia, store: Path, tmp_path:
     assert (again.code, again.json["built"]) == (0, [])
 
 
+def test_a_file_of_several_groups_will_do(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "g.yaml").write_text("small: {transform: Sentences}\nlarge: {transform: Paragraphs}\n")
+    assert spolia("groups", "add", "large", "--from", tmp_path / "g.yaml", "--store", store).code == 0
+    assert built(store) == {"chunk", "large"}
+    ran = spolia("groups", "add", "huge", "--from", tmp_path / "g.yaml", "--store", store)
+    assert (ran.code, "defines small, large, not huge" in ran.err) == (2, True), ran.err
+
+
 def test_another_definition_needs_to_be_meant(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text("{transform: Sentences, parent: page}")
     (tmp_path / "h.yaml").write_text("{transform: {SlidingWindow: {size: 8, overlap: 0}}, parent: page}")

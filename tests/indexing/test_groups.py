@@ -19,7 +19,7 @@ from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.run import Run
 from spolia.stores.corpus import Corpus, NodeGroup
-from spolia.stores.defined import built_in
+from spolia.stores.defined import built_in, transform_of
 from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric
 from spolia.stores.groups.materialising import materialise
 from spolia.stores.indexes import HNSW, Exact, IndexSettings
@@ -200,6 +200,16 @@ def test_the_root_cannot_be_made_of_something_else(corpus: Corpus) -> None:
     materialise([corpus.group(DOCUMENT)])
     add_texts(corpus, {"more": "More text."})
     assert corpus.snapshot().check() == []
+
+
+def test_a_function_that_is_not_known_here_is_not_taken_for_another(corpus: Corpus) -> None:
+    """`Lines`, of the parsers, is near to `lines` by its letters only."""
+    manifest = Manifest("mine", "lines()", definition='"cutting:lines"')
+    with pytest.raises(GroupError, match=r"Give the group too.*corpus\.group\('mine', Definition.*known=") as found:
+        transform_of(manifest)
+    assert "Nothing called 'cutting:lines' is known" in str(found.value)
+    assert "nearest" not in str(found.value)
+    assert "load(" not in str(found.value)
 
 
 def test_an_unknown_group_says_what_there_is(corpus: Corpus) -> None:

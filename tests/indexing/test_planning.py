@@ -121,7 +121,7 @@ def test_a_rebuild_says_why_and_which_vectors_are_there(folder: Path, corpus: Co
     plan = planned(folder, corpus, **how)
     assert (plan.rebuild, plan.again, plan.new) == (True, 8, ("new.txt",))
     chunk, sentence = plan.groups
-    assert chunk.why == ("transform.SlidingWindow.size: default there, 100 here",)
+    assert chunk.why == ("transform.SlidingWindow.size: 200 there, 100 here",)
     assert (chunk.nodes, chunk.texts, chunk.known) == (9, 1, 8)
     assert (sentence.group, sentence.change) == ("sentence", "kept")
     report = sync(folder, corpus, rebuild=True, **how)
@@ -234,7 +234,7 @@ def test_only_what_a_change_makes_anew_costs(folder: Path, corpus: Corpus) -> No
     other = corpus.group("made", Definition(Summary(Priced(), max_words=5)))
     rebuilt = {one.group: one for one in planned(folder, corpus, groups=[other]).groups}
     assert (rebuilt["made"].change, rebuilt["made"].prompts) == ("rebuilt", 8)
-    assert rebuilt["made"].why == ("transform.Summary.max_words: default there, 5 here",)
+    assert rebuilt["made"].why == ("transform.Summary.max_words: 60 there, 5 here",)
 
 
 def test_texts_to_embed_have_tokens_and_no_embedder_is_asked(folder: Path, corpus: Corpus) -> None:

@@ -111,16 +111,19 @@ def add(
     wait: Wait = WAIT_S,
     json: AsJson = False,
 ) -> Exit:
-    """Add a group that a file defines, and build it. The file may name {use: embedder} and, with --llm, {use: llm}."""
+    """Add a group that a file defines, and build it. The file may name {use: embedder} and, with --llm, {use: llm}.
+
+    Of a file with several groups by name, as for `spolia sync --groups`, the one of this name is taken.
+    """
     from spolia.cli.own import own
     from spolia.cli.parts import in_words_of_the_command_line, model_at, parts_of
     from spolia.cli.sending import tell_of_transforms
-    from spolia.flows.definitions import load_definition
+    from spolia.flows.definitions import load_named
     from spolia.stores.corpus import Corpus
 
     screen, mine = Screen(json=json), own(known)
     with in_words_of_the_command_line():
-        definition = load_definition(file, parts_of(store, weights, model_at(llm, model)).given(), mine.operators)
+        definition = load_named(name, file, parts_of(store, weights, model_at(llm, model)).given(), mine.operators)
     tell_of_transforms(screen, [definition])
     return _built(screen, [Corpus(store, wait).group(name, definition)], rebuild, mine)
 

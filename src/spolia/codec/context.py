@@ -104,7 +104,7 @@ class Reading:
         """The error that no class has this id."""
         package, _, rest = name.partition(":")
         nouns = vars(types) if kind == "operator" else {}
-        fitting = tuple(known for known in self.known if known not in nouns)
+        fitting = tuple(known for known in self.known if known not in nouns and bool(rest) is (":" in known))
         near = nearest(name, fitting)
         if rest and near is None:
             return CodecError(

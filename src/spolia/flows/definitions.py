@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from spolia.errors import FlowFileError
 from spolia.flows.files import decoded
 from spolia.operator import Operator
 from spolia.stores.definition import Definition
@@ -47,3 +49,27 @@ def load_definitions(
     expected = "groups by name, for example small: {transform: Sentences, parent: chunk}"
     found: dict[str, Definition] = decoded(source, dict[str, Definition], given, operators, expected)
     return found
+
+
+def load_named(
+    name: str,
+    source: str | Path,
+    given: Mapping[str, Any] | None = None,
+    operators: Iterable[Operator[Any, Any] | type] = (),
+) -> Definition:
+    """What a file says of one group, whether it says nothing else or names several; see `load_definition`.
+
+    >>> load_named("small", "small: {transform: Sentences}") == load_named("small", "transform: Sentences")
+    True
+    """
+    try:
+        return load_definition(source, given, operators)
+    except FlowFileError as error:
+        several: dict[str, Definition] = {}
+        with suppress(FlowFileError):
+            several = load_definitions(source, given, operators)
+        if not several:
+            raise
+        if name not in several:
+            raise FlowFileError(f"{source} defines {', '.join(several)}, not {name}. Write one of these.") from error
+        return several[name]

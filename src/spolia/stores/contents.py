@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spolia.errors import StoreError
-from spolia.stores.definition import DOCUMENT, whole
+from spolia.stores.definition import DOCUMENT, MAIN, whole
 from spolia.stores.manifest import Manifest, of
 from spolia.stores.opened import Opened
 from spolia.stores.reading.rights import Rights
@@ -232,10 +232,12 @@ class Contents:
     def manifest(self, group: str) -> Manifest:
         """What a group was built with."""
         if group not in self.indexes:
-            raise StoreError(
-                f"{self.opened.store} has no node group {group!r}. It has: {', '.join(self.groups()) or 'none'}. "
-                f"Write one of these, or: spolia index FOLDER --store {self.opened.store}"
-            )
+            store = self.opened.store
+            how = f"materialise([corpus.group({group!r}, Definition(...))]), or spolia groups add {group}"
+            if group == MAIN:
+                how = f"spolia index FOLDER --store {store}"
+            there = ", ".join(self.groups()) or "none"
+            raise StoreError(f"{store} has no node group {group!r}. It has: {there}. Write one of these, or: {how}")
         return self.manifests[group]
 
     def stats(self) -> Stats:

@@ -137,7 +137,10 @@ def transform_of(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type]
     Raises:
         GroupError: it is not known here, or was written down by hand.
     """
-    advice = "Give the group with its definition, or its functions: --known FILE.py, in Python known=(…,)."
+    advice = (
+        f"Give the group too, with its definition: corpus.group({manifest.group!r}, Definition(…)); or its functions: "
+        "--known FILE.py, in Python known=(…,)."
+    )
     if '"__main__:' in manifest.definition:
         advice += (
             " It was built by a program that holds the function itself: put that into a module, and build it anew."
@@ -151,7 +154,7 @@ def transform_of(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type]
     except CodecError as error:
         raise GroupError(
             f"Group {manifest.group!r} is made by what is not known here, {manifest.transform}. {advice} "
-            f"({error.reason})"
+            f"({error.reason.partition('. ')[0]})"
         ) from error
 
 

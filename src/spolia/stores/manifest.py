@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from spolia.catalogue import Catalogue
 from spolia.errors import GroupError, ManifestMismatch, SpoliaError, StoreCorrupt
 from spolia.stores.definition import DOCUMENT, Metric
 from spolia.stores.lexical.analysis import Analyzer
@@ -151,8 +152,17 @@ def _between(there: Any, here: Any, place: str) -> Iterator[str]:
             if there.get(name) != here.get(name):
                 yield from _between(there.get(name), here.get(name), f"{place}.{name}")
     elif there != here:
-        said = [json.dumps(side, ensure_ascii=False)[:80] if side is not None else "default" for side in (there, here)]
+        sides = (_default(place) if side is None else side for side in (there, here))
+        said = [json.dumps(side, ensure_ascii=False)[:80] if side is not None else "default" for side in sides]
         yield f"{place}: {said[0]} there, {said[1]} here"
+
+
+def _default(place: str) -> str | int | float | bool | None:
+    """What a field has that is not written down, as far as it is a plain value: that of `transform.Summary.words`."""
+    owner, _, name = place.rpartition(".")
+    fields = getattr(Catalogue().get(owner.rpartition(".")[2]), "__dataclass_fields__", {})
+    default = fields[name].default if name in fields else None
+    return default if isinstance(default, (str, int, float, bool)) else None
 
 
 def _said(part: object) -> str:

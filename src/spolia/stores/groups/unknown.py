@@ -27,8 +27,9 @@ def unknown(name: str, store: object, there: Iterable[str]) -> GroupError:
         )
     return GroupError(
         f"There is no node group {name!r} in {store}, and none is built in by this name.{meant(name, known)} There are "
-        f"{', '.join(known)}. One of your own: corpus.group({name!r}, Definition(...)); on the command line spolia "
-        f"groups add {name} --from FILE, or spolia groups build {name} --known FILE.py."
+        f"{', '.join(known)}. One of your own: corpus.group({name!r}, Definition(...)), which the store keeps once "
+        f"it is built; on the command line spolia groups add {name} --from FILE, or spolia groups build {name} --known "
+        "FILE.py."
     )
 
 
