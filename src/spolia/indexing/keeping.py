@@ -54,11 +54,13 @@ def keep(
             writer.publish()  # is refused, and says why: nothing gives other values
         if labels.access is None and writer.is_restricted():
             labels = replace(labels, kept=writer.readers())
+        made = dict(writer.manifests)
         renews = wanted.define(writer, found, taking, rebuild=rebuild)
         wanted.refuse_changed(writer.manifests)
         if renews:
             known = writer.stamps(found.uris)
-        batches = batch if fits and not renews else None
+        is_anew = rebuild and made and made != writer.manifests  # what was there is found until all is made
+        batches = batch if fits and not is_anew else None
         run = Keeping(writer, wanted, labels, found, taking, known, progress, batches, retry)
         run.run(recount=renews)
     if wanted.groups:

@@ -71,11 +71,15 @@ class Labelled:
         there = self.writer.meta_of(document.id)
         return self.held.is_free(document.id, document.readers) and there in (None, document.meta)
 
-    def gives_other_readers(self, row: SourceRow) -> bool:
-        """Whether only the reader list was another one, so that nothing has to be cut again."""
-        if not self._is_described(row, row.uri) or self.held.is_shared(row.document):
+    def gives_other_readers(self, row: SourceRow, uri: str = "") -> bool:
+        """Whether only the reader list was another one, so that nothing has to be cut again.
+
+        Args:
+            uri: where the source is by now, if that is elsewhere.
+        """
+        if not self._is_described(row, uri or row.uri) or self.held.is_shared(row.document):
             return False  # another source may have another list: this one's becomes a document of its own
-        readers = self.labels.readers(row.uri)
+        readers = self.labels.readers(uri or row.uri)
         self.writer.set_readers(self.writer.document(row.document), readers)
         self.held.change(row.document, readers)
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -16,12 +16,12 @@ from spolia.indexing.readers.choosing import Readers, versions
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
-from spolia.stores.corpus import NodeGroup
+from spolia.stores.corpus import NodeGroup, refuse_no_groups
 from spolia.stores.defined import embedder_of, in_order, manifest_of, signature, transform_of
 from spolia.stores.definition import Definition, Embedding, Part, Pieces, Transform
+from spolia.stores.groups.asked import refuse_other
+from spolia.stores.groups.defining import Defining, ways_out
 from spolia.stores.groups.growing import Growth
-from spolia.stores.groups.materialising import refuse_other
-from spolia.stores.groups.storing import with_those_below
 from spolia.stores.lexical.analysis import Analyzer, analyzer_for
 from spolia.stores.manifest import Manifest
 from spolia.stores.writer import Writer
@@ -68,11 +68,14 @@ class Wanted:
     known: Sequence[Operator[Any, Any] | type] = ()
     readers: Readers = ()
 
+    def __post_init__(self) -> None:
+        refuse_no_groups(self.groups, "groups=")
+
     def define(self, writer: Writer, found: Found, taking: Intake, *, rebuild: bool) -> bool:
         """Write the manifests of what is asked for; what is there must be the same. Whether the main group is renewed.
 
         Args:
-            rebuild: have the main group made of something else than it is, and those that are made from it made again.
+            rebuild: have groups made anew that are made of something else by now, and those that are made from them.
 
         Raises:
             ManifestMismatch: a group is made of something else.
@@ -82,40 +85,21 @@ class Wanted:
         there = writer.manifests.get(self.main)
         analyzer = there.analyzer if there is not None else analyzer_for(_samples(found, taking))
         main = manifest_of(self.main, self.definition, analyzer, writer.manifests, versions(self.readers))
-        renews = rebuild and there is not None and there != main
-        if there is not None and renews:
-            self._renew(writer, there, main)
+        if there is not None and there != main and rebuild:
+            keeps = _redefine(writer, there, main)
         elif there is not None and there != main and not main.embeddings and there.embeddings:
             raise ManifestMismatch(_embedder_left_out(there))
         else:
+            keeps = True
             writer.define(self.main, main)
+        if rebuild:
+            outdated = [manifest.group for manifest in self._changed(writer.manifests)]
+            defining = Defining(writer, self.groups, True, self.known, {self.main: self.definition})
+            defining.define(renewed=() if keeps else (self.main,), outdated=outdated)
         for group in self.groups:
             if group.definition is not None and group.name in writer.manifests:
                 refuse_other(group, writer.manifests)
-        return renews
-
-    def _renew(self, writer: Writer, there: Manifest, main: Manifest) -> None:
-        """Have the main group, and those that are made from it, made again of the documents that are there.
-
-        Where the nodes are made as before, and only searched or embedded otherwise, all of them stay; but not where
-        they were embedded by their text and are by their pictures now, or the other way round. Documents are
-        read again where the readers have changed; one that is the same then keeps its nodes in other groups.
-        """
-        keeps = there.signature == main.signature and there.by_picture == main.by_picture
-        below = [] if keeps else with_those_below({self.main}, in_order(writer.manifests))
-        writer.redefine(self.main, main, keep_nodes=keeps)
-        for manifest in below:
-            if manifest.group != self.main:
-                growth = self._growth(manifest)
-                if isinstance(growth.transform, Unmakeable):
-                    raise GroupError(
-                        f"Group {manifest.group!r} is made from {self.main!r}, and would be lost by building that "
-                        f"anew. Nothing was changed. {growth.transform.reason}"
-                    )
-                made = signature(Definition(growth.transform, growth.parent, growth.ref), writer.manifests)
-                writer.redefine(manifest.group, manifest.but(signature=made))
-        if there.reader != main.reader:
-            writer.outdate()
+        return there is not None and there != main
 
     def growths(self, manifests: dict[str, Manifest]) -> list[Growth]:
         """All groups of the store, each with the objects that make it, in order.
@@ -138,7 +122,9 @@ class Wanted:
         except GroupError as error:
             if manifest.group == self.main:
                 raise
-            return Growth(manifest.group, Unmakeable(f"{error} {_ways_out(manifest.group)}"), *lineage)
+            return Growth(
+                manifest.group, Unmakeable(f"{error} The other groups go on. {ways_out(manifest.group)}"), *lineage
+            )
         return Growth(manifest.group, transform, *lineage, embedders)
 
     def refuse_changed(self, manifests: dict[str, Manifest]) -> None:
@@ -147,19 +133,23 @@ class Wanted:
         Raises:
             ManifestMismatch: the code, models or prompts of one have changed since it was built.
         """
+        for manifest in self._changed(manifests):
+            raise ManifestMismatch(
+                f"Group {manifest.group!r} was made by {manifest.transform}, whose code, models or prompts have "
+                f"changed since. Build it anew: spolia groups build {manifest.group} --rebuild, or in Python "
+                f"materialise([corpus.group({manifest.group!r}, definition)], rebuild=True)."
+            )
+
+    def _changed(self, manifests: dict[str, Manifest]) -> Iterator[Manifest]:
+        """Groups of the store that nobody names, and that would be made otherwise by now."""
         for manifest in in_order(manifests):
             if manifest.group in (self.main, *(group.name for group in self.groups)) or not manifest.signature:
                 continue
             transform = self._growth(manifest).transform
             if isinstance(transform, Unmakeable):
-                continue
-            definition = Definition(transform, manifest.parent, manifest.ref)
-            if manifest.signature != signature(definition, manifests):
-                raise ManifestMismatch(
-                    f"Group {manifest.group!r} was made by {manifest.transform}, whose code, models or prompts have "
-                    f"changed since. Build it anew: spolia groups build {manifest.group} --rebuild, or in Python "
-                    f"materialise([corpus.group({manifest.group!r}, definition)], rebuild=True)."
-                )
+                continue  # it is left behind, and `sync` says so
+            if manifest.signature != signature(Definition(transform, manifest.parent, manifest.ref), manifests):
+                yield manifest
 
 
 @dataclass(frozen=True)
@@ -184,11 +174,18 @@ def behind(growths: Iterable[Growth]) -> tuple[tuple[str, str], ...]:
     return tuple((each.group, each.transform.reason) for each in growths if isinstance(each.transform, Unmakeable))
 
 
-def _ways_out(group: str) -> str:
-    return (
-        f"The other groups go on. If it is not needed any more: spolia groups drop {group}, or in Python "
-        f"writer.drop({group!r})."
-    )
+def _redefine(writer: Writer, there: Manifest, main: Manifest) -> bool:
+    """Have the main group made again of the documents that are there; whether its nodes stay.
+
+    They do where they are made as before, and only searched or embedded otherwise; but not where they were embedded by
+    their text and are by their pictures now, or the other way round. Documents are read again where the readers have
+    changed; one that is the same then keeps its nodes in other groups.
+    """
+    keeps = there.signature == main.signature and there.by_picture == main.by_picture
+    writer.redefine(main.group, main, keep_nodes=keeps)
+    if there.reader != main.reader:
+        writer.outdate()
+    return keeps
 
 
 def _embedder_left_out(there: Manifest) -> str:

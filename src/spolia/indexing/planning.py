@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -12,10 +12,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from spolia.bounds import times
-from spolia.errors import GroupError, ManifestMismatch
 from spolia.filters import Field
 from spolia.indexing.files import Files, Found, Lot
-from spolia.indexing.intake import Intake, intake
+from spolia.indexing.intake import intake
 from spolia.indexing.keeping import Keeping
 from spolia.indexing.labels import Labels
 from spolia.indexing.parts import Unmakeable, Wanted, main_definition
@@ -30,10 +29,9 @@ from spolia.indexing.walking import walk
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
 from spolia.stores.corpus import Corpus, NodeGroup
-from spolia.stores.defined import definition_by_now, in_order, signature
+from spolia.stores.defined import in_order
 from spolia.stores.definition import Transform
 from spolia.stores.groups.growing import Growth
-from spolia.stores.groups.materialising import Building
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Manifest
 from spolia.stores.tables.rows import SourceRow
@@ -163,19 +161,17 @@ def planned(
     if fields is not None:
         writer.declare(fields)
     before, changes = dict(writer.manifests), _Changes(writer.sources(), found, progress)
-    wanted = _Wanted(group, main_definition(splitter, embedder, analyzer), (), known, readers)
+    wanted = _Wanted(group, main_definition(splitter, embedder, analyzer), groups, known, readers)
     with TemporaryDirectory(prefix="spolia-") as spool, intake(Path(spool), workers) as taking:
-        changes.renews = _defined(wanted, writer, found, taking, rebuild=rebuild)
-        groups = (*groups, *_changed(corpus, writer, {group, *(one.name for one in groups)}, known))
-        building = _Building(writer, groups, True, tuple(known), lambda group, documents, embedded: None)
-        building.asked = wanted.asked
-        building.define()
-        wanted = replace(wanted, groups=groups)
+        changes.renews = wanted.define(writer, found, taking, rebuild=True)
         if fast:
             changes.guess()
         else:
             labels = partial(Labels, metadata, access)
-            lots = (followed(one, corpus, labels, by_name, changes.unread, afresh=changes.renews) for one in elsewhere)
+            lots = (
+                followed(one, corpus, labels, by_name, changes.unread, afresh=rebuild or changes.renews)
+                for one in elsewhere
+            )
             for lot in chain((found,), *lots):
                 run = Keeping(writer, wanted, labels(), lot, taking, writer.stamps(lot.uris), changes.note)
                 run.run()
@@ -203,15 +199,6 @@ class _Wanted(Wanted):
     def exact(self, manifests: dict[str, Manifest]) -> list[Growth]:
         """How the groups grow really."""
         return Wanted.growths(self, manifests)
-
-
-class _Building(Building):
-    """Builds groups without asking a model."""
-
-    asked: dict[str, Asked]
-
-    def growth(self, manifest: Manifest) -> Growth:
-        return unasked(super().growth(manifest), self.asked)
 
 
 class _Changes:
@@ -260,30 +247,6 @@ class _Changes:
     def _is_as_it_was(self, uri: str) -> bool:
         row, file = self.before.get(uri), self.found.files.get(uri)
         return row is not None and file is not None and (row.size, row.mtime_ns) == (file.size, file.mtime_ns)
-
-
-def _defined(wanted: Wanted, writer: Rehearsal, found: Found, taking: Intake, *, rebuild: bool) -> bool:
-    """Whether the main group has to be built anew."""
-    try:
-        renews = wanted.define(writer, found, taking, rebuild=rebuild)
-    except ManifestMismatch:
-        renews = wanted.define(writer, found, taking, rebuild=True)
-    return renews
-
-
-def _changed(
-    corpus: Corpus, writer: Rehearsal, named: Set[str], known: Sequence[Operator[Any, Any] | type]
-) -> Iterator[NodeGroup]:
-    """The groups of the store that nobody names, and that would be made otherwise by now."""
-    for name, manifest in writer.manifests.items():
-        if name in named or not manifest.signature:
-            continue
-        try:
-            definition = definition_by_now(manifest, known)
-        except GroupError:  # it is left behind, and `sync` says so
-            continue
-        if signature(definition, writer.manifests) != manifest.signature:
-            yield corpus.group(name, definition)
 
 
 def _plans(

@@ -197,9 +197,11 @@ class Taking:
         self._done(taken.uri, change)
 
     def _moved_from(self, taken: Taken, within: str) -> SourceRow | None:
-        """The source that is gone and held the same, read and labelled in the same way."""
+        """The source that is gone and held the same, read and described in the same way; it gets the new readers."""
         for old in self.known.gone_with(taken.row.content_hash):
-            if not old.document.endswith(f".{taken.reader.name}") or not self.labelled.is_same(old, taken.uri):
+            if not old.document.endswith(f".{taken.reader.name}"):
+                continue
+            if not (self.labelled.is_same(old, taken.uri) or self.labelled.gives_other_readers(old, taken.uri)):
                 continue
             del self.known.gone[old.uri]
             report = DocumentReport.of(old.report) if old.report else None

@@ -187,7 +187,7 @@ class NodeGroup(Value):
             NotAStore, StoreTooNew, StoreCorrupt, StoreError: the store cannot be read, or not be written, and why.
         """
         from spolia.stores.groups.first_use import built
-        from spolia.stores.groups.materialising import serves
+        from spolia.stores.groups.asked import serves
 
         return pin(self.corpus.pinned_under, lambda: built(self), lambda snapshot: serves(self, snapshot))
 

@@ -1,0 +1,169 @@
+"""Writing down what groups are made of, before they are built: each after those that it is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from spolia.errors import GroupError
+from spolia.operator import Operator
+from spolia.stores.defined import embedded, embedder_of, in_order, manifest_of, signature, transform_of
+from spolia.stores.definition import DOCUMENT, Definition
+from spolia.stores.groups.asked import definition_of, lacking, refuse_other, refuse_to_shorten, searched_otherwise
+from spolia.stores.groups.growing import Growth
+from spolia.stores.groups.storing import with_those_below
+from spolia.stores.lexical.analysis import Analyzer
+from spolia.stores.manifest import Manifest
+from spolia.stores.writer import Writer
+
+if TYPE_CHECKING:
+    from spolia.stores.corpus import NodeGroup
+
+
+class Defining:
+    """Writes the manifests of groups of one store.
+
+    Args:
+        writer: of the store.
+        wanted: the groups.
+        rebuild: those are made anew that are made of something else by now.
+        known: operators of the caller's own.
+        beside: definitions of groups that are not to be changed, by name: others may have the same embedders.
+
+    Attributes:
+        definitions: of the groups that are made anew.
+        built: how these grow, and those below them, in order.
+        to_embed: groups that keep their nodes, with embedders that they did not have.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        wanted: Iterable[NodeGroup],
+        rebuild: bool,
+        known: Iterable[Operator[Any, Any] | type] = (),
+        beside: Mapping[str, Definition] | None = None,
+    ) -> None:
+        self.writer, self.rebuild, self.known = writer, rebuild, tuple(known)
+        self.wanted = {group.name: group for group in by_name(wanted)}
+        given = {group.name: group.definition for group in self.wanted.values() if group.definition is not None}
+        self._given = {**(beside or {}), **given}
+        self.definitions: dict[str, Definition] = {}
+        self.built: list[Growth] = []
+        self.to_embed: list[Growth] = []
+        self._way: list[str] = []
+        self._seen: set[str] = set()
+
+    def define(self, *, renewed: Collection[str] = (), outdated: Iterable[str] = ()) -> None:
+        """Write the manifests of those that are to be built, each after those that it is made from, then those below.
+
+        From then on all documents count as not made in them.
+
+        Args:
+            renewed: groups that were defined anew already, so that those below them have to be made again.
+            outdated: groups of the store that nobody asks for, and that are to be made again as they are by now.
+
+        Raises:
+            GroupError: one that has to be made again is made by what is not known here.
+        """
+        for group in self.wanted.values():
+            self._define(group)
+        anew = {*self.definitions, *renewed}
+        self.built = self._growths({*anew, *outdated})
+        for growth in self.built:
+            self._renew(growth, is_new=growth.group in anew)
+
+    def _growths(self, names: Iterable[str]) -> list[Growth]:
+        """How these groups and those below them grow, in order."""
+        return [self._growth(manifest) for manifest in with_those_below(names, in_order(self.writer.manifests))]
+
+    def _define(self, group: NodeGroup) -> None:
+        """Write a group's manifest, after those that it is made from."""
+        if group.name in self._seen:
+            return
+        if group.name in self._way:
+            way = " → ".join([*self._way[self._way.index(group.name) :], group.name])
+            raise GroupError(f"The groups are made from each other in a circle: {way}. Change a parent or a ref.")
+        self._way.append(group.name)
+        is_there = group.name in self.writer.manifests
+        definition = group.definition if is_there else definition_of(group)
+        for name in (definition.parent, definition.ref) if definition else ():
+            if name and name != DOCUMENT and (name in self.wanted or name not in self.writer.manifests):
+                self._define(self.wanted.get(name) or group.corpus.group(name))
+        self._way.pop()
+        self._seen.add(group.name)
+        if definition is not None and is_there and not self._is_other(group):
+            self._extend(group, definition)
+        elif definition is not None:
+            manifest = manifest_of(group.name, definition, self._analyzer(), self.writer.manifests)
+            self.writer.redefine(group.name, manifest)
+            self.definitions[group.name] = definition
+
+    def _extend(self, group: NodeGroup, definition: Definition) -> None:
+        """Embed the nodes of a group that is there in further ways, and search its vectors as is asked for now."""
+        there = self.writer.manifests[group.name]
+        more, others = lacking(definition, there), searched_otherwise(definition, there)
+        if not more and not others:
+            return
+        for how in others:
+            refuse_to_shorten(group.name, there, how)
+        by_name = {how.embedder: how for how in others}
+        kept = (by_name.get(how.embedder, how) for how in there.embeddings)
+        manifest = there.but(embeddings=(*kept, *map(embedded, more)))
+        if manifest.by_picture != there.by_picture:  # other keys of vectors are other nodes to who reads the old ones
+            self.writer.redefine(group.name, manifest)
+            self.definitions[group.name] = definition
+            return
+        self.writer.redefine(group.name, manifest, keep_nodes=True)
+        embedders = tuple(how.embedder for how in more)
+        self.to_embed.append(Growth(group.name, definition.transform, definition.parent, definition.ref, embedders))
+
+    def _renew(self, growth: Growth, *, is_new: bool) -> None:
+        """A group is made of one that is built anew: its nodes end, its signature is another one."""
+        there = self.writer.manifests[growth.group]
+        made = signature(Definition(growth.transform, growth.parent, growth.ref), self.writer.manifests)
+        if not is_new or there.signature != made:
+            self.writer.redefine(growth.group, there.but(signature=made))
+
+    def _is_other(self, group: NodeGroup) -> bool:
+        assert group.definition is not None
+        if not self.rebuild:
+            refuse_other(group, self.writer.manifests)
+            return False
+        return self.writer.manifests[group.name].signature != signature(group.definition, self.writer.manifests)
+
+    def _analyzer(self) -> Analyzer:
+        """That of the first group: the one for the store's language."""
+        manifests = self.writer.manifests
+        return next((manifests[name].analyzer for name in sorted(manifests, key=lambda n: n != "chunk")), Analyzer())
+
+    def _growth(self, manifest: Manifest) -> Growth:
+        """How a group grows."""
+        definition = self.definitions.get(manifest.group) or self._given.get(manifest.group)
+        passed = [how.embedder for one in (*self._given.values(), *self.definitions.values()) for how in one.embeddings]
+        try:
+            transform = definition.transform if definition else transform_of(manifest, self.known)
+            embedders = tuple(embedder_of(how, manifest.group, passed) for how in manifest.embeddings)
+        except GroupError as error:
+            raise GroupError(
+                f"Group {manifest.group!r} is made from {manifest.parent!r}, and would be lost by building that anew. "
+                f"Nothing was changed. {error} {ways_out(manifest.group)}"
+            ) from error
+        return Growth(manifest.group, transform, manifest.parent, manifest.ref, embedders)
+
+
+def ways_out(group: str) -> str:
+    """What to do about a group that cannot be made here."""
+    return f"If it is not needed any more: spolia groups drop {group}, or in Python writer.drop({group!r})."
+
+
+def by_name(groups: Iterable[NodeGroup]) -> list[NodeGroup]:
+    """Each group once; of one that is named twice, what is said of it."""
+    found: dict[str, NodeGroup] = {}
+    for group in groups:
+        before = found.get(group.name)
+        if before is None or before.definition is None:
+            found[group.name] = group
+        elif group.definition not in (None, before.definition):
+            raise GroupError(f"Group {group.name!r} is asked for with two definitions. Give one of them another name.")
+    return list(found.values())

@@ -1,0 +1,192 @@
+"""What a plan advises can be done, and leaves nothing to do; and what the store then says of its groups is true."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spolia.errors import GroupError, ManifestMismatch
+from spolia.filters import Field
+from spolia.indexing.planning import Plan, planned
+from spolia.indexing.splitters.paragraphs import Paragraphs
+from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.sync import sync
+from spolia.indexing.transforms.function import transform
+from spolia.indexing.transforms.summary import Summary
+from spolia.models.scripted import ScriptedModel
+from spolia.stores.corpus import Corpus
+from spolia.stores.defined import in_order, signature, transform_of
+from spolia.stores.definition import Definition, Embedding
+from spolia.testing.hashing import HashingEmbedder
+
+EMBEDDER = HashingEmbedder(16)
+WORDS = (
+    "Stone {0} is granite, and has lain on the beach for a long time. It weighs {0} kilos.\n\nThe second part of {0}."
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "docs"
+    made.mkdir()
+    for number in range(4):
+        (made / f"{number}.txt").write_text(WORDS.format(number))
+    return made
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    return Corpus(str(tmp_path / "notes.spolia"))
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "splitter": {"splitter": SlidingWindow(size=10, overlap=2)},
+    "group": {"small": Sentences(size=8)},
+    "parent": {"parent": "part"},
+    "new parent": {"parent": "fine"},
+    "embedder": {"embeddings": (Embedding(EMBEDDER),)},
+    "main embedder": {"embedder": EMBEDDER},
+    "dropped": {"leaves": False},
+    "fields": {"fields": (Field("year", "int"),)},
+}
+"""What a person may change of what is said below."""
+
+
+def said(corpus: Corpus, **changes: Any) -> dict[str, Any]:
+    """Arguments of `sync`: a main group, `part` beside it, `small` below one of them, `leaf` below that."""
+    how = {"splitter": SlidingWindow(size=60), "small": Sentences(), "parent": "chunk", "embeddings": (), **changes}
+    small = Definition(how.pop("small"), parent=how.pop("parent"), embeddings=how.pop("embeddings"))
+    groups = [corpus.group("part", Definition(Paragraphs())), corpus.group("small", small)]
+    if how.pop("leaves", True):
+        groups.append(corpus.group("leaf", Definition(SlidingWindow(size=5, overlap=0), parent="small")))
+    return {**how, "groups": groups}
+
+
+def needs_rebuild(plan: Plan) -> bool:
+    """As the command line finds what it advises."""
+    return plan.rebuild or any(one.change == "rebuilt" for one in plan.groups)
+
+
+def refuse_untrue(corpus: Corpus) -> None:
+    """What the manifests say is what the nodes are made by, and each group is whole."""
+    snapshot = corpus.latest()
+    assert snapshot.unmade() == ()
+    for manifest in in_order(snapshot.manifests):
+        definition = Definition(transform_of(manifest), manifest.parent, manifest.ref)
+        assert manifest.transform == definition.transform.short
+        assert manifest.signature == signature(definition, snapshot.manifests)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [pair for count in (1, 2) for pair in combinations(CHANGES, count) if pair != ("parent", "new parent")],
+    ids="+".join,
+)
+def test_what_a_plan_advises_is_done_and_then_nothing_is_left(
+    folder: Path, corpus: Corpus, names: tuple[str, ...]
+) -> None:
+    sync(folder, corpus, **said(corpus))
+    other = said(corpus, **{key: value for name in names for key, value in CHANGES[name].items()})
+    plan = planned(folder, corpus, **other)
+    before = dict(corpus.latest().manifests)
+    sync(folder, corpus, rebuild=needs_rebuild(plan), **other)
+    refuse_untrue(corpus)
+    there = corpus.latest().manifests
+    assert {name for name in there if there[name] != before.get(name)} == {
+        one.group for one in plan.groups if one.change != "kept"
+    }
+    nodes = dict(corpus.latest().stats().nodes)
+    assert {one.group: nodes[one.group] for one in plan.groups if one.change in ("rebuilt", "new")} == {
+        one.group: one.nodes for one in plan.groups if one.change in ("rebuilt", "new")
+    }
+    again = planned(folder, corpus, **other)
+    assert {one.change for one in again.groups} == {"kept"}
+    assert not any((again.rebuild, again.new, again.changed, again.gone, again.again))
+    (folder / "new.txt").write_text(WORDS.format("new"))
+    assert sync(folder, corpus, **other).added == 1
+    fresh = Corpus(f"{corpus.path}-fresh")
+    sync(folder, fresh, **{**other, "groups": [fresh.group(one.name, one.definition) for one in other["groups"]]})
+    found = {group: [node.text for node in corpus.latest().all_nodes(group)] for group in fresh.latest().groups()}
+    assert found == {group: [node.text for node in fresh.latest().all_nodes(group)] for group in found}
+
+
+def test_without_a_rebuild_a_changed_group_is_refused_and_nothing_is_changed(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus, **said(corpus))
+    generation = corpus.latest().generation
+    with pytest.raises(ManifestMismatch, match=r"'small'.* is made in another way"):
+        sync(folder, corpus, **said(corpus, small=Sentences(size=8)))
+    assert corpus.latest().generation == generation
+
+
+def test_a_changed_group_and_a_named_one_far_below_it_are_both_right(folder: Path, corpus: Corpus) -> None:
+    def groups(size: int, leaf: int) -> list[Any]:
+        return [
+            corpus.group("small", Definition(Sentences(size=size), parent="chunk")),
+            corpus.group("leaf", Definition(SlidingWindow(size=leaf, overlap=0), parent="middle")),
+        ]
+
+    middle = corpus.group("middle", Definition(Sentences(), parent="small"))
+    sync(folder, corpus, groups=[*groups(100, 5), middle])
+    sync(folder, corpus, groups=groups(8, 4), rebuild=True)
+    refuse_untrue(corpus)
+    assert sync(folder, corpus, groups=groups(8, 4)).unchanged == 4
+
+
+def test_what_was_there_is_found_until_a_further_group_is_made_anew(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus, **said(corpus))
+    whole = dict(corpus.latest().stats().nodes)
+    (folder / "new.txt").write_text(WORDS.format("new"))
+    seen: list[dict[str, int]] = []
+    sync(
+        folder,
+        corpus,
+        **said(corpus, small=Sentences(size=8)),
+        rebuild=True,
+        batch=1,
+        progress=lambda now: seen.append(dict(corpus.latest().stats().nodes)),
+    )
+    assert seen
+    assert all(nodes == whole for nodes in seen)
+
+
+@transform
+def lines(text: str) -> list[str]:
+    return text.splitlines()
+
+
+def test_a_group_that_cannot_be_made_here_is_not_lost_by_a_rebuild_above_it(folder: Path, corpus: Corpus) -> None:
+    small = corpus.group("small", Definition(Sentences(), parent="chunk"))
+    sync(folder, corpus, groups=[small, corpus.group("line", Definition(lines, parent="small"))])
+    before = corpus.latest()
+    other = corpus.group("small", Definition(Sentences(size=8), parent="chunk"))
+    with pytest.raises(GroupError, match=r"'line' is made from 'small'.*Nothing was changed.*groups drop line"):
+        sync(folder, corpus, groups=[other], rebuild=True)
+    assert (corpus.latest().generation, corpus.latest().manifests) == (before.generation, before.manifests)
+
+
+def test_a_moved_file_with_other_readers_asks_no_model_and_embeds_nothing(folder: Path, corpus: Corpus) -> None:
+    model = ScriptedModel(("A summary.",) * 4)
+    group = corpus.group("short", Definition(Summary(model), parent="chunk", embeddings=(Embedding(EMBEDDER),)))
+
+    def run() -> Any:
+        access = lambda uri: (uri.partition("/")[0],) if "/" in uri else ()  # noqa: E731
+        return sync(folder, corpus, embedder=EMBEDDER, access=access, groups=[group])
+
+    run()
+    (folder / "ann").mkdir()
+    (folder / "2.txt").rename(folder / "ann" / "2.txt")
+    report = run()
+    assert (report.added, report.removed, report.moved, report.embedded) == (0, 0, 1, 0)
+    assert not report.unmade
+    snapshot = corpus.latest()
+    assert {node.uri for node in snapshot.all_nodes("short", frozenset({"ann"}))} == {
+        "0.txt",
+        "1.txt",
+        "3.txt",
+        "ann/2.txt",
+    }
+    assert {node.uri for node in snapshot.all_nodes("short", frozenset())} == {"0.txt", "1.txt", "3.txt"}
