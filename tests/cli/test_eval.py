@@ -186,6 +186,24 @@ def test_what_was_tuned_on_is_not_reported_on(spolia: Spolia, data: Path, monkey
     )
 
 
+def test_flows_compared_on_all_questions_are_not_reported_on_a_part_of_them(
+    spolia: Spolia, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPOLIA_CACHE", str(data / "cache"))
+    rows = [{"id": f"t{i}", "question": "Where is salt dug?", "gold_ids": ["p2"]} for i in range(40)]
+    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    for top_k in (5, 6, 7):
+        (tmp_path / f"{top_k}.yaml").write_text(f"BM25: {{group: {{use: chunks}}, top_k: {top_k}}}")
+    five, six, seven = (str(tmp_path / f"{top_k}.yaml") for top_k in (5, 6, 7))
+    assert spolia("eval", five, six, "--data", data, "--save", tmp_path / "a.experiment").code == 0
+    refused = spolia("eval", five, "--data", data, "--split", "report")
+    assert (refused.code, "flows chosen by them" in refused.err) == (2, True)
+    told = spolia("eval", five, "--data", data, "--split", "report", "--overlap", "--json").json
+    assert (told["tuned_on"], told["looked_at_before"]) == (told["n"], 1)
+    assert spolia("eval", five, "--data", data, "--split", "tune").code == 0
+    assert "were tuned on" in spolia("eval", seven, "--data", data).err  # a variant of what was tuned
+
+
 def test_a_kept_experiment_is_gone_on_with_or_refused(spolia: Spolia, data: Path, tmp_path: Path) -> None:
     kept = tmp_path / "mine.experiment"
     assert spolia("eval", "bm25", "--data", data, "--save", kept).code == 0

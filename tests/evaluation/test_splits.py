@@ -9,9 +9,12 @@ import pytest
 
 from spolia.errors import DataError
 from spolia.evaluation.datasets import DataSet
-from spolia.evaluation.looks import Looks, is_same, marks_of
+from spolia.evaluation.experiment import Experiment
+from spolia.evaluation.looks import Look, Looks, Marks, is_same, marks_of
+from spolia.evaluation.measures.parse import parse_measures
 from spolia.evaluation.splits import PARTS, counted, part_of
-from spolia.types import Item
+from spolia.function import step
+from spolia.types import Item, Query, Ranking
 
 
 @pytest.fixture
@@ -52,15 +55,51 @@ def test_a_part_is_drawn_from_like_a_whole(data: DataSet) -> None:
 SET, OTHER = (marks_of([Item(f"{name}{n}", f"Who is {n}?") for n in range(200)]) for name in ("q", "x"))
 
 
-def test_a_flow_is_remembered_where_it_was_tuned(tmp_path: Path) -> None:
+def look(part: str, *flows: str, data: Marks = SET, of: str = "", declared: bool = False) -> Look:
+    return Look(data, part, tuple((one, one) for one in flows), of or f"{part} {flows}", declared)
+
+
+def test_what_was_chosen_on_is_remembered(tmp_path: Path) -> None:
     looks = Looks(tmp_path / "new" / "looks.jsonl")
-    assert looks.tuned_on(SET, ["a"]) == ()
-    looks.note(SET, "tune", {"one": "a", "two": "b"}, "x1")
-    looks.note(SET, "select", {"two": "b"}, "x2")
-    looks.note(SET, "report", {"two": "b"}, "x3")
-    assert looks.tuned_on(SET, ["a"]) == ("tune",)
-    assert looks.tuned_on(SET, ["b"]) == ("tune", "select")
-    assert looks.tuned_on(OTHER, ["b"]) == looks.tuned_on(SET, ["c"]) == ()
+    assert looks.chosen_on(look("all", "a")) == ()
+    looks.note(look("tune", "a", "b"))
+    looks.note(look("select", "b"))
+    assert looks.chosen_on(look("all", "a")) == looks.chosen_on(look("all", "its variant")) == ("tune",)
+    looks.note(look("select", "b", declared=True))
+    assert looks.chosen_on(look("all", "a")) == ("tune", "select")
+    assert looks.chosen_on(look("select", "a")) == looks.chosen_on(look("all", "a", data=OTHER)) == ()
+
+
+def test_who_compares_on_all_questions_has_looked_at_those_to_report_on(tmp_path: Path) -> None:
+    looks = Looks(tmp_path / "looks.jsonl")
+    looks.note(look("all", "a"))
+    assert (looks.chosen_on(look("report", "a")), looks.before(look("report", "a"))) == ((), 0)
+    looks.note(look("all", "a", "b"))
+    assert looks.chosen_on(look("report", "a")) == ("report",)
+    assert looks.chosen_on(look("report", "c")) == looks.chosen_on(look("all", "a", "b", "c")) == ()
+    assert looks.before(look("report", "c")) == looks.before(look("all", "a", "b", "c")) == 1
+    assert looks.before(look("all", "a", "b")) == 0
+
+
+def test_an_experiment_writes_down_what_it_was_chosen_by(tmp_path: Path) -> None:
+    @step
+    def nothing(query: Query) -> Ranking:
+        return Ranking(query, ())
+
+    @step
+    def nothing_else(query: Query) -> Ranking:
+        return Ranking(query, (), "nowhere")
+
+    items = [Item(f"q{i}", f"What is {i}?", gold=(("p1",),)) for i in range(40)]
+    reported = [item for item in items if part_of(item.id) == "report"]
+    flows, measures = {"a": nothing, "b": nothing_else}, parse_measures("R@5")
+    Experiment(flows, items, measures).run(path=tmp_path)
+    assert Experiment(flows, items, [*measures, *parse_measures("MRR")]).run(path=tmp_path).looked == 1
+    with pytest.raises(DataError, match="flows chosen by them, the first 'q1'"):
+        Experiment(nothing, reported, measures).run(path=tmp_path / "own.experiment")
+    told = Experiment(nothing, reported, measures, overlap=True).run(path=tmp_path)
+    assert (told.tuned, told.looked) == (len(reported), 2)
+    assert Experiment(nothing, reported, measures).run().tuned == 0  # in memory nothing is known
 
 
 @pytest.mark.parametrize(("kept", "added"), [(200, 0), (200, 1), (199, 0), (200, 5000), (20, 0), (150, 100)])
@@ -74,9 +113,9 @@ def test_a_data_set_is_the_same_where_questions_were_added_or_taken_away(kept: i
 def test_the_same_experiment_counts_once(tmp_path: Path) -> None:
     looks = Looks(tmp_path / "looks.jsonl")
     for _ in range(3):
-        looks.note(SET, "report", {"one": "a"}, "x1")
-    looks.note(SET, "report", {"one": "a"}, "x2")
-    assert looks.times(SET, "report") == 2
-    with looks.path.open("a") as file:
+        looks.note(look("report", "a", of="x1", declared=True))
+    looks.note(look("report", "a", of="x2", declared=True))
+    assert looks.before(look("report", "a", of="x3")) == 2
+    with (tmp_path / "looks.jsonl").open("a") as file:
         file.write('{"data": "set", "par')
-    assert looks.times(SET, "report") == 2
+    assert looks.before(look("report", "a", of="x3")) == 2

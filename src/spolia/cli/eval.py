@@ -94,7 +94,7 @@ def evaluate(
     again: Annotated[bool, typer.Option("--again", help="Ask everything again that was asked before.")] = False,
     report: Reports = None,
     overlap: Annotated[
-        bool, typer.Option("--overlap", help="Take questions that a flow was tuned on; the report says so.")
+        bool, typer.Option("--overlap", help="Take questions that flows were chosen by; the report says so.")
     ] = False,
     known: Known = None,
     store: OverStore = None,

@@ -18,7 +18,7 @@ from spolia.evaluation.corpus import cache_folder, indexed
 from spolia.evaluation.datasets import DataSet, drawn
 from spolia.evaluation.experiment import Experiment, Told
 from spolia.evaluation.gate import gating
-from spolia.evaluation.looks import TUNED, Looks, Marks, marks_of
+from spolia.evaluation.looks import Looks, Marks, marks_of
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.parse import parse_measures
 from spolia.evaluation.splits import part_of
@@ -27,7 +27,7 @@ from spolia.flows.default import SAMPLE, covers
 from spolia.models.minilm import MiniLM
 from spolia.models.protocols import Embedder, LanguageModel
 from spolia.operator import Operator
-from spolia.types import Item, digest_of
+from spolia.types import Item
 
 if TYPE_CHECKING:
     from spolia.evaluation.gate.baseline import Baseline
@@ -59,12 +59,6 @@ class Ready:
     flows: Mapping[str, Operator[Any, Any]]
     parts: Parts
     chosen: Sequence[str]
-
-    @property
-    def told_apart(self) -> dict[str, str]:
-        """A hash of each flow whatever store it searches: with and without vectors, wherever the cache is."""
-        path = self.parts.chunks.corpus.path
-        return {name: digest_of(repr(flow).replace(path, "")).hex() for name, flow in self.flows.items()}
 
 
 @dataclass(frozen=True)
@@ -113,7 +107,6 @@ class Evaluated:
             save: the file of the experiment; None for one in the cache directory.
         """
         ready = self.ready(names, measures)
-        looks, told_apart = looks_kept(), ready.told_apart.values()
         experiment = Experiment(
             ready.flows,
             ready.items,
@@ -121,19 +114,17 @@ class Evaluated:
             data=ready.data.name,
             by=by,
             correction=correction,
-            tuned_on=looks.tuned_on(ready.marks, told_apart) if self.split not in TUNED else (),
             overlap=overlap,
         )
-        looked = self._look(looks, ready, experiment)
         with self._asking(ready) as (run, told):
-            found = experiment.run(run=run, path=save or kept_in(), again=again, told=told)
-            return found.but(looked=looked), ready.chosen, _traces(run)
+            looks = Looks(kept_in() / "looks.jsonl", ready.marks, self.split)
+            found = experiment.run(run=run, path=save or kept_in(), again=again, looks=looks, told=told)
+            return found, ready.chosen, _traces(run)
 
     def baseline(self, name: str, measures: str) -> Baseline:
         """What a flow makes of the questions now, and how it was asked."""
         ready = self.ready([name], measures)
         experiment = Experiment(ready.flows, ready.items, ready.measures, data=ready.data.name)
-        self._look(looks_kept(), ready, experiment)
         with self._asking(ready) as (run, told):
             _, written = gating.recorded(experiment, run=run, path=kept_in(), told=told)
         said = {"flow": name, "data": str(self.data), "store": self.store or "", "split": self.split}
@@ -155,13 +146,6 @@ class Evaluated:
         """A run that is recorded beside the store, and what tells how far it is."""
         with recorded(ready.parts.chunks.corpus.path, self.screen) as run, self.screen.progress("asking") as told:
             yield run, lambda flow, done, total: told(done, total, f"asking {flow}")
-
-    def _look(self, looks: Looks, ready: Ready, experiment: Experiment) -> int:
-        """Write down that a part is looked at, before it is; and how many other experiments have."""
-        if not self.split:
-            return 0
-        looks.note(ready.marks, self.split, ready.told_apart, experiment.digest.hex())
-        return looks.times(ready.marks, self.split) - 1
 
     def _flows(
         self, names: Sequence[str], parts: Parts, unsuited: str
@@ -211,11 +195,6 @@ def unsuited(data: DataSet, embedder: Embedder) -> str:
         return covers(texts[:: max(1, len(texts) // SAMPLE)][:SAMPLE], embedder)
     except (WeightsError, MissingExtra) as error:
         return f"{embedder.name} cannot be used ({error})"
-
-
-def looks_kept() -> Looks:
-    """Who looked at which questions."""
-    return Looks(cache_folder() / "experiments" / "looks.jsonl")
 
 
 def kept_in() -> Path:

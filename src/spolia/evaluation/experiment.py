@@ -12,9 +12,10 @@ from typing import Any
 
 from spolia.errors import DataError
 from spolia.evaluation.asking import Asking
-from spolia.evaluation.flows import Flow, named, opened, refuse_other_flows
+from spolia.evaluation.flows import Flow, named, opened, refuse_other_flows, written
 from spolia.evaluation.gold import refuse_unknown_gold
 from spolia.evaluation.identity import identity
+from spolia.evaluation.looks import Looks
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.report import Report, reported
 from spolia.evaluation.row import Row
@@ -40,7 +41,8 @@ class Experiment(Value):
         data: what the questions are called.
         by: what to slice the questions by: `type`, or names of their metadata.
         correction: of p-values, over all flows and measures: `holm`, `bh` (Benjamini and Hochberg) or `none`.
-        tuned_on: the parts that a flow was tuned on (`tune`, `select`); their questions are refused.
+        tuned_on: the parts that a flow was tuned on (`tune`, `select`), beside those that are known (`run`); their
+            questions are refused.
         overlap: whether to take them all the same, which the report says.
         seed: of what is drawn by lot.
 
@@ -109,12 +111,7 @@ class Experiment(Value):
                 f"None of {len(self.items)} questions has gold for {', '.join(map(str, self.measures))}. "
                 "Give questions with gold_ids, or answers for measures of answers."
             )
-        if (tuned := self.tuned) and not self.overlap:
-            raise DataError(
-                f"{len(tuned)} of {len(self.asked)} questions were tuned on, the first {tuned[0]!r}: what they say of "
-                "the flow is too good. Ask those of data.split('report') (--split report), or write overlap=True "
-                "(--overlap), which the report says."
-            )
+        self._refuse(self.tuned)
 
     @property
     def asked(self) -> tuple[Item, ...]:
@@ -124,7 +121,18 @@ class Experiment(Value):
     @property
     def tuned(self) -> tuple[str, ...]:
         """Ids of the questions that a flow was tuned on."""
-        return tuple(item.id for item in self.asked if part_of(item.id) in self.tuned_on)
+        return self._among(self.tuned_on)
+
+    def _among(self, parts: Sequence[str]) -> tuple[str, ...]:
+        return tuple(item.id for item in self.asked if part_of(item.id) in parts)
+
+    def _refuse(self, tuned: Sequence[str]) -> None:
+        if tuned and not self.overlap:
+            raise DataError(
+                f"{len(tuned)} of {len(self.asked)} questions were tuned on, or flows chosen by them, the first "
+                f"{tuned[0]!r}: what they say is too good. Ask questions that nothing was chosen by, by habit those of "
+                "data.split('report') (--split report), or write overlap=True (--overlap), which the report says."
+            )
 
     def run(
         self,
@@ -132,6 +140,7 @@ class Experiment(Value):
         run: Run | None = None,
         path: str | Path | None = None,
         again: bool = False,
+        looks: Looks | None = None,
         told: Told = lambda flow, done, total: None,
     ) -> Report:
         """Ask what was not asked yet, and report.
@@ -143,25 +152,33 @@ class Experiment(Value):
                 again, unless it met a server that was down, and an interrupted experiment goes on. In a folder every
                 experiment has a file of its own, named by all that it depends on. None keeps the rows in memory.
             again: ask everything anew, whatever the file holds of this experiment.
+            looks: where it is written down that the questions were looked at; by default in `looks.jsonl` beside the
+                rows, and nowhere without a file.
             told: called with the flow, how many questions it was asked so far, and of how many.
 
         Raises:
-            DataError: a store has not the document that a question's gold names; or the file holds another experiment,
+            DataError: a flow was chosen by these questions before; a store has not the document that a question's gold
+                names; or the file holds another experiment,
                 or one whose code, flows, stores, questions or measures have changed since: says what.
             StoreBusy: another process is at the same experiment.
             BudgetSpent: the run's budget ends before the questions; what was answered is kept.
         """
         run = run if run is not None else Run()
+        looks = Looks.beside(path) if looks is None else looks
+        look = looks.at(self.asked, {name: written(flow) for name, flow in self.flows}, list(map(str, self.measures)))
+        tuned = self._among((*self.tuned_on, *looks.chosen_on(look)))
+        self._refuse(tuned)
         with run:
             opening = {name: opened(flow) for name, flow in self.flows}
             found = identity(self, run)
             with Rows(self._file(path, found)) as rows:
                 rows.belong_to(found)
+                looks.note(look)
                 if again:
                     rows.forget()
                 for name, flow in self.flows:
                     self._ask(run, name, flow, opening[name], rows, told)
-                return reported(self, rows.rows, run.threads)
+                return reported(self, rows.rows, run.threads).but(tuned=len(tuned), looked=looks.before(look))
 
     def _file(self, path: str | Path | None, found: Mapping[str, Any]) -> Path | None:
         """The file itself, or in a folder the one of this experiment."""

@@ -54,3 +54,16 @@ def opened(flow: Flow) -> float:
         if isinstance(resource, NodeGroup) and resource.corpus.exists():
             resource.snapshot()
     return time.perf_counter() - started
+
+
+def groups_of(flow: Flow) -> list[NodeGroup]:
+    """The groups that a flow searches."""
+    return list(dict.fromkeys(one for one in flow.resources if isinstance(one, NodeGroup)))
+
+
+def written(flow: Flow) -> str:
+    """How a flow is written, wherever its stores are."""
+    found = repr(flow)
+    for group in groups_of(flow):
+        found = found.replace(group.corpus.path, "")
+    return found

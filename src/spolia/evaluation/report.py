@@ -36,7 +36,7 @@ class Report(Value):
         comparisons: all pairs of flows on all measures.
         slices: the same by type, or by metadata.
         parts: how many questions are of each part of the data set.
-        tuned: how many of them a flow was tuned on; more than 0 only where that was asked for.
+        tuned: how many of them a flow was tuned on or chosen by; more than 0 only where that was asked for.
         correction: of the p-values.
         units: measures that are told times 100.
         rows: by flow and question, what the flow made of it.
@@ -76,7 +76,8 @@ class Report(Value):
         found = []
         if self.tuned:
             found.append(
-                f"{self.tuned} of these {self.n} questions were tuned on: what they say of the tuned flows is too good."
+                f"{self.tuned} of these {self.n} questions were tuned on, or flows chosen by them: what they say is too "
+                "good."
             )
         for one in self.flows:
             if one.failures:

@@ -15,6 +15,7 @@ from spolia.evaluation.gate.causes import CAUSES, Cause, Moved, moved
 from spolia.evaluation.gate.changes import changed, refuse_other_corpus
 from spolia.evaluation.gate.signature import Held, signature
 from spolia.evaluation.gate.verdict import Verdict, verdicts
+from spolia.evaluation.looks import Looks
 from spolia.evaluation.measures.measure import Measure, SetMeasure
 from spolia.evaluation.report import Report
 from spolia.run import Run
@@ -128,7 +129,7 @@ def recorded(
         held = Held.by(flow)
         if also is not None:
             refuse_other_corpus(also, held)
-        report = experiment.run(run=run, path=path, told=told)
+        report = experiment.run(run=run, path=path, looks=Looks(), told=told)
         asked = tuple(Asked.of(item, report.rows[name, item.id]) for item in report.items)
         gold = {one for item in report.items for one in documents_of(item)}
         wanted = gold | {document for one in asked for document, _, _ in one.found}

@@ -8,13 +8,12 @@ from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from spolia import __version__
-from spolia.evaluation.flows import Flow
+from spolia.evaluation.flows import Flow, groups_of, written
 from spolia.evaluation.identity import code_of, inside
 from spolia.function import Function
 from spolia.models.protocols import Embedder, LanguageModel
 from spolia.models.role import Role
 from spolia.run import Run
-from spolia.stores.corpus import NodeGroup
 from spolia.stores.manifest import Manifest
 from spolia.surrounding import access
 from spolia.types import Value
@@ -115,25 +114,13 @@ def signature(flow: Flow, held: Held, run: Run) -> Signature:
         "documents": {"number": documents, "content": held.content},
         "chunks": {"number": nodes, "content": held.cuts, **made},
         "index": searched,
-        "flow": {"written": _written(flow), "code": code_of(flow) | _functions(parts)},
+        "flow": {"written": written(flow), "code": code_of(flow) | _functions(parts)},
         "models": {one.name: one.fingerprint() for one in parts if isinstance(one, LanguageModel)},
         "prompts": {one.prompt: one.fingerprint() for one in parts if isinstance(one, Role)},
         "embedders": {one.name: one.fingerprint() for one in parts if isinstance(one, Embedder)},
         "asked for": {"principals": sorted(run.principals), "filter": repr(run.filter or "")},
         "Spolia": {"version": __version__},
     }
-
-
-def groups_of(flow: Flow) -> list[NodeGroup]:
-    """The groups that a flow searches."""
-    return list(dict.fromkeys(one for one in flow.resources if isinstance(one, NodeGroup)))
-
-
-def _written(flow: Flow) -> str:
-    written = repr(flow)
-    for group in groups_of(flow):
-        written = written.replace(group.corpus.path, "")
-    return written
 
 
 def _functions(parts: Iterable[Any]) -> dict[str, str]:
