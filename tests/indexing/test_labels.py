@@ -13,10 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spolia.errors import FilterError, StoreError
+from spolia.errors import StoreError
 from spolia.filters import Between, Field, where
 from spolia.indexing import taking
 from spolia.indexing.labels import Labels
+from spolia.indexing.planning import planned
+from spolia.indexing.report import reports
 from spolia.indexing.sync import sync
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
@@ -172,12 +174,29 @@ def test_nothing_is_asked_of_files_that_are_gone(folder: Path, tmp_path: Path) -
 def test_fields_and_metadata_change_together(folder: Path, tmp_path: Path) -> None:
     corpus = Corpus(str(tmp_path / "notes.spolia"))
     sync(folder, corpus, fields=[Field("year")], metadata=lambda uri: {"year": "2020"})
-    with pytest.raises(FilterError, match=r"'year' holds int, and document a\.txt is '2020'.*nothing was published"):
-        sync(folder, corpus, fields=[Field("year", "int")])
-    assert corpus.snapshot().schema == (Field("year"),)
+    plan = planned(folder, corpus, fields=[Field("year", "int")])
+    report = sync(folder, corpus, fields=[Field("year", "int")])
+    assert plan.fields == report.fields, "the plan says it before"
+    (said,) = report.fields
+    assert re.search(r"'year' holds int, and document a\.txt is '2020' \(str\).*passed over\. So are those of \d", said)
+    assert not BM25(corpus.group())(Query("tide", filter=where(year=2020))).hits
     sync(folder, corpus, fields=[Field("year", "int")], metadata=lambda uri: {"year": 2020}, batch=1)
     found = BM25(corpus.group())(Query("tide", filter=where(year=2020)))
     assert {node.uri for node in found.nodes} == {"a.txt", "b.txt"}
+
+
+def test_a_value_that_does_not_fit_is_warned_of_and_takes_no_document_away(folder: Path, tmp_path: Path) -> None:
+    corpus = Corpus(str(tmp_path / "notes.spolia"))
+    years: dict[str, Any] = {"a.txt": "soon", "b.txt": 2021}
+    fields = [Field("year", "int"), Field("tags")]
+    plan = planned(folder, corpus, fields=fields, metadata=lambda uri: {"year": years.get(uri)})
+    report = sync(folder, corpus, fields=fields, metadata=lambda uri: {"year": years.get(uri)})
+    assert report.is_in_step
+    assert report.warned == 1
+    assert "Field 'year' holds int, and its value is 'soon' (str)" in reports(corpus)["a.txt"].warnings[0]
+    assert report.fields == plan.fields
+    assert "No document has a value of the field 'tags'. The names that documents have are: year." in report.fields
+    assert not sync(folder, corpus, fields=fields).fields, "nothing is declared anew"
 
 
 def test_days_are_metadata_that_can_be_filtered_by_and_what_is_none_is_said(folder: Path, tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
-"""Declared fields: what is stored fits to them, and they are published with the rows that they are about."""
+"""Declared fields: what does not fit to them is no value, and they are published with the rows that they are about."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,54 +46,45 @@ def found(snapshot: Snapshot, filter: Condition) -> set[str]:
     return {node.uri for node in snapshot.nodes(allowed.keys[allowed.positions()].tolist(), NOBODY)}
 
 
-# What is stored fits.
+# What does not fit.
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "said"),
+    ("before", "now"),
     [
-        ((Field("year"),), YEAR, r"Field 'year' holds int, and document a is '2020' \(str\)"),
-        ((), YEAR, r"Field 'year' holds int, and document a is '2020'"),
-        ((Field("year"),), Field("year", max_length=3), "at most 3 characters, and document a has 4"),
+        ((Field("year"),), YEAR),
+        ((), YEAR),
+        ((Field("year"),), Field("year", max_length=3)),
+        ((), Field("year", "time")),
     ],
 )
-def test_what_is_stored_has_to_fit_to_another_declaration(
-    address: str, before: tuple[Field, ...], now: Field, said: str
-) -> None:
-    corpus = filled(address, *before, a=(("year", "2020"),))
+def test_a_value_that_does_not_fit_is_no_value(address: str, before: tuple[Field, ...], now: Field) -> None:
+    corpus = filled(address, *before, a=(("year", "x" * 4),))
+    values: dict[str, Any] = {"int": 7, "str": "x", "time": "2020"}
+    some = values[now.kind]
     with corpus.writer() as writer:
-        assert not writer.declare([now])
-        put(writer, "b")
-        with pytest.raises(FilterError, match=rf"{said}.*nothing was published"):
-            writer.publish()
-        writer.declare(before)
-    snapshot = corpus.snapshot()
-    assert snapshot.schema == before
-    assert list(snapshot.sources()) == ["a", "b"], "the writer has gone on"
+        writer.declare([now])
+        put(writer, "b", (("year", some), ("year", 1.5)))
+    assert found(corpus.snapshot(), where(year=some)) == {"b"}
+    assert found(corpus.snapshot(), ~where(year=some)) == {"a"}
+    with corpus.writer() as writer:
+        writer.declare([now.but(default=some)])
+    assert found(corpus.snapshot(), where(year=some)) == {"a", "b"}, "the default is that of what has none"
+    with corpus.writer() as writer:
+        writer.declare([Field("year")])
+    assert found(corpus.snapshot(), where(year="xxxx")) == {"a"}, "it is kept as it is"
 
 
-def test_the_own_metadata_of_a_node_has_to_fit_too(address: str) -> None:
+def test_the_own_metadata_of_a_node_are_passed_over_alike(address: str) -> None:
     corpus = filled(address)
     with corpus.writer() as writer:
-        put(writer, "a", own=(("year", 1.5),))
+        writer.declare([YEAR])
+        put(writer, "a", own=(("year", 1.5), ("year", 2020)))
+    assert found(corpus.snapshot(), Between("year", above=1)) == {"a"}
+    assert found(corpus.snapshot(), Between("year", above=1, below=2)) == set()
     with corpus.writer() as writer:
-        assert not writer.declare([YEAR])
-        with pytest.raises(FilterError, match=r"node a:1 is 1\.5 \(float\)"):
-            writer.publish()
-        assert writer.declare([Field("year", "float")])
-
-
-def test_another_type_and_values_of_it_are_published_together(address: str) -> None:
-    corpus = filled(address, Field("year"), a=(("year", "2020"),), b=(("year", "2021"),), c=())
-    with corpus.writer() as writer:
-        assert not writer.declare([YEAR])
-        put(writer, "a", (("year", 2020),))
-        writer.remove("b")
-    assert found(corpus.snapshot(), where(year=2020)) == {"a"}
-    with corpus.writer() as writer:
-        assert writer.declare([Field("year", "float"), Field("kind", default="note")])
-    assert found(corpus.snapshot(), where(kind="note")) == {"a", "c"}
-    assert found(corpus.snapshot(), Between("year", below=2020.5)) == {"a"}
+        writer.declare([Field("year", "float")])
+    assert found(corpus.snapshot(), Between("year", above=1, below=2)) == {"a"}
 
 
 def test_two_fields_of_one_name_and_those_of_every_file_are_refused(address: str) -> None:

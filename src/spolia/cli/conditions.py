@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from spolia.errors import FilterError
-from spolia.types import is_time
+from spolia.types import Time
 
 if TYPE_CHECKING:
     from spolia.filters import Condition, Field, Schema
 
 WRITTEN = re.compile(r"\s*([^=<>!]+?)\s*(>=|<=|!=|=|>|<|\bin\b)\s*([^=<>!\s].*?)\s*", re.S)
 EXAMPLES = "--where year=2020, --where 'tag in a,b', --where 'year>=2020' or --where 'file_modified>2026-01-31'"
-DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _BOUNDS = {">=": "at_least", "<=": "at_most", ">": "above", "<": "below"}
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -25,8 +23,8 @@ def condition_of(written: Sequence[str], schema: Schema) -> Condition | None:
     """All of these conditions; None for none.
 
     Args:
-        written: each as `year=2020`, `tag in a,b`, `year>=2020`, `year<2022` or `kind!=draft`. A day stands for all of
-            it: `file_modified>2026-01-31` begins with the first of February, in UTC.
+        written: each as `year=2020`, `tag in a,b`, `year>=2020`, `year<2022` or `kind!=draft`. A year, month or day is
+            all of it: `file_modified>2026-01` begins with the first of February, in UTC.
         schema: the declared fields, which say what type a value has.
 
     Raises:
@@ -36,7 +34,7 @@ def condition_of(written: Sequence[str], schema: Schema) -> Condition | None:
     >>> condition_of(["year in 2020, 2021"], Schema([Field("year", "int")]))
     AnyOf(field='year', values=(2020, 2021))
     >>> condition_of(["file_modified<=2026-01-31"], Schema())
-    Between(field='file_modified', at_least=None, at_most='2026-01-31T23:59:59Z', above=None, below=None)
+    Between(field='file_modified', at_least=None, at_most='2026-01-31', above=None, below=None)
     """
     from spolia.filters import And
 
@@ -80,27 +78,17 @@ def value_of(field: Field, text: str) -> Any:
         ) from error
 
 
-def _time(text: str) -> date | str:
-    """A day; a moment, in UTC where nothing else is said; or a year or month."""
-    if DAY.fullmatch(text):
-        return date.fromisoformat(text)
-    if is_time(text):
-        return text
-    when = datetime.fromisoformat(text)
-    return when if when.tzinfo else when.replace(tzinfo=UTC)
-
-
 _READ: Mapping[str, Callable[[str], Any]] = {
     "str": str,
     "int": int,
     "float": float,
     "bool": lambda text: _TRUTH[text.lower()],
-    "time": _time,
+    "time": lambda text: str(Time(text)),
 }
 KINDS = {
     "str": ("texts", "text"),
     "int": ("whole numbers", "7"),
     "float": ("numbers", "0.5"),
     "bool": ("true or false", "true"),
-    "time": ("times in UTC", "2026-01-31' or 'FIELD>=2026-01-31T09:30:00Z"),
+    "time": ("times", "2026-01-31' or 'FIELD>=2026-01-31T09:30:00Z"),
 }

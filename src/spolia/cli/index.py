@@ -65,7 +65,7 @@ def index(
 
         beside = [path for path in (making.readers, making.groups) if path is not None]
         return Watch(screen, places, run, every, beside, follow_links=making.follow_links).go_on(report)
-    return Exit.PARTLY if report.failed or report.unmade or report.behind else Exit.DONE
+    return Exit.DONE if report.is_in_step else Exit.PARTLY
 
 
 def report_data(report: SyncReport, warnings: list[tuple[str, str]]) -> dict[str, Any]:
@@ -77,6 +77,7 @@ def report_data(report: SyncReport, warnings: list[tuple[str, str]]) -> dict[str
         "failed": [{"uri": uri, "reason": reason} for uri, reason in report.failed],
         "unmade": unmade_data(report.unmade),
         "behind": [{"group": group, "reason": reason} for group, reason in report.behind],
+        "fields": list(report.fields),
         "warnings": [{"uri": uri, "warning": said} for uri, said in warnings],
         "skipped": [{"uri": item.uri, "reason": item.reason} for item in report.skipped],
         "unread": dict(report.unread),
@@ -127,6 +128,8 @@ def report_text(report: SyncReport, store: str, warnings: list[tuple[str, str]])
             text.append(f"\n  {one_line(uri)}", "bold").append(f"  {said}", "not bold")
         if len(rows) > SHOWN:
             text.append(f"\n  … and {len(rows) - SHOWN} more; --json lists all", "not bold dim")
+    for said in report.fields:
+        text.append(f"\n{one_line(said, 400)}", "yellow")
     if report.unread:
         kinds = ", ".join(f"{count} {one_line(suffix) or 'without suffix'}" for suffix, count in report.unread[:KINDS])
         rest = sum(count for _, count in report.unread[KINDS:])

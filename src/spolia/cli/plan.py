@@ -84,6 +84,8 @@ def _report(found: Plan, store: str) -> list[RenderableType]:
             text.append(f"\n  … and {len(uris) - SHOWN} more {name}; --json lists all", "not bold dim")
     if found.unasked:
         text.append(f"\n  not asked without reading: {', '.join(map(one_line, found.unasked))}", "not bold dim")
+    for said in found.fields:
+        text.append(f"\n  {one_line(said, 300)}", "not bold yellow")
     return [text, *map(_group, found.groups)]
 
 

@@ -2,7 +2,8 @@
 
 A field may have several values (a document under two names has two). A condition holds when one of them fulfils it. A
 node without a value takes the field's default; without a default no condition on the field holds, so that its negation
-does. 0, False and "" are values like any other. A field that is not declared is an error, never an empty result.
+does. 0, False and "" are values like any other. What does not fit to a field is no value of it. A field that is not
+declared is an error, never an empty result.
 
 >>> from spolia.filters import where, Between
 >>> condition = where(lang=("en", "de")) & Between("year", at_least=2020) & ~where(kind="draft")
@@ -12,6 +13,7 @@ True
 
 from spolia.filters.conditions import And, AnyOf, Between, Bound, Condition, Leaf, Not, Operand, Or
 from spolia.filters.fields import FILE_FIELDS, KINDS, Field, Kind, Schema
+from spolia.filters.held import notes_on
 from spolia.filters.written import narrowed, where
 
 __all__ = [
@@ -30,5 +32,6 @@ __all__ = [
     "Or",
     "Schema",
     "narrowed",
+    "notes_on",
     "where",
 ]

@@ -1,14 +1,18 @@
-"""Conditions on metadata fields, and what combines them."""
+"""Conditions on metadata fields, and what combines them.
+
+Times are periods: a year, a month, a day, a second. A condition holds for a time when it does for all of its period, so
+that 2024 finds its months, days and moments, what is above 2024 begins after it, and what is at most 2024 ends with it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from spolia.errors import FilterError
-from spolia.types import Filter, Record, Scalar, is_day, scalar_of
+from spolia.types import Filter, Record, Scalar, Time, scalar_of
 
 Operand: TypeAlias = Scalar | date
 Bound: TypeAlias = int | float | str | date | None
@@ -23,10 +27,10 @@ class Condition(Filter):
         raise NotImplementedError
 
     def __and__(self, other: Condition) -> And:
-        return And((self, other))
+        return And((*_joined(And, self), *_joined(And, other)))
 
     def __or__(self, other: Condition) -> Or:
-        return Or((self, other))
+        return Or((*_joined(Or, self), *_joined(Or, other)))
 
     def __invert__(self) -> Not:
         return Not(self)
@@ -65,6 +69,8 @@ class Leaf(Condition):
 class AnyOf(Leaf):
     """A value of the field is one of these; with one it is equality, with none it never holds.
 
+    A time is one of these when it lies within one of them.
+
     >>> AnyOf("year", (0,)).accepts({"year": (0,)}), AnyOf("year", (0,)).accepts({})
     (True, False)
     """
@@ -85,6 +91,9 @@ class AnyOf(Leaf):
         object.__setattr__(self, "values", tuple(map(self._scalar, self.values)))
 
     def holds(self, value: Scalar, /) -> bool:
+        if isinstance(value, Time):
+            periods = map(Time.of, map(str, self.values))
+            return any(one.first <= value.first and value.last <= one.last for one in periods)
         return value in self.values
 
     def operands(self) -> tuple[Scalar, ...]:
@@ -93,11 +102,13 @@ class AnyOf(Leaf):
 
 @dataclass(frozen=True)
 class Between(Leaf):
-    """A value of the field is within these bounds; None for no bound. A date is the whole day.
+    """A value of the field is within these bounds; None for no bound.
+
+    A time is within them with all of its period, and a bound is a whole period: at most 2024 is to the end of it.
 
     >>> Between("year", at_least=2020, below=2022).accepts({"year": (2021,)})
     True
-    >>> Between("file_modified", at_most=date(2026, 11, 21)).accepts({"file_modified": ("2026-11-21T09:30:00Z",)})
+    >>> Between("day", at_most=date(2026, 11, 21)).accepts({"day": (Time("2026-11-21T09:30:00Z"),)})
     True
     """
 
@@ -117,17 +128,15 @@ class Between(Leaf):
         if not self.operands():
             raise FilterError(f"Between({self.field!r}) has no bound. Write at_least=, at_most=, above= or below=.")
         for name in ("at_least", "at_most", "above", "below"):
-            bound = getattr(self, name)
-            is_end = is_day(bound) and name in ("at_most", "above")
-            object.__setattr__(self, name, f"{bound}T23:59:59Z" if is_end else self._scalar(bound))
+            object.__setattr__(self, name, self._scalar(getattr(self, name)))
 
     def holds(self, value: Scalar, /) -> bool:
-        found: object = value
+        first, last = _ends(value, is_time=(is_time := isinstance(value, Time)))
         return (
-            (self.at_least is None or found >= self.at_least)  # type: ignore[operator]
-            and (self.at_most is None or found <= self.at_most)  # type: ignore[operator]
-            and (self.above is None or found > self.above)  # type: ignore[operator]
-            and (self.below is None or found < self.below)  # type: ignore[operator]
+            (self.at_least is None or first >= _ends(self.at_least, is_time=is_time)[0])
+            and (self.at_most is None or last <= _ends(self.at_most, is_time=is_time)[1])
+            and (self.above is None or first > _ends(self.above, is_time=is_time)[1])
+            and (self.below is None or last < _ends(self.below, is_time=is_time)[0])
         )
 
     def operands(self) -> tuple[Scalar, ...]:
@@ -183,6 +192,19 @@ class Not(Condition):
 
     def leaves(self) -> Iterator[Leaf]:
         yield from self.filter.leaves()
+
+
+def _joined(kind: type[And] | type[Or], one: Condition) -> tuple[Condition, ...]:
+    """Its parts, where it combines in the same way: a chain of many stays one level deep."""
+    return one.filters if isinstance(one, (And, Or)) and type(one) is kind else (one,)
+
+
+def _ends(value: Any, *, is_time: bool) -> tuple[Any, Any]:
+    """First and last second of a time; other values are their own ends."""
+    if not is_time:
+        return value, value
+    time = value if isinstance(value, Time) else Time.of(value)
+    return time.first, time.last
 
 
 def _refuse_others(condition: Condition, parts: object) -> None:

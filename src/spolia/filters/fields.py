@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias
 
 from spolia.errors import FilterError
 from spolia.filters.conditions import Condition
-from spolia.types import Meta, Record, Scalar, Value, is_time
+from spolia.types import Meta, Record, Scalar, Time, Value, is_time
 
 Kind: TypeAlias = Literal["str", "int", "float", "bool", "time"]
 KINDS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool, "time": str}
@@ -21,8 +21,8 @@ class Field(Value):
 
     Args:
         name: as it stands in the metadata.
-        kind: type of its values: `str`, `int`, `float`, `bool`, or `time`: years, months, days and moments in UTC, as
-            texts that sort as they follow each other: `2026`, `2026-11-21`, `2026-11-21T09:30:00Z`.
+        kind: type of its values: `str`, `int`, `float`, `bool`, or `time`: years, months, days, and moments with their
+            time zone, as texts: `2026`, `2026-11-21`, `2026-11-21T09:30:00Z`, `2026-11-21T10:30+01:00`.
         default: value of what has none; None for no value.
         max_length: characters of a text, at most; None for no limit.
 
@@ -52,33 +52,58 @@ class Field(Value):
         if self.default is not None:
             self.check(self.default, "the default")
 
+    def fits(self, value: Scalar) -> bool:
+        """Whether it is a value of the field.
+
+        >>> Field("year", "int").fits("2024"), Field("day", "time").fits("2024-05-01T10:00")
+        (False, False)
+        """
+        if self.kind == "time":
+            return isinstance(value, str) and is_time(value)
+        if self.kind == "str":
+            return isinstance(value, str) and (self.max_length is None or len(value) <= self.max_length)
+        is_of_kind = type(value) is KINDS[self.kind] or (self.kind == "float" and type(value) is int)
+        return is_of_kind and value == value
+
     def check(self, value: Scalar, whose: str) -> None:
         """Refuse what is no value of the field.
 
         Args:
             whose: what has the value, for the message.
+
+        Raises:
+            FilterError: and what to write.
         """
-        fits = type(value) is KINDS[self.kind] or (self.kind == "float" and type(value) is int)
-        if fits and self.kind == "time" and not is_time(str(value)):
-            raise FilterError(
+        if not self.fits(value):
+            raise FilterError(self._misfit(value, whose))
+
+    def _misfit(self, value: Scalar, whose: str) -> str:
+        if self.kind == "time" and isinstance(value, str):
+            return (
                 f"Field {self.name!r} holds times, and {whose} is {value!r:.80}. Write a date, a datetime with its "
-                "time zone, or a text like '2026-11-21' or '2026-11-21T09:30:00Z'."
+                "time zone, or a text like '2026', '2026-11', '2026-11-21', '2026-11-21T09:30:00Z' or "
+                "'2026-11-21T10:30+01:00'."
             )
-        if not fits or value != value:
-            raise FilterError(
-                f"Field {self.name!r} holds {self.kind}, and {whose} is {value!r:.80} ({type(value).__name__}). "
-                f"Write a {self.kind}, or declare Field({self.name!r}, {type(value).__name__!r})."
-            )
-        if self.max_length is not None and isinstance(value, str) and len(value) > self.max_length:
-            raise FilterError(
+        if self.kind == "str" and isinstance(value, str):
+            return (
                 f"Field {self.name!r} holds at most {self.max_length} characters, and {whose} has {len(value)}. "
-                f"Shorten it, or declare the field with another max_length."
+                "Shorten it, or declare the field with another max_length."
             )
+        other = "" if self in FILE_FIELDS else f", or declare Field({self.name!r}, {type(value).__name__!r})"
+        return (
+            f"Field {self.name!r} holds {self.kind}, and {whose} is {value!r:.80} ({type(value).__name__}). "
+            f"Write a {self.kind}{other}."
+        )
+
+    def meant(self, values: Iterable[Scalar]) -> Iterator[Scalar]:
+        """Those that are values of the field, as conditions compare them; others are passed over."""
+        fitting = filter(self.fits, values)
+        return (Time(str(value)) for value in fitting) if self.kind == "time" else fitting
 
     def values(self, meta: Meta) -> tuple[Scalar, ...]:
-        """The values of the field in metadata: all pairs of its name, else the default, else none."""
-        found = tuple(value for name, value in meta if name == self.name and value is not None)
-        return found or (() if self.default is None else (self.default,))
+        """The values of the field in metadata: all pairs of its name that fit, else the default, else none."""
+        found = tuple(self.meant(value for name, value in meta if name == self.name))
+        return found or tuple(self.meant((self.default,)))
 
 
 FILE_FIELDS: tuple[Field, ...] = (
@@ -103,6 +128,8 @@ class Schema(tuple[Field, ...]):
     implied: ClassVar[tuple[Field, ...]] = FILE_FIELDS
 
     def __new__(cls, fields: Iterable[Field] = ()) -> Schema:
+        if isinstance(fields, Field):
+            raise FilterError(f"{fields!r:.80} is one field. Write [Field({fields.name!r}, ...)].")
         found = super().__new__(cls, fields)
         taken = {field.name for field in cls.implied}
         for field in found:
@@ -138,15 +165,16 @@ class Schema(tuple[Field, ...]):
             for operand in leaf.operands():
                 field.check(operand, "the filter's value")
 
-    def check_values(self, meta: Meta, whose: str) -> None:
-        """Refuse metadata that a field, declared or of every file, cannot hold.
+    def misfits(self, meta: Meta, whose: str = "its value") -> Iterator[str]:
+        """What fields cannot hold of metadata, each in a sentence: such a value counts as missing.
 
         Args:
             whose: what has the metadata, for the message.
         """
         for name, value in meta:
-            if name in self.by_name and value is not None:
-                self.by_name[name].check(value, whose)
+            field = self.by_name.get(name)
+            if field is not None and value is not None and not field.fits(value):
+                yield f"{field._misfit(value, whose)} It is passed over."
 
     def record(self, meta: Meta) -> Record:
         """The values of every field, defaults filled in."""

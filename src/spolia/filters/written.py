@@ -5,31 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from spolia.errors import FilterError
-from spolia.filters.conditions import And, AnyOf, Between, Condition, Operand, Or
-from spolia.types import Filter, is_day
+from spolia.filters.conditions import And, AnyOf, Condition, Operand
+from spolia.types import Filter
 
 
 def where(**fields: Operand | Iterable[Operand]) -> Condition:
     """Each field is equal to its value, or to one of its values; no field at all is fulfilled by everything.
 
-    A date is the whole day: `where(file_modified=date(2026, 11, 21))`.
+    A time is all of its period: `where(file_modified="2026-11")`, `where(file_modified=date(2026, 11, 21))`.
 
     >>> where(lang="en", year=(2020, 2021))
     And(filters=(AnyOf(field='lang', values=('en',)), AnyOf(field='year', values=(2020, 2021))))
     """
-    parts = tuple(_equal(name, _values(wanted)) for name, wanted in fields.items())
+    parts = tuple(AnyOf(name, _values(wanted)) for name, wanted in fields.items())
     return parts[0] if len(parts) == 1 else And(parts)
 
 
 def _values(wanted: Operand | Iterable[Operand]) -> tuple[Operand, ...]:
     return tuple(wanted) if isinstance(wanted, Iterable) and not isinstance(wanted, (str, bytes)) else (wanted,)  # type: ignore[return-value]
-
-
-def _equal(field: str, values: tuple[Operand, ...]) -> Condition:
-    days = tuple(Between(field, at_least=value, at_most=value) for value in values if is_day(value))
-    others = tuple(value for value in values if not is_day(value))
-    parts = (*((AnyOf(field, others),) if others or not days else ()), *days)
-    return parts[0] if len(parts) == 1 else Or(parts)
 
 
 def narrowed(*filters: Filter | None) -> Condition | None:

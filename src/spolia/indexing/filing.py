@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from spolia.errors import DocumentError, FilterError
+from spolia.errors import DocumentError
 from spolia.indexing.counted import Counted
 from spolia.indexing.intake import Unreadable
 from spolia.indexing.labels import Labels
@@ -101,7 +101,7 @@ class Filing:
         """Store a document and what could be made of it; None where it is there already.
 
         Raises:
-            Unreadable: no group could be made of it, or a field cannot hold what is said of it.
+            Unreadable: no group could be made of it.
         """
         document, counted = filed.reading.document, Counted(self._embedder)
         self.counted.add(document.id)
@@ -128,10 +128,7 @@ class Filing:
     def _store(self, filed: Filed, report: DocumentReport) -> None:
         document, images = filed.reading.document, filed.reading.images
         row = filed.row.but(document=document.id, report=report.json)
-        try:
-            self.writer.put(document, (), row, {image.content_hash: image.data for image in images})
-        except FilterError as error:
-            raise Unreadable(filed.row, str(error), None) from error
+        self.writer.put(document, (), row, {image.content_hash: image.data for image in images})
 
     def _refuse_unmade(self, filed: Filed, one: Grown) -> None:
         if one.failures:
@@ -168,7 +165,7 @@ class Filing:
             parts=filed.parts,
             within=filed.within,
             encoding=reading.encoding,
-            warnings=reading.warnings,
+            warnings=(*reading.warnings, *self.writer.declared.misfits(document.meta)),
             lacks=reading.lacks,
             labels=self.labels.mark(document.uri),
         )

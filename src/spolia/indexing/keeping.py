@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from spolia.filters import Field
+from spolia.filters import Field, notes_on
 from spolia.indexing.files import File, Found
 from spolia.indexing.intake import Item, fetched, intake
 from spolia.indexing.labels import Labels
@@ -49,9 +49,9 @@ def keep(
         if refuse is not None:
             refuse(known, writer.cursor(FOLDER, ROOT))
         labels.refuse_bad_readers(found.files)
-        fits = fields is None or writer.declare(fields)
-        if not (fits or labels.metadata or rebuild):
-            writer.publish()  # is refused, and says why: nothing gives other values
+        before = writer.schema
+        if fields is not None:
+            writer.declare(fields)
         if labels.access is None and writer.is_restricted():
             labels = replace(labels, kept=writer.readers())
         made = dict(writer.manifests)
@@ -63,13 +63,14 @@ def keep(
         batches = batch if fits and not is_anew else None
         run = Keeping(writer, wanted, labels, found, taking, known, progress, batches, retry)
         run.run(recount=renews)
+        notes = notes_on(writer.declared, writer.metadata()) if writer.declared != before else ()
     if wanted.groups:
         tell = run.tell_of_groups
         run.unread += materialise(wanted.groups, retry=False, known=wanted.known, tell=tell, wait_s=timeout_s)
     published = corpus.latest()
     report = run.tally.report(published.generation, found, time.perf_counter() - began)
     unmade = tuple(dict.fromkeys((*published.unmade(), *run.unread)))
-    return report.but(unmade=unmade, behind=run.behind)
+    return report.but(unmade=unmade, behind=run.behind, fields=notes)
 
 
 class Keeping(Taking):

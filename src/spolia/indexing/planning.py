@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from spolia.bounds import times
-from spolia.filters import Field
+from spolia.filters import Field, notes_on
 from spolia.indexing.files import Files, Found, Lot
 from spolia.indexing.intake import intake
 from spolia.indexing.keeping import Keeping
@@ -92,6 +92,8 @@ class Plan(Value):
         again: number of files that are as they were, and are cut or embedded again because of a rebuild.
         unchanged: number of files that are as they were.
         groups: each after those that it is made from.
+        fields: what a person should know of fields that would be declared anew, as `SyncReport.fields`; of what is
+            read, so that with `fast` nothing is said of files that are new.
         seconds: estimated, by a sample of the texts; None where nothing was measured (`timed`).
     """
 
@@ -105,6 +107,7 @@ class Plan(Value):
     again: int = 0
     unchanged: int = 0
     groups: tuple[GroupPlan, ...] = ()
+    fields: tuple[str, ...] = ()
     seconds: float | None = None
 
 
@@ -180,7 +183,8 @@ def planned(
     plans = tuple(_plans(writer, before, growths, None if fast else wanted.asked))
     seconds = time.perf_counter() - began + _embedding_s(writer, growths) if timed and not fast else None
     unasked = tuple(one.id for one in elsewhere) if fast else ()
-    return changes.plan(unasked=unasked, groups=plans, seconds=seconds)
+    notes = notes_on(writer.declared, writer.metadata()) if writer.declared != writer.schema else ()
+    return changes.plan(unasked=unasked, groups=plans, fields=notes, seconds=seconds)
 
 
 @dataclass(frozen=True)

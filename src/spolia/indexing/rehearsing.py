@@ -74,7 +74,10 @@ class Rehearsal(Writer):
         self._sources = self.snapshot.sources() if self.snapshot else {}
         lists = self.snapshot.readers.lists if self.snapshot else {}
         self._everybody = frozenset(chain.from_iterable(lists.values()))
+        self.schema = self.snapshot.schema if self.snapshot else Schema()
+        self._declared = self.schema
         self._put: dict[str, bytes] = {}
+        self._metas: dict[str, tuple[str, Meta]] = {}
         self._expected: set[str] = set()
         self._made: set[tuple[str, str]] = set()
         self._seen: set[tuple[str, bytes]] = set()
@@ -100,6 +103,13 @@ class Rehearsal(Writer):
     def _live(self) -> dict[str, str]:
         """The documents that stay as they are, each with the uri of one of its sources."""
         return {row.document: row.uri for row in self._sources.values() if row.document not in {*self._put, ""}}
+
+    def metadata(self) -> Iterator[tuple[str, Meta]]:
+        """Of the documents that there would be; what a transform would say of nodes is not among it."""
+        yield from self._metas.values()
+        yield from (
+            (f"document {uri}", self.meta_of(id) or ()) for id, uri in self._live().items() if id not in self._metas
+        )
 
     def nodes(self, document: str, group: str) -> list[Node]:
         """Those that the store has."""
@@ -157,10 +167,13 @@ class Rehearsal(Writer):
 
     # What is changed.
 
-    def declare(self, fields: Iterable[Field]) -> bool:
+    def declare(self, fields: Iterable[Field]) -> None:
         """They cost nothing."""
-        Schema(fields)
-        return True
+        self._declared = Schema(fields)
+
+    @property
+    def declared(self) -> Schema:
+        return self._declared
 
     def define(self, group: str, manifest: Manifest) -> None:
         there = self.manifests.get(group)
@@ -188,6 +201,7 @@ class Rehearsal(Writer):
         if self.holds(document):
             return False
         self._put[document.id] = document.but(uri="").digest
+        self._metas[document.id] = (f"document {document.uri}", document.meta)
         self._count(document, nodes)
         return True
 
@@ -202,7 +216,8 @@ class Rehearsal(Writer):
         """Another reader list costs nothing."""
 
     def relabel(self, document: Document, meta: Meta, readers: Sequence[str]) -> None:
-        """Other labels cost nothing, and are not looked at again."""
+        """Other labels cost nothing."""
+        self._metas[document.id] = (f"document {document.uri}", meta)
 
     def meta_of(self, document: str) -> Meta | None:
         row = self.snapshot.opened.row(sql.LIVE_META, (document,)) if self.snapshot is not None else None

@@ -135,6 +135,8 @@ class SyncReport(Value):
             pictures that an embedder could not read in this run, whose nodes are found by their words only.
         behind: groups that were not kept in step, since they cannot be made here, and why. What they have of documents
             that are as they were is still found.
+        fields: what a person should know of fields that this run has declared anew: values that do not fit and are
+            passed over, and fields of which no document has a value; sentences.
         seconds: wall-clock time.
     """
 
@@ -153,7 +155,17 @@ class SyncReport(Value):
     embedded: int = 0
     unmade: tuple[Unmade, ...] = ()
     behind: tuple[tuple[str, str], ...] = ()
+    fields: tuple[str, ...] = ()
     seconds: float = 0.0
+
+    @property
+    def is_in_step(self) -> bool:
+        """Whether the store has all that was there in all its groups: nothing failed, was not made, or fell behind.
+
+        What the command line gives exit code 5 for where it is not. What no reader knows (`unread`), or was left out
+        (`skipped`), is no part of it.
+        """
+        return not (self.failed or self.unmade or self.behind)
 
 
 def reports(corpus: Corpus) -> Mapping[str, DocumentReport]:

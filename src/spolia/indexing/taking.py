@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from spolia.errors import DocumentError, FilterError, MissingExtra
+from spolia.errors import DocumentError, MissingExtra
 from spolia.indexing.attempts import failed
 from spolia.indexing.contents import NOT_OPENED, Contents, Opened
 from spolia.indexing.files import Found
@@ -187,10 +187,7 @@ class Taking:
                 reading = opened.on(taken.read())
             except (DocumentError, MissingExtra) as error:
                 raise Unreadable(row, str(error), error) from error
-            try:
-                reading = reading.but(document=self.labelled.on(reading.document, before))
-            except FilterError as error:
-                raise Unreadable(row, str(error), None) from error
+            reading = reading.but(document=self.labelled.on(reading.document, before))
             self.labelled.held.add(reading.document)
             self.filing.pending.append(Filed(reading, row, before is None, opened.parts, within))
             return

@@ -11,7 +11,7 @@ from spolia.stores.manifest import Manifest
 from spolia.stores.tables import sql
 from spolia.stores.tables.audiences import StoredLists
 from spolia.stores.tables.changes import Changes
-from spolia.stores.tables.rows import SourceRow, Stamp, Unmade, document_of, node_of, source_of
+from spolia.stores.tables.rows import SourceRow, Stamp, Unmade, document_of, node_of, source_of, unpacked
 from spolia.stores.tables.transaction import Transaction
 from spolia.stores.truth import Connection, Truth
 from spolia.types import Document, Meta, Node
@@ -77,6 +77,17 @@ class Draft:
         with self._transaction.reading():
             rows = list(self._connection.execute(sql.CURSOR, (source, item)))
         return str(rows[0][0]) if rows else ""
+
+    @property
+    def declared(self) -> Schema:
+        """The declared fields, with what this writer has changed."""
+        return self._changes.schema
+
+    def metadata(self) -> Iterator[tuple[str, Meta]]:
+        """Of all documents and nodes that have some, with what this writer has changed; each by a name for people."""
+        with self._transaction.reading():
+            for whose, meta in self._connection.each(sql.LIVE_METADATA):
+                yield whose, unpacked(meta)
 
     def documents(self) -> Iterator[Document]:
         """All documents, with what this writer has changed, by id."""

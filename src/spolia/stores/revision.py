@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from spolia.errors import FilterError, GroupError, StoreError
+from spolia.errors import GroupError, StoreError
 from spolia.filters import Field, Schema
 from spolia.stores.draft import Draft
 from spolia.stores.failpoints import fail_point
@@ -12,7 +12,6 @@ from spolia.stores.manifest import Manifest, refuse_odd_name, refuse_other, writ
 from spolia.stores.tables import sql
 from spolia.stores.tables.changes import NONE
 from spolia.stores.tables.rows import SourceRow
-from spolia.stores.tables.schema import misfit
 from spolia.types import Document, Meta, Node, principals
 
 
@@ -82,12 +81,10 @@ class Revision(Draft):
                 f"There is no node group {group!r} in {self.store}. It has: {', '.join(sorted(self.manifests))}."
             )
 
-    def declare(self, fields: Iterable[Field]) -> bool:
+    def declare(self, fields: Iterable[Field]) -> None:
         """Say which metadata fields can be filtered by; those that were declared before and are not named go.
 
-        Returns:
-            Whether all that is stored fits. What does not has to be put anew, or removed, before the next publication,
-            which is refused otherwise.
+        Values that do not fit, in what is stored or put later, are passed over: for filters they are missing.
 
         Raises:
             FilterError: two fields of one name, or one that every file has.
@@ -97,11 +94,6 @@ class Revision(Draft):
             with self._transaction.change():
                 fail_point("declare.write")
                 self._changes.schema = schema
-        return self._misfit() is None
-
-    def _misfit(self) -> FilterError | None:
-        with self._transaction.reading():
-            return misfit(self._connection, self.schema, self._changes.schema)
 
     def put(
         self, document: Document, nodes: Iterable[Node], source: SourceRow, images: Mapping[str, bytes] = NONE
@@ -165,10 +157,7 @@ class Revision(Draft):
 
     def relabel(self, document: Document, meta: Meta, readers: Sequence[str]) -> None:
         """Give a document other metadata and another reader list; its nodes stay, with the metadata of their own.
-
-        Raises:
-            FilterError: a declared field cannot hold the metadata.
-            StoreError: the readers are no list of principals.
+        StoreError: the readers are no list of principals.
         """
         readers = principals(readers, f"The readers of {document.uri or document.id!r} would be")
         with self._transaction.change():

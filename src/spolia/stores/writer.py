@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spolia.errors import FilterError, NotAStore, StoreError
+from spolia.errors import NotAStore, StoreError
 from spolia.stores.manifest import read
 from spolia.stores.revision import Revision
 from spolia.stores.tables import sql
@@ -190,14 +190,9 @@ class Writer(Revision):
     # Publishing.
 
     def publish(self) -> int:
-        """Make all changes durable and visible at once; returns the generation. Nothing to do: nothing is written.
-
-        Raises:
-            FilterError: something that is stored does not fit to the declared fields; the writer goes on.
-        """
+        """Make all changes durable and visible at once; returns the generation. Nothing to do: nothing is written."""
         self._transaction.refuse_if_ended()
         if self._transaction.visible:
-            self._refuse_what_does_not_fit()
             self._publish()
         elif self._transaction.began:
             self._transaction.commit()
@@ -233,13 +228,6 @@ class Writer(Revision):
             raise NotAStore(
                 f"{self.store} was deleted while it was being written; nothing could be published. "
                 f"Write: spolia index FOLDER --store {self.store}"
-            )
-
-    def _refuse_what_does_not_fit(self) -> None:
-        if (error := self._misfit()) is not None:
-            raise FilterError(
-                f"{error} It was stored before the field was declared like this; nothing was published. Put it with "
-                "another value before publishing, for example with sync(..., fields=..., metadata=...)."
             )
 
     def repair(self) -> list[str]:

@@ -44,6 +44,7 @@ __all__ = [
     "Span",
     "State",
     "SubQuestion",
+    "Time",
     "Token",
     "Usage",
     "Value",

@@ -1,28 +1,94 @@
-"""Days and moments as texts that sort as they follow each other, and what else metadata can hold."""
+"""Years, months, days and moments as texts, each of them a period; and what else metadata can hold."""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime
+from calendar import monthrange
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from numbers import Integral, Real
+from typing import Self
 
 from spolia.types.value import Scalar
 
-_TIME = re.compile(r"\d{4}(-\d\d(-\d\d(T\d\d(:\d\d(:\d\d)?)?Z?)?)?)?")
+_TIME = re.compile(
+    r"(?P<year>\d{4})(-(?P<month>\d\d)(-(?P<day>\d\d)"
+    r"([T ](?P<hour>\d\d)(:(?P<minute>\d\d)(:(?P<second>\d\d)(\.\d+)?)?)?(Z|[+-]\d\d:?\d\d))?)?)?",
+    re.ASCII,
+)
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+"""As most are."""
+_SPANS = {"second": timedelta(0), "minute": timedelta(seconds=59), "hour": timedelta(minutes=59, seconds=59)}
+
+
+class Time(str):
+    """A text that says a time, and the period that it means: a year, a month, a day, an hour, a minute or a second.
+
+    Attributes:
+        first: second of the period, in UTC.
+        last: second of the period, in UTC.
+
+    Raises:
+        ValueError: it says no time, or one in no time zone, with what to write.
+
+    >>> Time("2024-02").first, Time("2024-02").last
+    ('2024-02-01T00:00:00Z', '2024-02-29T23:59:59Z')
+    >>> Time("2026-11-21T10:30:00+01:00").first
+    '2026-11-21T09:30:00Z'
+    """
+
+    first: str
+    last: str
+
+    def __new__(cls, text: str) -> Self:
+        found = super().__new__(cls, text)
+        found.first, found.last = _ends(text)
+        return found
+
+    @classmethod
+    @lru_cache(maxsize=256)
+    def of(cls, text: str) -> Self:
+        """`Time(text)`, for what is asked for again and again."""
+        return cls(text)
+
+
+def _ends(text: str) -> tuple[str, str]:
+    """The first and last second of a time."""
+    try:
+        if _MOMENT.fullmatch(text):
+            datetime.fromisoformat(text)
+            return text, text
+        if (said := _TIME.fullmatch(text)) is not None:
+            return _ends_of_days(said) if said["hour"] is None else _ends_of_moments(said)
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{text!r:.60} is no time of the calendar") from error
+    raise ValueError(f"{text!r:.60} is no year, month, day, or moment with its time zone")
+
+
+def _ends_of_days(said: re.Match[str]) -> tuple[str, str]:
+    year, month, day = int(said["year"]), said["month"], said["day"]
+    begin, until = date(year, int(month or 1), int(day or 1)), int(month or 12)
+    end = date(year, until, int(day or monthrange(year, until)[1]))
+    return f"{begin.isoformat()}T00:00:00Z", f"{end.isoformat()}T23:59:59Z"
+
+
+def _ends_of_moments(said: re.Match[str]) -> tuple[str, str]:
+    begin = datetime.fromisoformat(said[0])
+    unit = next(unit for unit in _SPANS if said[unit] is not None)
+    return time_text(begin), time_text(begin + _SPANS[unit])
 
 
 def is_time(text: str) -> bool:
-    """Whether a text is a year, month, day or moment in UTC as they sort among each other.
+    """Whether a text is a year, a month, a day, or a moment with its time zone.
 
-    >>> [is_time(text) for text in ("2026", "2026-11-21T09:30:00Z", "2026-11-21T10:30+01:00", "yesterday")]
-    [True, True, False, False]
+    >>> [is_time(text) for text in ("2026", "2026-11-21T10:30+01:00", "2026-11-21T10:30", "2026-13", "yesterday")]
+    [True, True, False, False, False]
     """
-    return _TIME.fullmatch(text) is not None
-
-
-def is_day(value: object) -> bool:
-    """Whether it is a day, no moment."""
-    return isinstance(value, date) and not isinstance(value, datetime)
+    try:
+        _ends(text)
+    except ValueError:
+        return False
+    return True
 
 
 def time_text(time: date) -> str:

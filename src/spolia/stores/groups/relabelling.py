@@ -24,7 +24,6 @@ def relabel(writer: Writer, growths: Sequence[Growth], old: Document, new: Docum
         new: the same with other metadata or readers.
 
     Raises:
-        FilterError: a declared field cannot hold the metadata.
         SpoliaError: a group has to be made again, and its model cannot be reached.
     """
     before = _parts(writer, growths, old)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from spolia.filters import AnyOf, Between, Field, Leaf
 from spolia.stores.reading.allowed import Mask
-from spolia.types import Scalar
+from spolia.types import Scalar, Time
 
 Positions = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -62,7 +62,7 @@ class Coding:
         self._numbers: dict[Scalar, int] = {value: code for code, value in enumerate(self._known.tolist())}
 
     def codes(self, values: Iterable[Scalar]) -> Codes:
-        """The number of each value."""
+        """The number of each value of the field."""
         numbers = self._numbers
         return np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int32)
 
@@ -77,7 +77,7 @@ def _typed(values: Iterable[Scalar], field: Field) -> npt.NDArray[Any]:
     """Values as an array of the field's type; of Python's own objects where numpy would not compare them as Python."""
     listed = list(values)
     array = np.empty(len(listed), dtype=_DTYPES[field.kind] if _are_exact(listed) else object)
-    array[:] = listed
+    array[:] = [Time(str(value)) for value in listed] if field.kind == "time" else listed
     return array
 
 
@@ -92,7 +92,8 @@ def _holding(leaf: Leaf, values: npt.NDArray[Any]) -> Mask:
         return np.isin(values, np.array(leaf.values))
     if isinstance(leaf, Between) and values.dtype != object and _are_exact(leaf.operands()):
         return _within(leaf, values)
-    holds = set(leaf.values).__contains__ if isinstance(leaf, AnyOf) else leaf.holds
+    are_times = len(values) > 0 and isinstance(values[0], Time)
+    holds = set(leaf.values).__contains__ if isinstance(leaf, AnyOf) and not are_times else leaf.holds
     return np.fromiter(map(holds, values.tolist()), dtype=np.bool_, count=len(values))
 
 

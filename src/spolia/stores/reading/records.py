@@ -137,7 +137,7 @@ class Records:
         values: list[Scalar] = []
         starts = np.zeros(len(documents) + 1, dtype=np.int64)
         for number, document in enumerate(documents.tolist()):
-            values += self._inherited.values(document, coding.field.name)
+            values += filter(coding.field.fits, self._inherited.values(document, coding.field.name))
             starts[number + 1] = len(values)
         counts = np.diff(starts)[places]
         rows = np.repeat(positions, counts)
@@ -145,9 +145,14 @@ class Records:
         return rows, coding.codes(values)[np.repeat(starts[:-1][places], counts) + within]
 
     def _of_their_own(self, coding: Coding, positions: Positions) -> tuple[Positions, Codes]:
-        own, name = self._own_metadata(), coding.field.name
+        own, field = self._own_metadata(), coding.field
         pairs = zip(positions.tolist(), self.keys[positions].tolist(), strict=True) if own else ()
-        found = [(position, value) for position, key in pairs for n, value in own.get(key, ()) if n == name]
+        found = [
+            (position, value)
+            for position, key in pairs
+            for name, value in own.get(key, ())
+            if name == field.name and field.fits(value)
+        ]
         rows = np.array([position for position, _ in found], dtype=np.int64)
         return rows, coding.codes(value for _, value in found)
 

@@ -52,7 +52,6 @@ class Changes:
             Whether it was not there.
         """
         self.audiences.begin()
-        self.schema.check_values(document.meta, f"document {document.uri or document.id!r}")
         row = self._row(document)
         there = self._one(sql.LIVE_DOCUMENT, (document.id,))
         is_there = there is not None and there[1] == row[1]
@@ -102,7 +101,6 @@ class Changes:
                     f"Node {node.id!r} is of group {node.group!r}, which is not defined; defined are: "
                     f"{', '.join(self.manifests) or 'none'}. Write writer.define({node.group!r}, Manifest(...)) before."
                 )
-            self.schema.check_values(node.meta, f"node {node.id!r}")
             audience = self.audiences.number(node.readers) or self.audiences.number(document.readers)
             by_picture = self.manifests[node.group].by_picture
             yield node_row(node, document, key, audience, self.next, by_picture=by_picture)
@@ -180,7 +178,6 @@ class Changes:
     def relabel(self, document: Document, meta: Meta, readers: Sequence[str]) -> None:
         """Other metadata for a document, and another reader list, also for its nodes that had the same: new rows, the
         same texts."""
-        self.schema.check_values(meta, f"document {document.uri or document.id!r}")
         key = self._known_key(document.id)
         self.audiences.begin()
         old, new = self.audiences.number(document.readers), self.audiences.number(readers)

@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from spolia.errors import FilterError, SpoliaError, StoreCorrupt
+from spolia.errors import SpoliaError, StoreCorrupt
 from spolia.filters import Field, Schema
-from spolia.stores.tables import sql
-from spolia.stores.tables.rows import unpacked
-from spolia.stores.truth import Connection
 
 
 def written_schema(schema: Schema) -> str:
@@ -27,21 +24,3 @@ def read_schema(text: str) -> Schema:
         return Schema(Field(**field) for field in json.loads(text or "[]"))
     except (ValueError, TypeError, SpoliaError) as error:
         raise StoreCorrupt(f"The declared fields of the store cannot be understood: {text!r} ({error}).") from error
-
-
-def misfit(connection: Connection, before: Schema, now: Schema) -> FilterError | None:
-    """Why something that lives does not fit to what is declared now; None if all does.
-
-    Args:
-        connection: of the writer, in its transaction.
-        before: what everything fits to.
-    """
-    other = Schema(field for field in now if field not in before)
-    if not other:
-        return None
-    try:
-        for whose, meta in connection.each(sql.LIVE_METADATA):
-            other.check_values(unpacked(meta), whose)
-    except FilterError as error:
-        return error
-    return None
