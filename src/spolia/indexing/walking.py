@@ -112,16 +112,17 @@ class _Walk:
 
     def _take(self, path: str, name: str, look: Callable[[], os.stat_result], is_link: bool) -> None:
         """Note a file, if a reader knows it."""
-        if reader_of(name, self.readers) is None:
+        if name[name.rfind(".") :] not in self.readers and reader_of(name, self.readers) is None:
             self.found.unread[splitext(name)[1].lower()] += 1
             return
         there, uri, kept = look(), _uri(name), self.found.files.kept
+        mtime_ns = there.st_mtime_ns
         if not stat.S_ISREG(there.st_mode):
             self._skip(uri, "It is no file but a device, a pipe or a socket.")
         elif ":" in uri and is_elsewhere(uri):
             self._skip(uri, f"Its name begins with {uri[:5]!r}, as those of texts do that were given. Rename it.")
         elif uri not in kept:
-            kept[uri] = there.st_size, min(there.st_mtime_ns, LATEST_NS), path, is_link
+            kept[uri] = there.st_size, mtime_ns if mtime_ns < LATEST_NS else LATEST_NS, path, is_link
         elif kept[uri][2] != path:
             self._skip(uri, "Another file has this name once both are written in UTF-8. Rename it.")
 
