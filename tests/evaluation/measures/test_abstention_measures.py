@@ -9,12 +9,15 @@ from statistics import mean
 
 import pytest
 
+from spolia.errors import MeasureError
 from spolia.evaluation.measures.abstention.abstention_f1 import AbstentionF1
 from spolia.evaluation.measures.abstention.aurc import AURC, risk_coverage
 from spolia.evaluation.measures.abstention.coverage import Coverage, SelectiveRisk
 from spolia.evaluation.measures.answers.exact_match import ExactMatch
+from spolia.evaluation.measures.answers.sem_score import SemScore
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.measured import measured
+from spolia.testing import HashingEmbedder
 from spolia.types import Answer, Failure, Item
 from tests.evaluation.measures.scored import ABSTAINED, asked, ranking, refused, total
 
@@ -99,3 +102,9 @@ def test_who_abstains_fails_or_shows_no_score_comes_last() -> None:
 def test_the_rule_of_squad2_makes_abstaining_right() -> None:
     measure = AURC(of=ExactMatch(rule="squad2"))
     assert measured(measure, [RIGHTLY_LEFT]).value == 0.0
+
+
+@pytest.mark.parametrize("measure", [AURC, SelectiveRisk])
+def test_the_risk_of_what_is_no_share_is_refused(measure: type[AURC | SelectiveRisk]) -> None:
+    with pytest.raises(MeasureError, match="no number from 0 to 1"):
+        measure(of=SemScore(HashingEmbedder()))

@@ -15,13 +15,15 @@ from spolia.types import Failure, Item
 EXACT = ExactMatch()
 
 
-def checked_measure(called: str, *parts: object) -> None:
-    """Refuse a part that has no score of its own for each question."""
-    for part in parts:
+def checked_measure(called: str, of: object, *parts: object) -> None:
+    """Refuse a part that has no score of its own for each question, and a risk of what is no share."""
+    for part in (of, *parts):
         if not isinstance(part, Measure):
             raise MeasureError(
                 f"{called} cannot be made of {part}. Write a measure of one answer, as in {called}(of=F1)."
             )
+    if isinstance(of, Measure) and of.range != (0.0, 1.0):
+        raise MeasureError(f"{called} cannot be made of {of}, which is no number from 0 to 1. Write {called}(of=F1).")
 
 
 @dataclass(frozen=True)
