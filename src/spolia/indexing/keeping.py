@@ -60,7 +60,7 @@ def keep(
         if renews:
             known = writer.stamps(found.uris)
         is_anew = rebuild and made and made != writer.manifests  # what was there is found until all is made
-        batches = batch if fits and not is_anew else None
+        batches = None if is_anew else batch
         run = Keeping(writer, wanted, labels, found, taking, known, progress, batches, retry)
         run.run(recount=renews)
         notes = notes_on(writer.declared, writer.metadata()) if writer.declared != before else ()
