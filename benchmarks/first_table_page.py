@@ -29,15 +29,20 @@ REFERENCE: Mapping[str, Mapping[str, Sequence[float]]] = {
     "hotpotqa": {"bm25": (56.4, 73.3, 88.1), "dense": (60.6, 78.3, 86.1), "rank fusion": (60.3, 79.4, 90.0)},
     "2wikimultihopqa": {"bm25": (56.4, 65.7, 69.2)},
 }
-WHY = {
-    "xquad_es": "Spanish words are stemmed here, and no stop words dropped (R@1 without a stemmer 91.1, with it 92.7)",
-    "xquad_ar": "Arabic words are stemmed here (on arcd, R@1 without a stemmer 55.6, with it 67.7)",
-    "arcd": "Arabic words are stemmed here (R@1 without a stemmer 55.6, with it 67.7)",
-    "xquad_th": "Thai is cut into trigrams here beside bigrams (R@1 with bigrams alone 89, with trigrams 93)",
+# The same, of questions of several hops all of whose passages are among the first 2, 5, 10.
+REFERENCE_FULL: Mapping[str, Mapping[str, Sequence[float]]] = {
+    "musique": {"bm25": (5.6, 12.8, 23.3), "dense": (8.3, 23.3, 35.6), "rank fusion": (6.1, 21.1, 32.8)},
+    "hotpotqa": {"bm25": (23.9, 50.0, 76.7), "dense": (30.6, 61.7, 73.9), "rank fusion": (28.9, 60.0, 80.6)},
+    "2wikimultihopqa": {"bm25": (19.9, 32.5, 37.5)},
 }
-"""What a difference comes from where there is no flow beside it that shows it; numbers of `Analyzer`."""
+PLAIN, STOPPED, OTHER_DRAW = "bm25 plain", "bm25 stopped", 2**0.5
+BESIDE = {
+    PLAIN: "makes terms as the reference does: no stemmer, English stop words dropped, accents kept; on xquad_th pairs "
+    "of characters.",
+    STOPPED: "has our stemmer, drops English stop words and keeps accents.",
+}
+"""Flows that stand beside the others to tell what a difference comes from."""
 SHOWN = ("nDCG@10", "R@1", "R@5", "R@10", "MRR")
-UNSTEMMED, OTHER_DRAW = "bm25 unstemmed", 2**0.5
 Row = Mapping[str, Any]
 
 
@@ -49,19 +54,26 @@ def page(found: Row) -> str:
         INTRODUCTION.format(questions=f"{found['questions']:,}", seed=found["seed"], sets=len(sets)),
         "## Retrieval",
         table(("set", "passages", "n", "flow", *SHOWN), scores(sets)),
-        NOTES,
+        "\n".join([NOTES, *(f"`{flow}` {BESIDE[flow]}" for flow in BESIDE if _measured(sets, flow)), "", CHOSEN]),
         "## Which differences are shown",
         VERDICTS,
         table(("set", "nDCG@10"), verdicts(sets, "retrieval", "nDCG@10")),
         "## Against the reference",
         AGAINST,
-        table(("set", "flow", "R@2", "R@5", "R@10", "reference", "agrees"), agreements(sets)),
+        table(("set", "flow", "R@2", "R@5", "R@10", "reference", "agrees"), agreements(sets, REFERENCE, "R")),
+        table(
+            ("set", "flow", "full@2", "full@5", "full@10", "reference", "agrees"),
+            agreements(sets, REFERENCE_FULL, "full"),
+        ),
         "## Answers without a language model",
         QUOTED,
         table(("set", "n", "flow", "EM", "F1", "Acc"), answers(sets)),
         table(("set", "Acc"), verdicts(sets, "answers", "Acc")),
         "## What is not in it",
         MISSING,
+        *left_out(sets),
+        UNKNOWN,
+        table(("set", "why"), unknown(sets)),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -89,19 +101,21 @@ def verdicts(sets: Mapping[str, Row], part: str, *measures: str) -> Iterator[Seq
             yield name, "<br>".join(said)
 
 
-def agreements(sets: Mapping[str, Row]) -> Iterator[Sequence[str]]:
+def agreements(
+    sets: Mapping[str, Row], references: Mapping[str, Mapping[str, Sequence[float]]], measure: str
+) -> Iterator[Sequence[str]]:
     """Ours beside the reference, with what a difference comes from."""
     for name, row in sets.items():
-        ks = ("R@1", "R@2", "R@5") if name == "aragog" else ("R@2", "R@5", "R@10")
+        ks = [f"{measure}@{k}" for k in ((1, 2, 5) if name == "aragog" else (2, 5, 10))]
         flows = row["retrieval"]["flows"]
-        for flow, reference in REFERENCE.get(name, {}).items():
+        for flow, reference in references.get(name, {}).items():
             if flow not in flows:
                 continue
             ours = [flows[flow][one] for one in ks]
             apart = [not agrees(one, told, _drawn(row)) for one, told in zip(ours, reference, strict=True)]
             cells = [_cell(one) + (" ≠" if other else "") for one, other in zip(ours, apart, strict=True)]
             told = " / ".join(f"{one:.1f}" for one in reference)
-            yield name, flow, *cells, told, why(name, flow, row, ks, reference) if any(apart) else "yes"
+            yield name, flow, *cells, told, why(flow, row, ks, reference) if any(apart) else "yes"
 
 
 def agrees(ours: Row, reference: float, drawn: bool) -> bool:
@@ -111,18 +125,29 @@ def agrees(ours: Row, reference: float, drawn: bool) -> bool:
     return mean - wider * (mean - low) - 0.05 <= reference <= mean + wider * (high - mean) + 0.05
 
 
-def why(name: str, flow: str, row: Row, ks: Sequence[str], reference: Sequence[float]) -> str:
-    """What a difference comes from: the stemmer, where without it there is none."""
+def why(flow: str, row: Row, ks: Sequence[str], reference: Sequence[float]) -> str:
+    """What a difference comes from: how terms are made, where with the reference's own there is none."""
     flows = row["retrieval"]["flows"]
-    if flow == "bm25" and UNSTEMMED in flows:
-        plain = [flows[UNSTEMMED][one] for one in ks]
-        told = " / ".join(f"{100 * one['mean']:.1f}" for one in plain)
-        if all(agrees(one, other, _drawn(row)) for one, other in zip(plain, reference, strict=True)):
-            return f"no: the stemmer; without it {told}, which agrees"
-        return f"no; without the stemmer {told}"
-    if flow == "rank fusion" and UNSTEMMED in flows:
-        return "no: BM25 has a stemmer here, and the fusion is of it"
-    return f"no: {WHY[name]}" if name in WHY else "no"
+    if not flow.startswith("bm25") or PLAIN not in flows:
+        return "no; why is not measured"
+    plain = [flows[PLAIN][one] for one in ks]
+    told = " / ".join(f"{100 * one['mean']:.1f}" for one in plain)
+    same = all(agrees(one, other, _drawn(row)) for one, other in zip(plain, reference, strict=True))
+    return f"no: how terms are made; `{PLAIN}` has {told}" + (", which agrees" if same else ", which does not agree")
+
+
+def left_out(sets: Mapping[str, Row]) -> Iterator[str]:
+    """What was not measured of a set."""
+    if names := [name for name, row in sets.items() if "dense" not in row["retrieval"]["flows"]]:
+        yield LEFT_OUT.format(names=", ".join(names), arguments=" ".join(names))
+
+
+def unknown(sets: Mapping[str, Row]) -> Iterator[Sequence[str]]:
+    """Sets whose language the embedder does not know, and why the flow `default` says so."""
+    for name, row in sets.items():
+        flow, _, told = row["default_is"].partition(": ")
+        if flow == "bm25":
+            yield name, told
 
 
 def answers(sets: Mapping[str, Row]) -> Iterator[Sequence[str]]:
@@ -131,6 +156,10 @@ def answers(sets: Mapping[str, Row]) -> Iterator[Sequence[str]]:
         for flow, measures in (row["answers"] or {"flows": {}})["flows"].items():
             cells = [_cell(measures[one]) if one in measures else "" for one in ("EM", "F1", "Acc")]
             yield name + (" †" if row["answers"]["chosen_on"] else ""), f"{row['answers']['n']:,}", flow, *cells
+
+
+def _measured(sets: Mapping[str, Row], flow: str) -> bool:
+    return any(flow in row["retrieval"]["flows"] for row in sets.values())
 
 
 def _drawn(row: Row) -> bool:
@@ -145,7 +174,9 @@ def _pair(verdict: Row) -> tuple[str, str]:
 def _matters(ours: str, theirs: str) -> bool:
     """Each flow against bm25 (or what quotes from it), and hybrid against rank fusion."""
     pair = {ours, theirs}
-    return UNSTEMMED not in pair and (pair == {"hybrid", "rank fusion"} or any(one.startswith("bm25") for one in pair))
+    return pair.isdisjoint(BESIDE) and (
+        pair == {"hybrid", "rank fusion"} or any(one.startswith("bm25") for one in pair)
+    )
 
 
 def _cell(interval: Row) -> str:
@@ -155,15 +186,16 @@ def _cell(interval: Row) -> str:
 
 INTRODUCTION = """\
 bm25, dense and hybrid on {sets} data sets, as they are by default, each number times 100 with its 95 % interval. At
-most {questions} questions a set, drawn by seed {seed} among those with gold; passages are title and text, and every
-flow finds 100 of them. Made by `python benchmarks/first_table.py`, which goes on where it was stopped; all numbers and
-verdicts are in [first_table.json](../benchmarks/results/first_table.json). [Experiments](experiments.md) says how
-intervals and verdicts come about, [measures](measures.md) what is measured, [data sets](datasets.md) in which forms."""
+most {questions} questions a set, as the reference has, drawn by seed {seed} among those with gold; passages are title
+and text, and every flow finds 100 of them. Made by `python benchmarks/first_table.py`, which goes on where it was
+stopped; all numbers and verdicts are in [first_table.json](../benchmarks/results/first_table.json).
+[Experiments](experiments.md) says how intervals and verdicts come about, [measures](measures.md) what is measured,
+[data sets](datasets.md) in which forms."""
 NOTES = """\
 Bold: what the flow `default` is on this set, chosen by what the embedder knows and not by these numbers.
-`bm25 unstemmed` has English stop words and no stemmer, as the reference has. `rank fusion` is RRF with k = 60,
-`hybrid` adds z-scores half and half. Of aragog, which marks no passages, any passage of the right paper is gold.
-
+`rank fusion` is RRF with k = 60, `hybrid` adds z-scores half and half. Of aragog, which marks no passages, any passage
+of the right paper is gold."""
+CHOSEN = """\
 † hybrid's normalisation and weight were chosen on all questions of this set, so that its numbers here are too good; so
 are those of quotes where they were fitted. How words are cut was looked at on squad2_dev, xquad_en, xquad_es, xquad_th,
 arcd, cmrc2018, drcd and korquad_dev, and when `default` is hybrid on xquad_es, xquad_ar and arcd: choices of a stemmer
@@ -175,11 +207,16 @@ AGAINST = """\
 The reference was measured apart from this project. A number agrees where the reference lies in its interval (in one √2
 as wide where both have drawn 1,000 of more questions). ≠ marks those that do not."""
 QUOTED = """\
-`quotes` are sentences of the passages found, word for word, about 40 words; no language model writes anything. So `EM`
+`quotes` are sentences of the passages found, word for word, about 40 words; no language model writes anything. With an
+embedder (`hybrid > quotes`) each sentence that is read is embedded, about 25 a question, and so 150 of the questions,
+drawn by the same seed, are answered, by all flows the same; pubmedqa, where nothing is embedded, answers all. So `EM`
 is near zero and `F1` low by construction, and `Acc` says whether the answer stands in the reply. Yes or no cannot be
 quoted: on pubmedqa nothing is measured of reading, and what says yes to everything stands there as the floor."""
 MISSING = """\
 bamboogle has no passages, policy_qa's questions are templates that fit many passages, and documents holds files for
-readers. One question of cmrc2018 is empty and left out. arcd, cmrc2018 and drcd are searched by words only: the
-embedder does not know their languages, and xquad_ar, xquad_zh and korquad_dev show what comes of that.
-2wikimultihopqa is searched by words only for its size."""
+readers. One question of cmrc2018 is empty and left out."""
+LEFT_OUT = """\
+{names}: searched by words only here, to save time. By vectors too: `python benchmarks/first_table.py {arguments}`."""
+UNKNOWN = """\
+On these sets the embedder does not know the language, as the flow `default` sees from their passages, so that dense and
+what is made of it says nothing of dense search:"""

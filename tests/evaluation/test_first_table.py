@@ -29,8 +29,30 @@ def test_the_page_is_made_from_the_numbers(made: ModuleType) -> None:
 def test_every_set_with_a_reference_is_compared_and_differences_are_explained(made: ModuleType) -> None:
     sets = json.loads(RESULT.read_text())["sets"]
     assert set(made.REFERENCE) == set(sets)
-    for name, flow, *_, said in made.agreements(sets):
-        assert said == "yes" or re.match("no[:;] .", said), (name, flow)
+    for references, measure in ((made.REFERENCE, "R"), (made.REFERENCE_FULL, "full")):
+        rows = list(made.agreements(sets, references, measure))
+        assert {name for name, *_ in rows} == set(references)
+        for name, flow, *_, said in rows:
+            assert said == "yes" or re.match("no[:;] .", said), (name, flow)
+
+
+@pytest.mark.parametrize(
+    ("plain", "said"), [(0.72, "0, which agrees"), (0.6, "0, which does not agree"), (None, "not")]
+)
+def test_why_a_number_differs_is_read_from_the_numbers(made: ModuleType, plain: float | None, said: str) -> None:
+    def of(mean: float) -> dict[str, dict[str, float]]:
+        return {"R@2": {"mean": mean, "low": mean - 0.02, "high": mean + 0.02}}
+
+    flows = {"bm25": of(0.82)} | ({made.PLAIN: of(plain)} if plain else {})
+    row = {"n": 1000, "data": "arcd", "retrieval": {"flows": flows}}
+    assert said in made.why("bm25", row, ["R@2"], [72.5])
+
+
+def test_a_set_without_vectors_is_named_with_how_to_measure_it(made: ModuleType) -> None:
+    row = {"default_is": "bm25: why", "retrieval": {"flows": {"bm25": {}}}}
+    [said] = made.left_out({"arcd": row})
+    assert "first_table.py arcd`" in said
+    assert list(made.unknown({"arcd": row})) == [("arcd", "why")]
 
 
 def test_where_something_was_chosen_the_table_says_so(made: ModuleType) -> None:
