@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from spolia.indexing.readers.marked.markdown import MarkdownReader
@@ -59,3 +61,35 @@ def test_front_matter_is_metadata() -> None:
         ("draft", True),
         ("date", "2026-01-31"),
     )
+
+
+def test_moments_of_the_front_matter_are_in_utc() -> None:
+    said = "date: 2026-01-31 10:00:00\nmodified: '2026-01-31T10:00:00-05:00'\n"
+    said += "seen: 2026-01-31T10:00:00+01:00\nday: 2026-01"
+    assert read(f"---\n{said}\n---\nText.").meta == (
+        ("date", "2026-01-31T10:00:00Z"),
+        ("modified", "2026-01-31T15:00:00Z"),
+        ("seen", "2026-01-31T09:00:00Z"),
+        ("day", "2026-01"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "warned"),
+    [
+        ("author: [Ann", "is not YAML, so that it gives no fields: .*line"),
+        (
+            "author: Ann\nodd: {a: 1}\n2: two",
+            "Left out of the front matter: odd, 2; a field is a text as name, and a value",
+        ),
+        ("deep: [[1]]", "Left out of the front matter: deep;"),
+    ],
+)
+def test_what_the_front_matter_says_in_vain_is_warned_of(said: str, warned: str) -> None:
+    (found,) = MarkdownReader().read(Blob("a.md", f"---\n{said}\n---\nText.".encode())).warnings
+    assert re.search(warned, found)
+
+
+def test_text_between_two_lines_is_no_front_matter() -> None:
+    reading = MarkdownReader().read(Blob("a.md", b"---\nSalt and stone.\n---\nText."))
+    assert (reading.warnings, reading.document.meta) == ((), ())

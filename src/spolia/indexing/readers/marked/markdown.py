@@ -1,7 +1,8 @@
 """Markdown: the document is the source itself, so that a quotation can be found in the file.
 
 Headings, tables, code and formulas are noted. What the front matter says is metadata: author, date, language and
-keywords by the names that they have in every format, all else by its own name.
+keywords by the names that they have in every format (`authors`, `lang` and `tags` are written too), all else by its own
+name. What is no value, nor a list of values, is left out with a warning.
 
 Headings follow CommonMark 0.31 (ATX and setext), except that a setext heading is one line.
 """
@@ -23,7 +24,8 @@ from spolia.types import Heading, Meta, Value
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(?:(?!---|\.\.\.).*\n){0,200}?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
 _NAMES = {"authors": "author", "lang": "language", "tags": "keywords"}
-_LONGEST_NAME = 100
+_LONGEST_NAME, _LONGEST_REASON = 100, 300
+_VALUES = "a field is a text as name, and a value or a list of values, no map and no list of lists"
 _MARK = re.compile(
     r"^ {0,3}(?:(?P<hashes>#{1,6})(?P<text>[ \t].*)?$"
     r"|(?P<fence>`{3,}|~{3,})(?P<info>.*)$"
@@ -55,7 +57,7 @@ class MarkdownReader(Value):
         front = _FRONT_MATTER.match(found.text)
         start = front.end() if front else 0
         headings = tuple(headings_of(found.text, start))
-        said = _front(front[0]) if front else {}
+        said, warnings = _front(front[0]) if front else ({}, ())
         first = headings[0].text if headings and headings[0].level == 1 else ""
         document = blob.document(
             self,
@@ -65,19 +67,25 @@ class MarkdownReader(Value):
             regions=tuple(regions_of(found.text, start)),
             meta=_meta(said),
         )
-        return Reading(document, found.encoding, warnings=found.warnings)
+        return Reading(document, found.encoding, warnings=(*found.warnings, *warnings))
 
 
-def _front(text: str) -> dict[str, Any]:
-    """What the front matter says; nothing where it is not YAML."""
+def _front(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What the front matter says, and what it says in a way that no field can hold."""
     try:
         found = yaml.safe_load(text.strip().strip("-."))
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return {}
-    named = found.items() if isinstance(found, dict) else ()
-    return {
-        name: said for name, said in named if isinstance(name, str) and len(name) <= _LONGEST_NAME and _is_plain(said)
-    }
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:_LONGEST_REASON]
+        return {}, (f"The front matter is not YAML, so that it gives no fields: {reason}.",)
+    if not isinstance(found, dict):  # a text between two lines
+        return {}, ()
+    named = {name: said for name, said in found.items() if not _is_odd(name) and _is_plain(said)}
+    others = [f"{name}"[:_LONGEST_NAME] for name in found if name not in named]
+    return named, (f"Left out of the front matter: {', '.join(others[:10])}; {_VALUES}.",) if others else ()
+
+
+def _is_odd(name: Any) -> bool:
+    return not isinstance(name, str) or len(name) > _LONGEST_NAME
 
 
 def _meta(said: dict[str, Any]) -> Meta:

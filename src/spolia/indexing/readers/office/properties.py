@@ -17,9 +17,5 @@ def properties(archive: zipfile.ZipFile) -> tuple[str, Meta]:
     if _PART not in archive.namelist():
         return "", ()
     said = {child.tag.rpartition("}")[2]: child.text or "" for child in tree(archive.read(_PART), _PART)}
-    meta = {
-        name: said[key].removesuffix("Z") if name in ("date", "modified") else said[key]
-        for key, name in _NAMES.items()
-        if key in said
-    }
+    meta = {name: said[key] for key, name in _NAMES.items() if key in said}
     return " ".join(said.get("title", "").split()), fields(**meta, keywords=split(said.get("keywords")))
