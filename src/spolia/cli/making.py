@@ -62,8 +62,8 @@ class Making:
         list[str] | None,
         typer.Option(
             "--field",
-            metavar="NAME:KIND",
-            help="A metadata field to filter by, as year:int or author; all there are, once for each.",
+            metavar="NAME:KIND=DEFAULT",
+            help="A metadata field to filter by, as author, year:int or year:int=0, one for each that there is to be.",
             show_default=False,
         ),
     ] = None

@@ -79,7 +79,8 @@ def sync(
             files otherwise than the built-in readers do: `{"*.foo": my_function}`.
         group: name of the node group that `splitter` makes.
         groups: further ones to build at once; those that the store has are kept in step whether named or not.
-        fields: metadata fields that can be filtered by; None for those that were declared before.
+        fields: metadata fields that can be filtered by, all of them; None for those that were declared before. A value
+            that does not fit is passed over, and told (`report.fields`).
         metadata: fields of the document in a file, by its uri. Other fields for a file that is there already make
             anew only what reads them.
         access: principals who may read the document in a file, by its uri; none for everybody. Another list for a file
