@@ -150,8 +150,8 @@ def test_a_baseline_of_another_corpus_or_version_is_refused(data: DataSet, chunk
     elsewhere = Experiment(BM25(indexed(other, folder=tmp_path / "kept")), other.items(), parse_measures("R@5"))
     with pytest.raises(DataError, match="30 questions have another text, answer or gold than then"):
         gate(elsewhere, before)
-    (tmp_path / "b.json").write_text(before.text().replace('"spolia_baseline": 1', '"spolia_baseline": 2'))
-    with pytest.raises(DataError, match="is a baseline of form 2; this version knows 1"):
+    (tmp_path / "b.json").write_text(before.text().replace('"spolia_baseline": 2', '"spolia_baseline": 3'))
+    with pytest.raises(DataError, match="is a baseline of form 3; this version knows 2"):
         gate(experiment, tmp_path / "b.json")
 
 

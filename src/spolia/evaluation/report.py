@@ -76,8 +76,8 @@ class Report(Value):
         found = []
         if self.tuned:
             found.append(
-                f"{self.tuned} of these {self.n} questions were tuned on, or flows chosen by them: what they say is too "
-                "good."
+                f"{self.tuned} of these {self.n} questions were tuned on, or flows chosen by them: what they say is "
+                "too good."
             )
         for one in self.flows:
             if one.failures:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spolia.combinators import Branch
 from spolia.errors import DataError
 from spolia.evaluation.experiment import Experiment
 from spolia.evaluation.gate.baseline import Baseline
@@ -18,6 +19,7 @@ from spolia.evaluation.pages.gated import markdown
 from spolia.function import step
 from spolia.generation.reader import Reader
 from spolia.models.scripted import ScriptedModel
+from spolia.orchestration.fusion import ReciprocalRankFusion
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
@@ -83,16 +85,35 @@ def test_a_worse_ranker_is_told_by_the_same_nodes_in_another_order(before: Basel
     assert "backwards()" in dict(found.changes)["flow"]
 
 
-def test_a_corpus_that_is_cut_otherwise_is_told_apart(before: Baseline, tmp_path: Path) -> None:
+def test_a_corpus_that_is_cut_otherwise_is_told_apart(chunks: NodeGroup, tmp_path: Path) -> None:
+    first = recorded(asked(BM25(chunks), items(chunks)))[1]
+    before = first.but(questions=tuple(one.but(seen=dict.fromkeys(one.seen, (0.5,))) for one in first.questions))
+    smaller = stored(tmp_path / "b.spolia", size=24)
+    found = gate(asked(BM25(smaller), items(smaller)), before)
+    assert kinds(found) == ["chunks"]
+    assert "number, chunk: was 40, is 120" in dict(found.changes)["chunks"]
+    assert "SlidingWindow" in dict(found.changes)["chunks"]
+    assert {one.cause for one in found.moved} == {"chunks"}
+    assert "1 node then, 3 nodes now" in found.moved[0].evidence[0]
+
+
+def test_another_cut_and_another_ranker_are_not_told_apart(before: Baseline, tmp_path: Path) -> None:
     smaller = stored(tmp_path / "b.spolia", size=24)
     found = gate(asked(BM25(smaller) >> backwards, items(smaller)), before)
     assert not found.passed
     assert set(kinds(found)) == {"chunks", "flow"}
-    assert "number, chunk: was 40, is 120" in dict(found.changes)["chunks"]
-    assert "SlidingWindow" in dict(found.changes)["chunks"]
-    assert set(found.causes) == {"chunks"}
-    assert "because the corpus was re-chunked" in found.why
+    assert set(found.causes) == {"chunks or flow"}
+    assert "re-chunked and the flow is another one, which cannot be told apart" in found.why
     assert "1 node then, 3 nodes now" in found.worse[0].evidence[0]
+
+
+def test_a_flow_that_searches_another_group_too_has_not_cut_anything(before: Baseline, chunks: NodeGroup) -> None:
+    sentences = chunks.corpus.group("sentence")
+    flow = Branch(BM25(chunks), BM25(sentences)) >> ReciprocalRankFusion(top_k=20) >> backwards
+    found = gate(asked(flow, items(chunks)), before)
+    assert set(found.causes) == {"groups"}
+    assert found.worse[0].evidence[0] == "searched then: chunk; now: chunk, sentence"
+    assert "flow searches other node groups" in found.why
 
 
 def test_gold_that_is_quoted_survives_every_cut(chunks: NodeGroup, tmp_path: Path) -> None:
@@ -271,8 +292,8 @@ def test_gold_that_is_gone_is_named(before: Baseline, tmp_path: Path) -> None:
         (None, "There is no baseline"),
         ("no JSON", "is no baseline"),
         ("[]", "is no baseline"),
-        ('{"spolia_baseline": 99}', "is a baseline of form 99; this version knows 1"),
-        ('{"spolia_baseline": 1, "data": "x"}', "is damaged"),
+        ('{"spolia_baseline": 99}', "is a baseline of form 99; this version knows 2"),
+        ('{"spolia_baseline": 2, "data": "x"}', "is damaged"),
     ],
 )
 def test_a_file_that_is_no_baseline_is_refused(chunks: NodeGroup, tmp_path: Path, text: str | None, says: str) -> None:

@@ -15,7 +15,7 @@ from spolia.evaluation.measures.measure import Seen, SetMeasure
 from spolia.evaluation.row import Found, Row
 from spolia.types import Gold, Item, Quote, Value, digest_of
 
-FORM = 1
+FORM = 2
 FOUND = 10
 """Passages that are written down of each question."""
 ANSWER = 240
@@ -172,7 +172,10 @@ def _baseline(path: str | Path, plain: Mapping[str, Any]) -> Baseline:
             plain["flow"],
             dict(plain["measures"]),
             plain["signature"],
-            {id: Known(*one) for id, one in plain["documents"].items()},
+            {
+                id: Known(name, content, tuple((group, cut, nodes) for group, cut, nodes in cuts), gold)
+                for id, (name, content, cuts, gold) in plain["documents"].items()
+            },
             tuple(Asked.read(id, one) for id, one in plain["questions"].items()),
             dict(plain.get("command", {})),
         )

@@ -9,16 +9,20 @@ from typing import Any, Literal, TypeAlias
 from spolia.evaluation.gate.baseline import Asked, Baseline, documents_of
 from spolia.types import Gold, Item, Quote, Value
 
-Cause: TypeAlias = Literal["failed", "documents", "chunks", "ranking", "answer", "score"]
+Cause: TypeAlias = Literal["failed", "documents", "chunks", "chunks or flow", "groups", "ranking", "answer", "score"]
 CAUSES: Mapping[Cause, str] = {
     "failed": "the flow failed",
     "documents": "the documents changed",
     "chunks": "the corpus was re-chunked",
+    "chunks or flow": "the corpus was re-chunked and the flow is another one, which cannot be told apart",
+    "groups": "the flow searches other node groups",
     "ranking": "the ranker orders the same nodes otherwise",
     "answer": "the same passages are answered from otherwise: another model, prompt or reader",
     "score": "the same passages and answer are scored otherwise",
 }
 """From what a result depends on first to what it depends on last."""
+RANKS = ("flow", "index", "embedders", "models", "prompts", "asked for")
+"""Of what the results depend on, that which decides how the same nodes are ordered."""
 SHOWN = 5
 """Passages that are named."""
 
@@ -78,7 +82,10 @@ def cause_of(item: Item, old: Asked, new: Asked, before: Baseline, now: Baseline
     if _other_documents(_looked_at(item, old, new), before, now):
         return "documents"
     if _cut_otherwise(_looked_at(item, old, new), before, now):
-        return "chunks"
+        same = all(before.signature.get(kind) == now.signature.get(kind) for kind in RANKS)
+        return "chunks" if same else "chunks or flow"
+    if _searched(before) != _searched(now) and new.order != old.order:
+        return "groups"
     if new.order != old.order:
         return "ranking"
     return "answer" if new.answered != old.answered else "score"
@@ -117,9 +124,18 @@ def _cut_otherwise(ids: Sequence[str], before: Baseline, now: Baseline) -> list[
     told = []
     for id in ids:
         old, new = before.documents.get(id), now.documents.get(id)
-        if old is not None and new is not None and old.content == new.content and old.cut != new.cut:
-            told.append(f"{new.name}: {_nodes(old.nodes)} then, {_nodes(new.nodes)} now")
+        if old is not None and new is not None and old.content == new.content:
+            several = len(old.cuts) > 1
+            told += [
+                f"{new.name}{f' in {group}' if several else ''}: {_nodes(was)} then, {_nodes(is_)} now"
+                for group, was, is_ in old.recut(new)
+            ]
     return told
+
+
+def _searched(side: Baseline) -> set[str]:
+    """The groups that its flow searches."""
+    return set(side.signature["chunks"].get("number", ()))
 
 
 def _nodes(number: int) -> str:
@@ -132,8 +148,10 @@ def _evidence(item: Item, cause: Cause, old: Asked, new: Asked, before: Baseline
         return
     if cause == "documents":
         yield "; ".join(_other_documents(_looked_at(item, old, new), before, now)[:SHOWN])
-    if cause == "chunks":
+    if cause in ("chunks", "chunks or flow"):
         yield "; ".join(_cut_otherwise(_looked_at(item, old, new), before, now)[:SHOWN])
+    if cause == "groups":
+        yield f"searched then: {', '.join(sorted(_searched(before)))}; now: {', '.join(sorted(_searched(now)))}"
     for gold in (one for group in item.gold for one in group):
         then, is_ = old.gold.get(str(gold)), new.gold.get(str(gold))
         if then != is_:

@@ -29,7 +29,7 @@ def _is_cut_otherwise(before: Baseline, now: Baseline) -> bool:
     if before.signature["documents"] == now.signature["documents"]:
         return bool(before.signature["chunks"]["content"] != now.signature["chunks"]["content"])
     both = ((one, now.documents[id]) for id, one in before.documents.items() if id in now.documents)
-    return any(old.content == new.content and old.cut != new.cut for old, new in both)
+    return any(old.content == new.content and old.cuts != new.cuts for old, new in both)
 
 
 def _told(kind: str, before: Baseline, now: Baseline) -> list[str]:

@@ -33,16 +33,21 @@ class Known(Value):
     Args:
         name: its source, else its id.
         content: hash of its title and text; of nothing else, so that a copy with another date is the same.
-        cut: hash of its nodes: where they start and end, and what is indexed of them.
-        nodes: how many they are.
+        cuts: by group that is searched, a hash of its nodes (where they start and end, and what is indexed of them),
+            and how many they are.
         gold: whether a question needs it.
     """
 
     name: str
     content: str
-    cut: str = ""
-    nodes: int = 0
+    cuts: tuple[tuple[str, str, int], ...] = ()
     gold: bool = False
+
+    def recut(self, other: Known) -> list[tuple[str, int, int]]:
+        """Groups that both have and that cut it otherwise, each with the numbers of its nodes."""
+        theirs = {group: (cut, nodes) for group, cut, nodes in other.cuts}
+        both = ((group, cut, nodes, *theirs[group]) for group, cut, nodes in self.cuts if group in theirs)
+        return [(group, nodes, now) for group, cut, nodes, new, now in both if cut != new]
 
 
 @dataclass(frozen=True)
@@ -62,20 +67,21 @@ class Held(Value):
         """What the groups of a flow hold; nothing where it searches no store."""
         groups: dict[str, tuple[Manifest, int, int]] = {}
         found: dict[str, tuple[str, str]] = {}
-        cuts: dict[str, list[Any]] = {}
+        cuts: dict[str, dict[str, list[Any]]] = {}
         for group in groups_of(flow):
             snapshot = group.snapshot()
+            name = next(one for one in _names(group.name) if one not in groups)
             documents = {
                 one.id: (one.uri or one.id, _hash(one.title, one.text)) for one in snapshot.documents(access())
             }
-            before = sum(map(len, cuts.values()))
             for node in snapshot.all_nodes(group.name, access()):
                 place = (node.span.start, node.span.end) if node.span else ()
-                cuts.setdefault(node.document, []).append((group.name, node.number, place, _hash(node.indexed_text)))
-            name = next(one for one in _names(group.name) if one not in groups)
-            groups[name] = (snapshot.manifest(group.name), len(documents), sum(map(len, cuts.values())) - before)
+                made = (node.number, place, _hash(node.indexed_text))
+                cuts.setdefault(node.document, {}).setdefault(name, []).append(made)
+            nodes = sum(len(cut.get(name, ())) for cut in cuts.values())
+            groups[name] = (snapshot.manifest(group.name), len(documents), nodes)
             found |= documents
-        known = {id: Known(*one, _cut(cuts.get(id, ())), len(cuts.get(id, ()))) for id, one in found.items()}
+        known = {id: Known(*one, _cuts(cuts.get(id, {}))) for id, one in found.items()}
         return cls(groups, known)
 
     def among(self, wanted: Set[str], gold: Set[str], before: Mapping[str, Known]) -> dict[str, Known]:
@@ -96,7 +102,7 @@ class Held(Value):
     @property
     def cuts(self) -> str:
         """A hash of how all documents are cut."""
-        return _hash(*(f"{id} {self.documents[id].cut}" for id in sorted(self.documents)))
+        return _hash(*(f"{id} {self.documents[id].cuts!r}" for id in sorted(self.documents)))
 
 
 def signature(flow: Flow, held: Held, run: Run) -> Signature:
@@ -137,8 +143,8 @@ def _names(group: str) -> Iterator[str]:
         number += 1
 
 
-def _cut(nodes: Iterable[Any]) -> str:
-    return _hash(*(repr(one) for one in sorted(nodes)))
+def _cuts(groups: Mapping[str, list[Any]]) -> tuple[tuple[str, str, int], ...]:
+    return tuple((name, _hash(*map(repr, sorted(nodes))), len(nodes)) for name, nodes in groups.items())
 
 
 def _hash(*texts: str) -> str:
