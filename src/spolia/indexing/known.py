@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from spolia.indexing.attempts import is_due
 from spolia.indexing.files import File, Found, is_elsewhere
 from spolia.indexing.readers.choosing import reader_of
-from spolia.indexing.readers.reading import Container, Equipped
+from spolia.indexing.readers.reading import Container, Equipped, Reader
 from spolia.indexing.report import DocumentReport
 from spolia.stores.tables.rows import SourceRow, Stamp
 from spolia.stores.writer import Writer
@@ -68,10 +68,12 @@ class Known:
 
     def _readable_now(self) -> Iterator[str]:
         """What lacked a program when it was read, and has the same bytes, where that program is there now."""
-        readers = self._found.files.readers
-        equipped = [one for one in readers.values() if isinstance(one, Equipped) and not one.lacking()]
-        for uri in self._writer.lacking() if equipped else ():
-            if reader_of(uri, readers) in equipped and (uri in self._found.files or self._container(uri)):
+        equipped: dict[Reader | None, bool] = {}
+        for uri in self._writer.lacking():
+            reader = reader_of(uri, self._found.files.readers)
+            if reader not in equipped:
+                equipped[reader] = isinstance(reader, Equipped) and not reader.lacking()
+            if equipped[reader] and (uri in self._found.files or self._container(uri)):
                 yield uri
 
     def _container(self, uri: str) -> str:
