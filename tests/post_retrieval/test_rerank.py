@@ -150,3 +150,23 @@ def test_results_are_kept_where_it_says_so() -> None:
 
 
 _calls: list[str] = []
+
+
+def test_the_query_may_come_first_or_last() -> None:
+    @reranker
+    def before(query, node):  # type: ignore[no-untyped-def]
+        return len(query) + len(node.text)
+
+    @reranker
+    def after(node, query):  # type: ignore[no-untyped-def]
+        return len(query) + len(node.text)
+
+    @reranker(batch=True)
+    def together(query, nodes):  # type: ignore[no-untyped-def]
+        return [len(query) + len(node.text) for node in nodes]
+
+    @reranker
+    def by_place(node, /, *, query):  # type: ignore[no-untyped-def]
+        return len(query) + len(node.text)
+
+    assert before(FOUND) == after(FOUND) == by_place(FOUND) == together(FOUND)

@@ -23,21 +23,27 @@ class Reranker(Function[Ranking, Ranking]):
     Class attributes:
         at_once: whether it takes all nodes in one call.
         asks: whether it takes the query too.
+        takes_by: name of the parameter that the node or the nodes are given to; empty where it can have none.
     """
 
     at_once: ClassVar[bool] = False
     asks: ClassVar[bool] = False
+    takes_by: ClassVar[str] = ""
 
     def apply(self, value: Ranking, /) -> Ranking:
         if not value.hits:
             return value
         asked = {QUERY: value.query.text} if self.asks else {}
         if self.at_once:
-            returned = self.called([hit.node for hit in value.hits], **asked)
+            returned = self._judged([hit.node for hit in value.hits], asked)
             if isinstance(returned, (str, Node)) or not isinstance(returned, Iterable):
                 raise self._refused(returned, "a list of nodes, or of one score for each")
             return value.but(hits=self._of_all(value.hits, list(returned)))
-        return value.but(hits=self._of_each(value.hits, [self.called(hit.node, **asked) for hit in value.hits]))
+        return value.but(hits=self._of_each(value.hits, [self._judged(hit.node, asked) for hit in value.hits]))
+
+    def _judged(self, given: object, asked: dict[str, str]) -> Any:
+        """What the function returns; given by name, so that its parameters may stand in any order."""
+        return self.called(**{self.takes_by: given}, **asked) if self.takes_by else self.called(given, **asked)
 
     def _of_each(self, hits: Sequence[Hit], returned: Sequence[object]) -> tuple[Hit, ...]:
         pairs = [(hit, found) for hit, found in zip(hits, returned, strict=True) if found is not None]
@@ -98,8 +104,8 @@ def reranker(
     number for each. New scores are put in order, best first; equal ones stay as they were. Nodes that come back
     in another order get 1 / rank as scores, so that order and scores agree. An empty ranking stays empty.
 
-    A parameter `query` gets the text of the query. Parameters with defaults are hyper-parameters: `recent.but(days=7)`
-    is the same with another one.
+    A parameter `query`, before or after the other one, gets the text of the query. Parameters with defaults are
+    hyper-parameters: `recent.but(days=7)` is the same with another one.
 
     Args:
         batch: all nodes in one call.
@@ -129,7 +135,9 @@ def reranker(
                 f"{name} takes {', '.join(wanted) or 'nothing'}; a reranker takes {one}, and {QUERY} if it wants it. "
                 f"Write def {name}({one}): ..., or def {name}({one}, {QUERY}): ..., and give others a default."
             )
-        own = {"at_once": batch, "asks": any(p.name == QUERY for p in found)}
+        (taken,) = (p for p in found if p.name in wanted and p.name != QUERY)
+        named = "" if taken.kind is taken.POSITIONAL_ONLY else taken.name
+        own = {"at_once": batch, "asks": any(p.name == QUERY for p in found), "takes_by": named}
         return Reranker.of(function, (Ranking, Ranking), version=version, cached=cached, waits=waits, **own)
 
     return made if function is None else made(function)
