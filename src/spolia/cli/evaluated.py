@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spolia.cli.described import STAND_IN
-from spolia.cli.parts import CHOOSING, Parts, flow_of, from_file, is_file, model_at, parts_of
+from spolia.cli.over import parts_over
+from spolia.cli.parts import Parts, flow_of, model_at, parts_of
 from spolia.cli.recorded import recorded
 from spolia.cli.screen import Screen
 from spolia.cli.sending import tell_of_models
-from spolia.errors import DataError, MissingExtra, WeightsError
-from spolia.evaluation.corpus import cache_folder, indexed
+from spolia.errors import DataError
+from spolia.evaluation.corpus import cache_folder
 from spolia.evaluation.datasets import DataSet, drawn
 from spolia.evaluation.experiment import Experiment, Told
 from spolia.evaluation.gate import gating
@@ -22,10 +22,7 @@ from spolia.evaluation.looks import Looks, Marks, marks_of
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.parse import parse_measures
 from spolia.evaluation.splits import part_of
-from spolia.flows.builtin import bm25, named
-from spolia.flows.default import SAMPLE, covers
 from spolia.models.minilm import MiniLM
-from spolia.models.protocols import Embedder, LanguageModel
 from spolia.operator import Operator
 from spolia.types import Item
 
@@ -162,39 +159,6 @@ class Evaluated:
                 self.screen.say(why)
             tell_of_models(self.screen, flows[name], parts.llm)
         return flows, chosen
-
-
-def parts_over(
-    data: DataSet,
-    flows: Sequence[str],
-    weights: str,
-    llm: LanguageModel | None,
-    told: Callable[[int, int], None],
-    known: tuple[Operator[Any, Any] | type, ...] = (),
-) -> tuple[Parts, str]:
-    """The parts for running flows over a data set, indexed where it is not yet: with vectors where a flow has a use for
-    them; and why the embedder is not used, where only flows that choose would use it."""
-    embedder, wanted = MiniLM(weights), [flow for flow in flows if embeds(flow, known)]
-    why = unsuited(data, embedder) if wanted and all(flow in CHOOSING for flow in wanted) else ""
-    if why or not wanted:
-        return Parts(indexed(data, told=told), None, llm, known), why
-    return Parts(indexed(data, embedder, told=told), embedder, llm, known), ""
-
-
-def embeds(flow: str, known: tuple[Operator[Any, Any] | type, ...] = ()) -> bool:
-    """Whether a flow embeds questions, so that its passages need vectors; raises when there is no such flow."""
-    if not is_file(flow):
-        return named(flow) is not bm25
-    return any(isinstance(part, Embedder) for part in from_file(flow, STAND_IN.but(known=known)).resources)
-
-
-def unsuited(data: DataSet, embedder: Embedder) -> str:
-    """Why an embedder does not suit a data set, so that nothing is embedded in vain; nothing when it does."""
-    try:
-        texts = [passage.text for passage in data.passages()]
-        return covers(texts[:: max(1, len(texts) // SAMPLE)][:SAMPLE], embedder)
-    except (WeightsError, MissingExtra) as error:
-        return f"{embedder.name} cannot be used ({error})"
 
 
 def kept_in() -> Path:

@@ -3,76 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from spolia.errors import DataError
+from spolia.evaluation.gate.asked import Asked, short
 from spolia.evaluation.gate.signature import Known, Signature
 from spolia.evaluation.identity import code_of, reads
-from spolia.evaluation.measures.measure import Seen, SetMeasure
-from spolia.evaluation.row import Found, Row
-from spolia.types import Gold, Item, Quote, Value, digest_of
+from spolia.evaluation.measures.measure import SetMeasure
+from spolia.types import Item, Value
 
 FORM = 2
-FOUND = 10
-"""Passages that are written down of each question."""
-ANSWER = 240
-"""Characters of an answer that are."""
-
-
-@dataclass(frozen=True)
-class Asked(Value):
-    """What a flow made of a question.
-
-    Args:
-        item: its id.
-        content: hash of the question with its gold.
-        seen: by measure, what it adds; None where that could not be determined.
-        found: of the first passages found, document, start and end.
-        order: hash of all that was found, in order.
-        gold: the gold passages that were found, and at which rank.
-        answer: how it begins; empty where the flow finds passages only.
-        answered: hash of all of it.
-        failure: why there is no result; empty where there is one.
-    """
-
-    item: str
-    content: str
-    seen: Mapping[str, Seen | None]
-    found: tuple[tuple[str, int, int], ...] = ()
-    order: str = ""
-    gold: Mapping[str, int] = field(default_factory=dict)
-    answer: str = ""
-    answered: str = ""
-    failure: str = ""
-
-    @classmethod
-    def of(cls, item: Item, row: Row) -> Asked:
-        """What stands in a row of an experiment."""
-        return cls(
-            item.id,
-            content_of(item),
-            dict(row.seen),
-            tuple((one.document or one.node, one.start, one.end) for one in row.found[:FOUND]),
-            _short([(one.node, one.start, one.end) for one in row.found]),
-            _gold_ranks(item, row.found),
-            row.answer[:ANSWER],
-            _short((row.answer, row.cited)),
-            f"{row.failure.kind}: {row.failure.message}"[:ANSWER] if row.failure else "",
-        )
-
-    @classmethod
-    def read(cls, item: str, plain: Mapping[str, Any]) -> Asked:
-        """What a file says."""
-        seen = {name: None if one is None else tuple(map(float, one)) for name, one in plain["seen"].items()}
-        found = tuple((str(name), int(start), int(end)) for name, start, end in plain["found"])
-        return cls(item, **{**plain, "seen": seen, "found": found})
-
-    def plain(self) -> dict[str, Any]:
-        """Plain data, without the id."""
-        return {name: getattr(self, name) for name in type(self).__dataclass_fields__ if name != "item"}
 
 
 @dataclass(frozen=True)
@@ -149,20 +92,9 @@ class Baseline(Value):
         return _baseline(path, plain)
 
 
-def documents_of(item: Item) -> list[str]:
-    """The documents that are its gold, or hold it."""
-    gold = (one for group in item.gold for one in group)
-    return list(dict.fromkeys(one.document if isinstance(one, Quote) else one for one in gold))
-
-
-def content_of(item: Item) -> str:
-    """A hash of a question with its gold. Fields that say nothing of it, such as a type, may change."""
-    return _short((item.question, item.answers, item.gold, item.grades))
-
-
 def measured_by(measures: Iterable[SetMeasure]) -> dict[str, str]:
     """Measures as they are written, each with a hash of its fields, its code, its models and its prompt files."""
-    return {str(one): _short((code_of(one), reads(one), [repr(one)])) for one in measures}
+    return {str(one): short((code_of(one), reads(one), [repr(one)])) for one in measures}
 
 
 def _baseline(path: str | Path, plain: Mapping[str, Any]) -> Baseline:
@@ -183,18 +115,6 @@ def _baseline(path: str | Path, plain: Mapping[str, Any]) -> Baseline:
         raise DataError(f"{path} is damaged: {error!r}. Write a new baseline: spolia gate --write") from error
 
 
-def _gold_ranks(item: Item, found: Sequence[Found]) -> dict[str, int]:
-    gold = [one for group in item.gold for one in group]
-    ranks = {str(one): [rank for rank, hit in enumerate(found, start=1) if _is(one, hit)] for one in gold}
-    return {name: min(places) for name, places in ranks.items() if places}
-
-
-def _is(gold: Gold, hit: Found) -> bool:
-    if isinstance(gold, Quote):
-        return hit.document == gold.document and hit.start < gold.end and gold.start < hit.end
-    return gold == (hit.document or hit.node)
-
-
 def _block(value: object) -> str:
     """One entry a line."""
     if not isinstance(value, Mapping) or not value:
@@ -204,7 +124,3 @@ def _block(value: object) -> str:
 
 def _line(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _short(value: object) -> str:
-    return digest_of(value).hex()[:16]

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from spolia.evaluation.gate.baseline import Asked, Baseline, documents_of
+from spolia.evaluation.gate.asked import Asked, documents_of
+from spolia.evaluation.gate.baseline import Baseline
 from spolia.types import Gold, Item, Quote, Value
 
 Cause: TypeAlias = Literal["failed", "documents", "chunks", "chunks or flow", "groups", "ranking", "answer", "score"]

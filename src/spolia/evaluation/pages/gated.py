@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from spolia.evaluation.comparison import amount, number
 from spolia.evaluation.gate.causes import Moved
-from spolia.evaluation.gate.gating import RULES, Gate
+from spolia.evaluation.gate.comparable import RULES
+from spolia.evaluation.gate.gating import Gate
 from spolia.evaluation.gate.verdict import Verdict
 from spolia.evaluation.pages.markdown import flat, table
 from spolia.evaluation.pages.tables import Table

@@ -1,0 +1,58 @@
+"""Whether an experiment can be compared with a baseline, by which rule, and why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from spolia.errors import DataError
+from spolia.evaluation.experiment import Experiment
+from spolia.evaluation.gate.asked import content_of
+from spolia.evaluation.gate.baseline import Baseline, measured_by
+from spolia.evaluation.measures.measure import SetMeasure
+
+Rule: TypeAlias = Literal["not worse", "worse"]
+RULES: Mapping[Rule, str] = {
+    "not worse": "every measure must be shown to be not worse",
+    "worse": "no measure may be shown to be worse",
+}
+
+
+def refuse_what_cannot_be_compared(
+    experiment: Experiment, before: Baseline, rule: str, numbers: Sequence[float], named: Mapping[str, float]
+) -> None:
+    """Raise `DataError` with all reasons why an experiment cannot be compared with a baseline."""
+    written = [str(one) for one in experiment.measures]
+    if rule not in RULES:
+        raise DataError(f"There is no rule {rule!r}. Write one of: {', '.join(RULES)}.")
+    if not all(0 <= one < float("inf") for one in numbers):
+        raise DataError(f"A tolerance is a number from 0, for example 0.05; got {', '.join(map(str, numbers))}.")
+    if unknown := [one for one in named if one not in written]:
+        raise DataError(
+            f"A tolerance is given for {unknown[0]}, which is not measured. Measured: {', '.join(written)}."
+        )
+    if reasons := [*_other_questions(experiment, before), *_other_measures(experiment.measures, before)]:
+        raise DataError(
+            f"The baseline of {before.flow} on {before.data or 'questions'} cannot be compared: {'; '.join(reasons)}. "
+            "Ask its questions with its measures, or write a new one: --write"
+        )
+
+
+def _other_questions(experiment: Experiment, before: Baseline) -> list[str]:
+    then, now = before.by_item, {item.id: content_of(item) for item in experiment.asked}
+    other = [id for id, one in then.items() if now.get(id, one.content) != one.content]
+    kinds = {
+        "questions of the baseline are not asked now": [id for id in then if id not in now],
+        "questions are not in the baseline": [id for id in now if id not in then],
+        "questions have another text, answer or gold than then": other,
+    }
+    return [f"{len(ids)} {what}, the first {ids[0]!r}" for what, ids in kinds.items() if ids]
+
+
+def _other_measures(measures: Sequence[SetMeasure], before: Baseline) -> list[str]:
+    now = measured_by(measures)
+    listed = [f"{name} is not measured now" for name in before.measures if name not in now]
+    listed += [f"{name} was not measured then" for name in now if name not in before.measures]
+    other = [name for name in now if before.measures.get(name, now[name]) != now[name]]
+    version = before.signature.get("Spolia", {}).get("version", "?")
+    return listed + [f"{name} is computed otherwise than by Spolia {version}, which wrote it" for name in other]
