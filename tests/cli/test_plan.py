@@ -102,9 +102,15 @@ def test_groups_of_a_file_are_planned_and_then_made(spolia: Spolia, notes: Path,
     after = spolia("plan", notes, *options, "--json").json
     assert {(one["change"], one["nodes"], *one["why"]) for one in after["groups"]} == {("kept", 0)}
     file.write_text(file.read_text().replace("size: 4", "size: 5"))
-    changed = {one["group"]: one for one in spolia("plan", notes, *options, "--json").json["groups"]}
+    again = spolia("plan", notes, *options, "--json").json
+    changed = {one["group"]: one for one in again["groups"]}
     assert changed["small"]["why"] == ["transform.SlidingWindow.size: 4 there, 5 here"]
     assert (changed["chunk"]["change"], changed["small"]["change"]) == ("kept", "rebuilt")
+    assert spolia(*again["command"].split()[1:]).code == 0
+    assert "size: 5" in spolia("groups", "show", "small", "--store", store).out
+    after = spolia("plan", notes, *options, "--json").json
+    assert {(one["change"], one["nodes"], *one["why"]) for one in after["groups"]} == {("kept", 0)}
+    assert spolia("sync", notes, *options).code == 0
 
 
 def test_a_group_that_a_model_makes_is_planned_before_it_is_added(

@@ -190,3 +190,13 @@ def test_a_moved_file_with_other_readers_asks_no_model_and_embeds_nothing(folder
         "ann/2.txt",
     }
     assert {node.uri for node in snapshot.all_nodes("short", frozenset())} == {"0.txt", "1.txt", "3.txt"}
+
+
+def test_an_embedder_is_added_where_the_one_that_is_there_is_not_known_here(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus, **said(corpus, embeddings=(Embedding(EMBEDDER),)))
+    other = said(corpus, embeddings=(Embedding(HashingEmbedder(32)),))
+    assert {one.group: one.change for one in planned(folder, corpus, **other).groups}["small"] == "embedded"
+    report = sync(folder, corpus, rebuild=True, **other)
+    assert [group for group, _ in report.behind] == ["small"]
+    embeddings = corpus.latest().manifests["small"].embeddings
+    assert [how.embedder for how in embeddings] == ["hashing-16", "hashing-32"]

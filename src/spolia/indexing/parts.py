@@ -14,7 +14,7 @@ from spolia.indexing.intake import Intake, Unreadable
 from spolia.indexing.lengths import TokenCounter
 from spolia.indexing.readers.choosing import Readers, versions
 from spolia.indexing.splitters.sliding_window import SlidingWindow
-from spolia.models.protocols import Embedder
+from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.operator import Operator
 from spolia.stores.corpus import NodeGroup, refuse_no_groups
 from spolia.stores.defined import embedder_of, in_order, manifest_of, signature, transform_of
@@ -85,7 +85,7 @@ class Wanted:
         there = writer.manifests.get(self.main)
         analyzer = there.analyzer if there is not None else analyzer_for(_samples(found, taking))
         main = manifest_of(self.main, self.definition, analyzer, writer.manifests, versions(self.readers))
-        if there is not None and there != main and rebuild:
+        if there is not None and there != main and (rebuild or is_embedded_first(there, main)):
             keeps = _redefine(writer, there, main)
         elif there is not None and there != main and not main.embeddings and there.embeddings:
             raise ManifestMismatch(_embedder_left_out(there))
@@ -116,15 +116,15 @@ class Wanted:
         given[self.main] = self.definition
         passed = [embedding.embedder for definition in given.values() for embedding in definition.embeddings]
         definition, lineage = given.get(manifest.group), (manifest.parent, manifest.ref)
+        embedders, unknown = _embedders(manifest, passed)
         try:
+            if unknown is not None:
+                raise unknown
             transform = definition.transform if definition else transform_of(manifest, self.known)
-            embedders = tuple(embedder_of(how, manifest.group, passed) for how in manifest.embeddings)
         except GroupError as error:
             if manifest.group == self.main:
                 raise
-            return Growth(
-                manifest.group, Unmakeable(f"{error} The other groups go on. {ways_out(manifest.group)}"), *lineage
-            )
+            transform = Unmakeable(f"{error} The other groups go on. {ways_out(manifest.group)}")
         return Growth(manifest.group, transform, *lineage, embedders)
 
     def refuse_changed(self, manifests: dict[str, Manifest]) -> None:
@@ -186,6 +186,24 @@ def _redefine(writer: Writer, there: Manifest, main: Manifest) -> bool:
     if there.reader != main.reader:
         writer.outdate()
     return keeps
+
+
+def is_embedded_first(there: Manifest, main: Manifest) -> bool:
+    """Whether all that is asked for beyond what is there are vectors, of texts: then the nodes stay."""
+    return not there.embeddings and not main.by_picture and there == main.but(embeddings=())
+
+
+def _embedders(
+    manifest: Manifest, passed: Sequence[Embedder | SparseEmbedder]
+) -> tuple[tuple[Embedder | SparseEmbedder, ...], GroupError | None]:
+    """Those of a group that are known here, and why another one is not: nodes that are there may lack the former's."""
+    found, unknown = [], None
+    for how in manifest.embeddings:
+        try:
+            found.append(embedder_of(how, manifest.group, passed))
+        except GroupError as error:
+            unknown = unknown or error
+    return tuple(found), unknown
 
 
 def _embedder_left_out(there: Manifest) -> str:
