@@ -89,8 +89,8 @@ def sync(
         progress: is told how far it is, after every file and every few hundred texts that were embedded.
         batch: documents that are published together.
         follow_links: go where links lead out of the folder too.
-        rebuild: if the group was built with other parts, build it anew with these, and all that is made from it; if
-            the store holds another folder, forget that. What was there is found until all of the new is published.
+        rebuild: build groups anew that were built with other parts than these, and all that is made from them; if the
+            store holds another folder, forget that. What was there is found until all of the new is published.
         retry: try a file again that could not be read the last time and has not changed since: three times in all, and
             where its process died, or took too much memory or time, after a while (`spolia.indexing.attempts`). Who
             looks at a folder all the time may write False. It is reported in any case.
