@@ -141,18 +141,28 @@ def test_a_sound_flow_has_no_problems() -> None:
     assert str(checked) == "Query → Query, at most 1 calls to language models"
 
 
+def slipped(flow: Operator[Any, Any], **fields: object) -> Operator[Any, Any]:
+    """An operator that would have been refused while building: what a subclass that does not ask for it lets pass."""
+    for name, value in fields.items():
+        object.__setattr__(flow, name, value)
+    return flow
+
+
 WRONG: list[tuple[Operator[Any, Any], str]] = [
-    (Rewrite("gpt"), r"llm: Here belongs a Model; there was the text 'gpt'"),  # type: ignore[arg-type]
-    (Rewrite(LLM, "hot"), r"temperature: Here belongs a number; there was the text 'hot'"),  # type: ignore[arg-type]
+    (slipped(Rewrite(LLM), llm="gpt"), r"llm: Here belongs a Model; there was the text 'gpt'"),
+    (slipped(Rewrite(LLM), temperature="hot"), r"temperature: Here belongs a number; there was the text 'hot'"),
     (KEEP >> Rewrite(LLM, float("nan")), r"steps.1.temperature: nan is not a finite number"),
-    (Rewrite(LLM, words=("a", 1)), r"words.1: Here belongs text; there was the number 1"),  # type: ignore[arg-type]
-    (Rewrite(ASK), r"llm: Here belongs a Model; there was Rewrite"),  # type: ignore[arg-type]
-    (Samples(True), r"n: Here belongs a whole number; there was true"),
-    (ASK.vary(temperature=(0.0, "hot")), r"ranges.temperature.1: Here belongs a number"),
+    (slipped(Rewrite(LLM), words=("a", 1)), r"words.1: Here belongs text; there was the number 1"),
+    (slipped(Rewrite(LLM), llm=ASK), r"llm: Here belongs a Model; there was Rewrite"),
+    (slipped(Samples(1), n=True), r"n: Here belongs a whole number; there was true"),
+    (
+        slipped(ASK.vary(temperature=(0.0, 0.5)), ranges=(("temperature", (0.0, "hot")),)),
+        r"ranges.temperature.1: Here belongs a number",
+    ),
     (ASK.vary(temperature=(0.0, 1.0, 0.0)), r"ranges.temperature.2: This candidate is number 0 again"),
     (Choice(KEEP, ASK, KEEP), r"options.2: This candidate is number 0 again"),
     (Judge(LLM), r"llm: Judge needs logprobs of this model; Model\(able=\('chat',\)\) has chat. Give a model that"),
-    (Judge(KEEP), r"llm: Judge needs a model here; Identity\(\) states no capabilities"),  # type: ignore[arg-type]
+    (slipped(Judge(LLM), llm=KEEP), r"llm: Judge needs a model here; Identity\(\) states no capabilities"),
     (
         Route(language, {"en": ASK, "ko": ASK, "fr": ASK}, default="en"),
         r"arms.fr: This arm can never run: the router only names en, ko",
@@ -176,7 +186,7 @@ def test_what_is_wrong_is_said_with_its_place_and_what_to_write(flow: Operator[A
 
 
 def test_a_problem_is_found_at_any_depth() -> None:
-    flow = Branch(KEEP, Adaptive(Guard(Rewrite(LLM, "x"), max_calls=1)))  # type: ignore[arg-type]
+    flow = Branch(KEEP, Adaptive(Guard(slipped(Rewrite(LLM), temperature="x"), max_calls=1)))
     assert check(flow).problems == (
         Problem("arms.1.body.body.temperature", "Here belongs a number; there was the text 'x'."),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ from spolia import (
     Field,
     InOrder,
     NodeGroup,
+    Operator,
     Paragraphs,
     Query,
     Sentences,
 )
-from spolia.errors import DocumentError, GroupError, SpoliaError, StoreError, WiringError
+from spolia.errors import DocumentError, FilterError, GroupError, QueryError, SpoliaError, StoreError, WiringError
 from spolia.testing import HashingEmbedder
 
 odd: Any = spolia
@@ -154,6 +156,87 @@ SLIPS: dict[str, tuple[Callable[[Any], object], type[SpoliaError], str]] = {
         GroupError,
         "names the metadata autor, which no document has",
     ),
+    "names for groups": (
+        lambda _: odd.materialise(["paras"]),
+        GroupError,
+        r"'paras' \(str\)\. Write .*group\('paras'\)",
+    ),
+    "one group for several": (
+        lambda corpus: odd.materialise(corpus.group("page")),
+        GroupError,
+        r"Write \[corpus\.group",
+    ),
+    "the same while indexing": (
+        lambda corpus: odd.add_texts(corpus, {"a": "b"}, groups=["page"]),
+        GroupError,
+        "groups= w",
+    ),
+    "one field for several": (
+        lambda corpus: odd.add_texts(corpus, {"a": "b"}, fields=Field("year")),
+        FilterError,
+        r"Write \[Field\(",
+    ),
+    "a function for a reader": (
+        lambda corpus: odd.add_texts(corpus, {"a.md": "b"}, readers=[lines]),
+        GroupError,
+        r"lines.* is no reader\. Write which files it reads: readers=\{'\*\.foo': lines\}",
+    ),
+    "a name for a definition": (
+        lambda corpus: corpus.group("zz", "Sentences"),
+        GroupError,
+        "Write a Definition, or None",
+    ),
+    "a language for an analyzer": (
+        lambda _: odd.Definition(Sentences(), analyzer="german"),
+        GroupError,
+        r"^Definition has analyzer='german' \(str\)\. Write an Analyzer, or None\.$",
+    ),
+    "no such metric": (
+        lambda _: odd.Embedding(EMBEDDER, metric="euclid"),
+        WiringError,
+        r"^Embedding has metric='euclid' \(str\)\. Write 'cosine', 'dot' or 'euclidean'\.$",
+    ),
+    "one edge for several": (
+        lambda corpus: odd.NodeGraph(corpus.group(), InOrder()),
+        WiringError,
+        r"Write \(InOrder\(weight=1\.0\),\)\.$",
+    ),
+    "a group for a graph": (lambda corpus: odd.Hops(corpus.group()), WiringError, "Write a NodeGraph"),
+    "a dict for patterns": (
+        lambda _: odd.ByPattern({"*.md": Sentences()}),
+        WiringError,
+        r"Write tuple\(\{'\*\.md': Sentences\(.*\.items\(\)\)\.$",
+    ),
+    "one pattern": (lambda _: odd.ByPattern(("*.md", Sentences())), WiringError, r"Write \(\('\*\.md', Sentences\("),
+    "a text for a size": (
+        lambda _: odd.SlidingWindow(size="10"),
+        WiringError,
+        r"size='10' \(str\)\. Write a whole number",
+    ),
+    "a text for a number": (lambda _: odd.Cut(at_least="0.3"), WiringError, "Write a number, or None"),
+    "a text for a count": (lambda corpus: odd.BM25(corpus.group(), "5"), WiringError, "is '5'. Write a whole number"),
+    "a text for a filter": (
+        lambda corpus: odd.BM25(corpus.group(), filter="year > 5"),
+        WiringError,
+        "Write a Filter, or",
+    ),
+    "a name for a model": (
+        lambda _: odd.Reader("gpt-4"),
+        WiringError,
+        r"llm='gpt-4' \(str\)\. Write a LanguageModel\.$",
+    ),
+    "one keyword": (
+        lambda _: odd.KeywordFilter("tide"),
+        WiringError,
+        r"required='tide' \(str\)\. Write \('tide',\)\.$",
+    ),
+    "one excluded keyword": (lambda _: odd.KeywordFilter(excluded="tide"), WiringError, r"Write \('tide',\)\.$"),
+    "one field of a hit": (lambda _: odd.AsDicts("rank"), WiringError, r"Write \('rank',\)\.$"),
+    "one kind of entity": (lambda _: odd.RuleEntities("name"), WiringError, r"Write \('name',\)\.$"),
+    "no question": (lambda _: odd.Query(None), QueryError, r"^The query is None \(NoneType\)\. Write a text"),
+    "no embedder for links": (lambda _: odd.Similar(embedder=5), WiringError, "Similar wants an embedder"),
+    "several principals": (lambda _: odd.Run(principal=["ann"]), WiringError, "others as groups: Run"),
+    "a number for a principal": (lambda _: odd.Run(groups=[1]), WiringError, "Write a list of texts"),
 }  # fmt: skip
 
 
@@ -167,11 +250,32 @@ def test_a_slip_is_an_error_that_says_what_to_write(name: str, corpus: Corpus) -
     assert corpus.latest().groups() == groups, "nothing was built"
 
 
+def test_every_operator_refuses_a_field_that_holds_something_else() -> None:
+    """Also one that is written later, and one of a newcomer's own."""
+
+    @dataclass(frozen=True)
+    class Own(Operator[str, str]):
+        times: int = 1
+        names: tuple[str, ...] = ()
+
+        def apply(self, value: str, /) -> str:
+            return value * self.times
+
+    assert Own(2, ("a",)).but(times=3)("x") == "xxx"
+    wrongs: list[dict[str, Any]] = [{"times": "2"}, {"times": True}, {"names": "a"}, {"names": (1,)}]
+    for wrong in wrongs:
+        with pytest.raises(WiringError, match=r"^Own has (times|names)="):
+            Own(**wrong)
+    with pytest.raises(WiringError, match="Own has times='2'"):
+        Own().but(times="2")
+
+
 def test_what_can_only_mean_one_thing_works(corpus: Corpus, tmp_path: Path) -> None:
     assert Corpus(tmp_path / "a.spolia") == Corpus(str(tmp_path / "a.spolia"))
     one = Definition(Paragraphs(), embeddings=(Embedding(EMBEDDER),))
     assert odd.Definition(Paragraphs(), embeddings=Embedding(EMBEDDER)) == one
     assert odd.Definition(Paragraphs(), embeddings=(EMBEDDER,)) == one
+    assert odd.Similar(embedder=EMBEDDER) == odd.Similar(embedder=EMBEDDER.name)
     made = Definition(odd.transform(lines))
     assert [node.text for node in BM25(corpus.group("line", made))(Query("stones")).nodes]
 

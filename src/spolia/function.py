@@ -56,9 +56,11 @@ class Function(Operator[In, Out]):
             attributes: further attributes of the class: `version`, `cached`, `waits`.
 
         Raises:
-            WiringError: it is to be cached, and its result depends on more than its name tells.
+            WiringError: it is async; or to be cached, and its result depends on more than its name tells.
         """
         name = getattr(function, "__qualname__", LAMBDA).rpartition("<locals>.")[2]
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            raise WiringError(f"{name} is async, and its result would never be awaited. Write def {name}(...): ...")
         reason = untold(function)
         if reason and attributes.get("cached"):
             raise WiringError(f"{name} cannot be cached: {reason}")

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, final
 
 from spolia.bounds import most, total
 from spolia.errors import SpoliaError, UndecidedError, WiringError
+from spolia.misfits import refuse_misfits, refusing_misfits
 from spolia.surrounding import Event, gather, surrounding
 from spolia.types import Addressed, Answer, Failure, Query, Ranking, Value, digest_of, kept, qualified
 from spolia.wiring import Bindings, filled, fits, name_of, parameters_of
@@ -46,6 +47,15 @@ class Operator(ABC, Generic[In, Out]):
     optional: ClassVar[bool] = False
     variadic: ClassVar[str] = ""
     needs: ClassVar[Mapping[str, frozenset[str]]] = {}
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if own := cls.__dict__.get("__post_init__"):
+            cls.__post_init__ = refusing_misfits(own)  # type: ignore[assignment,method-assign]
+
+    def __post_init__(self) -> None:
+        """Refuse fields that hold what they do not declare; a subclass that has more to refuse writes its own."""
+        refuse_misfits(self)
 
     # What most operators write.
 

@@ -237,7 +237,7 @@ def test_what_does_not_fit_is_refused_with_its_place(plain: Any, declared: Any, 
         (b"x", Any, "has no plain form"),
         (Query("q", weight=float("nan")), Query, "weight: nan is not a finite number"),
         (step(lambda n: n), Operator, "A lambda has no name"),
-        (Half("x"), Operator, "by: Here belongs a number"),  # type: ignore[arg-type]
+        (Query("q", weight="x"), Query, "weight: Here belongs a number"),  # type: ignore[arg-type]
         (3, Operator, "Here belongs an operator"),
         (Span(1, 2), Query, "Here belongs a Query"),
         ([1], tuple[int, ...], "Here belongs a list"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from spolia.errors import WiringError
+from spolia.misfits import refuse_misfits
 from spolia.operator import Operator
 from spolia.types import Hit, Meta, Node, Ranking
 
@@ -64,6 +65,7 @@ class AsDicts(Operator[Ranking, tuple[Plain, ...]]):
     fields: tuple[str, ...] = ("id", "score", "text", "uri", "meta")
 
     def __post_init__(self) -> None:
+        refuse_misfits(self)
         for name in self.fields:
             if name not in _FIELDS:
                 raise WiringError(f"A hit has no field {name!r}. Write some of: {', '.join(_FIELDS)}.")

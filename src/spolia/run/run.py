@@ -71,6 +71,13 @@ class Run:
     ) -> None:
         if isinstance(groups, str):
             raise WiringError(f"groups={groups!r} is one text. Write a list of principals: groups=[{groups!r}].")
+        if not isinstance(principal, str):
+            raise WiringError(
+                f"principal={principal!r:.80} is no text. Write one principal, and others as groups: "
+                "Run(principal='ann', groups=['staff'])."
+            )
+        if not all(isinstance(name, str) for name in groups):
+            raise WiringError(f"groups={groups!r:.80} are no principals. Write a list of texts: groups=['staff'].")
         self.id = new_run_id()
         self.principals = frozenset(name for name in (principal, *groups) if name)
         self.filter = filter

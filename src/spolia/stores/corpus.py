@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING
 
 from spolia.errors import GroupError, StoreError
+from spolia.misfits import refuse_misfits
 from spolia.stores.addresses import POSTGRES, truth_of
 from spolia.stores.definition import Definition
 from spolia.stores.postgres.address import address_of
@@ -165,6 +166,9 @@ class NodeGroup(Value):
     name: str = "chunk"
     definition: Definition | None = None
 
+    def __post_init__(self) -> None:
+        refuse_misfits(self, GroupError)
+
     @property
     def scoped(self) -> bool:
         """What it returns depends on who asks."""
@@ -186,8 +190,8 @@ class NodeGroup(Value):
             StoreBusy: it is not there, and another process writes, and which.
             NotAStore, StoreTooNew, StoreCorrupt, StoreError: the store cannot be read, or not be written, and why.
         """
-        from spolia.stores.groups.first_use import built
         from spolia.stores.groups.asked import serves
+        from spolia.stores.groups.first_use import built
 
         return pin(self.corpus.pinned_under, lambda: built(self), lambda snapshot: serves(self, snapshot))
 
@@ -215,3 +219,27 @@ def refuse_no_group(given: object, whose: str) -> None:
         there = f"; its groups are: {', '.join(names)}" if names else ""
     said = f"{given!r:.80} ({type(given).__name__})"
     raise GroupError(f"{whose} wants a node group, and was given {said}. Write {written}{there}.")
+
+
+def refuse_no_groups(given: Iterable[NodeGroup], whose: str) -> tuple[NodeGroup, ...]:
+    """The node groups of a list; what is none is refused.
+
+    Args:
+        whose: what it was given to.
+
+    Raises:
+        GroupError: and what to write.
+
+    >>> refuse_no_groups(Corpus("notes.spolia").group("page"), "materialise")
+    Traceback (most recent call last):
+    spolia.errors.GroupError: materialise wants a list of node groups, and was given one. Write [corpus.group('page')].
+    """
+    if isinstance(given, NodeGroup):
+        written = f"[corpus.group({given.name!r})]"
+        raise GroupError(f"{whose} wants a list of node groups, and was given one. Write {written}.")
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        refuse_no_group(given, whose)
+    listed = tuple(given)
+    for group in listed:
+        refuse_no_group(group, whose)
+    return listed

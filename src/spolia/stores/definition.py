@@ -9,9 +9,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from spolia.errors import GroupError
+from spolia.misfits import refuse_misfits
 from spolia.models.protocols import Embedder, SparseEmbedder, refuse_no_embedder
 from spolia.operator import Operator
 from spolia.stores.indexes import DEFAULT_INDEX, IndexSettings
@@ -188,7 +189,7 @@ class Embedding(Value):
         metric: `cosine`, `dot` (of vectors as the embedder gives them) or `euclidean` (distance, negated).
 
     Raises:
-        WiringError: the embedder is none, and what it lacks.
+        WiringError: the embedder is none, and what it lacks; there is no such metric.
     """
 
     embedder: Embedder | SparseEmbedder
@@ -197,6 +198,7 @@ class Embedding(Value):
 
     def __post_init__(self) -> None:
         refuse_no_embedder(self.embedder, "Embedding", Embedder, SparseEmbedder)
+        refuse_misfits(self)
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,8 @@ class Definition(Value):
         analyzer: makes the terms; None for that of the store's language.
 
     Raises:
-        GroupError: for a transform that is none, a `ref` that is the parent, or two embeddings by one embedder.
+        GroupError: for a transform that is none, or takes refs where there is no `ref`, a `ref` that is the parent, or
+            two embeddings by one embedder.
 
     >>> Definition(len)
     Traceback (most recent call last):
@@ -230,13 +233,26 @@ class Definition(Value):
             if not isinstance(group := getattr(self, name), str):
                 raise GroupError(f"The {name} is {group!r:.80} ({type(group).__name__}). Write the name of a group.")
         object.__setattr__(self, "embeddings", _embeddings(self.embeddings))
+        if not self.ref and (name := _wanting_refs(self.transform)):
+            raise GroupError(
+                f"{name} takes refs, and no group is named that they come from. Write Definition(..., ref=GROUP), one "
+                f"that was made from {self.parent!r}, or have {name} take none."
+            )
         if self.ref and self.ref == self.parent:
             raise GroupError(
                 f"The ref {self.ref!r} is the parent itself. Write a group that was made from it, or none."
             )
+        refuse_misfits(self, GroupError)
         names = [embedding.embedder.name for embedding in self.embeddings]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise GroupError(f"Two embeddings are by {', '.join(twice)}. Write each embedder once.")
+
+
+def _wanting_refs(transform: Operator[Any, Any]) -> str:
+    """What of a transform cannot do without the nodes of a `ref`; empty for nothing."""
+    if getattr(transform, "wants_refs", False):
+        return transform.short
+    return next(filter(None, (_wanting_refs(inner) for _, inner in transform.inner())), "")
 
 
 def _refuse_no_transform(found: object) -> None:

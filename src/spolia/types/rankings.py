@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from spolia.errors import QueryError
 from spolia.types.documents import Node
 from spolia.types.value import Record, Value
 
@@ -31,6 +32,9 @@ class Query(Value):
         filter: which nodes may be found; None for all.
         origin: the query that it was made from.
 
+    Raises:
+        QueryError: the text is none.
+
     >>> Query("Who employed Carsten Olsen?").question
     'Who employed Carsten Olsen?'
     """
@@ -44,6 +48,8 @@ class Query(Value):
     origin: Query | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise QueryError(f"The query is {self.text!r:.80} ({type(self.text).__name__}). Write a text.")
         if not self.question:
             object.__setattr__(self, "question", self.text)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, date, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from spolia.codec import decode, encode
 from spolia.errors import DocumentError, GroupError, ModelUnavailable, WiringError
 from spolia.flows.files import dump, load
 from spolia.function import Function, step
+from spolia.indexing.transforms.by_pattern import ByPattern
 from spolia.indexing.transforms.function import refuse_unstorable, transform
 from spolia.journal import Cache
 from spolia.models.scripted import ScriptedModel
@@ -46,6 +47,10 @@ def shouted(node: Node) -> Node:
 @transform
 def described(part: Part) -> dict[str, object]:
     return {"text": part.document.title, "meta": {"refs": len(part.refs)}}
+
+
+def beside_plain(text: str, refs: list[str]) -> str:
+    return f"{text}: {len(refs)}"
 
 
 @transform
@@ -192,6 +197,9 @@ def test_metadata_may_have_several_values_and_search_another_text() -> None:
             "'by' is no value: {'Ann'} is of type set. Write .* or a list of these",
         ),
         ({"text": "x", "meta": {"at": datetime(2026, 1, 1)}}, "says no time zone"),
+        ({"text": "x", "meta": "y"}, r"returned the metadata 'y'\. Give names with values: \{'year': 2020\}"),
+        ({"text": "x", "meta": ("y", "z")}, r"returned the metadata \('y', 'z'\)"),
+        ({"text": "x", "meta": {1: "y"}}, "returned metadata with the name 1. Give names that are texts"),
         (Piece("Two", 3), "the text 'Two' with start=3, where ' is' stands"),
         (Piece("Two", -26), "start=-26"),
         ({"text": "Two", "start": 999}, "start=999, where '' stands"),
@@ -200,6 +208,44 @@ def test_metadata_may_have_several_values_and_search_another_text() -> None:
 def test_what_stands_for_no_piece_is_refused_and_says_what_to_return(value: object, expected: str) -> None:
     with pytest.raises(WiringError, match=expected):
         returned(value)
+
+
+def test_what_is_wrong_names_function_node_and_document() -> None:
+    @transform
+    def odd(text: str) -> object:
+        return {text}
+
+    with pytest.raises(
+        WiringError, match=r"^The transform odd, for node 'd' of 'notes/d\.txt', returned a set, which"
+    ) as found:
+        odd(whole("a"))
+    assert not getattr(found.value, "__notes__", ()), "said once"
+
+
+@pytest.mark.parametrize("decorator", [transform, step])
+def test_an_async_function_is_refused(decorator: Callable[[Any], object]) -> None:
+    async def fetched(text: str) -> str:
+        return text
+
+    async def yielded(text: str) -> AsyncIterator[str]:
+        yield text
+
+    for function in (fetched, yielded):
+        with pytest.raises(WiringError, match=r"\w+ is async, .* Write def \w+\("):
+            decorator(function)
+
+
+def test_a_function_that_takes_refs_needs_a_group_that_they_come_from() -> None:
+    @transform
+    def titled(text: str, refs: list[str] = []) -> str:  # noqa: B006
+        return text
+
+    taking = transform(beside_plain)
+    for made in (taking, ByPattern((("*.md", taking),))):
+        with pytest.raises(GroupError, match=r"^beside_plain takes refs, .* Write Definition\(\.\.\., ref=GROUP\)"):
+            Definition(made)
+        assert Definition(made, ref="sentence").ref == "sentence"
+    assert Definition(titled).ref == "", "its refs have a default"
 
 
 @given(st.text("ab .\n", max_size=60), st.lists(st.text("ab .\n", max_size=6)))

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import TypeAlias
 
+from spolia.errors import GroupError
 from spolia.indexing.readers.archives.tars import PackedReader, TarReader
 from spolia.indexing.readers.archives.zips import ZipReader
 from spolia.indexing.readers.by_function import FunctionReader, Reads
@@ -74,7 +75,7 @@ def by_suffix(readers: Readers = READERS) -> dict[str, Reader]:
     """The reader of each pattern and suffix, patterns first; where two know one, the later one.
 
     Raises:
-        GroupError: a function that a store could not tell from another one.
+        GroupError: a function that a store could not tell from another one, or that nothing names the files of.
 
     >>> by_suffix()[".md"]
     MarkdownReader()
@@ -95,7 +96,14 @@ def _pairs(readers: Readers) -> Iterator[tuple[str, Reader]]:
         for known, reader in readers.items():
             yield known, reader if isinstance(reader, Reader) else FunctionReader(reader, (known,))
     else:
-        yield from ((known, reader) for reader in readers for known in reader.suffixes)
+        for reader in readers:
+            if not isinstance(reader, Reader):
+                name = getattr(reader, "__name__", "READER")
+                raise GroupError(
+                    f"{reader!r:.80} ({type(reader).__name__}) is no reader. Write which files it reads: "
+                    f"readers={{'*.foo': {name}}}."
+                )
+            yield from ((known, reader) for known in reader.suffixes)
 
 
 def _suffix(known: str) -> str:

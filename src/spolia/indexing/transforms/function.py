@@ -26,10 +26,12 @@ class FunctionTransform(Function[Part, Pieces]):
     Class attributes:
         given: what the function takes: the text, the node or the part.
         refs: of what its `refs` are a list: texts or nodes; None when it takes none.
+        wants_refs: they have no default, so that a group of it needs a `ref`.
     """
 
     given: ClassVar[type] = str
     refs: ClassVar[type | None] = None
+    wants_refs: ClassVar[bool] = False
 
     def apply(self, value: Part, /) -> Pieces:
         place = f"node {value.node.id!r} of {value.document.uri or value.document.id!r}"
@@ -110,7 +112,8 @@ def transform(
 
     def made(function: Callable[..., object]) -> Operator[Part, Pieces]:
         given, refs = _parameters(function)
-        own = {"given": given, "refs": refs}
+        wants = refs is not None and inspect.signature(function).parameters[REFS].default is inspect.Parameter.empty
+        own = {"given": given, "refs": refs, "wants_refs": wants}
         types = (Part, tuple[Piece, ...])
         return FunctionTransform.of(function, types, version=version, cached=cached, waits=waits, **own)
 

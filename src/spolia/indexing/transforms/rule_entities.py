@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from spolia.errors import WiringError
 from spolia.indexing.transforms.capitals import capital_runs, capitalises_nouns
 from spolia.indexing.transforms.entities import Mention, entities
+from spolia.misfits import refuse_misfits
 from spolia.operator import Operator
 from spolia.stores.definition import Part, Pieces
 
@@ -63,6 +64,8 @@ class RuleEntities(Operator[Part, Pieces]):
     kinds: tuple[Kind, ...] = ALL
 
     def __post_init__(self) -> None:
+        if isinstance(self.kinds, str):
+            refuse_misfits(self)
         if unknown := [kind for kind in self.kinds if kind not in ALL]:
             raise WiringError(f"There is no rule {unknown[0]!r}. Write some of: {', '.join(ALL)}.")
 

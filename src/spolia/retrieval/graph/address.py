@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spolia.errors import WiringError
+from spolia.misfits import refuse_misfits
 from spolia.retrieval.graph.edges import Edges
 from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.types import Value, digest_of
@@ -50,6 +51,7 @@ class NodeGraph(Value):
 
     def __post_init__(self) -> None:
         refuse_no_group(self.group, "NodeGraph")
+        refuse_misfits(self)
         if not self.edges:
             raise WiringError(
                 "A graph without edges links nothing. "

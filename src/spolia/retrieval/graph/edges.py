@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from spolia.errors import WiringError
+from spolia.misfits import refuse_misfits
+from spolia.models.protocols import Embedder, refuse_no_embedder
 from spolia.types import Value
 from spolia.wiring import refuse_counts
 
@@ -22,8 +25,12 @@ class Similar(Edges):
     Args:
         neighbours: links from a node; others may link to it.
         at_least: cosines below are no links.
-        embedder: name of the embedder whose vectors are compared; empty for the group's first.
+        embedder: whose vectors are compared, or its name, which is what is kept; empty for the group's first.
         weight: the links are multiplied with it.
+
+    >>> from spolia.models.minilm import MiniLM
+    >>> Similar(embedder=MiniLM()) == Similar(embedder=MiniLM().name)
+    True
     """
 
     neighbours: int = 5
@@ -31,7 +38,17 @@ class Similar(Edges):
     embedder: str = ""
     weight: float = 1.0
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, neighbours: int = 5, at_least: float = 0.0, embedder: Embedder | str = "", weight: float = 1.0
+        ) -> None: ...
+
     def __post_init__(self) -> None:
+        given: Any = self.embedder
+        if not isinstance(given, str):
+            refuse_no_embedder(given, "Similar", Embedder)
+            object.__setattr__(self, "embedder", given.name)
         _refuse(self, "neighbours")
 
 
@@ -95,6 +112,7 @@ class InOrder(Edges):
 
 
 def _refuse(edges: Edges, *counts: str) -> None:
+    refuse_misfits(edges)
     refuse_counts(edges, *counts)
     if not 0 < edges.weight < float("inf"):
         raise WiringError(f"{edges!r} has weight {edges.weight}. Write a number above 0.")
