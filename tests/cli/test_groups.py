@@ -125,6 +125,19 @@ def test_what_is_shown_can_be_added_again(spolia: Spolia, store: Path, tmp_path:
     assert (again.code, again.json["built"]) == (0, [])
 
 
+def test_how_documents_are_cut_is_said_once(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "g.yaml").write_text("chunk: {transform: Sentences}\n")
+    notes = tmp_path / "notes"
+    cut = spolia("sync", notes, "--store", store, "--groups", tmp_path / "g.yaml", "--rebuild", "--no-vectors")
+    assert (cut.code, "2 unchanged, cut anew; 5 passages made" in cut.out) == (0, True), cut.out
+    (notes / "new.txt").write_text("Clay is wet. It is fired.")
+    assert spolia("plan", notes, "--store", store, "--json").json["groups"][0]["nodes"] == 2
+    assert spolia("sync", notes, "--store", store, "--json").json["chunks"] == 2
+    assert Corpus(str(store)).latest().manifests["chunk"].transform.startswith("Sentences(")
+    dropped = spolia("groups", "drop", "chunk", "--store", store)
+    assert "covered=0.95), without vectors, as --no-vectors says." in " ".join(dropped.err.split())
+
+
 def test_a_file_of_several_groups_will_do(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text("small: {transform: Sentences}\nlarge: {transform: Paragraphs}\n")
     assert spolia("groups", "add", "large", "--from", tmp_path / "g.yaml", "--store", store).code == 0

@@ -53,17 +53,28 @@ def test_people_read_what_would_change(spolia: Spolia, notes: Path, store: Path)
     assert set(Corpus(str(store)).latest().sources()) == {"salt.txt", "tides.md"}
 
 
-def test_a_rebuild_is_explained(spolia: Spolia, notes: Path, store: Path) -> None:
+def test_vectors_can_come_later(spolia: Spolia, notes: Path, store: Path) -> None:
+    ran = spolia("plan", notes, "--store", store, "--vectors")
+    assert "group chunk  embedded  0 passages to cut, 2 texts to embed" in ran.out
+    assert "since embeddings: none there" in ran.out
+    assert f"spolia sync {notes} --store {store} --vectors\n" in ran.err
+    first, second = (spolia("sync", notes, "--store", store, "--vectors", "--json").json for _ in range(2))
+    assert (first["unchanged"], first["chunks"], first["embedded"]) == (2, 0, 2)
+    assert (second["unchanged"], second["chunks"], second["embedded"]) == (2, 0, 0)
+
+
+def test_a_rebuild_is_explained(spolia: Spolia, notes: Path, store: Path, tmp_path: Path) -> None:
     spolia("groups", "build", "sentence", "--store", store)
-    refused = spolia("index", notes, "--store", store, "--vectors")
+    (file := tmp_path / "g.yaml").write_text("chunk: {transform: Paragraphs}")
+    refused = spolia("index", notes, "--store", store, "--no-vectors", "--groups", file)
     assert refused.code == 3
     assert "spolia plan" in refused.err
-    ran = spolia("plan", notes, "--store", store, "--vectors", "--fast")
+    ran = spolia("plan", notes, "--store", store, "--groups", file, "--no-vectors", "--fast")
     assert ran.code == 0
     assert "group chunk  rebuilt" in ran.out
-    assert "since embeddings: none there" in ran.out
+    assert "since transform: SlidingWindow there, Paragraphs here" in ran.out
     assert "group sentence  kept" in ran.out
-    assert f"spolia sync {notes} --store {store} --vectors --rebuild;" in ran.err
+    assert f"spolia sync {notes} --store {store} --groups {file} --no-vectors --rebuild;" in ran.err
     assert set(Corpus(str(store)).latest().groups()) == {"chunk", "sentence"}
 
 

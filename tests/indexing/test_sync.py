@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from spolia.errors import ManifestMismatch
+from spolia.indexing.planning import planned
 from spolia.indexing.report import DocumentReport, Progress, SyncReport, reports
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync import sync
+from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import Corpus
-from spolia.types import Value
+from spolia.types import Query, Value
 from tests.indexing.making import pdf_of
 
 TRUTHS = ("folder", "postgres")
@@ -229,6 +231,22 @@ def test_other_parts_are_refused_naming_both(
         assert isinstance(error.value, ManifestMismatch)
         assert all(part in str(error.value) for part in said)
     assert len(texts(corpus)) == 3
+
+
+def test_an_embedder_that_is_named_later_embeds_the_nodes_that_are_there(folder: Path, corpus: Corpus) -> None:
+    sync(folder, corpus)
+    before = [node.id for node in corpus.snapshot().all_nodes("chunk")]
+    whole = planned(folder, corpus, embedder=Letters())
+    (plan,) = whole.groups
+    assert not whole.rebuild
+    assert (plan.change, plan.nodes, plan.texts) == ("embedded", 0, 3)
+    report = sync(folder, corpus, embedder=Letters())
+    assert (report.unchanged, report.chunks, report.embedded) == (3, 0, 3)
+    snapshot = corpus.snapshot()
+    assert [node.id for node in snapshot.all_nodes("chunk")] == before
+    assert snapshot.manifest("chunk").embedder == Letters().name
+    assert len(Dense(corpus.group(), Letters())(Query("stone"))) == 3
+    assert snapshot.check() == []
 
 
 def test_a_rebuild_takes_other_parts(folder: Path, corpus: Corpus) -> None:

@@ -135,13 +135,18 @@ def drop(name: Group, store: StorePath, wait: Wait = WAIT_S, json: AsJson = Fals
 
     screen = Screen(json=json)
     corpus = Corpus(str(store), wait)
-    refuse_undroppable(corpus.latest(), name)
+    refuse_undroppable(there := corpus.latest(), name)
     with corpus.writer() as writer:
         writer.drop(name)
     screen.give(dropped=name)
     screen.show(f"dropped {name}")
     if name == "chunk":
-        screen.say("It is the group that `spolia index` makes: the next one makes it again.")
+        built = there.manifests[name]
+        how = f"with vectors of {built.embedder}" if built.embedder else "without vectors, as --no-vectors says"
+        screen.say(
+            f"It is the group that `spolia index` makes: the next one makes it again, as its options then say. It was "
+            f"made by {built.transform}, {how}."
+        )
     return Exit.DONE
 
 

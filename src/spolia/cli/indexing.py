@@ -20,6 +20,7 @@ from spolia.cli.spread import written
 from spolia.errors import ManifestMismatch, MissingExtra, QueryError, WeightsError
 from spolia.flows.default import covers
 from spolia.indexing.intake import Unreadable, intake
+from spolia.indexing.parts import main_definition
 from spolia.indexing.readers.choosing import READERS, by_suffix
 from spolia.indexing.report import Progress, SyncReport
 from spolia.indexing.sources.source import Source
@@ -29,7 +30,9 @@ from spolia.models.minilm import MiniLM
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.models.weights import find
 from spolia.stores.corpus import Corpus
-from spolia.stores.definition import Definition, Embedding
+from spolia.stores.defined import signature, transform_of
+from spolia.stores.definition import Definition, Embedding, Transform
+from spolia.stores.manifest import Manifest
 
 SAMPLED_FILES, SAMPLED_BYTES, SAMPLED_CHARACTERS = 20, 1_000_000, 5_000
 
@@ -107,6 +110,8 @@ def parts(screen: Screen, making: Making, corpus: Corpus, *, rebuild: bool) -> t
         return found, f"with vectors of {found['embedder'].name}"
     why = "" if making.vectors else why_none(corpus, found["sources"], embedder, making, rebuild=rebuild)
     found["embedder"] = None if why else embedder
+    if main is None and not rebuild:
+        found["splitter"] = _splitter_of(corpus, found["embedder"], mine.operators)
     return found, f"without vectors: {why}" if why else f"with vectors of {embedder.name}"
 
 
@@ -142,10 +147,21 @@ def why_none(
 
 def _built_with(corpus: Corpus) -> str | None:
     """Name of the embedder that a store was built with, empty for none; None where nothing was built yet."""
-    if not corpus.exists():
+    built = _built(corpus)
+    return None if built is None else built.embedder
+
+
+def _splitter_of(corpus: Corpus, embedder: Embedder | None, known: tuple[Any, ...]) -> Transform | None:
+    """What the documents of a store were cut by, which goes on where nothing else is said; None for the usual one."""
+    built = _built(corpus)
+    if built is None or not built.definition:
         return None
-    snapshot = corpus.snapshot()
-    return snapshot.manifest(MAIN).embedder if MAIN in snapshot.groups() else None
+    usual = signature(main_definition(None, embedder, None), {})
+    return None if built.signature == usual else transform_of(built, known)
+
+
+def _built(corpus: Corpus) -> Manifest | None:
+    return corpus.snapshot().manifests.get(MAIN) if corpus.exists() else None
 
 
 def _samples(places: Path | Sequence[Path | Source]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from spolia.indexing.files import Files, Found, Lot
 from spolia.indexing.intake import intake
 from spolia.indexing.keeping import Keeping
 from spolia.indexing.labels import Labels
-from spolia.indexing.parts import Unmakeable, Wanted, main_definition
+from spolia.indexing.parts import Unmakeable, Wanted, is_embedded_first, main_definition
 from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
 from spolia.indexing.rehearsing import Rehearsal
 from spolia.indexing.report import Progress
@@ -166,7 +166,8 @@ def planned(
     before, changes = dict(writer.manifests), _Changes(writer.sources(), found, progress)
     wanted = _Wanted(group, main_definition(splitter, embedder, analyzer), groups, known, readers)
     with TemporaryDirectory(prefix="spolia-") as spool, intake(Path(spool), workers) as taking:
-        changes.renews = wanted.define(writer, found, taking, rebuild=True)
+        renews, there = wanted.define(writer, found, taking, rebuild=True), before.get(group)
+        changes.renews = renews and not (there and is_embedded_first(there, writer.manifests[group]))
         if fast:
             changes.guess()
         else:
