@@ -36,7 +36,7 @@ from spolia.evaluation.measures.parse import parse_measures
 from spolia.evaluation.statistics.corrections import CORRECTIONS
 from spolia.evaluation.statistics.interval import Interval
 from spolia.evaluation.statistics.proportions import tango, wilson
-from spolia.evaluation.statistics.sample import Sample
+from spolia.evaluation.statistics.sample import UNIT, Range, Sample
 from spolia.evaluation.statistics.totals import Row, Totals
 from spolia.function import step
 from spolia.types import Answer, Hit, Item, Node, Query, Ranking
@@ -194,6 +194,8 @@ HARD: dict[str, tuple[Draw, ...]] = {
     "graded, paired": (one_in_ten_differs,),
     "cost, plain": (long_tail,),
 }
+RANGES: dict[Draw, Range] = {long_tail: (0.0, math.inf)}
+"""Of draws that are no share."""
 
 
 def covered(draw: Draw, n: int, experiments: int, seed: int = 0) -> float:
@@ -201,7 +203,7 @@ def covered(draw: Draw, n: int, experiments: int, seed: int = 0) -> float:
     random, held = np.random.default_rng((seed, n)), 0
     for number in range(experiments):
         scores, truth = draw(random, n)
-        sample = Sample(scores, resamples=RESAMPLES, seed=number)
+        sample = Sample(scores, range=RANGES.get(draw, UNIT), resamples=RESAMPLES, seed=number)
         found: Interval = sample.interval(0) if scores.shape[1] == 1 else sample.difference(0, 1)
         held += found.low <= truth <= found.high
     return round(100 * held / experiments, 1)
@@ -278,7 +280,9 @@ def gated(shift: float, graded: bool, n: int, experiments: int, seed: int = 0) -
     random, said = np.random.default_rng((seed, n, graded)), Counter[str]()
     for number in range(experiments):
         then, now = (moved_grades if graded else moved_answers)(random, n, shift)
-        sample = Sample(np.stack([then, now], axis=1), resamples=RESAMPLES, seed=number)
+        sample = Sample(
+            np.stack([then, now], axis=1), range=(-1, 1) if graded else UNIT, resamples=RESAMPLES, seed=number
+        )
         change, moved = sample.difference(1, 0), int((then != now).sum())
         said[Verdict("R@1", None, None, change, sample.p(1, 0), 0.05, moved, 0, True).outcome] += 1
     return {outcome: round(100 * said[outcome] / experiments, 1) for outcome in ("not worse", "undecided", "worse")}

@@ -266,6 +266,11 @@ def test_the_committed_simulation_is_within_two_points_of_what_is_said() -> None
         for by_n in draws.values():
             assert set(by_n) == {"30", "100", "300"}
             assert all(93 <= percent <= 97 for percent in by_n.values()), draws
+    near_one = held["exact, Wilson, shares from 0.95 to 0.998"]
+    assert all(one["least"] > 91 and one["mean"] > 94 for one in near_one.values())
+    for kind in ("plain", "paired"):
+        for by_n in held[f"totals, {kind} (200 experiments)"].values():
+            assert all(percent > 90 for percent in by_n.values()), by_n
     claimed = found["percent of experiments that claim a difference where there is none"]
     assert all(percent <= 6.5 for name, percent in claimed.items() if name.endswith("holm"))
     assert all(percent > 15 for name, percent in claimed.items() if name.endswith("none"))
