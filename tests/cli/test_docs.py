@@ -87,6 +87,8 @@ def test_a_narrow_terminal_shows_a_line_for_each_document(
         ("year>2028", ["blank.txt", "sea/tides.md"]),
         ("year<2029", ["copy.txt", "salt.txt"]),
         ("file_modified<1999-01-01", []),
+        ("file_modified<=1999", []),
+        ("file_modified=1999-01", []),
     ],
 )
 def test_conditions_on_metadata(spolia: Spolia, store: Path, condition: str, found: list[str]) -> None:
@@ -107,6 +109,8 @@ def test_conditions_hold_together(spolia: Spolia, store: Path) -> None:
         ("year>>2020", "no condition"),
         ("file_modified>yesterday", "holds times"),
         ("file_modified>2026-02-31", "is none of these"),
+        ("file_modified>2026-13", "is none of these"),
+        ("file_modified>2026-02-28T10:00:00", "2026-01-31T09:30:00Z"),
         ("draft=x", "draft=true"),
     ],
 )
