@@ -140,6 +140,11 @@ SLIPS: dict[str, tuple[Callable[[Any], object], type[SpoliaError], str]] = {
         r"^There is no node group 'chunks' in .*\. Did you mean chunk\? There are chunk, coarse, .*"
         r"corpus\.group\('chunks', Definition\(\.\.\.\)\).*spolia groups add chunks --from FILE",
     ),
+    "a size in words": (
+        lambda corpus: odd.BM25(corpus.group(), filter=odd.where(file_size="big"))(Query("stones")),
+        FilterError,
+        r"'file_size' holds int, and .*'big' \(str\)\. Write an int\.$",
+    ),
     "no name for a field": (lambda _: odd.AttachMetadata(Sentences(), "author"), WiringError, "Write their names"),
     "a field of a file": (
         lambda _: odd.AttachMetadata(Sentences(), ("author", "file_name")),

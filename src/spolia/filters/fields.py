@@ -92,7 +92,7 @@ class Field(Value):
         other = "" if self in FILE_FIELDS else f", or declare Field({self.name!r}, {type(value).__name__!r})"
         return (
             f"Field {self.name!r} holds {self.kind}, and {whose} is {value!r:.80} ({type(value).__name__}). "
-            f"Write a {self.kind}{other}."
+            f"Write {'an' if self.kind == 'int' else 'a'} {self.kind}{other}."
         )
 
     def meant(self, values: Iterable[Scalar]) -> Iterator[Scalar]:

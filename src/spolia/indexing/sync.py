@@ -73,7 +73,8 @@ def sync(
             relative to the folder that all of them are in; a store has one folder.
         corpus: the store; made if it is not there.
         splitter: cuts documents; by default windows of 200 tokens of the embedder, or of 800 characters.
-        embedder: gives the vectors for dense search; None for search by words only.
+        embedder: gives the vectors for dense search; None for search by words only. Named later, with the splitter
+            that is there, it embeds the nodes that are there.
         analyzer: makes the terms; by default that of the group, or one for the language of the first documents.
         readers: of the formats that are indexed, other files are left out; or, by suffix or pattern, what reads some
             files otherwise than the built-in readers do: `{"*.foo": my_function}`.

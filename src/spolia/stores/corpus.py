@@ -74,7 +74,8 @@ class Corpus(Value):
         Args:
             name: of a group that the store has, that is built in (`document`, `page`, `sentence`, `fine`, `medium`,
                 `coarse`), or that `definition` defines. One that is not built yet is built when it is first searched.
-            definition: what it is made of; None for what the store says.
+            definition: what it is made of; None for what the store says, which keeps it once the group is built: by its
+                first search, `materialise` or `sync`. Until then it is in this address only.
         """
         return NodeGroup(self, name, definition)
 
