@@ -58,7 +58,7 @@ class Experiment(Value):
     ...     return Ranking(query, (Hit(Node("p1", "..."), 1.0),))
     >>> items = [Item("q1", "?", gold=(("p1",),)), Item("q2", "?", gold=(("p2",),))]
     >>> print(Experiment(always_p1, items, [Recall(5)]).run().flows[0].interval("R@5"))
-    0.500 [0.095, 0.905]
+    0.500 [0.026, 0.974]
     """
 
     flows: tuple[tuple[str, Flow], ...]
@@ -84,11 +84,8 @@ class Experiment(Value):
         overlap: bool = False,
         seed: int = 0,
     ) -> None:
-        given: dict[str, Any] = {
-            "flows": named(flows),
-            "items": tuple(items),
-            "measures": tuple(dict.fromkeys(measures)),
-        }
+        given: dict[str, Any] = {"flows": named(flows), "items": tuple(items)}
+        given |= {"measures": tuple(dict.fromkeys(measures))}
         given |= {"data": data, "by": tuple(by), "correction": correction, "overlap": overlap, "seed": seed}
         given |= {"tuned_on": tuple(checked_part(part) for part in tuned_on)}
         for name, value in given.items():

@@ -68,10 +68,9 @@ class Verdict(Value):
         n = f"of {self.change.n} question{'' if self.change.n == 1 else 's'}"
         if not self.moved:
             mean = float("nan") if self.now is None else self.now.mean
-            said = (
-                f"{self.measure}: undecided, as it was on each" if self.lost else f"{self.measure} is as it was on each"
-            )
-            return f"{said} {n}{self._lost}: {number(mean, self.unit)}"
+            said = f"{self.measure}: undecided, as it was" if self.lost else f"{self.measure} is as it was"
+            each = "on each " if self.change.n > 1 else ""
+            return f"{said} {each}{n}{self._lost}: {number(mean, self.unit)}"
         by, tolerance = f"{amount(self.change, self.unit)} {n}", number(self.tolerance, self.unit)
         if self.outcome == "not worse":
             return f"{self.measure} is not worse: {by}, where {tolerance} less would be tolerated"
