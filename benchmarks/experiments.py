@@ -362,7 +362,7 @@ def again() -> float:
 
 
 def main() -> None:
-    from results import publish  # here, since tests import this file from elsewhere
+    from results import publish  # type: ignore[import-not-found]  # here, since tests import this file from elsewhere
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--experiments", type=int, default=1000)

@@ -213,7 +213,7 @@ def test_full_recall_never_exceeds_recall(k: int, found: list[str], item: Item) 
 @given(st.integers(1, 8), ITEMS)
 def test_the_best_of_each_group_by_grade_is_the_best_order(k: int, item: Item) -> None:
     grades = dict(item.grades)
-    chosen = {max(group, key=grades.__getitem__) for group in item.gold}
+    chosen = {max(map(str, group), key=grades.__getitem__) for group in item.gold}
     alone = item.but(gold=tuple((one,) for one in chosen))
     best = sorted(chosen, key=lambda one: -grades[one])
     assert NDCG(k).score(ranking(best), alone) == pytest.approx(1.0)
