@@ -104,7 +104,7 @@ class Wanted:
     def growths(self, manifests: dict[str, Manifest]) -> list[Growth]:
         """All groups of the store, each with the objects that make it, in order.
 
-        One that is made by what is not known here is made of no document, which is noted of each (`Unmakeable`).
+        One that is made by what is not known here is made of no document, which is noted of each.
 
         Raises:
             GroupError: what embeds the main group is not known here.
@@ -124,7 +124,7 @@ class Wanted:
         except GroupError as error:
             if manifest.group == self.main:
                 raise
-            transform = Unmakeable(f"{error} The other groups go on. {ways_out(manifest.group)}")
+            transform = _Unmakeable(f"{error} The other groups go on. {ways_out(manifest.group)}")
         return Growth(manifest.group, transform, *lineage, embedders)
 
     def refuse_changed(self, manifests: dict[str, Manifest]) -> None:
@@ -146,14 +146,14 @@ class Wanted:
             if manifest.group in (self.main, *(group.name for group in self.groups)) or not manifest.signature:
                 continue
             transform = self._growth(manifest).transform
-            if isinstance(transform, Unmakeable):
+            if isinstance(transform, _Unmakeable):
                 continue  # it is left behind, and `sync` says so
             if manifest.signature != signature(Definition(transform, manifest.parent, manifest.ref), manifests):
                 yield manifest
 
 
 @dataclass(frozen=True)
-class Unmakeable(Operator[Part, Pieces]):
+class _Unmakeable(Operator[Part, Pieces]):
     """Stands for a transform that is not known here: nothing can be made by it.
 
     Args:
@@ -171,7 +171,7 @@ class Unmakeable(Operator[Part, Pieces]):
 
 def behind(growths: Iterable[Growth]) -> tuple[tuple[str, str], ...]:
     """Groups that cannot be made here, and why."""
-    return tuple((each.group, each.transform.reason) for each in growths if isinstance(each.transform, Unmakeable))
+    return tuple((each.group, each.transform.reason) for each in growths if isinstance(each.transform, _Unmakeable))
 
 
 def _redefine(writer: Writer, there: Manifest, main: Manifest) -> bool:

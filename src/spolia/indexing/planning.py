@@ -17,7 +17,7 @@ from spolia.indexing.files import Files, Found, Lot
 from spolia.indexing.intake import intake
 from spolia.indexing.keeping import Keeping
 from spolia.indexing.labels import Labels
-from spolia.indexing.parts import Unmakeable, Wanted, is_embedded_first, main_definition
+from spolia.indexing.parts import Wanted, behind, is_embedded_first, main_definition
 from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
 from spolia.indexing.rehearsing import Rehearsal
 from spolia.indexing.report import Progress
@@ -263,9 +263,9 @@ def _plans(
         name = manifest.group
         growth, counted, change = by_name[name], writer.of(name), _change(name, before, writer)
         why = tuple(reasons(before[name], manifest)) if change in ("rebuilt", "embedded") else ()
-        if isinstance(growth.transform, Unmakeable):
+        if left := behind([growth]):
             untold.add(name)
-            yield GroupPlan(name, change, (growth.transform.reason,), None, None, None if manifest.by_picture else 0)
+            yield GroupPlan(name, change, (left[0][1],), None, None, None if manifest.by_picture else 0)
             continue
         is_told = asked is not None and {growth.parent, growth.ref}.isdisjoint(untold)
         told = _of_models(growth, (asked or {}).get(name, Asked()) if is_told else None)
