@@ -125,10 +125,20 @@ def test_questions_without_gold_are_left_out_and_counted() -> None:
 
 
 def test_questions_of_each_kind_are_told_apart() -> None:
-    report = Experiment(finds_even_ones, ITEMS, MEASURES, by=("type", "nothing")).run()
+    report = Experiment(finds_even_ones, ITEMS, MEASURES, by="type").run()
     assert [(one.field, one.value, one.n) for one in report.slices] == [("type", "even", 5), ("type", "odd", 5)]
     means = {one.value: {measure: i.mean for _, measure, i in one.scores if i} for one in report.slices}
     assert means == {"even": {"R@1": 1.0, "MRR": 1.0}, "odd": {"R@1": 0.0, "MRR": 0.5}}
+
+
+def test_the_type_may_stand_among_the_metadata_and_an_unknown_field_is_refused() -> None:
+    items = [item.but(type="", meta=(("type", item.type), ("hops", 2))) for item in ITEMS]
+    assert {one.value: one.n for one in Experiment(finds_even_ones, items, MEASURES).run().slices} == {
+        "even": 5,
+        "odd": 5,
+    }
+    with pytest.raises(DataError, match=r"field 'hop'.*hops, type"):
+        Experiment(finds_even_ones, items, MEASURES, by="hop")
 
 
 def test_calls_of_retrievers_are_measured() -> None:

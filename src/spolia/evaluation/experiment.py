@@ -78,7 +78,7 @@ class Experiment(Value):
         measures: Iterable[SetMeasure],
         *,
         data: str = "",
-        by: Sequence[str] = ("type",),
+        by: str | Sequence[str] = ("type",),
         correction: str = "holm",
         tuned_on: Sequence[str] = (),
         overlap: bool = False,
@@ -86,7 +86,13 @@ class Experiment(Value):
     ) -> None:
         given: dict[str, Any] = {"flows": named(flows), "items": tuple(items)}
         given |= {"measures": tuple(dict.fromkeys(measures))}
-        given |= {"data": data, "by": tuple(by), "correction": correction, "overlap": overlap, "seed": seed}
+        given |= {
+            "data": data,
+            "by": (by,) if isinstance(by, str) else tuple(by),
+            "correction": correction,
+            "overlap": overlap,
+            "seed": seed,
+        }
         given |= {"tuned_on": tuple(checked_part(part) for part in tuned_on)}
         for name, value in given.items():
             object.__setattr__(self, name, value)
@@ -103,6 +109,9 @@ class Experiment(Value):
             raise DataError(
                 f"{len(twice)} questions share their id with another, the first {twice[0]!r}. Give each its own."
             )
+        fields = {"type", *(name for item in self.items for name, _ in item.meta)}
+        if unknown := [field for field in self.by if field not in fields]:
+            raise DataError(f"No question has a field {unknown[0]!r}. Slice by one of: {', '.join(sorted(fields))}.")
         if not self.asked:
             raise DataError(
                 f"None of {len(self.items)} questions has gold for {', '.join(map(str, self.measures))}. "

@@ -56,12 +56,12 @@ def sliced(experiment: Experiment, rows: Mapping[tuple[str, str], Row]) -> tuple
 
 
 def kind_of(item: Item, field: str) -> str:
-    """What a question has in a field; several values are joined.
+    """What a question has in a field; several values are joined. Some forms have the type among the metadata.
 
     >>> kind_of(Item("q", "?", meta=(("hops", 2),)), "hops")
     '2'
     """
-    if field == "type":
+    if field == "type" and item.type:
         return item.type
     return ", ".join(str(value) for name, value in item.meta if name == field)
 

@@ -308,6 +308,7 @@ def test_rules_and_tolerances_that_make_no_sense_are_refused(before: Baseline, c
     assert "no rule 'strict'" in refused(experiment, before, rule="strict")
     assert "got -0.1" in refused(experiment, before, tolerance=-0.1)
     assert "got nan" in refused(experiment, before, tolerance=float("nan"))
+    assert "a tolerance of 5 tolerates everything" in refused(experiment, before, tolerance=5)
     assert "given for F1, which is not measured" in refused(experiment, before, tolerances={"F1": 0.1})
 
 

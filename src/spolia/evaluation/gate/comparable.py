@@ -19,14 +19,22 @@ RULES: Mapping[Rule, str] = {
 
 
 def refuse_what_cannot_be_compared(
-    experiment: Experiment, before: Baseline, rule: str, numbers: Sequence[float], named: Mapping[str, float]
+    experiment: Experiment, before: Baseline, rule: str, tolerance: float, named: Mapping[str, float]
 ) -> None:
     """Raise `DataError` with all reasons why an experiment cannot be compared with a baseline."""
     written = [str(one) for one in experiment.measures]
     if rule not in RULES:
         raise DataError(f"There is no rule {rule!r}. Write one of: {', '.join(RULES)}.")
+    numbers = (tolerance, *named.values())
     if not all(0 <= one < float("inf") for one in numbers):
         raise DataError(f"A tolerance is a number from 0, for example 0.05; got {', '.join(map(str, numbers))}.")
+    shares = [str(one) for one in experiment.measures if one.range == (0.0, 1.0)]
+    wide = [(one, number) for one in shares if (number := named.get(one, tolerance)) >= 1]
+    if wide:
+        raise DataError(
+            f"{wide[0][0]} lies between 0 and 1, and a tolerance of {wide[0][1]:g} tolerates everything. Write the "
+            "share: 0.05 for 5 points of 100."
+        )
     if unknown := [one for one in named if one not in written]:
         raise DataError(
             f"A tolerance is given for {unknown[0]}, which is not measured. Measured: {', '.join(written)}."

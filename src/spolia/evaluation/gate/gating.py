@@ -162,7 +162,7 @@ def gate(
     """
     before = baseline if isinstance(baseline, Baseline) else Baseline.read(baseline)
     own = dict(tolerances or {})
-    refuse_what_cannot_be_compared(experiment, before, rule, (tolerance, *own.values()), own)
+    refuse_what_cannot_be_compared(experiment, before, rule, tolerance, own)
     report, now = recorded(experiment, run=run, path=path, told=told, also=before)
     was, is_ = before.by_item, now.by_item
     estimates = [
