@@ -89,10 +89,14 @@ def test_what_is_no_folder_of_documents_is_refused(spolia: Spolia, notes: Path, 
 
 
 def test_other_parts_are_refused_and_the_way_out_is_told(spolia: Spolia, notes: Path, store: Path) -> None:
-    ran = spolia("index", notes, "--store", store, "--vectors", "--json")
+    groups = notes.parent / "groups.yaml"
+    groups.write_text("chunk: {transform: {Sentences: {size: 40}}}")
+    ran = spolia("index", notes, "--store", store, "--no-vectors", "--groups", groups, "--json")
     assert ran.code == 3
     assert ran.json["error"]["kind"] == "ManifestMismatch"
-    assert ran.json["error"]["message"].endswith(f"spolia sync {notes} --store {store} --vectors --rebuild")
+    way_out = f"spolia sync {notes} --store {store} --groups {groups} --no-vectors --rebuild"
+    assert ran.json["error"]["message"].endswith(way_out)
+    assert spolia(*way_out.split()[1:]).code == 0
 
 
 def test_names_of_all_kinds_are_shown_safely(spolia: Spolia, notes: Path, tmp_path: Path) -> None:

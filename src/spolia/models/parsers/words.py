@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Generic, TypeVar
 
+from spolia.errors import WiringError
 from spolia.models.parsers.parser import Parser, plain
 
 Choice = TypeVar("Choice")
@@ -96,6 +97,10 @@ class OneOf(Parser[str]):
     """
 
     options: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.options or not all(re.search(r"\w", option) for option in self.options):
+            raise WiringError(f"OneOf has options={self.options!r:.80}. Write the words: ('yes', 'no').")
 
     def parse(self, reply: str) -> str:
         said = plain(reply)
