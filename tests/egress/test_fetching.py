@@ -38,9 +38,11 @@ def server(answer: Answer) -> Iterator[str]:
         found.daemon_threads = True
         thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield f"127.0.0.1:{found.server_address[1]}"
-        found.shutdown()
-        thread.join()
+        try:
+            yield f"127.0.0.1:{found.server_address[1]}"
+        finally:
+            found.shutdown()
+            thread.join()
 
 
 def says(

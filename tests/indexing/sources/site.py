@@ -81,6 +81,8 @@ def served() -> Iterator[Site]:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         site.host = f"127.0.0.1:{server.server_address[1]}"
-        yield site
-        server.shutdown()
-        thread.join()
+        try:
+            yield site
+        finally:
+            server.shutdown()
+            thread.join()
