@@ -262,6 +262,7 @@ class Writer(Revision):
         """What was embedded took time, and perhaps money: it is kept whatever has ended the writer."""
         if self._embedded is not None:
             with suppress(Exception):  # a full disk, a lost connection: it is what has ended the writer that counts
+                self._refuse_what_is_gone()
                 if not self._connection.in_transaction:
                     self._connection.execute(sql.BEGIN)
                 self._embedded.keep()
