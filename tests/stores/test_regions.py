@@ -48,7 +48,7 @@ def test_they_are_found_as_they_were_put(corpus: Corpus) -> None:
 
 def test_a_picture_is_seen_by_those_who_may_read_its_document(corpus: Corpus) -> None:
     for document, hash, access in (("d", "f00d", BOB), ("d", "beef", ANN), ("e", "f00d", ANN)):
-    with pytest.raises(StoreError, match="no readable picture"):
+        with pytest.raises(StoreError, match="no readable picture"):
             corpus.snapshot().image(document, hash, access)
 
 
