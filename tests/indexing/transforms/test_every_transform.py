@@ -67,7 +67,9 @@ def _needed(hint: Any, reply: str, draw: st.DataObject) -> Any:
         return halves
     if isinstance(kind, type) and issubclass(kind, Operator):
         return made(next(cls for cls in TRANSFORMS if issubclass(cls, kind)), reply, draw)
-    return draw.draw(_of(hint).filter(lambda drawn: drawn != ()))  # nothing at all is refused by some
+    if hint == tuple[str, ...]:  # no name at all is refused
+        return draw.draw(_of(hint).filter(bool))
+    return draw.draw(_of(hint))
 
 
 @st.composite
