@@ -8,6 +8,7 @@ from spolia.models.protocols import Embedder
 from spolia.retrieval.embedded import read, refuse_other, vectors_of
 from spolia.retrieval.searched import searched
 from spolia.stores.corpus import NodeGroup
+from spolia.stores.reading.ordered import ordered
 from spolia.types import Query
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def best(
     snapshot: Snapshot, group: NodeGroup, query: Query, embedder: Embedder | None, allowed: Allowed, top_k: int
 ) -> list[tuple[int, float]]:
-    """Keys and scores of the best allowed nodes, best first, ties by key.
+    """Keys and scores of the best allowed nodes, best first; words: ties by node id, vectors: by key.
 
     Args:
         embedder: one that the group was embedded with; None for BM25, which finds only what shares a term with the
@@ -29,9 +30,9 @@ def best(
         ManifestMismatch: when the group was not embedded with the embedder.
     """
     if embedder is None:
-        return snapshot.lexical(group.name).search(searched(query), top_k, None, allowed)
+        return snapshot.lexical(group.name).search(searched(query), top_k, None, allowed, ids=snapshot.ids)
     scores = by_meaning(snapshot, group, query, embedder, allowed)
-    return sorted(scores.items(), key=lambda found: (-found[1], found[0]))[:top_k]
+    return ordered(scores.items(), top_k)
 
 
 def by_meaning(

@@ -84,6 +84,10 @@ class Contents:
         scores = dict(found)
         return tuple(Hit(node, scores[key]) for key, node in self._readable(list(scores), access))
 
+    def ids(self, keys: Sequence[int]) -> dict[int, str]:
+        """The ids of nodes by their keys: what a node is, where a key is when it came."""
+        return dict(self.opened.rows(sql.IDS_OF_KEYS, {"keys": json.dumps(keys)}))
+
     def node(self, id: str, access: frozenset[str]) -> Node:
         """The node of this id, as a citation names it."""
         row = self.opened.row(sql.NODE_KEY, {"id": id, "at": self.generation})

@@ -57,7 +57,10 @@ class Snapshot(Contents):
         *,
         every: bool = False,
     ) -> list[tuple[int, float]]:
-        """Keys and BM25 scores of the best nodes that share a term with `text`, best first, ties by key.
+        """Keys and BM25 scores of the best nodes that share a term with `text`, best first, ties by node id.
+
+        A node's id is made of what it is, not of when it came: an order of files or a file that was put back change
+        nothing.
 
         Args:
             access: principals who ask; what none of them may read is not found.
@@ -68,7 +71,8 @@ class Snapshot(Contents):
             FilterError: for a field that is not declared, or values of another type.
         """
         allowed = None if filter is None else self.allowed(group, access, filter)
-        return self.lexical(group).search(text, top_k, self.rights.narrowed(access), allowed, every=every)
+        lexical, readable = self.lexical(group), self.rights.narrowed(access)
+        return lexical.search(text, top_k, readable, allowed, every=every, ids=self.ids)
 
     def nearest(
         self,

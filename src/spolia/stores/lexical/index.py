@@ -21,6 +21,7 @@ import tantivy
 
 from spolia.errors import StoreCorrupt
 from spolia.stores.lexical.analysis import Analyzer
+from spolia.stores.reading.ordered import Ids, ordered
 
 if TYPE_CHECKING:
     from spolia.stores.reading.allowed import Allowed
@@ -60,21 +61,26 @@ class Lexical:
         allowed: Allowed | None = None,
         *,
         every: bool = False,
+        ids: Ids | None = None,
     ) -> list[tuple[int, float]]:
-        """Keys and scores of the best nodes that share a term with the text; equal scores by key.
+        """Keys and scores of the best nodes that share a term with the text.
 
         Args:
             audiences: only nodes of these; None for all.
             allowed: only these nodes; None for all.
             every: only nodes that hold every term, not just one of them.
+            ids: gives the ids of nodes by their keys, and is asked where scores are equal: these go by id; by key
+                without it.
         """
         query = self._query(self.analyzer.terms(text), audiences, every)
         if query is None or top_k <= 0 or (allowed is not None and not allowed.count):
             return []
         with _legible(self.folder):
-            return self._best(query, min(top_k, self._searcher.num_docs), allowed)
+            found = self._best(query, min(top_k, self._searcher.num_docs), allowed)
+        return ordered(found, top_k, ids)
 
     def _best(self, query: Any, top_k: int, allowed: Allowed | None) -> list[tuple[int, float]]:
+        """The best hits, and all that score as the last of them."""
         if allowed is not None and (narrowed := self._narrowed(query, allowed)) is not None:
             query, allowed = narrowed, None
         limit = top_k + _SPARE if allowed is None else _first(top_k, allowed)
@@ -87,7 +93,7 @@ class Lexical:
             found = [(keys[at], hits[at][0]) for at in places]
             # tantivy breaks ties by its own document numbers: only a complete tie can be put in order.
             if complete or (len(found) >= top_k and hits[-1][0] < found[top_k - 1][1]):
-                return sorted(found, key=_best_first)[:top_k]
+                return found
             limit *= _GROWTH
 
     def _hits(self, query: Any, limit: int) -> tuple[list[Any], bool]:
@@ -164,10 +170,6 @@ def _first(top_k: int, allowed: Allowed) -> int:
 def _bearable(count: int) -> int:
     """Hits that are looked through in the time in which the index would be asked for so many nodes only."""
     return 3_000 + 2 * count
-
-
-def _best_first(found: tuple[int, float]) -> tuple[float, int]:
-    return -found[1], found[0]
 
 
 def _searchable(folder: Path) -> tuple[Any, Any]:

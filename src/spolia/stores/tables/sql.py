@@ -255,6 +255,7 @@ COPY_NODE = f"""INSERT INTO nodes (id, grp, document, number, hash, text, contex
     last_page, first_line, last_line, parent, meta, audience, birth, death)
     SELECT id, grp, ?, number, hash, text, context, search_text, start, stop, first_page, last_page, first_line,
     last_line, parent, meta, ?, ?, {ALIVE} FROM nodes WHERE key = ?"""
+IDS_OF_KEYS = "SELECT n.key, n.id FROM json_each(:keys) wanted CROSS JOIN nodes n ON n.key = wanted.value"
 NODE_KEY = "SELECT key FROM nodes WHERE id = :id AND birth <= :at AND death > :at"
 ADD_NODE = f"""INSERT INTO nodes (id, grp, document, number, hash, text, context, search_text, start, stop, first_page,
     last_page, first_line, last_line, parent, meta, audience, birth, death)
