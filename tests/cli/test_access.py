@@ -129,6 +129,8 @@ def test_without_the_file_the_lists_stay_and_a_new_file_is_refused(spolia: Spoli
         ("* everybody\n", "line 1: '* everybody' is no line of readers. Write PATTERN = PRINCIPAL"),
         ("\nsea/* =\n", "line 2"),
         ("* = ann,,bob\n", "line 1"),
+        ("* = everyone\n", "'everyone' would be a user or group of that name. Write everybody"),
+        ("hr/* = ann, *\n", "'*' would be a user or group"),
         ("* = everybody, ann\n", "'everybody' stands beside others"),
         (None, "cannot be read: No such file"),
         ("* = \udcff", "it is not UTF-8"),

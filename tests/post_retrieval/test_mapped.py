@@ -16,6 +16,7 @@ from spolia.generation.extract import Extract
 from spolia.generation.reader import Reader
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.transforms.questions import HypotheticalQuestions
+from spolia.journal import Runs
 from spolia.models.scripted import ScriptedModel
 from spolia.orchestration.fusion import ReciprocalRankFusion
 from spolia.post_retrieval.mapped import Mapped
@@ -274,3 +275,15 @@ def test_pieces_that_were_written_are_not_cited_in_place_of_the_text(tmp_path: P
     (hit,) = Mapped(corpus.group("chunk"))(BM25(corpus.group("loud"))(Query("QUIET"))).hits
     assert hit.node.text == "quiet please"
     assert hit.found == ()
+
+
+def test_hits_of_another_corpus_are_told_in_the_trace(corpus: Corpus, tmp_path: Path) -> None:
+    runs = Runs(tmp_path / "runs.db")
+    other = stored(tmp_path / "other.spolia", {"c": "Ten is here;"})
+    with Run(journal=runs.journal) as run:
+        assert not Mapped(other.group("chunk"))(ranking(corpus, ("a:sentence:1", 1.0))).hits
+        assert Mapped(corpus.group("chunk"))(ranking(corpus, ("a:sentence:1", 1.0))).hits
+    runs.journal.flush()
+    notes = [span.notes for span in runs.journal.spans(run.id)]
+    assert notes == [("Nothing of group 'chunk' belongs to the 1 hits, or may be read.",), ()]
+    runs.close()

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from spolia.errors import QueryError, StoreError, WiringError
 from spolia.evaluation.datasets import DataSet
+from spolia.indexing.sync import sync
 from spolia.journal import Runs
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
@@ -149,3 +150,24 @@ def test_the_best_ten_on_musique_are_those_of_lucene(shared_datasets: Path, tmp_
         got = [scores[number_of[name]] if name in number_of else -1.0 for name in found]
         same += got == pytest.approx([scores[number] for number in best[:10]], rel=1e-6)
     assert same >= 0.99 * len(asked)
+
+
+def test_equal_scores_do_not_depend_on_when_a_file_came(tmp_path: Path) -> None:
+    folder, corpus = tmp_path / "docs", Corpus(str(tmp_path / "notes.spolia"))
+    folder.mkdir()
+    texts = {f"{number:02}.txt": f"Stone {number} of the wall." for number in range(40)}
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    sync(folder, corpus)
+    few, all_ = BM25(corpus.group(), top_k=7), BM25(corpus.group(), top_k=100)
+    before = all_(Query("wall"))
+    assert len({hit.score for hit in before.hits}) == 1
+    for name in sorted(texts, reverse=True)[::3]:
+        (folder / name).write_text("Something else.")
+    sync(folder, corpus)
+    assert len(all_(Query("wall")).hits) < len(before.hits)
+    for name in sorted(texts, reverse=True)[::3]:
+        (folder / name).write_text(texts[name])
+    sync(folder, corpus)
+    assert ids(all_(Query("wall"))) == ids(before)
+    assert ids(few(Query("wall"))) == ids(before)[:7]

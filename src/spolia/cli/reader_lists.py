@@ -15,6 +15,8 @@ from typing import TypeAlias
 from spolia.errors import QueryError
 
 EVERYBODY = "everybody"
+_MEANT = {"everyone", "anybody", "anyone", "all", "public", "*"}
+"""What people write for it; as names of a group they would shut out whom they mean to let in."""
 Rule: TypeAlias = tuple[str, tuple[str, ...]]
 
 
@@ -60,6 +62,10 @@ def _rule(line: str, where: str) -> Rule:
         raise QueryError(
             f"{where}: {line.strip()!r:.80} is no line of readers. Write PATTERN = PRINCIPAL, PRINCIPAL; "
             f"or PATTERN = {EVERYBODY}."
+        )
+    if meant := [name for name in principals if name.casefold() in _MEANT]:
+        raise QueryError(
+            f"{where}: {meant[0]!r} would be a user or group of that name. Write {EVERYBODY}, or give it another name."
         )
     if EVERYBODY in principals and len(principals) > 1:
         raise QueryError(f"{where}: {EVERYBODY!r} stands beside others. Write it alone, or leave it out.")

@@ -12,7 +12,7 @@ from spolia.operator import Operator
 from spolia.post_retrieval.shown import found_in
 from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.stores.definition import DOCUMENT
-from spolia.surrounding import access, narrowing
+from spolia.surrounding import access, narrowing, note
 from spolia.types import Hit, Node, Ranking
 from spolia.wiring import refuse_counts
 
@@ -30,7 +30,8 @@ class Mapped(Operator[Ranking, Ranking]):
 
     Each node comes once, with the score of the best hit that leads to it; best first, ties in the order of the hits,
     then of the text. Where a larger node stands for a smaller one, `Hit.found` holds the smaller one, and citations
-    point to that. A hit that belongs to nothing there is left out.
+    point to that. A hit that belongs to nothing there is left out; where none is left, as of hits of another corpus,
+    the trace says so.
 
     What may not be read is neither shown nor passed through. The run's filter holds for all that is shown; the query's
     for what a hit is not a part of, since the fields of what a larger node is made of are not the larger node's.
@@ -71,6 +72,8 @@ class Mapped(Operator[Ranking, Ranking]):
         way = by_lineage if self.by == "lineage" else by_place
         snapshot, who = self._snapshot(), access()
         related = way(snapshot, value.nodes, self.target.name, who)
+        if value.hits and not any(related):
+            note(f"Nothing of group {self.target.name!r} belongs to the {len(value.hits)} hits, or may be read.")
         found = [(hit, node) for hit, nodes in zip(value.hits, related, strict=True) for node in nodes]
         shown = self._allowed(snapshot, found, value)
         hits = _once((hit, node) for hit, node in found if node.id in shown)

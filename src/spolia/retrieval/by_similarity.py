@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spolia.errors import WiringError
-from spolia.models.protocols import Embedder
+from spolia.models.protocols import Embedder, refuse_no_embedder
 from spolia.retrieval.embedded import read, refuse_other, vectors_of
 from spolia.retrieval.group_search import GroupSearch
 from spolia.retrieval.searched import searched
@@ -40,8 +40,8 @@ class BySimilarity(GroupSearch):
         FilterError: for a filter on a field that the store does not declare.
         ManifestMismatch: when the group was built with another embedder, or none.
         StoreError: when the store cannot be read, or has no such group.
-        WiringError: a similarity of embeddings without an embedder, or one of texts with one; when it runs, for a
-            function that returns what is no score.
+        WiringError: a similarity of embeddings without an embedder or with what is none, or one of texts with one;
+            when it runs, for a function that returns what is no score.
 
     >>> from spolia.retrieval.similarity import similarity
     >>> from spolia.stores.corpus import Corpus
@@ -68,6 +68,8 @@ class BySimilarity(GroupSearch):
         if (self.embedder is None) is (self.similarity.mode == "embedding"):
             wanted = "Write embedder=." if self.embedder is None else "Leave the embedder out."
             raise WiringError(f"{self.similarity.name} compares {self.similarity.mode}s. {wanted}")
+        if self.embedder is not None:
+            refuse_no_embedder(self.embedder, "BySimilarity", Embedder)
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
         import numpy as np
