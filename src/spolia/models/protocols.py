@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from spolia.models.sparse import SparseRows
+    from spolia.models.token_vectors import TokenVectors
 
     Vectors: TypeAlias = npt.NDArray[np.float32]
 
@@ -217,6 +218,30 @@ class SparseEmbedder(Addressed, Protocol):
 
     def covers(self, text: str) -> float:
         """Share of the characters that the embedder knows, from 0 to 1; 1 for an empty text."""
+        ...
+
+
+@runtime_checkable
+class TokenEmbedder(Addressed, Protocol):
+    """Maps texts to a vector for each of their tokens, for late interaction (ColBERT, Khattab and Zaharia 2020).
+
+    Attributes:
+        name: tells apart any two embedders that give different vectors; with a hash of the weights.
+        dimension: length of a token's vector.
+        window: longest text in tokens, special ones included; the rest of a longer one is not read.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def window(self) -> int: ...
+
+    def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> TokenVectors:
+        """Vectors of length 1 for the tokens of each text, without any for padding. Charges what it embedded."""
         ...
 
 
