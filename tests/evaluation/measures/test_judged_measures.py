@@ -16,13 +16,14 @@ from spolia.evaluation.measures.judged.context_precision import ContextPrecision
 from spolia.evaluation.measures.judged.correctness import Correctness
 from spolia.evaluation.measures.judged.faithfulness import Faithfulness
 from spolia.evaluation.measures.judged.g_eval import ASPECTS, GEval
-from spolia.evaluation.measures.judged.judge import Brief, Judge, JudgedMeasure
+from spolia.evaluation.measures.judged.judge import JudgedMeasure
 from spolia.evaluation.measures.judged.relevancy import AnswerRelevancy
 from spolia.evaluation.measures.judged.support import SupportPrecision, SupportRecall, cited_sentences
 from spolia.evaluation.measures.measure import Case, Measure
 from spolia.evaluation.measures.measured import measured
 from spolia.function import step
 from spolia.journal import Cache
+from spolia.models.ask import Ask, Brief
 from spolia.models.parsers import Parser
 from spolia.models.role import Role
 from spolia.models.scripted import ScriptedModel
@@ -233,7 +234,7 @@ def test_a_score_that_is_no_number_is_undetermined() -> None:
 
         def score(self, result: object, item: Item) -> float:
             role = Role("spolia:evaluation/measures/judged/prompts/correct.txt", NaN(), default="?")
-            found: float = Judge(ScriptedModel(("nan",)), role)(Brief.of(question="?", answers=("a",), answer="b"))
+            found: float = Ask(ScriptedModel(("nan",)), role)(Brief.of(question="?", answers=("a",), answer="b"))
             return found
 
     found = measured(Loose(), [Case(NOKIA, CITED)])
@@ -317,5 +318,5 @@ def test_what_an_answer_says_cannot_leave_its_place_in_the_prompt() -> None:
 
 def test_two_calls_at_most_are_announced_for_one_judgement() -> None:
     role = Correctness(ScriptedModel(("yes",))).role
-    assert Judge(ScriptedModel(("yes",)), role).calls() == 2
-    assert Judge(ScriptedModel(("yes",)), role.but(repair="")).calls() == 1
+    assert Ask(ScriptedModel(("yes",)), role).calls() == 2
+    assert Ask(ScriptedModel(("yes",)), role.but(repair="")).calls() == 1

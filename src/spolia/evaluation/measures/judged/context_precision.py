@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from spolia.evaluation.measures.judged.evidence import passages
-from spolia.evaluation.measures.judged.judge import Brief, Judge, JudgedMeasure, judgements
+from spolia.evaluation.measures.judged.judge import JudgedMeasure, judgements
 from spolia.evaluation.measures.judged.parsers import UNDETERMINED, OrUndetermined
 from spolia.evaluation.measures.measure import Result, checked_item
+from spolia.models.ask import Ask, Brief
 from spolia.models.parsers import YesNo
 from spolia.models.protocols import LanguageModel
 from spolia.models.role import Role
@@ -55,7 +56,7 @@ class ContextPrecision(JudgedMeasure):
         briefs = [
             Brief.of(question=item.question, answers=item.answers, passage=passage) for passage in passages(result)
         ]
-        verdicts = judgements(Judge(self.llm, self.role), briefs)
+        verdicts = judgements(Ask(self.llm, self.role), briefs)
         return None if None in verdicts else mean_precision(verdicts)
 
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from spolia.evaluation.measures.answers.answer import said
-from spolia.evaluation.measures.judged.judge import Brief, Judge, JudgedMeasure, judgements
+from spolia.evaluation.measures.judged.judge import JudgedMeasure, judgements
 from spolia.evaluation.measures.judged.parsers import UNDETERMINED, OrUndetermined
 from spolia.evaluation.measures.measure import Result, checked_item
+from spolia.models.ask import Ask, Brief
 from spolia.models.parsers import YesNo
 from spolia.models.protocols import LanguageModel
 from spolia.models.role import Role
@@ -52,5 +53,5 @@ class Correctness(JudgedMeasure):
         if not answer.strip():
             return 0.0
         brief = Brief.of(question=item.question, answers=item.answers, answer=answer)
-        (correct,) = judgements(Judge(self.llm, self.role), [brief])
+        (correct,) = judgements(Ask(self.llm, self.role), [brief])
         return None if correct is None else float(correct)

@@ -7,9 +7,10 @@ from typing import ClassVar
 
 from spolia.evaluation.measures.answers.answer import said
 from spolia.evaluation.measures.judged.evidence import passages
-from spolia.evaluation.measures.judged.judge import Brief, Judge, JudgedMeasure, judgements
+from spolia.evaluation.measures.judged.judge import JudgedMeasure, judgements
 from spolia.evaluation.measures.judged.parsers import UNDETERMINED, Decisions, OrUndetermined, Statements
 from spolia.evaluation.measures.measure import Result
+from spolia.models.ask import Ask, Brief
 from spolia.models.protocols import LanguageModel
 from spolia.models.role import Role
 from spolia.types import Item
@@ -61,14 +62,14 @@ class Faithfulness(JudgedMeasure):
         if not answer.strip():
             return None
         (statements,) = judgements(
-            Judge(self.llm, self.stated, self.max_tokens), [Brief.of(question=item.question, answer=answer)]
+            Ask(self.llm, self.stated, self.max_tokens), [Brief.of(question=item.question, answer=answer)]
         )
         if not statements:
             return None
         if not shown:
             return 0.0
         (verdicts,) = judgements(
-            Judge(self.llm, self.backed, self.max_tokens), [Brief.of(passages=shown, statements=statements)]
+            Ask(self.llm, self.backed, self.max_tokens), [Brief.of(passages=shown, statements=statements)]
         )
         if verdicts is None or None in verdicts or len(verdicts) != len(statements):
             return None

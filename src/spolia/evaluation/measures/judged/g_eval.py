@@ -9,10 +9,11 @@ from typing import ClassVar, Final
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.answers.answer import said
 from spolia.evaluation.measures.judged.evidence import passages
-from spolia.evaluation.measures.judged.judge import Brief, Judge, JudgedMeasure, judgements
+from spolia.evaluation.measures.judged.judge import JudgedMeasure, judgements
 from spolia.evaluation.measures.judged.parsers import UNDETERMINED, OrUndetermined
 from spolia.evaluation.measures.measure import Result
 from spolia.evaluation.measures.rules import checked_rule
+from spolia.models.ask import Ask, Brief
 from spolia.models.parsers import Number
 from spolia.models.protocols import LanguageModel
 from spolia.models.role import Role
@@ -70,7 +71,7 @@ class GEval(JudgedMeasure):
         briefs = [
             Brief.of(sample, question=item.question, passages=shown, answer=answer) for sample in range(self.samples)
         ]
-        grades = judgements(Judge(self.llm, self._role, temperature=1.0), briefs)
+        grades = judgements(Ask(self.llm, self._role, temperature=1.0), briefs)
         read = [grade for grade in grades if grade is not None and isfinite(grade)]
         return sum(read) / len(read) if read else None
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from spolia.evaluation.measures.answers.answer import said
-from spolia.evaluation.measures.judged.judge import Brief, Judge, JudgedMeasure, judgements
+from spolia.evaluation.measures.judged.judge import JudgedMeasure, judgements
 from spolia.evaluation.measures.judged.parsers import UNDETERMINED, OrUndetermined
 from spolia.evaluation.measures.measure import Result
 from spolia.indexing.transforms.parsers import Questions
+from spolia.models.ask import Ask, Brief
 from spolia.models.protocols import Embedder, LanguageModel
 from spolia.models.role import Role
 from spolia.types import Item
@@ -59,7 +60,7 @@ class AnswerRelevancy(JudgedMeasure):
         if not answer.strip():
             return 0.0
         brief = Brief.of(answer=answer, questions=str(self.questions))
-        (found,) = judgements(Judge(self.llm, self.role), [brief])
+        (found,) = judgements(Ask(self.llm, self.role), [brief])
         if not found:
             return None if found is None else 0.0
         own, *others = self.embedder.embed([item.question, *found[: self.questions]], kind="query")

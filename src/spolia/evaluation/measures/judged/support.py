@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from spolia.evaluation.measures.answers.answer import answer_in
-from spolia.evaluation.measures.judged.judge import Brief, Judge, JudgedMeasure, judgements
+from spolia.evaluation.measures.judged.judge import JudgedMeasure, judgements
 from spolia.evaluation.measures.judged.parsers import UNDETERMINED, OrUndetermined
 from spolia.evaluation.measures.measure import Result
+from spolia.models.ask import Ask, Brief
 from spolia.models.parsers import YesNo
 from spolia.models.protocols import LanguageModel
 from spolia.models.role import Role
@@ -39,7 +40,7 @@ class _Support(JudgedMeasure):
         """Whether each sentence follows from the passages beside it; from no passage nothing does."""
         asked = [(sentence, passages) for sentence, passages in pairs if passages]
         briefs = [Brief.of(passages=passages, statement=sentence) for sentence, passages in asked]
-        told = iter(judgements(Judge(self.llm, self.role), briefs))
+        told = iter(judgements(Ask(self.llm, self.role), briefs))
         return [next(told) if passages else False for _, passages in pairs]
 
 
