@@ -58,6 +58,19 @@ def test_for_people_it_is_a_table(spolia: Spolia, data: Path) -> None:
     assert "nDCG" not in ran.out
 
 
+def test_slices_and_how_verdicts_are_come_by_stand_in_the_terminal(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in (data / "questions.jsonl").read_text().splitlines()]
+    kinds = [row | {"meta": {"kind": ["sea", "land"][n % 2]}} for n, row in enumerate(rows)]
+    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, kinds)))
+    (tmp_path / "one.yaml").write_text("BM25: {group: {use: chunks}, top_k: 1}")
+    ran = spolia("eval", "bm25", tmp_path / "one.yaml", "--data", data, "--measures", "R@5", "--by", "kind")
+    assert ran.code == 0, ran.err
+    assert "with Holm's correction for 1 comparison. What is not shown may still be there." in ran.out
+    assert re.search(r"kind land +1 +R@5 +100\.0 \[", ran.out)
+    assert "Within slices 0 of 2 comparisons show a difference, with Holm's correction" in ran.out
+    assert "Slice by one of: kind." in spolia("eval", "bm25", "--data", data, "--by", "kinds").err
+
+
 def test_a_limit_draws_by_the_seed(spolia: Spolia, data: Path) -> None:
     assert spolia("eval", "bm25", "--data", data, "--limit", 2, "--json").json["n"] == 2
 

@@ -16,6 +16,7 @@ from spolia.evaluation.experiment import Experiment
 from spolia.evaluation.measures.judged.correctness import Correctness
 from spolia.evaluation.measures.measure import Case, CostMeasure, Measure, Result
 from spolia.evaluation.measures.parse import parse_measures
+from spolia.evaluation.pages.tables import in_slices
 from spolia.evaluation.splits import part_of
 from spolia.function import step
 from spolia.generation.reader import Reader
@@ -139,6 +140,44 @@ def test_the_type_may_stand_among_the_metadata_and_an_unknown_field_is_refused()
     }
     with pytest.raises(DataError, match=r"field 'hop'.*hops, type"):
         Experiment(finds_even_ones, items, MEASURES, by="hop")
+
+
+def test_a_field_of_several_values_has_a_slice_for_each_and_objects_are_looked_into() -> None:
+    metas = {0: '["date", "place"]', 1: '["date"]'}
+    items = [item.but(type="", meta=(("tags", metas[n % 2]),)) for n, item in enumerate(ITEMS)]
+    report = Experiment(finds_even_ones, items, MEASURES, by="tags").run()
+    assert {one.value: one.n for one in report.slices} == {"date": 10, "place": 5}
+    inside = [item.but(type="", meta=(("metadata", json.dumps({"type": item.type})),)) for item in ITEMS]
+    assert {one.value for one in Experiment(finds_even_ones, inside, MEASURES).run().slices} == {"even", "odd"}
+    with pytest.raises(DataError, match=r"Slice by one of: metadata\.type, type"):
+        Experiment(finds_even_ones, inside, MEASURES, by="metadata")
+    with pytest.raises(DataError, match=r"'type'\. They have no type and no metadata"):
+        Experiment(finds_even_ones, [item.but(type="") for item in ITEMS], MEASURES, by="type")
+
+
+def test_what_makes_no_slices_is_said_where_it_was_asked_for() -> None:
+    items = [item.but(meta=(("number", n), ("set", "one"))) for n, item in enumerate(ITEMS * 3)]
+    items = [item.but(id=f"{item.id} {n}") for n, item in enumerate(items)]
+    report = Experiment(finds_even_ones, items, MEASURES, by=["number", "set"]).run()
+    assert report.slices == ()
+    assert "number has 30 values, and no slices are made of more than 20." in report.warnings
+    assert "All questions have the same set, 'one', so that there are no slices by it." in report.warnings
+
+
+def test_differences_within_slices_are_told_and_corrected_together() -> None:
+    items = [Item(f"q{i}", f"question {i}", gold=((f"p{i}",),), type="odd" if i % 2 else "even") for i in range(40)]
+    report = Experiment({"even": finds_even_ones, "all": finds_all}, items, parse_measures("R@1")).run()
+    odd = next(one for one in report.slices if one.value == "odd")
+    (comparison,) = odd.comparisons
+    assert (comparison.verdict.partition(" by ")[0], comparison.of) == ("all beats even on R@1", 2)
+    assert comparison.p == pytest.approx(2**-19)
+    assert comparison.adjusted == pytest.approx(2**-18)
+    assert not next(one for one in report.slices if one.value == "even").comparisons[0].shown
+    told = in_slices(report)
+    assert told[0].startswith("type odd: all beats even on R@1 by 100.0 [")
+    assert told[1] == (
+        "Within slices 1 of 2 comparisons show a difference, with Holm's correction for these 2 together."
+    )
 
 
 def test_calls_of_retrievers_are_measured() -> None:

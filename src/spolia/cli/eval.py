@@ -26,7 +26,7 @@ WHAT = (
     "Correctness, GEval, ALCE-R, ALCE-P. docs/measures.md has formulas, sources and rules."
 )
 TOLD = 40
-"""Verdicts that are printed; a report has all."""
+"""Verdicts, and rows of slices, that are printed; a report has all."""
 Flows = Annotated[
     list[str], typer.Argument(metavar="FLOW...", help=f"One flow or several. {FLOWS}", show_default=False)
 ]
@@ -55,7 +55,11 @@ Limit = Annotated[
 ]
 By = Annotated[
     list[str] | None,
-    typer.Option("--by", metavar="FIELD", help="Slice by `type` (the default) or metadata; repeat it for several."),
+    typer.Option(
+        "--by",
+        metavar="FIELD",
+        help="Slice by `type` (the default, where questions have one) or metadata; repeat it for several.",
+    ),
 ]
 Correction = Annotated[
     str,
@@ -116,7 +120,7 @@ def evaluate(
     refuse_other_kinds(report or ())
     wanted = Evaluated(screen, data, split, limit, seed, llm, model, weights, own(known).operators, store)
     found, chosen, traces = wanted.report(
-        flows, measures, by=by or ("type",), correction=correction, save=save, again=again, overlap=overlap
+        flows, measures, by=by, correction=correction, save=save, again=again, overlap=overlap
     )
     for path in report or ():
         written(found, path, traces)
@@ -133,17 +137,27 @@ def _given(found: Report) -> dict[str, Any]:
 
 
 def _show(screen: Screen, found: Report) -> None:
-    from spolia.evaluation.pages.tables import UNDER, costs, scores
+    from spolia.evaluation.pages.tables import UNDER, corrected, costs, in_slices, of_slices, scores
 
     screen.show(f"{', '.join(one.flow for one in found.flows)} on {found.about}", as_table(scores(found)))
     screen.show(UNDER, as_table(costs(found)))
     shown = sorted(found.comparisons, key=lambda one: not one.shown)
     for one in shown[:TOLD]:
         screen.show(one.verdict)
-    if len(shown) > TOLD:
-        screen.say(f"... and {len(shown) - TOLD} more verdicts; --report FILE.md has all.")
+    _more(screen, len(shown), "verdicts")
+    if shown:
+        screen.show(corrected(found))
+    if found.slices:
+        table = of_slices(found)
+        screen.show(as_table(table.but(rows=table.rows[:TOLD])), *in_slices(found))
+        _more(screen, len(table.rows), "rows of slices")
     for warning in found.warnings:
         screen.say(warning, "yellow")
+
+
+def _more(screen: Screen, number: int, what: str) -> None:
+    if number > TOLD:
+        screen.say(f"... and {number - TOLD} more {what}; --report FILE.md has all.")
 
 
 def as_table(made: Cells) -> Table:

@@ -92,7 +92,7 @@ class Evaluated:
         names: Sequence[str],
         measures: str,
         *,
-        by: Sequence[str],
+        by: Sequence[str] | None,
         correction: str,
         save: Path | None,
         again: bool,

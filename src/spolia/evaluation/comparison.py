@@ -70,19 +70,29 @@ class Comparison(Value):
 
 def compared(names: Sequence[str], estimates: Sequence[Estimates], correction: str) -> tuple[Comparison, ...]:
     """All pairs of flows on all measures, corrected together; pairs without a common question are left out."""
-    found: list[tuple[Estimates, str, str, Interval, float]] = []
+    return corrected(pairs(names, estimates), correction)
+
+
+def pairs(names: Sequence[str], estimates: Sequence[Estimates]) -> list[Comparison]:
+    """All pairs of flows on all measures, corrected for nothing."""
+    found = []
     for one in estimates:
         for i, j in combinations(range(len(names)), 2):
             if (difference := one.difference(i, j)) is not None:
-                found.append((one, *_ahead(names[i], names[j], difference[0], one), difference[1]))
-    adjusted = CORRECTIONS[correction]([p for *_, p in found])
+                interval, p = difference
+                better, other, interval = _ahead(names[i], names[j], interval, one)
+                said = str(one.measure), better, other, interval, p, p, "none", 1
+                found.append(Comparison(*said, one.measure.lower_is_better, one.unit))
+    return found
+
+
+def corrected(comparisons: Sequence[Comparison], correction: str) -> tuple[Comparison, ...]:
+    """Comparisons whose p-values are corrected for all of them together."""
+    adjusted = CORRECTIONS[correction]([one.p for one in comparisons])
     return tuple(
-        Comparison(
-            str(one.measure), better, other, interval, p, corrected, correction, len(found),
-            one.measure.lower_is_better, one.unit,
-        )
-        for (one, better, other, interval, p), corrected in zip(found, adjusted, strict=True)
-    )  # fmt: skip
+        one.but(adjusted=p, correction=correction, of=len(comparisons))
+        for one, p in zip(comparisons, adjusted, strict=True)
+    )
 
 
 def _ahead(ours: str, theirs: str, difference: Interval, estimates: Estimates) -> tuple[str, str, Interval]:

@@ -20,6 +20,7 @@ from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.report import Report, reported
 from spolia.evaluation.row import Row
 from spolia.evaluation.rows import Rows
+from spolia.evaluation.slices import MOST, TYPE, by_kind, fields_of
 from spolia.evaluation.splits import checked_part, part_of
 from spolia.evaluation.statistics.corrections import CORRECTIONS
 from spolia.run import Run
@@ -39,7 +40,8 @@ class Experiment(Value):
         items: questions with gold.
         measures: what to measure.
         data: what the questions are called.
-        by: what to slice the questions by: `type`, or names of their metadata.
+        by: what to slice the questions by: `type`, or names of their metadata (`metadata.topic` inside an object); by
+            default their type, where they have one.
         correction: of p-values, over all flows and measures: `holm`, `bh` (Benjamini and Hochberg) or `none`.
         tuned_on: the parts that a flow was tuned on (`tune`, `select`), beside those that are known (`run`); their
             questions are refused.
@@ -65,7 +67,7 @@ class Experiment(Value):
     items: tuple[Item, ...]
     measures: tuple[SetMeasure, ...]
     data: str = ""
-    by: tuple[str, ...] = ("type",)
+    by: tuple[str, ...] = ()
     correction: str = "holm"
     tuned_on: tuple[str, ...] = ()
     overlap: bool = False
@@ -78,7 +80,7 @@ class Experiment(Value):
         measures: Iterable[SetMeasure],
         *,
         data: str = "",
-        by: str | Sequence[str] = ("type",),
+        by: str | Sequence[str] | None = None,
         correction: str = "holm",
         tuned_on: Sequence[str] = (),
         overlap: bool = False,
@@ -88,7 +90,7 @@ class Experiment(Value):
         given |= {"measures": tuple(dict.fromkeys(measures))}
         given |= {
             "data": data,
-            "by": (by,) if isinstance(by, str) else tuple(by),
+            "by": self._fields(given["items"], by),
             "correction": correction,
             "overlap": overlap,
             "seed": seed,
@@ -97,6 +99,18 @@ class Experiment(Value):
         for name, value in given.items():
             object.__setattr__(self, name, value)
         self._check()
+
+    @staticmethod
+    def _fields(items: Sequence[Item], by: str | Sequence[str] | None) -> tuple[str, ...]:
+        """The fields to slice by, which some question must have."""
+        there = {name for item in items for name in fields_of(item)}
+        if by is None:
+            return (TYPE,) if 2 <= len(by_kind(items, TYPE)) <= MOST else ()
+        wanted = (by,) if isinstance(by, str) else tuple(by)
+        if unknown := [field for field in wanted if field not in there]:
+            can = f"Slice by one of: {', '.join(sorted(there))}." if there else "They have no type and no metadata."
+            raise DataError(f"No question has a field {unknown[0]!r}. {can}")
+        return wanted
 
     def _check(self) -> None:
         for _, flow in self.flows:
@@ -109,9 +123,6 @@ class Experiment(Value):
             raise DataError(
                 f"{len(twice)} questions share their id with another, the first {twice[0]!r}. Give each its own."
             )
-        fields = {"type", *(name for item in self.items for name, _ in item.meta)}
-        if unknown := [field for field in self.by if field not in fields]:
-            raise DataError(f"No question has a field {unknown[0]!r}. Slice by one of: {', '.join(sorted(fields))}.")
         if not self.asked:
             raise DataError(
                 f"None of {len(self.items)} questions has gold for {', '.join(map(str, self.measures))}. "

@@ -14,7 +14,7 @@ from spolia.evaluation.estimates import Estimates
 from spolia.evaluation.evaluation import Evaluation, Latency
 from spolia.evaluation.measures.measured import Measured
 from spolia.evaluation.row import Row
-from spolia.evaluation.slices import Slice, sliced
+from spolia.evaluation.slices import Slice, sliced, unsliced
 from spolia.evaluation.splits import counted
 from spolia.types import Item, Usage, Value
 
@@ -41,6 +41,7 @@ class Report(Value):
         units: measures that are told times 100.
         rows: by flow and question, what the flow made of it.
         looked: how often these questions were looked at before; see `Looks`.
+        notes: what else a reader must know, such as why there are no slices.
     """
 
     data: str
@@ -55,6 +56,7 @@ class Report(Value):
     units: frozenset[str]
     rows: RowsOf = field(compare=False, repr=False)
     looked: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def n(self) -> int:
@@ -98,7 +100,7 @@ class Report(Value):
         ]
         if self.without_gold:
             found.append(f"{self.without_gold} questions have no gold and were left out.")
-        return tuple(found)
+        return (*found, *self.notes)
 
     @property
     def about(self) -> str:
@@ -164,6 +166,7 @@ def reported(experiment: Experiment, rows: RowsOf, threads: int) -> Report:
         experiment.correction,
         frozenset(str(one.measure) for one in estimates if one.unit),
         rows,
+        notes=tuple(unsliced(experiment)),
     )
 
 

@@ -1,11 +1,13 @@
-"""Questions by their type or metadata, and what the flows score on each kind."""
+"""Questions by their type or metadata, what the flows score on each kind, and what differs there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from spolia.evaluation.comparison import Comparison, corrected, pairs
 from spolia.evaluation.estimates import Estimates
 from spolia.evaluation.row import Row
 from spolia.evaluation.statistics.interval import Interval
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 MOST = 20
 """Kinds that are told apart; of a field with more of them, such as an id, there are no slices."""
+TYPE = "type"
 
 
 @dataclass(frozen=True)
@@ -27,12 +30,19 @@ class Slice(Value):
         value: what they have there; empty where they have nothing.
         n: how many they are.
         scores: by flow and measure; None where no question is determined.
+        comparisons: all pairs of flows on all measures, corrected for those of all slices together.
     """
 
     field: str
     value: str
     n: int
     scores: tuple[tuple[str, str, Interval | None], ...]
+    comparisons: tuple[Comparison, ...] = ()
+
+    @property
+    def named(self) -> str:
+        """Which questions: `type bridge`."""
+        return f"{self.field} {self.value or '(none)'}"
 
     def json(self) -> dict[str, Any]:
         """Plain data."""
@@ -40,39 +50,92 @@ class Slice(Value):
             {"flow": flow, "measure": measure} | (interval.json() if interval is not None else {"mean": None})
             for flow, measure, interval in self.scores
         ]
-        return {"field": self.field, "value": self.value, "n": self.n, "scores": scores}
+        found = {"field": self.field, "value": self.value, "n": self.n, "scores": scores}
+        return found | {"comparisons": [one.json() for one in self.comparisons]}
 
 
 def sliced(experiment: Experiment, rows: Mapping[tuple[str, str], Row]) -> tuple[Slice, ...]:
-    """By each field that tells two to twenty kinds of questions apart."""
-    found: list[Slice] = []
-    for field in experiment.by:
-        kinds: dict[str, list[Item]] = {}
-        for item in experiment.asked:
-            kinds.setdefault(kind_of(item, field), []).append(item)
-        if 2 <= len(kinds) <= MOST:
-            found += [_slice(experiment, field, kind, kinds[kind], rows) for kind in sorted(kinds)]
-    return tuple(found)
-
-
-def kind_of(item: Item, field: str) -> str:
-    """What a question has in a field; several values are joined. Some forms have the type among the metadata.
-
-    >>> kind_of(Item("q", "?", meta=(("hops", 2),)), "hops")
-    '2'
-    """
-    if field == "type" and item.type:
-        return item.type
-    return ", ".join(str(value) for name, value in item.meta if name == field)
-
-
-def _slice(
-    experiment: Experiment, field: str, kind: str, items: list[Item], rows: Mapping[tuple[str, str], Row]
-) -> Slice:
+    """By each field that tells two to twenty kinds of questions apart; a question with several values is in several."""
+    found: list[tuple[str, str, list[Item], list[Estimates]]] = []
     names = [name for name, _ in experiment.flows]
-    scores = []
-    for measure in experiment.measures:
-        written = str(measure)
-        estimates = Estimates.of(measure, names, items, rows, experiment.seed)
-        scores += [(name, written, estimates.interval(index)) for index, name in enumerate(names)]
-    return Slice(field, kind, len(items), tuple(scores))
+    for field in experiment.by:
+        kinds = by_kind(experiment.asked, field)
+        if 2 <= len(kinds) <= MOST:
+            found += [(field, kind, kinds[kind], _estimates(experiment, kinds[kind], rows)) for kind in sorted(kinds)]
+    compared = [pairs(names, estimates) for *_, estimates in found]
+    all_corrected = iter(corrected([one for several in compared for one in several], experiment.correction))
+    return tuple(
+        Slice(field, kind, len(items), tuple(_scores(names, estimates)), tuple(next(all_corrected) for _ in several))
+        for (field, kind, items, estimates), several in zip(found, compared, strict=True)
+    )
+
+
+def unsliced(experiment: Experiment) -> Iterator[str]:
+    """Why there are no slices by a field that was asked for."""
+    for field in experiment.by:
+        kinds = by_kind(experiment.asked, field)
+        if len(kinds) > MOST:
+            yield f"{field} has {len(kinds)} values, and no slices are made of more than {MOST}."
+        elif len(kinds) < 2:
+            yield f"All questions have the same {field}, {next(iter(kinds), '')!r}, so that there are no slices by it."
+
+
+def by_kind(items: Iterable[Item], field: str) -> dict[str, list[Item]]:
+    """The questions with each value of a field."""
+    kinds: dict[str, list[Item]] = {}
+    for item in items:
+        for kind in kinds_of(item, field):
+            kinds.setdefault(kind, []).append(item)
+    return kinds
+
+
+def kinds_of(item: Item, field: str) -> tuple[str, ...]:
+    """What a question has in a field: the members of a list one by one, an empty text where it has nothing.
+
+    >>> item = Item("q", "?", meta=(("hops", 2), ("tags", '["date", "place"]'), ("metadata", '{"type": "bridge"}')))
+    >>> kinds_of(item, "tags"), kinds_of(item, "metadata.type"), kinds_of(item, "type"), kinds_of(item, "topic")
+    (('date', 'place'), ('bridge',), ('bridge',), ('',))
+    """
+    return tuple(dict.fromkeys(fields_of(item).get(field, ()))) or ("",)
+
+
+def fields_of(item: Item) -> dict[str, tuple[str, ...]]:
+    """What a question can be sliced by: its type, and its metadata, those inside an object after a point. Forms without
+    a place for a type have it among the metadata.
+
+    >>> fields_of(Item("q", "?", type="bridge", meta=(("hops", 2),)))
+    {'hops': ('2',), 'type': ('bridge',)}
+    """
+    found = {name: values for key, value in item.meta for name, values in _values(key, value)}
+    kind = (item.type,) if item.type else found.get(TYPE) or found.get(f"metadata.{TYPE}")
+    return found | ({TYPE: kind} if kind else {})
+
+
+def _values(name: str, value: object) -> Iterator[tuple[str, tuple[str, ...]]]:
+    value = _unpacked(value)
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _values(f"{name}.{key}", one)
+    else:
+        values = value if isinstance(value, list) else [value]
+        yield name, tuple(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in values)
+
+
+def _unpacked(value: object) -> object:
+    """Lists and objects are kept as JSON."""
+    if not isinstance(value, str) or value[:1] not in ("[", "{"):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _estimates(experiment: Experiment, items: list[Item], rows: Mapping[tuple[str, str], Row]) -> list[Estimates]:
+    names = [name for name, _ in experiment.flows]
+    return [Estimates.of(measure, names, items, rows, experiment.seed) for measure in experiment.measures]
+
+
+def _scores(names: Sequence[str], estimates: Sequence[Estimates]) -> Iterator[tuple[str, str, Interval | None]]:
+    for one in estimates:
+        yield from ((name, str(one.measure), one.interval(index)) for index, name in enumerate(names))

@@ -7,10 +7,9 @@ from html import escape
 from pathlib import Path
 
 from spolia.evaluation.comparison import Comparison
-from spolia.evaluation.pages.markdown import corrected
 from spolia.evaluation.pages.plots import of_differences, of_scores, of_times
 from spolia.evaluation.pages.question import Traces, question
-from spolia.evaluation.pages.tables import TIMES, UNDER, Table, costs, of_slice, scores
+from spolia.evaluation.pages.tables import TIMES, UNDER, Table, corrected, costs, in_slices, of_slice, scores
 from spolia.evaluation.report import Report
 
 HERE = Path(__file__).parent
@@ -31,7 +30,7 @@ def html(report: Report, traces: Traces | None = None) -> str:
         _section("Scores", _table(scores(report)), f"<p>{UNDER}</p>", _plots(of_scores(report))),
         _verdicts(report),
         _section("Time and cost", _table(costs(report)), f"<p>{TIMES}</p>", _plots(of_times(report))),
-        _section("Slices", *(_table(of_slice(report, kind)) for kind in report.slices)) if report.slices else "",
+        _slices(report),
         _section("Flows", *(f"<h3>{escape(one.flow)}</h3><code>{escape(one.notation)}</code>" for one in report.flows)),
         _questions(report, traces),
     )
@@ -71,6 +70,15 @@ def _verdicts(report: Report) -> str:
 
 def _verdict(one: Comparison) -> str:
     return f'<li class="{"shown" if one.shown else ""}">{escape(one.verdict)}</li>'
+
+
+def _slices(report: Report) -> str:
+    if not report.slices:
+        return ""
+    *shown, how = in_slices(report) or [""]
+    listed = "".join(f'<li class="shown">{escape(one)}</li>' for one in shown)
+    said = f'<ul class="verdicts">{listed}</ul><p>{escape(how)}</p>' if how else ""
+    return _section("Slices", *(_table(of_slice(report, kind)) for kind in report.slices), said)
 
 
 def _questions(report: Report, traces: Traces | None) -> str:

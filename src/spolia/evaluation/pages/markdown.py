@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spolia.evaluation.pages.tables import TIMES, UNDER, Table, costs, of_slice, scores
+from spolia.evaluation.pages.tables import TIMES, UNDER, Table, corrected, costs, in_slices, of_slice, scores
 from spolia.evaluation.report import Report
 
 
@@ -17,6 +17,7 @@ def markdown(report: Report) -> str:
     parts += ["## Time and cost", table(costs(report)), TIMES]
     if report.slices:
         parts += ["## Slices", *(table(of_slice(report, kind)) for kind in report.slices)]
+        parts += ["\n".join(f"- {flat(one)}" for one in in_slices(report))] if len(report.flows) > 1 else []
     parts += ["## Flows", "\n".join(f"- {flat(flow.flow)}: `{flat(flow.notation)}`" for flow in report.flows)]
     return "\n\n".join(parts) + "\n"
 
@@ -25,15 +26,6 @@ def table(made: Table) -> str:
     """One table."""
     rule = ("---", *("--:" for _ in made.head[1:]))
     return "\n".join(_line(row) for row in (made.head, rule, *made.rows))
-
-
-def corrected(report: Report) -> str:
-    """How the verdicts were come by."""
-    how = {"holm": "Holm's correction", "bh": "the correction of Benjamini and Hochberg", "none": "no correction"}
-    return (
-        f"A difference is shown where its interval excludes zero and the paired permutation test gives p < 0.05 with "
-        f"{how[report.correction]} for {len(report.comparisons)} comparisons. What is not shown may still be there."
-    )
 
 
 def _line(cells: Iterable[str]) -> str:

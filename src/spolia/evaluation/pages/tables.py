@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spolia.evaluation.comparison import amount
 from spolia.evaluation.evaluation import Latency
 from spolia.evaluation.report import Report
 from spolia.evaluation.slices import Slice
+from spolia.evaluation.wording import several
 from spolia.types import Value
+
+CORRECTED = {
+    "holm": "with Holm's correction",
+    "bh": "with the correction of Benjamini and Hochberg",
+    "none": "with no correction",
+}
 
 
 @dataclass(frozen=True)
@@ -47,14 +55,41 @@ def costs(report: Report) -> Table:
 
 def of_slice(report: Report, kind: Slice) -> Table:
     """The scores of the questions of one kind."""
+    rows = [(measure, *cells) for measure, *cells in _cells(report, kind)]
+    return Table((f"{kind.named}, n = {kind.n}", *(flow.flow for flow in report.flows)), tuple(rows))
+
+
+def of_slices(report: Report) -> Table:
+    """The scores of all kinds, one under the other."""
+    rows = [(kind.named, str(kind.n), *cells) for kind in report.slices for cells in _cells(report, kind)]
+    return Table(("", "n", "measure", *(flow.flow for flow in report.flows)), tuple(rows))
+
+
+def _cells(report: Report, kind: Slice) -> Iterator[tuple[str, ...]]:
+    """By measure its name, and what each flow scored."""
     found = {(flow, measure): interval for flow, measure, interval in kind.scores}
-    rows = []
     for measured in report.flows[0].measured:
-        cells = [found[flow.flow, measured.measure] for flow in report.flows]
         unit = measured.measure in report.units
-        rows.append((measured.measure, *("–" if one is None else amount(one, unit) for one in cells)))
-    return Table(
-        (f"{kind.field} {kind.value or '(none)'}, n = {kind.n}", *(flow.flow for flow in report.flows)), tuple(rows)
+        intervals = [found[flow.flow, measured.measure] for flow in report.flows]
+        yield measured.measure, *("–" if one is None else amount(one, unit) for one in intervals)
+
+
+def in_slices(report: Report) -> list[str]:
+    """The differences shown on questions of one kind, and how that is decided; nothing where none is compared."""
+    compared = [one for kind in report.slices for one in kind.comparisons]
+    if not compared:
+        return []
+    shown = [f"{kind.named}: {one.verdict}" for kind in report.slices for one in kind.comparisons if one.shown]
+    how = f"Within slices {len(shown)} of {several(len(compared), 'comparison')} show a difference, "
+    return [*shown, f"{how}{CORRECTED[report.correction]} for these {len(compared):,} together."]
+
+
+def corrected(report: Report) -> str:
+    """How the verdicts were come by."""
+    return (
+        "A difference is shown where its interval excludes zero and the paired permutation test gives p < 0.05 "
+        f"{CORRECTED[report.correction]} for {several(len(report.comparisons), 'comparison')}. What is not shown may "
+        "still be there."
     )
 
 

@@ -1,0 +1,12 @@
+"""Numbers of things, in words."""
+
+from __future__ import annotations
+
+
+def several(number: int, thing: str) -> str:
+    """So many of a thing.
+
+    >>> several(1, "question"), several(1200, "question")
+    ('1 question', '1,200 questions')
+    """
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
