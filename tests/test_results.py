@@ -35,6 +35,11 @@ def test_a_result_is_judged_by_the_limits_as_they_are(path: Path, benchmark: Any
         assert one["machine"]
 
 
+def test_what_is_judged_was_measured(benchmark: Any) -> None:
+    measured = {path.stem for path in (BENCHMARKS / "results").glob("*.json")}
+    assert set(benchmark("limits").JUDGES) - measured == set()
+
+
 def test_a_limit_is_reached_at_its_bound_and_not_beyond(benchmark: Any) -> None:
     results = benchmark("results")
     numbers = {"fast": (5.0, results.most(5)), "right": (0.98, results.least(0.98)), "noted": (7, None)}
