@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from spolia.errors import ModelError, ModelRejected, WiringError
 from spolia.generation.markers import Markers
 from spolia.models.protocols import CHAT, LanguageModel
-from spolia.models.template import Template, read
+from spolia.models.template import Template, checked_language, chosen
 from spolia.operator import Operator
 from spolia.surrounding import emit, note
 from spolia.types import Answer, Citation, Generation, Node, Prompt, Ranking
@@ -39,6 +39,7 @@ class Reader(Operator[Ranking, Answer]):
         max_tokens: longest reply.
         temperature: 0 for the most probable reply; above, samples of a query differ.
         abstention: the sentence by which the model says that the passages do not answer.
+        language: of the prompt, `en`, `zh`, `ko` or `ja`; empty for that of the question, by its script.
 
     Raises:
         ModelError: when the prompt file cannot be read, or lacks a place.
@@ -63,8 +64,9 @@ class Reader(Operator[Ranking, Answer]):
     max_tokens: int = 512
     temperature: float = 0.0
     abstention: str = "I do not know."
+    language: str = ""
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     cached: ClassVar[bool] = True
     waits: ClassVar[bool] = True
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
@@ -73,6 +75,7 @@ class Reader(Operator[Ranking, Answer]):
         for name in ("max_passages", "max_characters", "max_tokens"):
             if getattr(self, name) < 1:
                 raise WiringError(f"{self.short}: {name} is {getattr(self, name)}. Write a number of at least 1.")
+        checked_language(self.language, self.short)
 
     def apply(self, value: Ranking, /) -> Answer:
         shown = self._shown(value)
@@ -92,7 +95,7 @@ class Reader(Operator[Ranking, Answer]):
     def reads(self, value: Ranking, /) -> object:
         shown = self._shown(value)
         hits = tuple((hit.node.digest, tuple(node.digest for node in hit.found)) for hit in shown.hits)
-        return (value.query.question, hits, self._template().digest, self._sample(value))
+        return (value.query.question, hits, self._template(value).digest, self._sample(value))
 
     def attach(self, out: Any, value: Any, /) -> Any:
         return out.but(evidence=self._shown(value))
@@ -104,14 +107,18 @@ class Reader(Operator[Ranking, Answer]):
             "question": shown.query.question,
             "abstention": self.abstention,
         }
-        return Prompt(self._template().filled(parts), self._sample(shown))
+        return Prompt(self._template(shown).filled(parts), self._sample(shown))
+
+    @property
+    def prompt_file(self) -> str:
+        """Where its prompt file is."""
+        return f"spolia:generation/prompts/{self.prompt}.txt" if _SHIPPED.fullmatch(self.prompt) else self.prompt
 
     def _sample(self, ranking: Ranking) -> int:
         return ranking.query.sample if self.temperature > 0 else 0
 
-    def _template(self) -> Template:
-        shipped = _SHIPPED.fullmatch(self.prompt)
-        found = read(f"spolia:generation/prompts/{self.prompt}.txt" if shipped else self.prompt)
+    def _template(self, shown: Ranking) -> Template:
+        found = chosen(self.prompt_file, {"question": shown.query.question}, self.language)
         if missing := [name for name in PLACES if name not in found.places]:
             raise ModelError(
                 f"The prompt {self.prompt!r} has no place {{{{{missing[0]}}}}}. Write it where the {missing[0]} "

@@ -29,6 +29,8 @@ class Role(Value, Generic[T]):
         parser: reads the reply.
         default: a reply that the parser can read, which holds when the model's cannot be read.
         repair: the file with which a reply is sent back; its place `{{reason}}` is what is wrong. Empty: no second try.
+        language: of the prompt files, `en`, `zh`, `ko` or `ja`; empty for that of what is asked, by its script. A file
+            that is not there in it is taken as it is.
 
     >>> from pathlib import Path
     >>> from tempfile import mkdtemp
@@ -45,8 +47,10 @@ class Role(Value, Generic[T]):
     parser: Parser[T]
     default: str
     repair: str = "spolia:models/prompts/repair.txt"
+    language: str = ""
 
     def __post_init__(self) -> None:
+        template.checked_language(self.language, f"The role of {self.prompt!r}")
         try:
             self.parser.parse(self.default)
         except ValueError as error:
@@ -59,7 +63,13 @@ class Role(Value, Generic[T]):
     def fingerprint(self) -> str:
         """Changes with the text of the prompt files: results of another text are not taken for this one's."""
         files = [self.prompt, self.repair] if self.repair else [self.prompt]
-        return "|".join(template.read(file).digest.hex() for file in files)
+        return "|".join(found.digest.hex() for file in files for found in template.every(file, self.language).values())
+
+    @property
+    def places(self) -> frozenset[str]:
+        """What has a place in the prompt, whatever its language."""
+        found = [one.places for one in template.every(self.prompt, self.language).values()]
+        return frozenset.intersection(*found)
 
     def prompt_for(self, values: Filling, *, sample: int = 0) -> Prompt:
         """The prompt file with texts at its places.
@@ -67,7 +77,7 @@ class Role(Value, Generic[T]):
         Args:
             values: by place: a text, or several texts, which become numbered blocks.
         """
-        return Prompt(template.read(self.prompt).filled(values), sample)
+        return Prompt(template.chosen(self.prompt, values, self.language).filled(values), sample)
 
     def ask(
         self,
@@ -103,7 +113,7 @@ class Role(Value, Generic[T]):
                 retract()
             if not may_repair:
                 break
-            asked_again = template.read(self.repair).filled({"reason": reason})
+            asked_again = template.chosen(self.repair, values, self.language).filled({"reason": reason})
             prompt = prompt.but(messages=(*prompt.messages, Message("assistant", reply), *asked_again))
         degrade(f"The reply to {self.prompt} could not be read ({reason}); its default {self.default!r} holds.")
         return self.parser.parse(self.default)

@@ -18,6 +18,9 @@ Why a text cannot leave its place:
  * Delimiters are tags. In every text that is filled in, the `<` of a tag that this file or a block uses as a delimiter
    (opening or closing, in any case, with blanks in it) is replaced by `‹`. So a document can hold no delimiter: the
    first closing tag after an opening one is the file's own. All other characters stay as they are.
+
+A file may have others beside it, in other languages: `summary.zh.txt` beside `summary.txt` (`spolia.models.languages`).
+Which one is filled is decided by what it is filled with: by the question, or where there is none by the longest text.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 from spolia.errors import ModelError
+from spolia.models.languages import ENGLISH, LANGUAGES, beside, language_of
 from spolia.types import Message, Value
 
 Filling: TypeAlias = Mapping[str, str | Sequence[str]]
@@ -99,6 +103,46 @@ class Template(Value):
     def kept_inside(self, text: str) -> str:
         """The text without any delimiter of this template in it."""
         return _TAG.sub(lambda tag: "‹" + tag[0][1:] if tag[1].lower() in self.tags else tag[0], text)
+
+
+def chosen(place: str, values: Filling, language: str = "") -> Template:
+    """The prompt file at a place, or the one beside it in the language of what is asked.
+
+    Args:
+        values: what it is to be filled with.
+        language: of `LANGUAGES`, instead of that; a file that is not there in it is taken as it is.
+    """
+    wanted = language or language_of(_asked(values))
+    found = beside(place, wanted)
+    return read(found) if wanted != ENGLISH and _path(found).is_file() else read(place)
+
+
+def every(place: str, language: str = "") -> dict[str, Template]:
+    """All that may be filled for a place, by language: the file, and those beside it; one if a language is given."""
+    if language:
+        return {language: chosen(place, {}, language)}
+    others = {name: beside(place, name) for name in LANGUAGES if name != ENGLISH}
+    return {ENGLISH: read(place)} | {name: read(at) for name, at in others.items() if _path(at).is_file()}
+
+
+def checked_language(language: str, whose: str) -> None:
+    """Refuse a language that prompts are in no way written in.
+
+    Raises:
+        ModelError: and which there are.
+    """
+    if language and language not in LANGUAGES:
+        raise ModelError(
+            f"{whose} has language={language!r}. Write one of {', '.join(LANGUAGES)}, or nothing for that of what is "
+            "asked."
+        )
+
+
+def _asked(values: Filling) -> str:
+    """What decides the language: the question, or the longest of all texts."""
+    texts = [text for found in values.values() for text in ((found,) if isinstance(found, str) else found)]
+    question = values.get("question")
+    return question if isinstance(question, str) else max(texts, key=len, default="")
 
 
 def read(place: str) -> Template:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 from spolia.errors import ModelError, WiringError
-from spolia.indexing.transforms.shortening import shortened
-from spolia.models import template
+from spolia.models.shortening import shortened
 from spolia.models.protocols import CHAT, LanguageModel
 from spolia.models.role import Role
 from spolia.models.template import Filling
@@ -96,8 +95,7 @@ def calls_of(role: Role[Any]) -> int:
 
 def check_places(role: Role[Any], *names: str) -> None:
     """Refuse a prompt file that would not show the model what it is asked about."""
-    found = template.read(role.prompt).places
-    if missing := [name for name in names if name not in found]:
+    if missing := [name for name in names if name not in role.places]:
         raise ModelError(
             f"The prompt {role.prompt!r} has no place {{{{{missing[0]}}}}}. Write it where that is to stand."
         )

@@ -1,0 +1,154 @@
+"""A model is asked in the language of what it is asked, where the prompt file has one beside it in that language."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import spolia
+from spolia.errors import ModelError
+from spolia.generation.reader import Reader
+from spolia.indexing.transforms.summary import ROLE, Summary
+from spolia.models import template
+from spolia.models.languages import LANGUAGES, language_of
+from spolia.models.parsers import Text, YesNo
+from spolia.models.role import Role
+from spolia.models.scripted import ScriptedModel
+from spolia.stores.definition import Part
+from spolia.types import Document, Hit, Node, Query, Ranking
+
+PACKAGE = Path(spolia.__file__).parent
+TRANSLATED = [path for path in sorted(PACKAGE.rglob("prompts/*.txt")) if path.suffixes[:-1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("What is the capital of France?", "en"),
+        ("Столица Франции?", "en"),
+        ("", "en"),
+        ("12 + 3 = ?", "en"),
+        ("法国的首都是哪里？", "zh"),
+        ("臺灣最高的山", "zh"),
+        ("什么是 BM25 和 HNSW？", "zh"),
+        ("프랑스의 수도는 어디입니까?", "ko"),
+        ("大韓民國의 首都는 어디인가요", "ko"),
+        ("フランスの首都はどこですか。", "ja"),
+        ("東京都知事は誰か", "ja"),
+        ("Who wrote 紅樓夢 and when was it printed?", "en"),
+        (
+            "宫崎骏的《となりのトトロ》是哪一年上映的？那部电影讲述了两个女孩和一只森林精灵的故事，导演和原作者是谁，讲的是什么年代的日本乡村生活",
+            "zh",
+        ),
+    ],
+)
+def test_the_script_tells_the_language(text: str, language: str) -> None:
+    assert language_of(text) == language
+
+
+@pytest.mark.parametrize("path", TRANSLATED, ids=lambda path: path.name)
+def test_a_translated_prompt_is_made_like_the_english_one(path: Path) -> None:
+    name, language, _ = path.name.split(".")
+    english = template.Template.of((path.parent / f"{name}.txt").read_text())
+    found = template.Template.of(path.read_text())
+    assert [message.role for message in found.messages] == [message.role for message in english.messages]
+    assert [template._PLACE.findall(one.content) for one in found.messages[1:]] == [
+        template._PLACE.findall(one.content) for one in english.messages[1:]
+    ]
+    assert (found.places, found.tags) == (english.places, english.tags)
+    assert language in LANGUAGES[1:]
+    assert language_of(found.messages[0].content) == language
+    for word in ("none", "Q:", "A:", "[1]"):  # what the parsers read stays as it is
+        assert (word in found.messages[0].content) == (word in english.messages[0].content)
+
+
+def test_every_prompt_that_is_translated_is_so_in_all_languages() -> None:
+    names = {path.name.split(".")[0]: path.parent for path in TRANSLATED}
+    assert {"answer", "brief", "summary", "keywords", "question_answers", "repair"} <= names.keys()
+    for name, folder in names.items():
+        assert {path.name for path in folder.glob(f"{name}.??.txt")} == {f"{name}.{one}.txt" for one in LANGUAGES[1:]}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "ask.txt").write_text("Enough? {{passages}} {{question}}")
+    (tmp_path / "ask.zh.txt").write_text("够吗？{{passages}} {{question}}")
+    return tmp_path / "ask.txt"
+
+
+def asked(role: Role[bool], **values: str | list[str]) -> str:
+    """The first word of what is sent: that of the file."""
+    return re.split("[ <]", role.prompt_for(values).text)[0]
+
+
+def test_the_question_decides_whatever_the_passages_are_in(files: Path) -> None:
+    role = Role(str(files), YesNo(), default="no")
+    assert asked(role, question="谁写的？", passages=["A long passage in English, which is of no account."]) == "够吗？"
+    assert asked(role, question="Who?", passages=["一个很长的段落，用中文写成，但不起作用。"]) == "Enough?"
+    assert asked(role, question="누가 썼습니까?", passages=[]) == "Enough?"  # there is no Korean file
+
+
+def test_without_a_question_the_longest_text_decides() -> None:
+    assert ROLE.prompt_for({"heading": "", "max_words": "60", "text": "달이 조수를 일으킨다."}).text.startswith("글을")
+    assert ROLE.prompt_for({"heading": "Tides", "max_words": "60", "text": "月が潮を起こす。"}).text.startswith(
+        "テキスト"
+    )
+
+
+def test_a_field_says_another_language(files: Path) -> None:
+    role = Role(str(files), YesNo(), default="no", language="zh")
+    assert asked(role, question="Who?", passages=[]) == "够吗？"
+    assert asked(role.but(language="en"), question="谁写的？", passages=[]) == "Enough?"
+    with pytest.raises(ModelError, match="language='fr'"):
+        role.but(language="fr")
+
+
+def test_a_reply_is_sent_back_in_the_same_language() -> None:
+    role = Role("spolia:indexing/prompts/summary.txt", YesNo(), default="no")
+    model = ScriptedModel((("返答は使えません", "yes"), "Hm."))
+    assert role.ask(model, {"heading": "", "max_words": "9", "text": "月が潮を起こす。"}) is True
+
+
+def test_a_role_is_another_one_when_a_file_in_another_language_changes(files: Path) -> None:
+    role, english = (Role(str(files), YesNo(), default="no", language=one) for one in ("", "en"))
+    before = role.fingerprint(), english.fingerprint()
+    files.with_name("ask.zh.txt").write_text("可以吗？{{passages}} {{question}}")
+    assert role.fingerprint() != before[0]
+    assert english.fingerprint() == before[1]
+    before = role.fingerprint(), english.fingerprint()
+    files.with_name("ask.ja.txt").write_text("足りますか。{{passages}} {{question}}")
+    assert role.fingerprint() != before[0]
+    assert english.fingerprint() == before[1]
+
+
+def test_a_place_counts_that_every_language_has(files: Path) -> None:
+    files.with_name("ask.ko.txt").write_text("충분한가? {{question}}")
+    assert Role(str(files), YesNo(), default="no").places == {"question"}
+
+
+def test_the_reader_asks_in_the_language_of_the_question() -> None:
+    passage = Hit(Node("n", "Clovis made Paris his capital.", document="d"), 1.0)
+    model = ScriptedModel(
+        (
+            ("只根据编号", "巴黎 [1]。"),
+            ("대괄호", "파리 [1]."),
+            ("角括弧", "パリ [1]。"),
+            ("from nothing", "Paris [1]."),
+        )
+    )
+    replies = [
+        Reader(model)(Ranking(Query(question), (passage,))).text
+        for question in ("首都是哪里？", "수도는 어디인가?", "首都はどこか", "Which is the capital?")
+    ]
+    assert replies == ["巴黎 [1]。", "파리 [1].", "パリ [1]。", "Paris [1]."]
+    assert Reader(model, language="ko")(Ranking(Query("Which?"), (passage,))).text == "파리 [1]."
+    with pytest.raises(ModelError, match="language='x'"):
+        Reader(model, language="x")
+
+
+def test_a_transform_asks_in_the_language_of_the_text() -> None:
+    part = Part(Node("d", "달이 조수를 일으킨다."), Document("d", "달이 조수를 일으킨다."))
+    assert Summary(ScriptedModel((("이내로 요약", "달."),)))(part)[0].text == "달."
+    assert Summary(ScriptedModel(("Moon.",)), role=Role(ROLE.prompt, Text(), default="none", language="en"))(part)
