@@ -91,6 +91,11 @@ if TYPE_CHECKING:
     from spolia.post_retrieval.rerank import reranker as reranker
     from spolia.post_retrieval.sentence_window import SentenceWindow as SentenceWindow
     from spolia.post_retrieval.show_metadata import ShowMetadata as ShowMetadata
+    from spolia.pre_retrieval.averaged_hyde import AveragedHyDE as AveragedHyDE
+    from spolia.pre_retrieval.hyde import HyDE as HyDE
+    from spolia.pre_retrieval.multi_query import MultiQuery as MultiQuery
+    from spolia.pre_retrieval.rewrite import Rewrite as Rewrite
+    from spolia.pre_retrieval.step_back import StepBack as StepBack
     from spolia.retrieval.bm25 import BM25 as BM25
     from spolia.retrieval.by_similarity import BySimilarity as BySimilarity
     from spolia.retrieval.dense import Dense as Dense
@@ -208,6 +213,11 @@ WHERE = {
     "spolia.post_retrieval.rerank": ("reranker",),
     "spolia.post_retrieval.sentence_window": ("SentenceWindow",),
     "spolia.post_retrieval.show_metadata": ("ShowMetadata",),
+    "spolia.pre_retrieval.averaged_hyde": ("AveragedHyDE",),
+    "spolia.pre_retrieval.hyde": ("HyDE",),
+    "spolia.pre_retrieval.multi_query": ("MultiQuery",),
+    "spolia.pre_retrieval.rewrite": ("Rewrite",),
+    "spolia.pre_retrieval.step_back": ("StepBack",),
     "spolia.retrieval.bm25": ("BM25",),
     "spolia.retrieval.by_similarity": ("BySimilarity",),
     "spolia.retrieval.dense": ("Dense",),
