@@ -6,14 +6,16 @@ that the prompt file has for it (`spolia.models.template`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from spolia.errors import ModelRejected, ModelUnavailable
 from spolia.models.protocols import CHAT, LanguageModel
 from spolia.models.role import Role
 from spolia.operator import Operator
-from spolia.types import Prompt, Value
+from spolia.surrounding import degrade
+from spolia.types import Failure, Prompt, Value
 
 
 @dataclass(frozen=True)
@@ -82,3 +84,18 @@ class Ask(Operator[Brief, Any]):
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return 2 if self.role.repair else 1
+
+
+def replies(ask: Operator[Brief, Any], briefs: Sequence[Brief]) -> list[Any]:
+    """What the model says to each brief, asked at the same time; a `Failure` where it could not be asked.
+
+    That is recorded, and what is made of the others is counted as degraded. Any other error is a mistake of the caller
+    or a spent budget, and is raised.
+    """
+    found = ask.batch(briefs)
+    for result in found:
+        if isinstance(result, Failure):
+            if not isinstance(result.error, (ModelUnavailable, ModelRejected)):
+                raise result.raised()
+            degrade(f"A question to the model failed and is passed over: {result.message}")
+    return list(found)

@@ -21,11 +21,11 @@ from spolia.indexing.transforms.keywords import Keywords
 from spolia.indexing.transforms.llm_entities import LLMEntities
 from spolia.indexing.transforms.parsers import NamesWithKinds, Phrases, Questions, QuestionsWithAnswers
 from spolia.indexing.transforms.questions import HypotheticalQuestions, QuestionAnswers
-from spolia.indexing.transforms.shortening import stretch
 from spolia.indexing.transforms.summary import Summary
 from spolia.journal import Cache
 from spolia.models.chat import ChatModel
 from spolia.models.scripted import ScriptedModel
+from spolia.models.shortening import stretch
 from spolia.operator import Operator
 from spolia.run import Budget, Run
 from spolia.stores.definition import Part, Piece, Pieces

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 from spolia.errors import ModelError, WiringError
-from spolia.models.shortening import shortened
 from spolia.models.protocols import CHAT, LanguageModel
 from spolia.models.role import Role
+from spolia.models.shortening import shortened
 from spolia.models.template import Filling
 from spolia.operator import Operator
 from spolia.stores.definition import Part, Piece, Pieces

@@ -10,10 +10,10 @@ from spolia.bounds import times, total
 from spolia.errors import WiringError
 from spolia.indexing.transforms.asking import CHARACTERS, calls_of, check_places
 from spolia.indexing.transforms.parsers import NOTHING, says_nothing
-from spolia.indexing.transforms.shortening import stretch
 from spolia.models.parsers import Text
 from spolia.models.protocols import CHAT, LanguageModel
 from spolia.models.role import Role
+from spolia.models.shortening import stretch
 from spolia.models.template import Filling
 from spolia.operator import Operator
 from spolia.stores.definition import Part, Piece, Pieces
