@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from spolia.indexing.attempts import is_due
 from spolia.indexing.files import File, Found, is_elsewhere
@@ -52,7 +52,7 @@ class Known:
                 gone.append(uri)
         self._broken = [uri for parts in self.parts.values() for uri in parts if stamps[uri][2] == "failed"]
         looked_at = None if found.uris is None else list(stamps)  # of a lot, the rows of all that it is about
-        lacking = list(self._readable_now()) if found.uris is None else []
+        lacking = list(self._readable_now(looked_at))
         self.unlike |= {uri: found.files[uri] for uri in lacking if uri in found.files}
         self.rows = writer.sources(looked_at if all else [*self.unlike, *gone, *self._broken, *lacking])
         self.rows |= {uri: self.rows[uri].but(status=LACKING) for uri in lacking}
@@ -66,11 +66,12 @@ class Known:
             if uri not in found.files:
                 self.reopen(uri)
 
-    def _readable_now(self) -> Iterator[str]:
+    def _readable_now(self, looked_at: Sequence[str] | None) -> Iterator[str]:
         """What lacked a program when it was read, and has the same bytes, where that program is there now."""
         equipped: dict[Reader | None, bool] = {}
-        for uri in self._writer.lacking():
-            reader = reader_of(uri, self._found.files.readers)
+        for uri in self._writer.lacking(looked_at):
+            file = self._found.files.get(uri)
+            reader = file.reader if file is not None else reader_of(uri, self._found.files.readers)
             if reader not in equipped:
                 equipped[reader] = isinstance(reader, Equipped) and not reader.lacking()
             if equipped[reader] and (uri in self._found.files or self._container(uri)):

@@ -117,8 +117,9 @@ class Rehearsal(Writer):
             return []
         return self.snapshot.numbered(document, group, 0, _LAST, self._everybody)
 
-    def lacking(self) -> list[str]:
-        return [uri for uri, row in self._sources.items() if row.status == "indexed" and '"lacks":' in row.report]
+    def lacking(self, uris: Iterable[str] | None = None) -> list[str]:
+        rows = self.sources(uris).values()
+        return [row.uri for row in rows if row.status == "indexed" and '"lacks":' in row.report]
 
     def readers(self) -> dict[str, tuple[str, ...]]:
         return {uri: self._lists[row.document] for uri, row in self._sources.items() if row.document}

@@ -120,10 +120,18 @@ class Draft:
         with self._transaction.reading():
             return self._changes.meta_of(document)
 
-    def lacking(self) -> list[str]:
-        """The uris of sources whose report says that something was missing to read all of them."""
+    def lacking(self, uris: Iterable[str] | None = None) -> list[str]:
+        """The uris of sources whose report says that something was missing to read all of them.
+
+        Args:
+            uris: of those among which they are looked for; None for all.
+        """
         with self._transaction.reading():
-            return [uri for (uri,) in self._connection.execute(sql.SOURCES_LACKING)]
+            if uris is None:
+                rows = self._connection.execute(sql.SOURCES_LACKING)
+            else:
+                rows = self._connection.execute(sql.SOURCES_LACKING_OF_URIS, {"uris": json.dumps(list(uris))})
+            return [uri for (uri,) in rows]
 
     def readers(self) -> dict[str, tuple[str, ...]]:
         """Who may read what each source holds, by its uri; with what was changed."""

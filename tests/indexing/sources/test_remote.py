@@ -13,10 +13,13 @@ import fsspec
 import pytest
 
 from spolia.errors import SourceError
+from spolia.indexing.planning import planned
+from spolia.indexing.readers.choosing import READERS
 from spolia.indexing.sources import remote
 from spolia.indexing.sources.remote import RemoteFiles
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
+from tests.indexing.sources.lettered import PROGRAM, LetteredReader
 
 
 @pytest.fixture
@@ -63,6 +66,30 @@ def test_files_are_fetched_once_until_they_change(memory: Any, corpus: Corpus, f
     memory.rm("/docs/deep/b.md")
     report = sync(source, corpus)
     assert (report.changed, report.removed, fetched) == (1, 1, ["/docs/a.txt"])
+
+
+def test_what_lacked_a_program_is_read_again_when_it_is_there(
+    memory: Any, corpus: Corpus, fetched: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with zipfile.ZipFile(tmp_path / "c.zip", "w") as packed:
+        packed.writestr("d.rev", "etinarG")
+        packed.writestr("e.txt", "Nothing was missing here.")
+    memory.pipe("/docs/a.rev", b"tlasaB")
+    memory.pipe("/docs/b.txt", b"Nor here.")
+    memory.pipe("/docs/c.zip", (tmp_path / "c.zip").read_bytes())
+    source, readers = RemoteFiles("memory://docs"), [*READERS, LetteredReader()]
+    assert sync(source, corpus, readers=readers).added == 5
+    assert sync(source, corpus, readers=readers).changed == 0
+    monkeypatch.setenv(PROGRAM, "there")
+    fetched.clear()
+    assert planned(source, corpus, readers=readers).changed == ("memory://docs/a.rev", "memory://docs/c.zip/d.rev")
+    report = sync(source, corpus, readers=readers)
+    assert (report.changed, report.failed) == (2, ())
+    assert set(fetched) == {"/docs/a.rev", "/docs/c.zip"}
+    said = texts(corpus)
+    assert (said["memory://docs/a.rev"], said["memory://docs/c.zip/d.rev"]) == ("Basalt", "Granite")
+    fetched.clear()
+    assert (sync(source, corpus, readers=readers).changed, fetched) == (0, [])
 
 
 def test_a_folder_and_a_file_by_their_addresses(tmp_path: Path, corpus: Corpus, fetched: list[str]) -> None:

@@ -12,10 +12,12 @@ import pytest
 from spolia.cli.held import held
 from spolia.errors import SourceError
 from spolia.indexing.planning import planned
+from spolia.indexing.readers.choosing import READERS
 from spolia.indexing.sources.web import WebPages
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
 from spolia.stores.reading.inherited import file_meta
+from tests.indexing.sources.lettered import PROGRAM, LetteredReader
 from tests.indexing.sources.site import Site, served
 
 
@@ -39,6 +41,20 @@ def test_pages_are_read_by_what_the_server_says_that_they_are(site: Site, corpus
         "/a": "Stones\n\nOld.", "/b?x=1": "# Roads\n\nLong.", "/c.md": "# Salt\n\nWhite.", "/d": "Müll",
     }  # fmt: skip
     assert (report.added, report.failed, report.unread) == (4, (), (("application/x-unheard-of", 1),))
+
+
+def test_a_page_that_lacked_a_program_is_sent_again_when_it_is_there(
+    site: Site, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.say("/a.rev", "tlasaB", "application/octet-stream")
+    site.say("/b", "Two.", "text/plain")
+    source, readers = pages(site, "/a.rev", "/b"), [*READERS, LetteredReader()]
+    sync(source, corpus, readers=readers)
+    assert texts(corpus, site)["/a.rev"] == ""
+    monkeypatch.setenv(PROGRAM, "there")
+    assert sync(source, corpus, readers=readers).changed == 1
+    assert texts(corpus, site) == {"/a.rev": "Basalt", "/b": "Two."}
+    assert sync(source, corpus, readers=readers).changed == 0
 
 
 def test_what_has_not_changed_is_not_sent_again(site: Site, corpus: Corpus) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
 from spolia.errors import DocumentError, EgressError, SourceError
 from spolia.indexing.files import Lot
 from spolia.indexing.labels import Labels
-from spolia.indexing.readers.reading import Reader
+from spolia.indexing.readers.reading import Equipped, Reader
 from spolia.indexing.report import DocumentReport, SyncReport
 from spolia.indexing.sources.source import Source
 from spolia.stores.corpus import Corpus
@@ -33,12 +33,14 @@ class Remembered:
         source: name of the source.
         labels: what the caller says of documents: one of which something else is said than before is read again.
         afresh: whether all of it is to be read again.
+        readers: by suffix and pattern: what lacked a program that one of them has by now is read again too.
     """
 
     corpus: Corpus
     source: str
     labels: Callable[[], Labels]
     afresh: bool = False
+    readers: Mapping[str, Reader] = field(default_factory=dict)
 
     @cached_property
     def cursors(self) -> Mapping[str, str]:
@@ -54,8 +56,18 @@ class Remembered:
         return {
             uri: (size, mtime_ns, status)
             for uri, size, mtime_ns, status, report, audience in rows
-            if status != "indexed" or _is_labelled(labels, uri, report, lists[audience])
+            if status != "indexed" or (_is_labelled(labels, uri, report, lists[audience]) and not self._is_due(report))
         }
+
+    def _is_due(self, report: str) -> bool:
+        """Whether a document lacked what its reader has by now."""
+        return '"lacks":' in report and DocumentReport.of(report).reader in self._equipped
+
+    @cached_property
+    def _equipped(self) -> frozenset[str]:
+        """The names of the readers that lack nothing."""
+        readers = [reader for reader in self.readers.values() if isinstance(reader, Equipped)]
+        return frozenset(reader.name for reader in readers) - {reader.name for reader in readers if reader.lacking()}
 
     def uris(self, prefix: str) -> Iterator[str]:
         """They are fetched some at a time, so that there may be many."""
@@ -112,7 +124,7 @@ def followed(
         failed: takes the name of a source that could not be read to its end, and why.
         afresh: read all of it again.
     """
-    memory = Remembered(corpus, source.id, labels, afresh)
+    memory = Remembered(corpus, source.id, labels, afresh, readers)
     try:
         yield from source.lots(memory, readers)
     except (SourceError, EgressError) as error:

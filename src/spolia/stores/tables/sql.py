@@ -130,6 +130,11 @@ SOURCES = (
 SOURCES_OF_URIS = f"""SELECT {SOURCE_COLUMNS} FROM json_each(:uris) wanted
     CROSS JOIN sources s ON s.uri = wanted.value LEFT JOIN documents d ON d.key = s.document
     WHERE s.birth <= :at AND s.death > :at ORDER BY s.uri"""
+NAMED = """SELECT wanted.value, d.id, 0 AS is_id FROM json_each(:names) wanted
+    CROSS JOIN sources s ON s.uri = wanted.value JOIN documents d ON d.key = s.document
+    WHERE s.birth <= :at AND s.death > :at
+    UNION SELECT wanted.value, d.id, 1 AS is_id FROM json_each(:names) wanted
+    CROSS JOIN documents d ON d.id = wanted.value WHERE d.birth <= :at AND d.death > :at ORDER BY is_id"""
 STAMPS = f"SELECT uri, size, mtime_ns, status FROM sources WHERE death = {ALIVE}"
 STAMPS_OF_URIS = f"""SELECT s.uri, s.size, s.mtime_ns, s.status FROM json_each(:uris) wanted
     CROSS JOIN sources s ON s.uri = wanted.value WHERE s.death = {ALIVE}
@@ -153,6 +158,8 @@ UNSAY_SOURCE = f"DELETE FROM sources WHERE uri = :uri AND birth = :next AND deat
 END_SOURCE = f"UPDATE sources SET death = :next WHERE uri = :uri AND death = {ALIVE}"
 SOURCES_LACKING = f"""SELECT uri FROM sources WHERE status = 'indexed' AND report LIKE '%"lacks":%' AND death = {ALIVE}
     ORDER BY uri"""
+SOURCES_LACKING_OF_URIS = f"""SELECT s.uri FROM json_each(:uris) wanted CROSS JOIN sources s ON s.uri = wanted.value
+    WHERE s.status = 'indexed' AND s.report LIKE '%"lacks":%' AND s.death = {ALIVE} ORDER BY s.uri"""
 READERS_OF_SOURCES = f"""SELECT s.uri, d.audience FROM sources s JOIN documents d ON d.key = s.document
     WHERE s.death = {ALIVE}"""
 _HELD = f"""SELECT d.id, d.audience, CASE WHEN EXISTS (SELECT 1 FROM sources o WHERE o.document = d.key
