@@ -83,14 +83,27 @@ if TYPE_CHECKING:
         ReciprocalRankFusion as ReciprocalRankFusion,
     )
     from spolia.orchestration.highest import HighestScore as HighestScore
+    from spolia.post_retrieval.colbert import ColBERT as ColBERT
+    from spolia.post_retrieval.cross_encoder import CrossEncoder as CrossEncoder
     from spolia.post_retrieval.cut import Cut as Cut
     from spolia.post_retrieval.forms import AsDicts as AsDicts, AsNodes as AsNodes, AsText as AsText
     from spolia.post_retrieval.keyword import KeywordFilter as KeywordFilter
     from spolia.post_retrieval.mapped import Mapped as Mapped
+    from spolia.post_retrieval.mono_t5 import MonoT5 as MonoT5
     from spolia.post_retrieval.neighbours import Neighbours as Neighbours
+    from spolia.post_retrieval.rank_gpt import RankGPT as RankGPT
     from spolia.post_retrieval.rerank import reranker as reranker
+    from spolia.post_retrieval.selection.critique import Critique as Critique
+    from spolia.post_retrieval.selection.percentile import Percentile as Percentile
+    from spolia.post_retrieval.selection.recent import Recent as Recent
+    from spolia.post_retrieval.selection.similarity_percentile import SimilarityPercentile as SimilarityPercentile
+    from spolia.post_retrieval.selection.similarity_threshold import SimilarityThreshold as SimilarityThreshold
+    from spolia.post_retrieval.selection.threshold import Threshold as Threshold
+    from spolia.post_retrieval.selection.window_replacement import WindowReplacement as WindowReplacement
     from spolia.post_retrieval.sentence_window import SentenceWindow as SentenceWindow
     from spolia.post_retrieval.show_metadata import ShowMetadata as ShowMetadata
+    from spolia.post_retrieval.tart import TART as TART
+    from spolia.post_retrieval.upr import UPR as UPR
     from spolia.pre_retrieval.averaged_hyde import AveragedHyDE as AveragedHyDE
     from spolia.pre_retrieval.hyde import HyDE as HyDE
     from spolia.pre_retrieval.multi_query import MultiQuery as MultiQuery
@@ -205,14 +218,27 @@ WHERE = {
     "spolia.operator": ("Operator",),
     "spolia.orchestration.fusion": ("ConvexCombination", "ReciprocalRankFusion",),
     "spolia.orchestration.highest": ("HighestScore",),
+    "spolia.post_retrieval.colbert": ("ColBERT",),
+    "spolia.post_retrieval.cross_encoder": ("CrossEncoder",),
     "spolia.post_retrieval.cut": ("Cut",),
     "spolia.post_retrieval.forms": ("AsDicts", "AsNodes", "AsText",),
     "spolia.post_retrieval.keyword": ("KeywordFilter",),
     "spolia.post_retrieval.mapped": ("Mapped",),
+    "spolia.post_retrieval.mono_t5": ("MonoT5",),
     "spolia.post_retrieval.neighbours": ("Neighbours",),
+    "spolia.post_retrieval.rank_gpt": ("RankGPT",),
     "spolia.post_retrieval.rerank": ("reranker",),
+    "spolia.post_retrieval.selection.critique": ("Critique",),
+    "spolia.post_retrieval.selection.percentile": ("Percentile",),
+    "spolia.post_retrieval.selection.recent": ("Recent",),
+    "spolia.post_retrieval.selection.similarity_percentile": ("SimilarityPercentile",),
+    "spolia.post_retrieval.selection.similarity_threshold": ("SimilarityThreshold",),
+    "spolia.post_retrieval.selection.threshold": ("Threshold",),
+    "spolia.post_retrieval.selection.window_replacement": ("WindowReplacement",),
     "spolia.post_retrieval.sentence_window": ("SentenceWindow",),
     "spolia.post_retrieval.show_metadata": ("ShowMetadata",),
+    "spolia.post_retrieval.tart": ("TART",),
+    "spolia.post_retrieval.upr": ("UPR",),
     "spolia.pre_retrieval.averaged_hyde": ("AveragedHyDE",),
     "spolia.pre_retrieval.hyde": ("HyDE",),
     "spolia.pre_retrieval.multi_query": ("MultiQuery",),

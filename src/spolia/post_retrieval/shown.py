@@ -32,3 +32,16 @@ def _holds(large: Node, small: Node) -> bool:
         return False
     inside = large.span.start <= small.span.start and small.span.end <= large.span.end
     return inside and len(small.text) < len(large.text)
+
+
+def showing(hit: Hit, text: str, parts: tuple[Node, ...] = ()) -> Hit:
+    """The hit with another text shown in the place of its node's; citations point to what was found all the same.
+
+    Args:
+        parts: the stretches of the node that the text is made of, where that is known.
+
+    >>> hit = showing(Hit(Node("n", "One. Two."), 1.0), "Two.")
+    >>> hit.node.text, [node.text for node in hit.found]
+    ('Two.', ['One. Two.'])
+    """
+    return hit.but(node=hit.node.but(text=text, search_text=""), found=parts or hit.found or (hit.node,))

@@ -1,0 +1,1 @@
+"""Which hits stay: by scores, likeness, time, or the verdict of a language model."""

@@ -1,0 +1,219 @@
+"""Selection: which hits stay. Scores and their bounds are written by hand from the formulas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from spolia.errors import BudgetSpent, WiringError
+from spolia.flows.files import dump, load
+from spolia.models.protocols import Kind
+from spolia.models.scripted import ScriptedModel
+from spolia.operator import Operator
+from spolia.post_retrieval.selection.critique import Critique
+from spolia.post_retrieval.selection.percentile import Percentile
+from spolia.post_retrieval.selection.recent import Recent
+from spolia.post_retrieval.selection.similarity_percentile import SimilarityPercentile
+from spolia.post_retrieval.selection.similarity_threshold import SimilarityThreshold
+from spolia.post_retrieval.selection.threshold import Threshold
+from spolia.post_retrieval.selection.window_replacement import WindowReplacement
+from spolia.run import Budget, Run
+from spolia.types import Hit, Node, Query, Ranking, Value
+from tests.degrading import degraded
+
+NAN, INF = math.nan, math.inf
+
+
+@dataclass(frozen=True)
+class Angles(Value):
+    """Embeds a text that is a number of degrees as that direction; the query is 0 degrees."""
+
+    name: str = "angles"
+    dimension: int = 2
+    window: int = 9
+    scoped = False
+
+    def fingerprint(self) -> str:
+        return self.name
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> npt.NDArray[np.float32]:
+        radians = np.radians([float(text) for text in texts])
+        return np.stack([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32)
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        return [1 for _ in texts]
+
+    def covers(self, text: str) -> float:
+        return 1.0
+
+
+def scored(*scores: float) -> Ranking:
+    return Ranking(Query("0"), tuple(Hit(Node(f"n{at}", f"text {at}"), s) for at, s in enumerate(scores)), "bm25")
+
+
+def degrees(*angles: int) -> Ranking:
+    hits = tuple(Hit(Node(f"n{at}", str(angle)), 9.0 - at) for at, angle in enumerate(angles))
+    return Ranking(Query("0"), hits, "bm25")
+
+
+def places(found: Ranking) -> list[int]:
+    return [int(hit.node.id[1:]) for hit in found.hits]
+
+
+@pytest.mark.parametrize(
+    ("scores", "bound", "kept"),
+    [
+        ((3.0, 2.0, 1.0), 2.0, [0, 1]),
+        ((3.0, 2.0, 1.0), 9.0, [0]),
+        ((-0.2, -0.5, -0.9), -0.5, [0, 1]),
+        ((1.0, 1.0, 1.0), 2.0, [0]),
+        ((NAN, 0.5), 0.4, [1]),
+        ((NAN, NAN), 0.4, [0]),
+        ((INF, 1.0, -INF), -INF, [0, 1, 2]),
+        ((INF, 1.0, -INF), INF, [0]),
+        ((), 0.0, []),
+    ],
+)
+def test_a_threshold_keeps_what_reaches_it_and_never_nothing(
+    scores: tuple[float, ...], bound: float, kept: list[int]
+) -> None:
+    assert places(Threshold(bound)(scored(*scores))) == kept
+
+
+@pytest.mark.parametrize(
+    ("count", "share", "kept"), [(10, 0.6, 6), (10, 0.29, 2), (100, 0.29, 29), (3, 0.1, 1), (1, 1.0, 1), (0, 0.5, 0)]
+)
+def test_a_percentile_counts_the_hits_of_each_ranking_anew(count: int, share: float, kept: int) -> None:
+    found = [Percentile(share)(one) for one in (scored(*range(count, 0, -1)), scored(1.0, 0.5))]
+    assert [len(one) for one in found] == [kept, max(1, int(2 * share))]
+    assert places(found[0]) == list(range(kept))
+
+
+def test_of_equal_scores_the_first_stay_and_nan_goes_first() -> None:
+    assert places(Percentile(0.5)(scored(1.0, NAN, 1.0, 1.0))) == [0, 2]
+    assert places(Percentile(0.5)(scored(NAN, NAN))) == [0]
+
+
+def test_ten_thousand_hits_are_many_and_not_too_many() -> None:
+    many = scored(*range(10_000, 0, -1))
+    assert len(Percentile(0.5)(many)) == 5_000
+    assert len(Threshold(1.0)(many)) == 10_000
+
+
+def test_likeness_decides_and_the_scores_stay() -> None:
+    # cos 0° = 1, cos 60° = 0.5, cos 90° = 0, cos 180° = -1
+    found = SimilarityThreshold(Angles(), 0.49)(degrees(90, 60, 0, 180))
+    assert places(found) == [1, 2]
+    assert [hit.score for hit in found.hits] == [8.0, 7.0]
+    assert places(SimilarityThreshold(Angles(), 0.9)(degrees(90, 60, 180))) == [1]
+    assert places(SimilarityPercentile(Angles(), 0.75)(degrees(90, 60, 180, 0))) == [0, 1, 3]
+    for op in (SimilarityThreshold(Angles()), SimilarityPercentile(Angles())):
+        assert op(degrees()).hits == ()
+
+
+def dated(*times: str | int | None) -> Ranking:
+    nodes = [Node(f"n{at}", "", meta=(("day", time),) if time != "" else ()) for at, time in enumerate(times)]
+    return Ranking(Query("?"), tuple(Hit(node, 1.0) for node in nodes))
+
+
+@pytest.mark.parametrize(
+    ("times", "since", "kept"),
+    [
+        (("2023-12-31", "2024-01-01", "2024"), "2024", [1, 2]),
+        (("2024-01-01T00:00:00+01:00", "2024-01-01T00:00:00Z"), "2024-01-01", [1]),
+        (("2019", "2021", "2020"), "2024", [1]),
+        (("2021", "2021"), "2024", [0]),
+        (("", None, "soon", 7), "2024", [0]),
+        (("", "2019"), "2024", [1]),
+        ((2025, 2020), "2024", [0]),
+        ((), "2024", []),
+    ],
+)
+def test_what_is_new_stays_or_the_newest(times: tuple[str, ...], since: str, kept: list[int]) -> None:
+    assert places(Recent(since, "day")(dated(*times))) == kept
+
+
+def test_the_latest_of_several_times_counts() -> None:
+    node = Node("n0", "", meta=(("day", "2019"), ("day", "2025")))
+    found = Ranking(Query("?"), (Hit(Node("n1", "", meta=(("day", "2024"),)), 2.0), Hit(node, 1.0)))
+    assert places(Recent("2025", "day")(found)) == [0]
+
+
+def test_a_window_is_shown_and_the_hit_is_cited() -> None:
+    window = Node("n0", "It rises.", meta=(("window", "Ships wait. It rises. It falls."),))
+    found = WindowReplacement()(Ranking(Query("?"), (Hit(window, 2.0), Hit(Node("n1", "No window."), 1.0))))
+    assert [node.text for node in found.nodes] == ["Ships wait. It rises. It falls.", "No window."]
+    assert [hit.found for hit in found.hits] == [(window,), ()]
+    assert [hit.score for hit in found.hits] == [2.0, 1.0]
+
+
+# ----------------------------------------------------------------------------------------------------- critique
+
+TEXTS = ("Ships wait for the tide.", "Salt is dug in mines.", "The tide is caused by the moon.")
+FOUND = Ranking(
+    Query("What causes the tide?"), tuple(Hit(Node(f"n{at}", text), 3.0 - at) for at, text in enumerate(TEXTS))
+)
+
+
+def judged(*rows: str | tuple[str, ...]) -> Ranking:
+    return Critique(ScriptedModel(rows))(FOUND)
+
+
+def test_a_model_drops_what_is_of_no_use() -> None:
+    found = judged(("Salt", "No."), "Yes, it does.")
+    assert places(found) == [0, 2]
+    assert [hit.score for hit in found.hits] == [3.0, 1.0]
+
+
+@pytest.mark.parametrize("reply", ["I cannot say", "", "{", "maybe " * 60])
+def test_a_verdict_that_cannot_be_read_keeps_the_hit(reply: str) -> None:
+    with degraded() as reasons:
+        assert places(judged(("Salt", reply or " "), "yes")) == [0, 1, 2]
+    assert reasons
+
+
+def test_dropping_all_of_them_keeps_the_best_and_says_so() -> None:
+    with degraded() as reasons:
+        assert places(judged("no")) == [0]
+    assert reasons
+
+
+def test_a_call_that_fails_keeps_the_hit_and_a_spent_budget_is_raised() -> None:
+    with degraded() as reasons:
+        assert places(judged(("Salt", "no"), ("Ships", "yes"))) == [0, 2]  # no row for the third
+    assert reasons
+    with Run(budget=Budget(calls=1)), pytest.raises(BudgetSpent):
+        judged("yes")
+
+
+def test_nobody_is_asked_about_nothing() -> None:
+    assert Critique(ScriptedModel(()))(FOUND.but(hits=())).hits == ()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Threshold(NAN),
+        lambda: SimilarityThreshold(Angles(), NAN),
+        lambda: Percentile(0.0),
+        lambda: Percentile(1.5),
+        lambda: SimilarityPercentile(Angles(), NAN),
+        lambda: Recent("yesterday"),
+        lambda: Critique(ScriptedModel(("yes",)), characters=0),
+    ],
+)
+def test_bounds_that_mean_nothing_are_refused(wrong: Callable[[], object]) -> None:
+    with pytest.raises(WiringError):
+        wrong()
+
+
+@pytest.mark.parametrize(
+    "op", [Threshold(0.5), Percentile(), Recent("2024"), WindowReplacement(), Critique(ScriptedModel(("yes",)))]
+)
+def test_each_is_written_to_a_file(op: Operator[Ranking, Ranking]) -> None:
+    assert load(dump(op)) == op
