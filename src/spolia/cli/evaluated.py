@@ -77,7 +77,7 @@ class Evaluated:
         """The flows of these names, over the data set's passages or the store, and the questions to ask them."""
         source, reader = DataSet(str(self.data), self.split), model_at(self.llm, self.model)
         wanted = parse_measures(measures, llm=reader, embedder=MiniLM(self.weights))
-        every = list(DataSet(str(self.data)).items())
+        every = list(DataSet(str(self.data)).items(stored=self.store is not None))
         items = drawn([one for one in every if self.split in ("", part_of(one.id))], self.limit, self.seed)
         if self.store is None:
             with self.screen.progress(f"indexing {source.name}") as told:

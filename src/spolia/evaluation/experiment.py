@@ -13,7 +13,7 @@ from typing import Any
 from spolia.errors import DataError
 from spolia.evaluation.asking import Asking
 from spolia.evaluation.flows import Flow, named, opened, refuse_other_flows, written
-from spolia.evaluation.gold import refuse_unknown_gold
+from spolia.evaluation.gold import Whereabouts, whereabouts
 from spolia.evaluation.identity import identity
 from spolia.evaluation.looks import Looks
 from spolia.evaluation.measures.measure import SetMeasure
@@ -174,9 +174,9 @@ class Experiment(Value):
             told: called with the flow, how many questions it was asked so far, and of how many.
 
         Raises:
-            DataError: a flow was chosen by these questions before; a store has not the document that a question's gold
-                names; or the file holds another experiment,
-                or one whose code, flows, stores, questions or measures have changed since: says what.
+            DataError: a flow was chosen by these questions before; a store has not the document or the quote that a
+                question's gold names; or the file holds another experiment, or one whose code, flows, stores, questions
+                or measures have changed since: says what.
             StoreBusy: another process is at the same experiment.
             BudgetSpent: the run's budget ends before the questions; what was answered is kept.
         """
@@ -187,6 +187,7 @@ class Experiment(Value):
         self._refuse(tuned)
         with run:
             opening = {name: opened(flow) for name, flow in self.flows}
+            places = whereabouts(self.asked, [flow for _, flow in self.flows])
             found = identity(self, run)
             with Rows(self._file(path, found)) as rows:
                 rows.belong_to(found)
@@ -194,8 +195,9 @@ class Experiment(Value):
                 if again:
                     rows.forget()
                 for name, flow in self.flows:
-                    self._ask(run, name, flow, opening[name], rows, told)
-                return reported(self, rows.rows, run.threads).but(tuned=len(tuned), looked=looks.before(look))
+                    self._ask(run, name, flow, opening[name], rows, places, told)
+                report = reported(self, rows.rows, run.threads)
+                return report.but(places=places, tuned=len(tuned), looked=looks.before(look))
 
     def _file(self, path: str | Path | None, found: Mapping[str, Any]) -> Path | None:
         """The file itself, or in a folder the one of this experiment."""
@@ -203,9 +205,11 @@ class Experiment(Value):
             return None if path is None else Path(path)
         return Path(path) / f"{self.data or 'questions'}-{digest_of(json.dumps(found)).hex()[:16]}.experiment"
 
-    def _ask(self, run: Run, name: str, flow: Flow, opening: float, rows: Rows, told: Told) -> None:
+    def _ask(
+        self, run: Run, name: str, flow: Flow, opening: float, rows: Rows, places: Whereabouts, told: Told
+    ) -> None:
         kept = {item for (flow, item), row in rows.rows.items() if flow == name and not row.interrupted}
-        missing = [item for item in self.asked if item.id not in kept]
+        missing = [places.item(item) for item in self.asked if item.id not in kept]
         total = len(self.asked)
         done = count(total - len(missing) + 1)
 
@@ -213,7 +217,5 @@ class Experiment(Value):
             rows.keep(row)
             told(name, next(done), total)
 
-        if not missing:
-            return
-        refuse_unknown_gold(missing, [flow])
-        Asking(run, name, flow, self.measures, keep).ask(missing, opening)
+        if missing:
+            Asking(run, name, flow, self.measures, keep).ask(missing, opening)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from spolia.evaluation.comparison import Comparison, compared
 from spolia.evaluation.estimates import Estimates
 from spolia.evaluation.evaluation import Evaluation, Latency
+from spolia.evaluation.gold import Whereabouts
 from spolia.evaluation.measures.measured import Measured
 from spolia.evaluation.row import Row
 from spolia.evaluation.slices import Slice, sliced, unsliced
@@ -30,7 +31,7 @@ class Report(Value):
 
     Args:
         data: what the questions are called.
-        items: those that were asked.
+        items: those that were asked, with their gold as it is written.
         without_gold: how many were left out because no measure applies to them.
         flows: what each scored.
         comparisons: all pairs of flows on all measures.
@@ -41,6 +42,7 @@ class Report(Value):
         units: measures that are told times 100.
         rows: by flow and question, what the flow made of it.
         looked: how often these questions were looked at before; see `Looks`.
+        places: where their gold stands.
         notes: what else a reader must know, such as why there are no slices.
     """
 
@@ -56,6 +58,7 @@ class Report(Value):
     units: frozenset[str]
     rows: RowsOf = field(compare=False, repr=False)
     looked: int = 0
+    places: Whereabouts = field(default=Whereabouts(), compare=False, repr=False)
     notes: tuple[str, ...] = ()
 
     @property

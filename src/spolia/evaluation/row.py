@@ -26,6 +26,7 @@ class Found(Value):
 
     Args:
         start, end: where it stands in its document; -1 where that is not known.
+        uri: what its document is called.
     """
 
     node: str
@@ -34,6 +35,7 @@ class Found(Value):
     start: int = -1
     end: int = -1
     text: str = ""
+    uri: str = ""
 
 
 @dataclass(frozen=True)
@@ -158,4 +160,4 @@ def _found(hit: Hit, rank: int) -> Found:
     node, span = hit.node, hit.node.span
     start, end = (span.start, span.end) if span is not None else (-1, -1)
     text = node.text if len(node.text) <= CHARACTERS else f"{node.text[: CHARACTERS - 1]}…"
-    return Found(node.id, node.document, hit.score, start, end, text if rank < READ else "")
+    return Found(node.id, node.document, hit.score, start, end, text if rank < READ else "", node.uri)

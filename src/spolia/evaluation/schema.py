@@ -5,7 +5,8 @@
 
 `gold_ids` are all the passages that are needed or relevant. A list among them is a group of which any one suffices, an
 object a stretch of a document: `{document, start, end}`, or `{document, quote}`, with `start` where the quote stands
-there more than once. `grades` says how relevant each is, higher is better: `{id: grade}`. Of `meta`, only `grades`
+there more than once. Where the questions are asked of a store, documents are named as it names their files, and quotes
+are looked for in it. `grades` says how relevant each is, higher is better: `{id: grade}`. Of `meta`, only `grades`
 means something here, as codes from 1, the best, to 4.
 """
 
@@ -17,7 +18,7 @@ from math import inf
 from typing import Any
 
 from spolia.errors import DataError
-from spolia.types import Document, Gold, Item, Meta, Quote, SubQuestion
+from spolia.types import SOMEWHERE, Document, Gold, Item, Meta, Quote, SubQuestion
 
 MAY_BE_EMPTY = ("text", "question")
 """An empty question stands in a published data set: it fails when it is asked, and is counted."""
@@ -81,7 +82,7 @@ def _member(place: str, member: object, texts: Mapping[str, str]) -> Gold:
         return _strings(place, "gold_ids", [member])[0]
     document, start, quote = _text(place, member, "document", required=True), member.get("start"), member.get("quote")
     if document not in texts:
-        raise DataError(f"{place}: 'gold_ids' has a stretch of document {document!r}, which is not in the corpus.")
+        return _elsewhere(place, document, start, quote)
     text = texts[document]
     if isinstance(quote, str) and quote.strip() and start is None:
         start = text.find(quote)
@@ -96,6 +97,16 @@ def _member(place: str, member: object, texts: Mapping[str, str]) -> Gold:
     if (isinstance(quote, str) and text[start:end] != quote) or not text[start:end].strip():
         raise DataError(f"{place}: {document!r} has {text[start:end][:60]!r} at {start}, not {quote!r}.")
     return Quote(document, start, text[start:end])
+
+
+def _elsewhere(place: str, document: str, start: object, quote: object) -> Quote:
+    """A stretch of a document of a store: it is looked for when that is asked."""
+    if not isinstance(quote, str) or not quote.strip() or not (start is None or (type(start) is int and start >= 0)):
+        raise DataError(
+            f"{place}: 'gold_ids' has a stretch of document {document!r}, which is not in the corpus. Of a document of "
+            'a store write what it says: {"document": name, "quote": words}.'
+        )
+    return Quote(document, start if isinstance(start, int) else SOMEWHERE, quote)
 
 
 def _grades(place: str, row: Mapping[str, Any], gold: Sequence[Sequence[Gold]]) -> tuple[tuple[str, float], ...]:

@@ -225,6 +225,14 @@ class Contents:
         rows = self.opened.rows(sql.SOURCES, {"at": self.generation + noted})
         return {row[0]: source_of(row) for row in rows}
 
+    def named(self, names: Iterable[str]) -> dict[str, str]:
+        """Ids of the documents that are called so, by id or else by the uri of a source; what is not there is left out.
+
+        Nothing is said of who may read them.
+        """
+        rows = self.opened.rows(sql.NAMED, {"names": json.dumps(list(names)), "at": self.generation})
+        return {name: id for name, id, _ in rows}
+
     def unmade(self) -> tuple[Unmade, ...]:
         """Which groups could not be made of which documents, by uri; the next `sync` or `materialise` tries again."""
         return tuple(Unmade(*row) for row in self.opened.rows(sql.UNMADE, {"at": self.generation}))

@@ -7,7 +7,7 @@ along and belongs neither to its identity nor to its hash.
 
 from spolia.types.answers import Answer, Citation, Generation, Message, Prompt, Token
 from spolia.types.documents import Document, Heading, Node, Region
-from spolia.types.items import Gold, Item, Quote, SubQuestion
+from spolia.types.items import SOMEWHERE, Gold, Item, Quote, SubQuestion
 from spolia.types.places import NO_BOXES, Box, Boxes, Span
 from spolia.types.principals import is_unicode, principals
 from spolia.types.rankings import Filter, Hit, Queries, Query, Ranking
@@ -40,6 +40,7 @@ __all__ = [
     "Ranking",
     "Record",
     "Region",
+    "SOMEWHERE",
     "Scalar",
     "Span",
     "State",

@@ -19,23 +19,30 @@ class SubQuestion(Value):
     gold_id: str = ""
 
 
+SOMEWHERE = -1
+"""The start of a quote that has to be looked for."""
+
+
 @dataclass(frozen=True)
 class Quote(Value):
     """A stretch of a document that is gold, whatever the document is cut into.
 
     Args:
-        document: id of the document.
-        start: its first character in the document's text, from 0.
-        text: exactly `document.text[start : start + len(text)]`.
+        document: id of the document, or the name of its source: a file's path in the indexed folder.
+        start: its first character in the document's text, from 0; `SOMEWHERE` where it stands there only once and is to
+            be looked for when a store is asked.
+        text: exactly `document.text[start : start + len(text)]`; blanks aside where it is looked for.
 
     >>> quote = Quote("tides", 4, "moon pulls")
     >>> str(quote), quote.end
     ('tides[4:14]', 14)
+    >>> str(Quote("sea/tides.md", text="The moon pulls the sea."))
+    'sea/tides.md “The moon pulls the sea.”'
     """
 
     document: str
-    start: int
-    text: str
+    start: int = SOMEWHERE
+    text: str = ""
 
     @property
     def end(self) -> int:
@@ -43,11 +50,11 @@ class Quote(Value):
         return self.start + len(self.text)
 
     def __str__(self) -> str:
-        return f"{self.document}[{self.start}:{self.end}]"
+        return f"{self.document} “{self.text}”" if self.start < 0 else f"{self.document}[{self.start}:{self.end}]"
 
 
 Gold: TypeAlias = str | Quote
-"""What is to be found: a passage by its id (any node of it will do), or a stretch of a document."""
+"""What is to be found: a document by its id or the name of its source (any node of it will do), or a stretch of one."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,8 @@ class Item(Value):
         id: unique within a data set.
         question: what is asked.
         answers: accepted answers, the main one first.
-        gold: groups of passage ids or quotes; a group is satisfied by any of its members, the gold by all groups.
+        gold: groups of documents, by id or by name, or quotes; a group is satisfied by any of its members, the gold by
+            all groups.
         grades: how relevant a gold passage (or `str(quote)`) is, from 0, higher is better, where judges gave grades;
             else every one counts 1.
         type: a label to slice by.

@@ -35,7 +35,7 @@ class Own(Form):
 
     def items(self, path: Path) -> Iterator[Asked]:
         file = _file(path, "questions")
-        wanted = {id for _, row in rows(file) for id in quoted_documents(row)}
+        wanted = {id for _, row in rows(file) for id in quoted_documents(row)} if self.corpus(path) else set()
         texts = {one.id: one.text for _, one in self.passages(path) if one.id in wanted} if wanted else {}
         for number, row in rows(file):
             place = f"{file} line {number}"
@@ -86,7 +86,10 @@ def _unpacked(value: Any) -> Any:
 
 
 def _member(gold: str | Quote) -> str | Mapping[str, Any]:
-    return gold if isinstance(gold, str) else {"document": gold.document, "start": gold.start, "quote": gold.text}
+    if isinstance(gold, str):
+        return gold
+    start = {"start": gold.start} if gold.start >= 0 else {}
+    return {"document": gold.document, **start, "quote": gold.text}
 
 
 def _file(folder: Path, name: str) -> Path:
@@ -100,4 +103,7 @@ def _file(folder: Path, name: str) -> Path:
         )
     names = sorted(entry.name for entry in folder.iterdir())
     have = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    raise DataError(f"No {name}.jsonl or {name}.jsonl.gz in {folder}; it has: {have or 'nothing'}. Write it there.")
+    instead = ", or ask the questions of a store of yours: --store STORE" if name == "corpus" else ""
+    raise DataError(
+        f"No {name}.jsonl or {name}.jsonl.gz in {folder}; it has: {have or 'nothing'}. Write it there{instead}."
+    )

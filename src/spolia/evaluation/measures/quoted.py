@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from spolia.errors import MeasureError
 from spolia.types import Citation, Gold, Hit, Item, Quote, Span
 
 _BLANK = re.compile(r"\s")
@@ -55,10 +56,20 @@ class Seen:
     at: int | None = None
 
     def __post_init__(self) -> None:
+        if self.quote.start < 0:
+            raise MeasureError(
+                f"Where {str(self.quote)[:80]!r} starts is not said. Write its start, or measure by an Experiment, "
+                "which looks for it in the store."
+            )
         self.start, self.end = self.quote.start, self.quote.end
         self.blanks = [self.start + found.start() for found in _BLANK.finditer(self.quote.text)]
         self.left = [(self.start, self.end)]
         self.whole = self.unseen = self._letters(self.start, self.end)
+
+    @property
+    def share(self) -> float:
+        """How much of it was seen."""
+        return 1 - self.unseen / self.whole if self.whole else 0.0
 
     def holds(self, share: float) -> bool:
         """Whether that is the share of it, or more, and not nothing."""

@@ -52,7 +52,8 @@ def _gold(item: Item) -> str:
 def _flow(report: Report, item: Item, row: Row, traces: Traces | None) -> str:
     scores = " · ".join(f"{escape(name)} {_score(seen, name in report.units)}" for name, seen in row.seen)
     calls = "".join(f"<div>{escape(_call(one.source, one.query, len(one.found)))}</div>" for one in row.retrievals)
-    hits = "".join(_hit(hit, item) for hit in row.found if hit.text)
+    placed = report.places.item(item)
+    hits = "".join(_hit(hit, placed) for hit in row.found if hit.text)
     failure = f'<div class="error">{escape(f"{row.failure.kind}: {row.failure.message}")}</div>' if row.failure else ""
     answer = f'<div class="answer">{escape(row.answer)} <span class="soft">({escape(row.stop_reason)})</span></div>'
     taken = f"{seconds(row.seconds)}{', from the cache' if row.cached else ''}"
@@ -77,7 +78,7 @@ def _hit(hit: Found, item: Item) -> str:
     quoted = any(one.document == hit.document and hit.start < one.end and one.start < hit.end for one in item.quotes)
     named = any(one in (hit.node, hit.document) for group in item.gold for one in group)
     kind = "gold-hit" if quoted or named else ""
-    name, text = escape(hit.document or hit.node), escape(hit.text)
+    name, text = escape(hit.uri or hit.document or hit.node), escape(hit.text)
     return f'<li class="{kind}"><b>{name}</b> {hit.score:.4g} <span class="soft">{text}</span></li>'
 
 

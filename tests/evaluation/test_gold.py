@@ -1,0 +1,135 @@
+"""Gold by the names of files and by quotes, of documents in a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spolia.errors import DataError, MeasureError
+from spolia.evaluation.datasets import DataSet
+from spolia.evaluation.experiment import Experiment
+from spolia.evaluation.gold import whereabouts
+from spolia.evaluation.measures.parse import parse_measures
+from spolia.evaluation.pages.html import html
+from spolia.evaluation.report import Report
+from spolia.indexing.sync import sync
+from spolia.retrieval.bm25 import BM25
+from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.types import Hit, Item, Node, Query, Quote, Ranking
+from tests.evaluation.killed import same
+
+FILES = {
+    "tides.md": "# Tides\n\nThe moon pulls the sea,\nand the tide rises.\n\nSalt makes the sea heavy.\n",
+    "birds/owls.txt": "Owls hunt by night and sleep by day.",
+    "rail.txt": "The railway reached the town in 1887. The railway was closed in 1963.",
+}
+RISES = Quote("tides.md", text="The moon pulls the sea, and the tide rises.")
+ITEMS = (
+    Item("q1", "Why does the tide rise?", gold=((RISES,),)),
+    Item("q2", "When do owls hunt?", gold=(("birds/owls.txt", "tides.md"),), grades=(("birds/owls.txt", 2.0),)),
+)
+
+
+def stored(folder: Path, name: str = "notes", **more: str) -> NodeGroup:
+    for file, text in (FILES | more).items():
+        path = folder / name / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    corpus = Corpus(str(folder / f"{name}.spolia"))
+    sync(folder / name, corpus)
+    return corpus.group()
+
+
+@pytest.fixture
+def chunks(tmp_path: Path) -> NodeGroup:
+    return stored(tmp_path)
+
+
+def asked(flow: object, *items: Item) -> Report:
+    return Experiment({"flow": flow}, items, parse_measures("R@1,nDCG@3")).run()  # type: ignore[dict-item]
+
+
+def test_files_and_quotes_are_found_by_their_names(chunks: NodeGroup) -> None:
+    report = asked(BM25(chunks), *ITEMS)
+    assert [one.value for one in report.flows[0].measured] == [1.0, 1.0]
+    assert report.items == ITEMS  # as they were written
+    page = html(report)
+    assert 'class="gold-hit"><b>tides.md</b>' in page
+    assert "birds/owls.txt or tides.md" in page
+
+
+def test_a_quote_stands_where_its_words_do_whatever_the_lines(chunks: NodeGroup) -> None:
+    ((place,),) = whereabouts(ITEMS, [BM25(chunks)]).item(ITEMS[0]).gold
+    assert isinstance(place, Quote)
+    assert place.text == "The moon pulls the sea,\nand the tide rises."
+    text = chunks.snapshot().document(place.document, frozenset()).text
+    assert text[place.start : place.end] == place.text
+    stale = Item("q", "?", gold=((Quote("tides.md", 3, "Salt makes"),),))
+    ((found,),) = whereabouts([stale], [BM25(chunks)]).item(stale).gold
+    assert isinstance(found, Quote)
+    assert found.start == text.index("Salt makes")
+
+
+def test_grades_go_with_what_they_are_of(chunks: NodeGroup) -> None:
+    found = whereabouts(ITEMS, [BM25(chunks)]).item(ITEMS[1])
+    ids = chunks.snapshot().named(["birds/owls.txt"])
+    assert found.grades == ((ids["birds/owls.txt"], 2.0),)
+
+
+def test_a_name_stands_for_what_each_store_calls_so(chunks: NodeGroup, tmp_path: Path) -> None:
+    other = stored(tmp_path, "other", **{"birds/owls.txt": "Owls are birds, and hunt by night."})
+    report = Experiment({"a": BM25(chunks), "b": BM25(other)}, ITEMS, parse_measures("R@1")).run()
+    assert [one.measured[0].value for one in report.flows] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("gold", "says"),
+    [
+        ("owls.txt", "Gold 'owls.txt' of question 'q9' names no document of .*Write a name .*: 'birds/owls.txt'"),
+        (Quote("tides.md", text="The sun pulls"), "does not stand in 'tides.md'.*Quote words that stand there once"),
+        (Quote("rail.txt", text="The railway"), "“The railway”' of question 'q9' stands 2 times in 'rail.txt'"),
+        (Quote("nowhere.md", text="The"), "names no document of .*, and 1 more are not to be found"),
+    ],
+)
+def test_what_cannot_be_found_is_named_before_anything_is_asked(
+    chunks: NodeGroup, tmp_path: Path, gold: str | Quote, says: str
+) -> None:
+    more = (("gone",),) if isinstance(gold, Quote) and gold.document == "nowhere.md" else ()
+    wrong = Item("q9", "?", gold=((gold,), *more))
+    kept = tmp_path / "kept.experiment"
+    with pytest.raises(DataError, match=says):
+        Experiment(BM25(chunks), [*ITEMS, wrong], parse_measures("R@1")).run(path=kept)
+    assert not kept.exists()
+
+
+def test_a_quote_without_a_start_needs_a_store() -> None:
+    with pytest.raises(DataError, match="does not say where it starts, and a flow searches no store"):
+        asked(same, ITEMS[0])
+    ranking = Ranking(Query("?"), (Hit(Node("n", "The moon", document="tides.md"), 1.0),))
+    with pytest.raises(MeasureError, match=r"Where 'tides.md “The moon pulls .* starts is not said"):
+        parse_measures("R@1")[0].score(ranking, ITEMS[0])  # type: ignore[attr-defined]
+
+
+def test_questions_of_a_store_need_no_corpus_of_their_own(chunks: NodeGroup, tmp_path: Path) -> None:
+    (tmp_path / "questions.jsonl").write_text(
+        '{"id": "q1", "question": "Why does the tide rise?", '
+        '"gold_ids": [{"document": "tides.md", "quote": "The moon pulls"}]}\n'
+        '{"id": "q2", "question": "When do owls hunt?", "gold_ids": [["birds/owls.txt", "rail.txt"]]}'
+    )
+    data = DataSet(str(tmp_path))
+    items = list(data.items())
+    assert items[0].gold == ((Quote("tides.md", text="The moon pulls"),),)
+    assert [one.value for one in asked(BM25(chunks), *items).flows[0].measured] == [1.0, 1.0]
+    (tmp_path / "corpus.jsonl").write_text('{"id": "p1", "text": "Another one."}')
+    with pytest.raises(DataError, match=r"line 1: gold id 'tides\.md' of question 'q1' is not in the corpus"):
+        list(DataSet(str(tmp_path)).items())
+    assert list(DataSet(str(tmp_path)).items(stored=True)) == items
+
+
+def test_a_stretch_of_a_store_is_written_as_a_quote(tmp_path: Path) -> None:
+    (tmp_path / "questions.jsonl").write_text(
+        '{"id": "q1", "question": "?", "gold_ids": [{"document": "tides.md", "start": 3, "end": 9}]}'
+    )
+    with pytest.raises(DataError, match="Of a document of a store write what it says"):
+        list(DataSet(str(tmp_path)).items(stored=True))
