@@ -40,7 +40,7 @@ class Surrounding(Protocol):
     def charge(self, usage: Usage, row: int | None) -> None: ...
     def emit(self, text: str) -> None: ...
     def retract(self) -> None: ...
-    def degrade(self, reason: str, row: int | None) -> None: ...
+    def degrade(self, reason: str, row: int | None, error: Exception | None = None) -> None: ...
     def note(self, remark: str, row: int | None) -> None: ...
     def check(self) -> None: ...
     def on_cancel(self, close: Callable[[], None]) -> AbstractContextManager[None]: ...
@@ -90,10 +90,14 @@ def retract() -> None:
         around.retract()
 
 
-def degrade(reason: str, *, row: int | None = None) -> None:
-    """Record that this result is not what it would be on a good day: it and all that is made of it is not cached."""
+def degrade(reason: str, *, row: int | None = None, error: Exception | None = None) -> None:
+    """Record that this result is not what it would be on a good day: it and all that is made of it is not cached.
+
+    Args:
+        error: why, where the step goes on without what failed: if that may pass, the question is worth asking again.
+    """
     if (around := surrounding.get()) is not None:
-        around.degrade(reason, row)
+        around.degrade(reason, row, error)
 
 
 def note(remark: str, *, row: int | None = None) -> None:

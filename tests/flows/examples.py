@@ -18,6 +18,7 @@ from spolia.function import step
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.models.sparse import SparseRows
+from spolia.models.token_vectors import TokenVectors
 from spolia.operator import Operator, Then
 from spolia.retrieval.similarity import similarity
 from spolia.stores.definition import Definition, Whole
@@ -113,7 +114,23 @@ class SparseWords(Value):
         return 1.0
 
 
-OWN = (SparseWords, Tag, Walk, language, worth, first, hopped, grown, merit, shared, apart)
+@dataclass(frozen=True)
+class TokenWords(Value):
+    """A token embedder, to be written to files."""
+
+    name: str = "tokens"
+    dimension: int = 2
+    window: int = 100
+    scoped = False
+
+    def fingerprint(self) -> str:
+        return self.name
+
+    def embed_tokens(self, texts: Sequence[str], *, kind: str) -> TokenVectors:
+        return TokenVectors.of([[[1.0, len(text)]] for text in texts], 2)
+
+
+OWN = (SparseWords, TokenWords, Tag, Walk, language, worth, first, hopped, grown, merit, shared, apart)
 
 texts = st.text(max_size=8) | st.sampled_from(
     [
@@ -283,7 +300,7 @@ def _possible(kind: type) -> list[type]:
         named = [cls for cls in named if issubclass(cls, Value)]
     if getattr(kind, "_is_protocol", False):
         wanted = {name for name in vars(kind) if not name.startswith("_")}
-        named += [SparseWords]
+        named += [SparseWords, TokenWords]
         found = [cls for cls in named if all(hasattr(cls, name) or name in _names(cls) for name in wanted)]
     else:
         found = [cls for cls in named if issubclass(cls, kind)]

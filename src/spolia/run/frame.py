@@ -189,12 +189,14 @@ class Frame(Costs):
 
     # What is out of order.
 
-    def degrade(self, reason: str, row: int | None) -> None:
+    def degrade(self, reason: str, row: int | None, error: Exception | None = None) -> None:
         frame: Frame | None = self if row is None or self.rows is None else self.rows[row]
+        if frame is not None and frame.account is not None:
+            frame.account.failed(error)
         while frame is not None:
             if frame.rows is not None:
                 for inner in frame.rows:
-                    inner.degrade(reason, None)
+                    inner.degrade(reason, None, error)
                 return
             if frame.op is not None:
                 frame.notes = [reason] if frame.notes is None else [*frame.notes, reason]

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from spolia.models.token_vectors import TokenVectors
+
     Vectors = npt.NDArray[np.float32]
 
 
@@ -80,3 +82,40 @@ class HashingEmbedder(Value):
         for word in re.findall(r"\w+", text.lower())[: self.window]:
             yield word
             yield from (word[start : start + 3] for start in range(len(word) - 2))
+
+
+@dataclass(frozen=True)
+class HashingTokens(Value):
+    """A token embedder without weights: each word is a token, and its vector that of the word alone.
+
+    Args:
+        dimension: length of a vector.
+        window: words of a text that are read.
+
+    >>> from spolia.testing.hashing import HashingTokens
+    >>> HashingTokens(64).embed_tokens(["the blue sea", ""], kind="passage").offsets.tolist()
+    [0, 3, 3]
+    """
+
+    dimension: int = 64
+    window: int = 256
+
+    @property
+    def name(self) -> str:
+        return f"hashing-tokens-{self.dimension}"
+
+    @property
+    def scoped(self) -> bool:
+        return False
+
+    def fingerprint(self) -> str:
+        return f"{self.name}/{self.window}"
+
+    def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> TokenVectors:
+        """One vector of length 1 for each word of each text."""
+        from spolia.models.token_vectors import TokenVectors
+
+        check_cancelled()
+        words = HashingEmbedder(self.dimension)
+        rows = [words.embed(re.findall(r"\w+", text)[: self.window], kind=kind) for text in texts]
+        return TokenVectors.of(rows, self.dimension)
