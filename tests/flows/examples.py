@@ -242,6 +242,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "filter": conditions,
     "filters": several(conditions),
     "base_url": st.sampled_from(["http://127.0.0.1:8000/v1", "https://example.org"]),
+    "since": st.sampled_from(["2024", "2026-11-21T09:30:00Z"]),
     "similarity": st.sampled_from([shared, shared.but(least=2), apart]),
 }
 
