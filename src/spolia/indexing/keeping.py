@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 from spolia.filters import Field, notes_on
 from spolia.indexing.files import File, Found
@@ -53,7 +54,8 @@ def keep(
         if fields is not None:
             writer.declare(fields)
         if labels.access is None and writer.is_restricted():
-            labels = replace(labels, kept=writer.readers())
+            is_closed = cache(writer.is_restricted_now)
+            labels = replace(labels, kept=writer.readers(found.uris), is_closed=is_closed)
         made = dict(writer.manifests)
         renews = wanted.define(writer, found, taking, rebuild=rebuild)
         wanted.refuse_changed(writer.manifests)

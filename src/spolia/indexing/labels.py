@@ -21,7 +21,9 @@ class Labels:
     Args:
         metadata: fields of the document in a file, by its uri; None for none.
         access: principals who may read it, none for everybody; None where nothing is said of that.
-        kept: who may read what the store has, by uri, where nothing else is said.
+        kept: who may read what the store has of these files, by uri, where nothing else is said; None where everybody
+            may read all that was ever in it.
+        is_closed: whether the store has something that not everybody may read.
 
     Each function is asked once for every file. What stands in a container is a file like any other, by its own uri; but
     where nothing is said of who may read it, or that everybody may, those count who may read the container.
@@ -29,7 +31,8 @@ class Labels:
 
     metadata: Callable[[str], Mapping[str, Scalar | Sequence[Scalar]]] | None = None
     access: Callable[[str], Iterable[str]] | None = None
-    kept: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    kept: Mapping[str, tuple[str, ...]] | None = None
+    is_closed: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
     _containers: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
     _metas: dict[str, Meta] = field(default_factory=dict, compare=False, repr=False)
     _readers: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
@@ -67,13 +70,14 @@ class Labels:
             if uri not in self._readers:
                 self._readers[uri] = _principals(self.access, uri, self._lists)
             return self._readers[uri]
-        if uri not in self.kept and any(self.kept.values()):
+        kept = self.kept or {}
+        if uri not in kept and self.is_closed():
             raise StoreError(
                 f"Nothing says who may read {uri!r}, and the store holds documents that not everybody may read. "
                 "Write sync(..., access=lambda uri: [...]), where an empty list is for everybody; on the command line, "
                 "spolia index with --readers FILE."
             )
-        return self.kept.get(uri, ())
+        return kept.get(uri, ())
 
     def meta(self, uri: str) -> Meta:
         """The caller's fields; a name with several values stands there several times.

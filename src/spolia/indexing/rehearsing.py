@@ -121,8 +121,9 @@ class Rehearsal(Writer):
         rows = self.sources(uris).values()
         return [row.uri for row in rows if row.status == "indexed" and '"lacks":' in row.report]
 
-    def readers(self) -> dict[str, tuple[str, ...]]:
-        return {uri: self._lists[row.document] for uri, row in self._sources.items() if row.document}
+    def readers(self, uris: Iterable[str] | None = None) -> dict[str, tuple[str, ...]]:
+        wanted = self.stamps(uris)
+        return {uri: self._lists[row.document] for uri, row in self._sources.items() if uri in wanted and row.document}
 
     def held(self, uris: Iterable[str] | None = None) -> dict[str, tuple[tuple[str, ...], int]]:
         return {id: (self._lists[id], len(uris)) for id, uris in self._holders.items()}

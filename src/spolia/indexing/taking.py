@@ -63,7 +63,7 @@ class Taking:
         self.growths = wanted.growths(writer.manifests)
         self.behind, self.unread = behind(self.growths), list[Unmade]()
         self.filing = Filing(writer, self.growths, wanted.main, labels)
-        says = labels.access or labels.kept or labels.metadata
+        says = labels.access or labels.metadata or labels.kept is not None
         held = (
             Held(writer.held(found.uris), _none if found.uris is None else writer.held_as) if says else Held({}, _none)
         )

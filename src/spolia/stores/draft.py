@@ -133,10 +133,17 @@ class Draft:
                 rows = self._connection.execute(sql.SOURCES_LACKING_OF_URIS, {"uris": json.dumps(list(uris))})
             return [uri for (uri,) in rows]
 
-    def readers(self) -> dict[str, tuple[str, ...]]:
-        """Who may read what each source holds, by its uri; with what was changed."""
+    def readers(self, uris: Iterable[str] | None = None) -> dict[str, tuple[str, ...]]:
+        """Who may read what each source holds, by its uri; with what was changed.
+
+        Args:
+            uris: of those that are wanted, with what is in them; None for all.
+        """
         with self._transaction.reading():
-            rows = self._connection.execute(sql.READERS_OF_SOURCES).fetchall()
+            if uris is None:
+                rows = self._connection.execute(sql.READERS_OF_SOURCES).fetchall()
+            else:
+                rows = self._connection.execute(sql.READERS_OF_URIS, {"uris": json.dumps(list(uris))}).fetchall()
             lists = StoredLists(self._connection)
             return {uri: lists[audience] for uri, audience in rows}
 
@@ -164,6 +171,11 @@ class Draft:
         """Whether anything was ever stored that not everybody may read."""
         with self._transaction.reading():
             return self._connection.execute(sql.IS_RESTRICTED).fetchone() is not None
+
+    def is_restricted_now(self) -> bool:
+        """Whether something is there that not everybody may read; with what was changed."""
+        with self._transaction.reading():
+            return self._connection.execute(sql.IS_RESTRICTED_NOW).fetchone() is not None
 
     def document(self, id: str) -> Document:
         """A document, with what this writer has changed."""

@@ -12,13 +12,14 @@ from typing import Any
 import fsspec
 import pytest
 
-from spolia.errors import SourceError
+from spolia.errors import SourceError, StoreError
 from spolia.indexing.planning import planned
 from spolia.indexing.readers.choosing import READERS
 from spolia.indexing.sources import remote
 from spolia.indexing.sources.remote import RemoteFiles
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
+from spolia.stores.draft import Draft
 from tests.indexing.sources.lettered import PROGRAM, LetteredReader
 
 
@@ -163,6 +164,37 @@ def test_a_file_that_cannot_be_fetched_stays_and_is_said(
     monkeypatch.undo()
     assert sync(source, corpus).failed == ()
     assert texts(corpus) == {"memory://docs/a.txt": "Columns."}
+
+
+def test_where_nothing_is_said_readers_stay_and_only_those_of_the_lot_are_looked_up(
+    memory: Any, corpus: Corpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[int] = []
+    readers = Draft.readers
+
+    def noting(writer: Draft, uris: Any = None) -> Any:
+        found = readers(writer, uris)
+        asked.append(len(found))
+        return found
+
+    monkeypatch.setattr(Draft, "readers", noting)
+    monkeypatch.setattr("spolia.indexing.sources.items.ITEMS_AT_ONCE", 2)
+    with zipfile.ZipFile(tmp_path / "z.zip", "w") as packed:
+        packed.writestr("in.txt", "A stone in a box.")
+    names = ["a", "b", "c", "d", "e"]
+    for name in names:
+        memory.pipe(f"/docs/{name}.txt", f"Stone {name}.".encode())
+    memory.pipe("/docs/z.zip", (tmp_path / "z.zip").read_bytes())
+    source = RemoteFiles("memory://docs")
+    sync(source, corpus, access=lambda uri: ["ann"])
+    for name in names:
+        memory.pipe(f"/docs/{name}.txt", f"Column {name}.".encode())
+    assert sync(source, corpus).changed == 5
+    assert max(asked) == 3  # z.zip, what is in it, and one more
+    assert {one.readers for one in corpus.latest().documents(frozenset(["ann"]))} == {("ann",)}
+    memory.pipe("/docs/new.txt", b"A new stone.")
+    with pytest.raises(StoreError, match=r"Nothing says who may read 'memory://docs/new\.txt'"):
+        sync(source, corpus)
 
 
 def test_access_and_metadata_apply_by_uri(memory: Any, corpus: Corpus) -> None:

@@ -99,6 +99,7 @@ AUDIENCE = "SELECT id FROM audiences WHERE digest = ?"
 AUDIENCES = "SELECT id, readers FROM audiences WHERE id > ? ORDER BY id"
 READERS = "SELECT readers FROM audiences WHERE id = ?"
 IS_RESTRICTED = "SELECT 1 FROM audiences LIMIT 1"
+IS_RESTRICTED_NOW = f"SELECT 1 FROM documents WHERE audience <> 0 AND death = {ALIVE} LIMIT 1"
 CHANGED_READERS = f"""SELECT DISTINCT d.id, d.audience, present.audience FROM documents d
     JOIN sources held ON held.document = d.key AND held.birth <= :at AND held.death > :at
     JOIN sources holds ON holds.uri = held.uri AND holds.death = {ALIVE}
@@ -162,6 +163,11 @@ SOURCES_LACKING_OF_URIS = f"""SELECT s.uri FROM json_each(:uris) wanted CROSS JO
     WHERE s.status = 'indexed' AND s.report LIKE '%"lacks":%' AND s.death = {ALIVE} ORDER BY s.uri"""
 READERS_OF_SOURCES = f"""SELECT s.uri, d.audience FROM sources s JOIN documents d ON d.key = s.document
     WHERE s.death = {ALIVE}"""
+READERS_OF_URIS = f"""SELECT s.uri, d.audience FROM json_each(:uris) wanted
+    CROSS JOIN sources s ON s.uri = wanted.value JOIN documents d ON d.key = s.document WHERE s.death = {ALIVE}
+    UNION SELECT s.uri, d.audience FROM json_each(:uris) wanted
+    CROSS JOIN sources s ON s.uri > wanted.value || '/' AND s.uri < wanted.value || '0'
+    JOIN documents d ON d.key = s.document WHERE s.death = {ALIVE}"""
 _HELD = f"""SELECT d.id, d.audience, CASE WHEN EXISTS (SELECT 1 FROM sources o WHERE o.document = d.key
     AND o.uri <> s.uri AND o.death = {ALIVE}) THEN 2 ELSE 1 END"""
 HELD = f"{_HELD} FROM sources s JOIN documents d ON d.key = s.document WHERE s.death = {ALIVE}"
