@@ -78,7 +78,7 @@ def test_passages_that_changed_are_named(spolia: Spolia, data: Path) -> None:
     ran = spolia(*CHECK)
     assert ran.code == 1
     assert "30 because the documents changed" in ran.out
-    assert "documents: chunk: was 30, is 60; copy0 is new" in ran.out
+    assert "documents: 60 in place of 30; copy0 is new" in ran.out
 
 
 def test_a_store_that_is_cut_otherwise_is_told_apart(spolia: Spolia, data: Path, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_store_that_is_cut_otherwise_is_told_apart(spolia: Spolia, data: Path,
     ran = spolia(*CHECK, "--store", narrow)
     assert ran.code == 1
     assert "because the corpus was re-chunked" in ran.out
-    assert "chunks: number, chunk: was 30, is " in ran.out
+    assert "chunks: group chunk: 30 nodes then, " in ran.out
     assert "1 node then, " in ran.out
 
 
@@ -125,7 +125,7 @@ def test_new_questions_are_not_asked_and_counted(spolia: Spolia, data: Path) -> 
         questions.write('\n{"id": "new", "question": "What belongs to the museum?", "gold_ids": ["p1"]}')
     ran = spolia(*CHECK)
     assert ran.code == 0
-    assert "1 questions of questions are not in the baseline, and are not asked." in ran.err
+    assert "1 question of questions not in the baseline, and not asked." in ran.err
 
 
 def test_changed_questions_are_refused(spolia: Spolia, data: Path) -> None:
@@ -134,7 +134,7 @@ def test_changed_questions_are_refused(spolia: Spolia, data: Path) -> None:
     (data / "questions.jsonl").write_text(whole.replace('"gold_ids": ["p3"]', '"gold_ids": ["p4"]'))
     ran = spolia(*CHECK, "--json")
     assert ran.code == 2
-    assert "1 questions have another text, answer or gold than then, the first 'q3'" in ran.json["error"]["message"]
+    assert "1 question with another gold than then, the first 'q3'" in ran.json["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -166,3 +166,84 @@ def test_tolerances_and_the_rule_decide(spolia: Spolia, data: Path, tmp_path: Pa
     assert spolia(*CHECK).code == 1
     assert spolia(*CHECK, "--rule", "worse").code == 0
     assert spolia(*CHECK, "--tolerance", "R@1=0.3", "--tolerance", "MRR=0.3").code == 0
+
+
+def test_what_decides_and_what_is_known_is_kept_and_paths_are_from_the_baseline(
+    spolia: Spolia, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lowered.py").write_text(
+        "from spolia import Query\nfrom spolia.function import step\n\n\n@step\ndef plain(query: Query) -> Query:\n"
+        "    return query.but(text=query.text.lower())\n"
+    )
+    flow = "['lowered:plain', BM25: {group: {use: chunks}}]"
+    (tmp_path / "flow.yaml").write_text(flow)
+    (tmp_path / "ci").mkdir()
+    write = (
+        "gate",
+        "flow.yaml",
+        "--data",
+        "questions",
+        "--baseline",
+        "ci/baseline.json",
+        "--write",
+        "--known",
+        "lowered.py",
+    )
+    ran = spolia(*write, "--measures", "R@1,MRR", "--tolerance", "R@1=0.3", "--tolerance", "MRR=0.3")
+    assert ran.code == 0, ran.err
+    assert json.loads((tmp_path / "ci" / "baseline.json").read_text())["command"] == {
+        "flow": "../flow.yaml",
+        "data": "../questions",
+        "tolerance": ["R@1=0.3", "MRR=0.3"],
+        "known": ["../lowered.py"],
+    }
+    (tmp_path / "flow.yaml").write_text(flow.replace("}]", "}, KeywordFilter: {excluded: [number 7]}]"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    check = ("gate", "--baseline", "../ci/baseline.json")
+    assert spolia(*check).code == 0
+    assert spolia(*check, "--tolerance", "0.01").code == 1
+    again = spolia(*check, "--write", "--rule", "worse", "--json")
+    assert again.code == 0, again.err
+    kept = json.loads((tmp_path / "ci" / "baseline.json").read_text())["command"]
+    assert (kept["tolerance"], kept["rule"], kept["flow"]) == (["R@1=0.3", "MRR=0.3"], "worse", "../flow.yaml")
+
+
+def test_what_cannot_decide_is_not_written(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    for args, says in (
+        (("--rule", "strict"), "no rule 'strict'. Write one of: not-worse, worse"),
+        (("--tolerance", "5"), "tolerates everything"),
+        (("--tolerance", "EM=0.1"), "EM, which is not measured"),
+    ):
+        assert says in spolia(*WRITE, *args).err
+    assert not (tmp_path / "baseline.json").exists()
+
+
+def test_a_damaged_baseline_is_told_in_words(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    spolia(*WRITE)
+    whole = json.loads((tmp_path / "baseline.json").read_text())
+    for text, says in (
+        ("<<<<<<< HEAD\n{}", "baseline.json is no baseline: it is no JSON"),
+        ("{}", "baseline.json is JSON, but no baseline"),
+        (json.dumps(whole | {"questions": []}), "baseline.json is a damaged baseline"),
+        (json.dumps(whole | {"command": {"tolerance": "0.05"}}), "Write a text there, or texts for tolerance"),
+    ):
+        (tmp_path / "baseline.json").write_text(text)
+        ran = spolia(*CHECK)
+        assert (ran.code, ran.err.count("\n")) == (2, 1)
+        assert says in ran.err
+        assert "Error(" not in ran.err
+    assert "spolia gate FLOW --data DIR --baseline none.json --write" in spolia("gate", "--baseline", "none.json").err
+
+
+def test_a_baseline_is_not_written_on_what_was_tuned_on(spolia: Spolia, data: Path) -> None:
+    assert spolia("eval", "bm25", "--data", "questions", "--split", "tune").code == 0
+    ran = spolia(*WRITE)
+    assert ran.code == 2
+    assert "questions tuned on" in ran.err
+    assert "of the part tune: bm25" in ran.err
+    assert spolia(*WRITE, "--overlap").code == 0
+    assert spolia("gate", "--baseline", "baseline.json").code == 0
+    assert "1 look in " in spolia("data", "looks", "questions", "--forget").out
+    assert spolia(*WRITE).code == 0
+    assert spolia("data", "looks", "questions", "--json").json["looks"] == []

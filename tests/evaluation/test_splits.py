@@ -59,33 +59,63 @@ def look(part: str, *flows: str, data: Marks = SET, of: str = "", declared: bool
     return Look(data, part, tuple((one, one) for one in flows), of or f"{part} {flows}", declared)
 
 
+def parts(looks: Looks, of: Look) -> set[str]:
+    """The parts of the looks that take questions away."""
+    return {one.part for one in looks.chosen_on(of)}
+
+
 def test_what_was_chosen_on_is_remembered(tmp_path: Path) -> None:
     looks = Looks(tmp_path / "new" / "looks.jsonl")
-    assert looks.chosen_on(look("all", "a")) == ()
+    assert parts(looks, look("all", "a")) == set()
     looks.note(look("tune", "a", "b"))
     looks.note(look("select", "b"))
-    assert looks.chosen_on(look("all", "a")) == looks.chosen_on(look("all", "its variant")) == ("tune",)
+    assert parts(looks, look("all", "a")) == parts(looks, look("all", "its variant")) == {"tune"}
     looks.note(look("select", "b", declared=True))
-    assert looks.chosen_on(look("all", "a")) == ("tune", "select")
-    assert looks.chosen_on(look("select", "a")) == looks.chosen_on(look("all", "a", data=OTHER)) == ()
+    assert parts(looks, look("all", "a")) == {"tune", "select"}
+    assert parts(looks, look("select", "a")) == parts(looks, look("all", "a", data=OTHER)) == set()
 
 
 def test_who_compares_on_all_questions_has_looked_at_those_to_report_on(tmp_path: Path) -> None:
     looks = Looks(tmp_path / "looks.jsonl")
     looks.note(look("all", "a"))
-    assert (looks.chosen_on(look("report", "a")), looks.before(look("report", "a"))) == ((), 0)
+    assert parts(looks, look("report", "a")) == set()
+    assert looks.before(look("report", "a")) == 0
     looks.note(look("all", "a", "b"))
-    assert looks.chosen_on(look("report", "a")) == ("report",)
-    assert looks.chosen_on(look("report", "c")) == looks.chosen_on(look("all", "a", "b", "c")) == ()
+    assert [(one.chose_by("q1"), one.chose_by("q3")) for one in looks.chosen_on(look("report", "a"))] == [(True, False)]
+    assert parts(looks, look("report", "c")) == parts(looks, look("all", "a", "b", "c")) == set()
     assert looks.before(look("report", "c")) == looks.before(look("all", "a", "b", "c")) == 1
     assert looks.before(look("all", "a", "b")) == 0
 
 
-def test_an_experiment_writes_down_what_it_was_chosen_by(tmp_path: Path) -> None:
-    @step
-    def nothing(query: Query) -> Ranking:
-        return Ranking(query, ())
+def test_a_look_at_some_questions_takes_these_away_and_says_which_it_was(tmp_path: Path) -> None:
+    items = [Item(f"q{i}", f"What is {i}?", gold=(("p1",),)) for i in range(40)]
+    tune = [item for item in items if part_of(item.id) == "tune"]
+    looks, measures = Looks(tmp_path / "looks.jsonl", marks_of(items), "tune"), parse_measures("R@5")
+    Experiment({"finds": nothing}, tune[:3], measures).run(looks=looks)
+    whole = Looks(looks.path, marks_of(items))
+    Experiment(nothing, [item for item in items if item not in tune[:3]], measures).run(looks=whole)
+    with pytest.raises(
+        DataError, match=r"3 of 40 questions tuned on.*last 20\d\d-.* 3 questions of the part tune: finds"
+    ):
+        Experiment(nothing, items, measures).run(looks=whole)
+    assert whole.forget(marks_of([Item("x", "Who?")])) == 0
+    assert whole.forget(marks_of(items)) == 1
+    assert Experiment(nothing, items, measures).run(looks=whole).tuned == 0
 
+
+def test_a_look_without_a_list_of_questions_is_at_all_of_its_part(tmp_path: Path) -> None:
+    looks = Looks(tmp_path / "looks.jsonl")
+    looks.note(look("tune", "a", "b"))
+    (found,) = looks.chosen_on(look("all", "a"))
+    assert [found.chose_by(f"q{n}") for n in (1, 2, 3, 4)] == [False, False, True, True]
+
+
+@step
+def nothing(query: Query) -> Ranking:
+    return Ranking(query, ())
+
+
+def test_an_experiment_writes_down_what_it_was_chosen_by(tmp_path: Path) -> None:
     @step
     def nothing_else(query: Query) -> Ranking:
         return Ranking(query, (), "nowhere")

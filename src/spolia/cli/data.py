@@ -13,6 +13,7 @@ from spolia.cli.exits import Exit
 from spolia.cli.guard import guarded
 from spolia.cli.options import AsJson
 from spolia.cli.screen import Screen
+from spolia.evaluation.wording import several
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,7 +29,7 @@ Set = Annotated[
 ]
 From = Annotated[str, typer.Option("--from", metavar="FORM", help="How DATA is written; without it, it is looked at.")]
 
-data = typer.Typer(help="Data sets: show, convert.", no_args_is_help=True, add_completion=False)
+data = typer.Typer(help="Data sets: show, convert, looks.", no_args_is_help=True, add_completion=False)
 
 
 def show(source: Set, form: From = "", json: AsJson = False) -> Exit:
@@ -88,10 +89,37 @@ def convert(
         passages, items = _moved(passages, items, join, onto)
     lost = _write(writing, target, passages, items)
     screen.give(target=str(target), form=to, passages=len(passages), questions=len(items), lost=lost)
-    screen.show(f"{target} is written: {len(passages):,} passages and {len(items):,} questions, in the form {to}.")
+    said = f"{several(len(passages), 'passage')} and {several(len(items), 'question')}"
+    screen.show(f"{target} is written: {said}, in the form {to}.")
     if lost:
         told = ", ".join(f"{what} ({number:,})" for what, number in lost.items())
         screen.show(f"Read again, these are left out or not as they were: {told}. The form spolia keeps everything.")
+    return Exit.DONE
+
+
+def looks(
+    source: Set,
+    form: From = "",
+    forget: Annotated[bool, typer.Option("--forget", help="Strike them out: nothing was chosen by them.")] = False,
+    json: AsJson = False,
+) -> Exit:
+    """List the experiments that looked at the questions of a data set, by which `eval` refuses to report on some.
+
+    Kept for all data sets of this machine in experiments/looks.jsonl of the cache directory: SPOLIA_CACHE, else
+    ~/.cache/spolia. An experiment with several flows, or with --split, is a look at the questions that it asked.
+    """
+    from spolia.cli.evaluated import kept_in
+    from spolia.evaluation.looks import LOOKS, Looks, marks_of
+
+    screen, path = Screen(json=json), kept_in() / LOOKS
+    data = marks_of(_data(source, form).items())
+    found = Looks(path).of(data)
+    if forget:
+        Looks(path).forget(data)
+    rows = [{"at": one.at, "part": one.part, "questions": len(one.asked) or None} for one in found]
+    listed = [row | {"flows": [name for name, _ in one.flows]} for row, one in zip(rows, found, strict=True)]
+    screen.give(looks=listed, file=str(path), forgotten=forget)
+    screen.show(*map(str, found), f"{several(len(found), 'look')} in {path}{', struck out' * forget}")
     return Exit.DONE
 
 
@@ -172,3 +200,4 @@ def _table(told: dict[str, Any]) -> Any:
 
 data.command("show")(guarded(show))
 data.command("convert")(guarded(convert))
+data.command("looks")(guarded(looks))

@@ -18,10 +18,12 @@ from spolia.evaluation.corpus import cache_folder
 from spolia.evaluation.datasets import DataSet, drawn
 from spolia.evaluation.experiment import Experiment, Told
 from spolia.evaluation.gate import gating
-from spolia.evaluation.looks import Looks, Marks, marks_of
+from spolia.evaluation.gate.comparable import refuse_what_decides_nothing
+from spolia.evaluation.looks import LOOKS, Looks, Marks, marks_of
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.parse import parse_measures
 from spolia.evaluation.splits import part_of
+from spolia.evaluation.wording import several
 from spolia.models.minilm import MiniLM
 from spolia.operator import Operator
 from spolia.types import Item
@@ -114,29 +116,31 @@ class Evaluated:
             overlap=overlap,
         )
         with self._asking(ready) as (run, told):
-            looks = Looks(kept_in() / "looks.jsonl", ready.marks, self.split)
-            found = experiment.run(run=run, path=save or kept_in(), again=again, looks=looks, told=told)
+            found = experiment.run(run=run, path=save or kept_in(), again=again, looks=self._looks(ready), told=told)
             return found, ready.chosen, _traces(run)
 
-    def baseline(self, name: str, measures: str) -> Baseline:
-        """What a flow makes of the questions now, and how it was asked."""
+    def baseline(self, name: str, measures: str, decides: Mapping[str, Any], *, overlap: bool = False) -> Baseline:
+        """What a flow makes of the questions now; what will decide is as for `gate`, and looked at first."""
         ready = self.ready([name], measures)
-        experiment = Experiment(ready.flows, ready.items, ready.measures, data=ready.data.name)
+        refuse_what_decides_nothing(ready.measures, **decides)
+        experiment = Experiment(ready.flows, ready.items, ready.measures, data=ready.data.name, by=(), overlap=overlap)
         with self._asking(ready) as (run, told):
-            _, written = gating.recorded(experiment, run=run, path=kept_in(), told=told)
-        said = {"flow": name, "data": str(self.data), "store": self.store or "", "split": self.split}
-        said["limit"] = str(self.limit or "")
-        return written.but(command={option: value for option, value in said.items() if value})
+            _, written = gating.recorded(experiment, run=run, path=kept_in(), told=told, looks=self._looks(ready))
+        return written
 
     def gated(self, name: str, before: Baseline, **how: Any) -> Gate:
         """A flow asked the questions of a baseline; what decides is as for `gate`."""
         ready = self.ready([name], ",".join(before.measures))
         items = before.among(ready.items)
         if (more := len(ready.items) - len(items)) and not before.command.get("limit"):
-            self.screen.say(f"{more} questions of {ready.data.name} are not in the baseline, and are not asked.")
+            said = f"{several(more, 'question')} of {ready.data.name} not in the baseline"
+            self.screen.say(f"{said}, and not asked.")
         experiment = Experiment(ready.flows, items, ready.measures, data=ready.data.name)
         with self._asking(ready) as (run, told):
             return gating.gate(experiment, before, **how, run=run, path=kept_in(), told=told)
+
+    def _looks(self, ready: Ready) -> Looks:
+        return Looks(kept_in() / LOOKS, ready.marks, self.split)
 
     @contextmanager
     def _asking(self, ready: Ready) -> Iterator[tuple[Run, Told]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,16 +15,17 @@ from spolia.cli.plain import json_text
 from spolia.cli.reports import refuse_other_kinds
 from spolia.cli.screen import Screen
 from spolia.errors import DataError
+from spolia.evaluation.wording import several
 
 if TYPE_CHECKING:
-    from spolia.cli.evaluated import Evaluated
     from spolia.evaluation.gate.baseline import Baseline
     from spolia.evaluation.gate.gating import Gate
 
 KINDS = (".md", ".json")
 RULE = (
-    "What passes: `not-worse`, where every measure is shown to be not worse (no question scores otherwise, or the 95 % "
-    "interval of the paired difference ends above minus the tolerance); `worse`, where none is shown to be worse."
+    "What passes: `not-worse` (the default), where every measure is shown to be not worse (no question scores "
+    "otherwise, or the 95 % interval of the paired difference ends above minus the tolerance); `worse`, where none is "
+    "shown to be worse."
 )
 Flow = Annotated[
     str | None, typer.Argument(metavar="FLOW", help=f"{FLOWS} By default that of the baseline.", show_default=False)
@@ -66,8 +68,11 @@ def gate(
     limit: Limit = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which questions are drawn.")] = 0,
     tolerance: Tolerances = None,
-    rule: Annotated[str, typer.Option("--rule", metavar="NAME", help=RULE)] = "not-worse",
+    rule: Annotated[str, typer.Option("--rule", metavar="NAME", help=RULE, show_default=False)] = "",
     report: Written = None,
+    overlap: Annotated[
+        bool, typer.Option("--overlap", help="With --write: take questions that flows were chosen by.")
+    ] = False,
     known: Known = None,
     llm: ModelUrl = "",
     model: ModelName = "",
@@ -78,29 +83,39 @@ def gate(
 
     Told apart are documents that changed, a corpus that was cut otherwise, a ranker that orders the same nodes
     otherwise, and other answers from the same passages. Exit code 0 if it passes, 1 if not, 2 if the two cannot be
-    compared. With `--write` the baseline is written instead: of `--measures`, `--split`, `--limit`.
+    compared. With `--write` the baseline is written instead: of `--measures`, `--split`, `--limit`. It keeps flow,
+    data, store, part, tolerances, rule and `--known`, with paths from where it is; what is written here goes first.
     """
     from spolia.cli.evaluated import Evaluated
     from spolia.cli.own import own
+    from spolia.cli.remembered import Remembered
 
     screen = Screen(json=json)
     refuse_other_kinds(report or (), KINDS)
     before = _before(baseline, write)
-    said = before.command if before is not None else {}
-    flow, folder = flow or said.get("flow", ""), data or Path(said.get("data", ""))
-    store = store or said.get("store") or None
-    if not flow or folder == Path():
-        raise DataError(f"{baseline} does not say which flow and data it is of. Write FLOW and --data DIR.")
-    part = split if write else said.get("split", "")
-    asked = Evaluated(screen, folder, part, limit, seed, llm, model, weights, own(known).operators, store)
-    if write:
-        _write(asked, flow, measures or ",".join(before.measures if before is not None else ()) or MEASURES, baseline)
-        return Exit.DONE
-    if before is None or measures or split or limit is not None or seed:
+    if not write and (measures or split or limit is not None or seed or overlap):
         raise DataError(
-            "The baseline says what is measured and asked: --measures, --split, --limit and --seed go with --write."
+            "The baseline says what is measured and asked: --measures, --split, --limit, --seed and --overlap go with "
+            "--write."
         )
-    found = _compared(asked, flow, before, tolerance or (), rule)
+    which = Remembered(split=split, limit=str(limit or ""), seed=str(seed or ""))
+    said = which.but(flow=flow or "", data=str(data or ""), store=store or "", known=tuple(known or ()))
+    said = said.but(tolerance=tuple(tolerance or ()), rule=rule)
+    if before is not None:
+        said = said.over(Remembered.read(before.command, baseline))
+    if not said.flow or not said.data:
+        raise DataError(f"{baseline} does not say which flow and data it is of. Write FLOW and --data DIR.")
+    decides = _deciding(said.tolerance, said.rule)
+    drawn = (int(said.limit) if said.limit and write else None), int(said.seed or 0)
+    mine = own(said.known).operators
+    asked = Evaluated(screen, Path(said.data), said.split, *drawn, llm, model, weights, mine, said.store or None)
+    if write:
+        wanted = measures or ",".join(before.measures if before is not None else ()) or MEASURES
+        written = asked.baseline(said.flow, wanted, decides, overlap=overlap).but(command=said.kept(baseline))
+        _write(screen, written, baseline)
+        return Exit.DONE
+    assert before is not None
+    found = asked.gated(said.flow, before, **decides)
     for path in report or ():
         path.write_text(_text(found, path), "utf-8", errors="backslashreplace")
     screen.give(**found.json())
@@ -120,15 +135,15 @@ def _before(path: Path, write: bool) -> Baseline | None:
         raise
 
 
-def _write(asked: Evaluated, flow: str, measures: str, path: Path) -> None:
-    """Ask the flow, and write down what it makes of the questions, and how it was asked."""
-    written = asked.baseline(flow, measures)
+def _write(screen: Screen, written: Baseline, path: Path) -> None:
     written.write(path)
-    asked.screen.give(written=str(path), flow=written.flow, data=written.data, n=len(written.questions))
-    asked.screen.show(f"{path}: {written.flow} on {written.data}, {len(written.questions)} questions")
+    questions = len(written.questions)
+    screen.give(written=str(path), flow=written.flow, data=written.data, n=questions)
+    screen.show(f"{path}: {written.flow} on {written.data}, {several(questions, 'question')}")
 
 
-def _compared(asked: Evaluated, flow: str, before: Baseline, tolerances: list[str] | tuple[()], rule: str) -> Gate:
+def _deciding(tolerances: Sequence[str], rule: str) -> dict[str, Any]:
+    """What decides, as `gate` takes it."""
     from spolia.evaluation.gate.gating import TOLERANCE
 
     general, each = TOLERANCE, dict[str, float]()
@@ -142,7 +157,7 @@ def _compared(asked: Evaluated, flow: str, before: Baseline, tolerances: list[st
             each[measure] = value
         else:
             general = value
-    return asked.gated(flow, before, tolerance=general, tolerances=each, rule=rule.replace("-", " "))
+    return {"tolerance": general, "tolerances": each, "rule": rule or "not-worse"}
 
 
 def _text(found: Gate, path: Path) -> str:

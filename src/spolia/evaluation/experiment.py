@@ -15,12 +15,13 @@ from spolia.evaluation.asking import Asking
 from spolia.evaluation.flows import Flow, named, opened, refuse_other_flows, written
 from spolia.evaluation.gold import Whereabouts, whereabouts
 from spolia.evaluation.identity import identity
-from spolia.evaluation.looks import Looks
+from spolia.evaluation.looks import Look, Looks
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.report import Report, reported
 from spolia.evaluation.row import Row
 from spolia.evaluation.rows import Rows
 from spolia.evaluation.slices import MOST, TYPE, by_kind, fields_of
+from spolia.evaluation.wording import several
 from spolia.evaluation.splits import checked_part, part_of
 from spolia.evaluation.statistics.corrections import CORRECTIONS
 from spolia.run import Run
@@ -140,15 +141,19 @@ class Experiment(Value):
         """Ids of the questions that a flow was tuned on."""
         return self._among(self.tuned_on)
 
-    def _among(self, parts: Sequence[str]) -> tuple[str, ...]:
-        return tuple(item.id for item in self.asked if part_of(item.id) in parts)
+    def _among(self, parts: Sequence[str], looks: Sequence[Look] = ()) -> tuple[str, ...]:
+        ids = [item.id for item in self.asked]
+        return tuple(id for id in ids if part_of(id) in parts or any(look.chose_by(id) for look in looks))
 
-    def _refuse(self, tuned: Sequence[str]) -> None:
+            last = max(looks, key=lambda one: one.at, default=None)
+            when = f" Looked at {several(len(looks), 'time')}, last {last}; {path} says so." if last else ""
+    def _refuse(self, tuned: Sequence[str], looks: Sequence[Look] = (), path: Path | None = None) -> None:
         if tuned and not self.overlap:
             raise DataError(
-                f"{len(tuned)} of {len(self.asked)} questions were tuned on, or flows chosen by them, the first "
-                f"{tuned[0]!r}: what they say is too good. Ask questions that nothing was chosen by, by habit those of "
-                "data.split('report') (--split report), or write overlap=True (--overlap), which the report says."
+                f"{len(tuned)} of {several(len(self.asked), 'question')} tuned on, or flows chosen by them, the first "
+                f"{tuned[0]!r}: what they say is too good.{when} Ask questions that nothing was chosen by, by habit "
+                "those of data.split('report') (--split report), or write overlap=True (--overlap), which the report "
+                "says. What chose nothing can be forgotten: spolia data looks DATA --forget"
             )
 
     def run(
@@ -183,8 +188,9 @@ class Experiment(Value):
         run = run if run is not None else Run()
         looks = Looks.beside(path) if looks is None else looks
         look = looks.at(self.asked, {name: written(flow) for name, flow in self.flows}, list(map(str, self.measures)))
-        tuned = self._among((*self.tuned_on, *looks.chosen_on(look)))
-        self._refuse(tuned)
+        chosen = looks.chosen_on(look)
+        tuned = self._among(self.tuned_on, chosen)
+        self._refuse(tuned, [one for one in chosen if any(map(one.chose_by, tuned))], looks.path)
         with run:
             opening = {name: opened(flow) for name, flow in self.flows}
             places = whereabouts(self.asked, [flow for _, flow in self.flows])

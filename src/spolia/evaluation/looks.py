@@ -6,10 +6,12 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from spolia.evaluation.splits import PARTS, part_of
+from spolia.evaluation.splits import part_of
+from spolia.evaluation.wording import several
 from spolia.types import Item, Value, digest_of
 
 TUNED, REPORT = ("tune", "select"), "report"
@@ -17,6 +19,9 @@ TUNED, REPORT = ("tune", "select"), "report"
 ALL = "all"
 """What is looked at where the questions are of several parts."""
 MARKS = 256
+LISTED = 2_000
+"""Questions of a look that are written down one by one; a look at more is taken for one at all of its part."""
+LOOKS = "looks.jsonl"
 Marks: TypeAlias = tuple[str, ...]
 """What tells a data set apart; see `marks_of`."""
 
@@ -31,6 +36,8 @@ class Look(Value):
         flows: hashes of how they are written, by name.
         experiment: which one, by flows, questions and measures.
         declared: whether the part was asked for, and is not where the questions happen to be.
+        asked: hashes of the ids of the questions; none where they are too many to be written down, or not known.
+        at: when that was, seconds since 1970.
     """
 
     data: Marks
@@ -38,11 +45,30 @@ class Look(Value):
     flows: tuple[tuple[str, str], ...]
     experiment: str
     declared: bool = False
+    asked: frozenset[str] = frozenset()
+    at: float = 0.0
 
     @property
     def chooses(self) -> bool:
         """Whether anything may be chosen by it: a single flow is compared with nothing, unless a part was asked for."""
         return self.declared or len(self.flows) > 1
+
+    def chose_by(self, id: str) -> bool:
+        """Whether the question must not be reported on for it: of a look at questions of all parts, those of `report`
+        are the ones that it takes away."""
+        part = REPORT if self.part == ALL else self.part
+        return part_of(id) == part and (not self.asked or _short(id) in self.asked)
+
+    def __str__(self) -> str:
+        """When, at what, with which flows.
+
+        >>> print(Look((), "tune", (("a", "1f"), ("b", "2e")), "", asked=frozenset(("c4",))))
+        1970-01-01 00:00 UTC, 1 question of the part tune: a, b
+        """
+        when = datetime.fromtimestamp(self.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        which = "all parts" if self.part == ALL else f"the part {self.part}"
+        some = several(len(self.asked), "question") if self.asked else "all questions"
+        return f"{when}, {some} of {which}: {', '.join(name for name, _ in self.flows)}"
 
 
 @dataclass(frozen=True)
@@ -58,8 +84,8 @@ class Looks:
     >>> looks = Looks(Path(tempfile.mkdtemp()) / "looks.jsonl")
     >>> data = marks_of([Item("q1", "What pulls the sea?")])
     >>> looks.note(Look(data, "tune", (("a", "1f"), ("b", "2e")), "experiment 1"))
-    >>> looks.chosen_on(Look(data, "all", (("a", "1f"),), "experiment 2"))
-    ('tune',)
+    >>> print(*looks.chosen_on(Look(data, "all", (("a", "1f"),), "experiment 2")))
+    1970-01-01 00:00 UTC, all questions of the part tune: a, b
     """
 
     path: Path | None = None
@@ -71,7 +97,7 @@ class Looks:
         """The file beside that of an experiment; in the folder where each has its own."""
         if rows is None:
             return cls()
-        return cls((Path(rows) if Path(rows).is_dir() else Path(rows).parent) / "looks.jsonl")
+        return cls((Path(rows) if Path(rows).is_dir() else Path(rows).parent) / LOOKS)
 
     def at(self, items: Sequence[Item], flows: Mapping[str, str], measures: Sequence[str]) -> Look:
         """The look of an experiment.
@@ -84,49 +110,74 @@ class Looks:
         marks = marks_of(items)
         hashes = tuple((name, digest_of(text).hex()) for name, text in flows.items())
         which = digest_of((marks, part, tuple(sorted(hashed for _, hashed in hashes)), tuple(measures)))
-        return Look(self.data or marks, part, hashes, which.hex(), bool(self.part))
+        asked = frozenset(_short(item.id) for item in items) if len(items) <= LISTED else frozenset[str]()
+        return Look(self.data or marks, part, hashes, which.hex(), bool(self.part), asked, time.time())
 
     def note(self, look: Look) -> None:
         """Write down a look by which anything may be chosen; each experiment once."""
         if self.path is None or not look.chooses:
             return
-        if any(line["experiment"] == look.experiment for line in self._lines(look.data)):
+        if any(one.experiment == look.experiment for one in self.of(look.data)):
             return
-        line = {name: getattr(look, name) for name in ("data", "part", "experiment")}
-        line |= {"flows": dict(look.flows), "at": time.time()}
+        line = {name: getattr(look, name) for name in ("data", "part", "experiment", "at")}
+        line |= {"flows": dict(look.flows), "asked": sorted(look.asked)}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab", buffering=0) as file:  # one write, so that lines of two processes do not mix
             file.write(json.dumps(line).encode() + b"\n")
 
-    def chosen_on(self, look: Look) -> tuple[str, ...]:
-        """The parts that must not be reported on: those on which any flow was tuned or selected, since the others are
-        its variants; and `report` where one of these flows was compared with others on questions of all parts."""
+    def chosen_on(self, look: Look) -> tuple[Look, ...]:
+        """The looks whose questions must not be reported on: those at which any flow was tuned or selected, since the
+        others are its variants; and those at questions of all parts where one of these flows was compared with others,
+        of which the part `report` is then chosen on."""
         if look.part in TUNED:
             return ()
-        lines, flows = list(self._lines(look.data)), {hashed for _, hashed in look.flows}
-        found = {line["part"] for line in lines if line["part"] in TUNED}
-        if look.part == REPORT and any(
-            line["part"] == ALL and flows.intersection(line["flows"].values()) for line in lines
-        ):
-            found.add(REPORT)
-        return tuple(part for part in PARTS if part in found)
+        flows = {hashed for _, hashed in look.flows}
+        mine = {ALL} if look.part == REPORT else set[str]()
+        return tuple(
+            one
+            for one in self.of(look.data)
+            if one.part in TUNED or (one.part in mine and flows.intersection(hashed for _, hashed in one.flows))
+        )
 
     def before(self, look: Look) -> int:
         """How many other experiments have looked at the questions: at its part, or at all."""
         parts = {look.part, ALL} if look.part != ALL else {REPORT, ALL}
-        lines = [line for line in self._lines(look.data) if line["experiment"] != look.experiment]
-        return sum(line["part"] in parts for line in lines)
+        return sum(one.part in parts for one in self.of(look.data) if one.experiment != look.experiment)
 
-    def _lines(self, data: Marks) -> Iterator[dict[str, Any]]:
+    def of(self, data: Marks) -> list[Look]:
+        """The looks at a data set, oldest first."""
+        return [look for _, look in self._lines() if look is not None and is_same(look.data, data)]
+
+    def forget(self, data: Marks) -> int:
+        """Strike out the looks at a data set; how many these were."""
+        kept = [(text, look) for text, look in self._lines() if look is None or not is_same(look.data, data)]
+        found = len(self.of(data))
+        if self.path is not None and found:
+            part = self.path.with_suffix(".part")
+            part.write_text("".join(f"{text}\n" for text, _ in kept), "utf-8")
+            part.replace(self.path)
+        return found
+
+    def _lines(self) -> Iterator[tuple[str, Look | None]]:
         if self.path is None or not self.path.is_file():
             return
         for text in self.path.read_text("utf-8", errors="replace").splitlines():
-            try:
-                line = json.loads(text)
-            except ValueError:  # the end of a line that a full disk cut off
-                continue
-            if is_same(line.get("data"), data):
-                yield line
+            yield text, _look(text)
+
+
+def _look(text: str) -> Look | None:
+    """A look from its line; None for what is none, such as the end of a line that a full disk cut off."""
+    try:
+        line = json.loads(text)
+        flows = tuple((str(name), str(hashed)) for name, hashed in line["flows"].items())
+        asked = frozenset(map(str, line.get("asked", ())))
+        return Look(tuple(line["data"]), line["part"], flows, line["experiment"], asked=asked, at=float(line["at"]))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
+
+
+def _short(id: str) -> str:
+    return digest_of(id).hex()[:12]
 
 
 def marks_of(items: Iterable[Item]) -> Marks:

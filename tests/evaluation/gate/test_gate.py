@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from spolia.errors import DataError
 from spolia.evaluation.experiment import Experiment
 from spolia.evaluation.gate.baseline import Baseline
 from spolia.evaluation.gate.gating import Gate, gate, recorded
+from spolia.evaluation.gate.verdict import Verdict
 from spolia.evaluation.measures.judged.correctness import Correctness
 from spolia.evaluation.pages.gated import markdown
+from spolia.evaluation.statistics.interval import Interval
 from spolia.function import step
 from spolia.generation.reader import Reader
 from spolia.models.scripted import ScriptedModel
@@ -82,7 +85,7 @@ def test_a_worse_ranker_is_told_by_the_same_nodes_in_another_order(before: Basel
     assert first.evidence[0].startswith("gold text:")
     assert "rank 1 then, " in first.evidence[0]
     assert first.evidence[1].startswith("found then: text:")
-    assert "backwards()" in dict(found.changes)["flow"]
+    assert dict(found.changes)["flow"] == "nothing then, >> backwards now"
 
 
 def test_a_corpus_that_is_cut_otherwise_is_told_apart(chunks: NodeGroup, tmp_path: Path) -> None:
@@ -91,7 +94,8 @@ def test_a_corpus_that_is_cut_otherwise_is_told_apart(chunks: NodeGroup, tmp_pat
     smaller = stored(tmp_path / "b.spolia", size=24)
     found = gate(asked(BM25(smaller), items(smaller)), before)
     assert kinds(found) == ["chunks"]
-    assert "number, chunk: was 40, is 120" in dict(found.changes)["chunks"]
+    assert dict(found.changes)["chunks"].startswith("group chunk: 40 nodes then, 120 now; group chunk: transform: ")
+    assert "SlidingWindow: size=200 then, size=24 now" in dict(found.changes)["chunks"]
     assert "SlidingWindow" in dict(found.changes)["chunks"]
     assert {one.cause for one in found.moved} == {"chunks"}
     assert "1 node then, 3 nodes now" in found.moved[0].evidence[0]
@@ -143,7 +147,7 @@ def test_documents_that_changed_are_named(before: Baseline, tmp_path: Path) -> N
     found = gate(asked(BM25(more), questions), before)
     assert "documents" in kinds(found)
     assert "chunks" not in kinds(found)  # what is the same is cut as it was
-    assert "chunk: was 40, is 60" in dict(found.changes)["documents"]
+    assert dict(found.changes)["documents"].startswith("60 in place of 40; text:noise ")
     assert set(found.causes) == {"documents"}
     assert "text:noise 0 is not in the baseline" in " ".join(one.evidence[0] for one in found.worse)
 
@@ -211,6 +215,22 @@ def test_few_questions_decide_nothing_and_say_how_many_would(chunks: NodeGroup) 
     assert wide.verdicts[0].outcome == "not worse"
 
 
+def test_what_is_undecided_says_how_many_questions_would_tell() -> None:
+    def undecided(low: float, mean: float, high: float, p: float = 1.0, tolerance: float = 0.05) -> str:
+        known, change = Interval(0.5, 0.4, 0.6, 40), Interval(mean, low, high, 40)
+        found = Verdict("MRR", known, known, change, p, tolerance, 5, 0, True)
+        assert found.outcome == "undecided"
+        return found.sentence.partition("; ")[2]
+
+    # by hand: 40 · ((0.03 + 0.11) / (0.05 - 0.03))² = 40 · 49; worse: 40 · (0.18 / 0.08)² = 202.5
+    assert undecided(-0.17, -0.03, 0.11) == "about 1,960 questions like these 40 would tell"
+    assert undecided(-0.26, -0.08, 0.10) == "about 203 questions like these 40 would show that it is worse"
+    # the interval is below zero, and the test is not: 40 · (1.95996 / 1.64485)² = 56.8
+    assert undecided(-0.15, -0.08, -0.01, p=0.1) == "about 57 questions like these 40 would show that it is worse"
+    assert undecided(-0.1, 0.0, 0.1, tolerance=0.0).startswith("no number of questions tells")
+    assert undecided(-inf, -0.08, inf).startswith("so few questions tell nothing")
+
+
 @pytest.mark.parametrize("left", [1, 39])
 def test_questions_that_are_determined_no_more_decide_nothing(chunks: NodeGroup, left: int) -> None:
     """A judge that has become silent passes nothing, however well the rest is."""
@@ -253,14 +273,12 @@ def refused(experiment: Any, before: Any, **how: Any) -> str:
 def test_what_cannot_be_compared_is_refused_and_all_reasons_told(before: Baseline, chunks: NodeGroup) -> None:
     questions = items(chunks)
     flow = BM25(chunks)
-    assert "1 questions of the baseline are not asked now, the first 'q39'" in refused(
-        asked(flow, questions[:-1]), before
-    )
+    assert "1 question of the baseline not asked now, the first 'q39'" in refused(asked(flow, questions[:-1]), before)
     new = Item("q40", "What?", gold=questions[0].gold)
-    assert "1 questions are not in the baseline, the first 'q40'" in refused(asked(flow, [*questions, new]), before)
+    assert "1 question not in the baseline, the first 'q40'" in refused(asked(flow, [*questions, new]), before)
     turned = [questions[0].but(gold=questions[1].gold), *questions[1:]]
     said = refused(asked(flow, turned, "R@5,nDCG@5"), before)
-    assert "1 questions have another text, answer or gold than then, the first 'q0'" in said
+    assert "1 question with another gold than then, the first 'q0'" in said
     assert "MRR is not measured now" in said
     assert "nDCG@5 was not measured then" in said
     assert asked(flow, before.among([*questions, new])) == asked(flow, questions)
@@ -290,10 +308,10 @@ def test_gold_that_is_gone_is_named(before: Baseline, tmp_path: Path) -> None:
     ("text", "says"),
     [
         (None, "There is no baseline"),
-        ("no JSON", "is no baseline"),
-        ("[]", "is no baseline"),
-        ('{"spolia_baseline": 99}', "is a baseline of form 99; this version knows 2"),
-        ('{"spolia_baseline": 2, "data": "x"}', "is damaged"),
+        ("no JSON", "no baseline"),
+        ("[]", "no baseline"),
+        ('{"spolia_baseline": 99}', "is a baseline of form 99; this version knows 3"),
+        ('{"spolia_baseline": 3, "data": "x"}', "is a damaged baseline: it lacks 'flow'"),
     ],
 )
 def test_a_file_that_is_no_baseline_is_refused(chunks: NodeGroup, tmp_path: Path, text: str | None, says: str) -> None:
@@ -314,7 +332,7 @@ def test_rules_and_tolerances_that_make_no_sense_are_refused(before: Baseline, c
 
 def test_who_asks_is_part_of_what_the_numbers_depend_on(before: Baseline, chunks: NodeGroup) -> None:
     found = gate(asked(BM25(chunks), items(chunks)), before, run=Run(principal="ann"))
-    assert found.changes == (("asked for", "principals: was [], is ['ann']"),)
+    assert found.changes == (("asked for", "principals was none, is ['ann']"),)
 
 
 def test_a_flow_without_a_store_has_a_baseline_too() -> None:

@@ -14,6 +14,8 @@ FOUND = 10
 """Passages that are written down of each question."""
 ANSWER = 240
 """Characters of an answer that are."""
+PARTS = ("text", "answer", "gold")
+"""Of a question, what its scores depend on."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Asked(Value):
 
     Args:
         item: its id.
-        content: hash of the question with its gold.
+        content: hashes of the question, its answers and its gold, as `PARTS` names them.
         seen: by measure, what it adds; None where that could not be determined.
         found: of the first passages found, document, start and end.
         order: hash of all that was found, in order.
@@ -33,7 +35,7 @@ class Asked(Value):
     """
 
     item: str
-    content: str
+    content: tuple[str, ...]
     seen: Mapping[str, Seen | None]
     found: tuple[tuple[str, int, int], ...] = ()
     order: str = ""
@@ -62,7 +64,8 @@ class Asked(Value):
         """What a file says."""
         seen = {name: None if one is None else tuple(map(float, one)) for name, one in plain["seen"].items()}
         found = tuple((str(name), int(start), int(end)) for name, start, end in plain["found"])
-        return cls(item, **{**plain, "seen": seen, "found": found})
+        content = tuple(map(str, plain["content"]))
+        return cls(item, **{**plain, "content": content, "seen": seen, "found": found})
 
     def plain(self) -> dict[str, Any]:
         """Plain data, without the id."""
@@ -75,9 +78,9 @@ def documents_of(item: Item) -> list[str]:
     return list(dict.fromkeys(one.document if isinstance(one, Quote) else one for one in gold))
 
 
-def content_of(item: Item) -> str:
-    """A hash of a question with its gold. Fields that say nothing of it, such as a type, may change."""
-    return short((item.question, item.answers, item.gold, item.grades))
+def content_of(item: Item) -> tuple[str, ...]:
+    """Hashes of the parts of a question. Fields that say nothing of it, such as a type, may change."""
+    return short(item.question), short(item.answers), short((item.gold, item.grades))
 
 
 def _gold_ranks(item: Item, found: Sequence[Found]) -> dict[str, int]:

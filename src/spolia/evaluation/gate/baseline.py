@@ -15,7 +15,7 @@ from spolia.evaluation.identity import code_of, reads
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.types import Item, Value
 
-FORM = 2
+FORM = 3
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Baseline(Value):
         signature: what its results depend on.
         documents: those that are gold or were found, by id.
         questions: what was made of each.
-        command: how the command line was asked, so that it need not be said again.
+        command: how the command line was asked, so that it need not be said again: a text, or several, by option.
     """
 
     data: str
@@ -38,7 +38,7 @@ class Baseline(Value):
     signature: Signature
     documents: Mapping[str, Known]
     questions: tuple[Asked, ...]
-    command: Mapping[str, str] = field(default_factory=dict)
+    command: Mapping[str, str | list[str]] = field(default_factory=dict)
 
     @property
     def by_item(self) -> dict[str, Asked]:
@@ -79,15 +79,20 @@ class Baseline(Value):
             plain = json.loads(Path(path).read_text("utf-8"))
             form = plain["spolia_baseline"]
         except FileNotFoundError as error:
-            raise DataError(f"There is no baseline {path}. Write one: spolia gate FLOW --data DIR --write") from error
-        except (ValueError, LookupError, TypeError, RecursionError, OSError) as error:
+            raise DataError(f"There is no baseline {path}. Write one: {_writing(path)}") from error
+        except OSError as error:
+            raise DataError(f"{path} cannot be read: {error.strerror or error}. Write one: {_writing(path)}") from error
+        except (ValueError, RecursionError) as error:
+            where = f" after line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
             raise DataError(
-                f"{path} is no baseline: {error!r}. Write one: spolia gate FLOW --data DIR --write"
+                f"{path} is no baseline: it is no JSON{where}, cut short perhaps, or with the marks of a merge in it. "
+                f"Write one: {_writing(path)}"
             ) from error
+        except (LookupError, TypeError) as error:
+            raise DataError(f"{path} is JSON, but no baseline. Write one: {_writing(path)}") from error
         if form != FORM:
             raise DataError(
-                f"{path} is a baseline of form {form!r}; this version knows {FORM}. "
-                "Write a new one: spolia gate FLOW --data DIR --write"
+                f"{path} is a baseline of form {form!r}; this version knows {FORM}. Write a new one: {_writing(path)}"
             )
         return _baseline(path, plain)
 
@@ -112,7 +117,12 @@ def _baseline(path: str | Path, plain: Mapping[str, Any]) -> Baseline:
             dict(plain.get("command", {})),
         )
     except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{path} is damaged: {error!r}. Write a new baseline: spolia gate --write") from error
+        lacks = f"lacks {error}" if isinstance(error, KeyError) else "has something else where it has its entries"
+        raise DataError(f"{path} is a damaged baseline: it {lacks}. Write a new one: {_writing(path)}") from error
+
+
+def _writing(path: str | Path) -> str:
+    return f"spolia gate FLOW --data DIR --baseline {path} --write"
 
 
 def _block(value: object) -> str:

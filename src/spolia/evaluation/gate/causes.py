@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from spolia.evaluation.gate.asked import Asked, documents_of
 from spolia.evaluation.gate.baseline import Baseline
+from spolia.evaluation.wording import several
 from spolia.types import Gold, Item, Quote, Value
 
 Cause: TypeAlias = Literal["failed", "documents", "chunks", "chunks or flow", "groups", "ranking", "answer", "score"]
@@ -83,8 +84,7 @@ def cause_of(item: Item, old: Asked, new: Asked, before: Baseline, now: Baseline
     if _other_documents(_looked_at(item, old, new), before, now):
         return "documents"
     if _cut_otherwise(_looked_at(item, old, new), before, now):
-        same = all(before.signature.get(kind) == now.signature.get(kind) for kind in RANKS)
-        return "chunks" if same else "chunks or flow"
+        return "chunks or flow" if _other_ranks(before, now) else "chunks"
     if _searched(before) != _searched(now) and new.order != old.order:
         return "groups"
     if new.order != old.order:
@@ -134,13 +134,17 @@ def _cut_otherwise(ids: Sequence[str], before: Baseline, now: Baseline) -> list[
     return told
 
 
+def _other_ranks(before: Baseline, now: Baseline) -> list[str]:
+    return [kind for kind in RANKS if before.signature.get(kind) != now.signature.get(kind)]
+
+
 def _searched(side: Baseline) -> set[str]:
     """The groups that its flow searches."""
     return set(side.signature["chunks"].get("number", ()))
 
 
 def _nodes(number: int) -> str:
-    return f"{number} node{'' if number == 1 else 's'}"
+    return several(number, "node")
 
 
 def _evidence(item: Item, cause: Cause, old: Asked, new: Asked, before: Baseline, now: Baseline) -> Iterator[str]:
@@ -151,6 +155,8 @@ def _evidence(item: Item, cause: Cause, old: Asked, new: Asked, before: Baseline
         yield "; ".join(_other_documents(_looked_at(item, old, new), before, now)[:SHOWN])
     if cause in ("chunks", "chunks or flow"):
         yield "; ".join(_cut_otherwise(_looked_at(item, old, new), before, now)[:SHOWN])
+    if cause == "chunks or flow":
+        yield f"not the same either: {', '.join(_other_ranks(before, now))}"
     if cause == "groups":
         yield f"searched then: {', '.join(sorted(_searched(before)))}; now: {', '.join(sorted(_searched(now)))}"
     for gold in (one for group in item.gold for one in group):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 from spolia.errors import DataError
 from spolia.evaluation.gate.baseline import Baseline
 from spolia.evaluation.gate.signature import Held
-from spolia.evaluation.identity import changes
+from spolia.evaluation.gate.written import part_that_differs
+from spolia.evaluation.wording import several
 
 NAMED = 10
 """Documents that are named."""
+Side: TypeAlias = Mapping[str, Any]
 
 
 def changed(before: Baseline, now: Baseline) -> tuple[tuple[str, str], ...]:
@@ -18,31 +21,38 @@ def changed(before: Baseline, now: Baseline) -> tuple[tuple[str, str], ...]:
     found = []
     for kind in dict.fromkeys((*before.signature, *now.signature)):
         then, is_ = before.signature.get(kind, {}), now.signature.get(kind, {})
-        if then != is_ and (kind != "chunks" or _is_cut_otherwise(before, now)):
-            found.append((kind, "; ".join(_told(kind, before, now) or changes(then, is_))))
+        if kind == "documents":
+            told = list(_documents(before, now)) if then.get("content") != is_.get("content") else []
+        elif kind == "chunks":
+            told = list(_chunks(then, is_, _is_cut_otherwise(before, now)))
+        else:
+            told = list(TOLD.get(kind, _named)(then, is_))
+        if told:
+            found.append((kind, "; ".join(told)))
     return tuple(found)
 
 
 def _is_cut_otherwise(before: Baseline, now: Baseline) -> bool:
     """Whether documents that have not changed are cut otherwise. Where no document has, all are looked at; else those
     that are gold or were found."""
-    if before.signature["documents"] == now.signature["documents"]:
+    if before.signature["documents"]["content"] == now.signature["documents"]["content"]:
         return bool(before.signature["chunks"]["content"] != now.signature["chunks"]["content"])
     both = ((one, now.documents[id]) for id, one in before.documents.items() if id in now.documents)
     return any(old.content == new.content and old.cuts != new.cuts for old, new in both)
 
 
-def _told(kind: str, before: Baseline, now: Baseline) -> list[str]:
-    """Documents are named."""
-    if kind != "documents":
-        return []
-    listed = list(_documents(before, now))
-    more = [f"and {len(listed) - NAMED} more"] if len(listed) > NAMED else []
-    numbers = changes(before.signature[kind].get("number", {}), now.signature[kind].get("number", {}))
-    return [*numbers, *(listed[:NAMED] or ["none of those that are gold or were found"]), *more]
-
-
 def _documents(before: Baseline, now: Baseline) -> Iterator[str]:
+    """How many there are, and which have changed, by name."""
+    then, is_ = (max(side.signature["documents"]["number"].values(), default=0) for side in (before, now))
+    if then != is_:
+        yield f"{is_:,} in place of {then:,}"
+    listed = list(_by_name(before, now, whole=len(before.documents) == then))
+    yield from listed[:NAMED] or ["none of those that are gold or were found"]
+    if len(listed) > NAMED:
+        yield f"and {len(listed) - NAMED:,} more"
+
+
+def _by_name(before: Baseline, now: Baseline, *, whole: bool) -> Iterator[str]:
     names = {one.name: one for one in now.documents.values()}
     for id, old in before.documents.items():
         new = now.documents.get(id) or names.get(old.name)
@@ -50,9 +60,72 @@ def _documents(before: Baseline, now: Baseline) -> Iterator[str]:
             yield f"{old.name} is gone"
         elif new.content != old.content:
             yield f"{old.name} has another text"
-    if len(before.documents) == max(before.signature["documents"]["number"].values(), default=0):
+    if whole:  # of more documents than are written down it is not known which were there
         known = {one.name for one in before.documents.values()}
         yield from (f"{one.name} is new" for one in now.documents.values() if one.name not in known)
+
+
+def _chunks(then: Side, now: Side, cut_otherwise: bool) -> Iterator[str]:
+    """Groups by name: how many nodes they have, and what they are made of otherwise."""
+    old, new = then.get("number", {}), now.get("number", {})
+    yield from _come_and_gone(old, new, "group {} is searched now", "group {} is not searched any more")
+    for group in (one for one in old if one in new):
+        if cut_otherwise and (old[group] != new[group] or len(old) == 1):
+            counted = several(old[group], "node")
+            yield (
+                f"group {group}: {counted} then, {new[group]:,} now"
+                if old[group] != new[group]
+                else (f"group {group}: {counted} as then, cut at other places")
+            )
+        if cut_otherwise:
+            yield from (f"group {group}: {one}" for one in _fields(then.get(group, {}), now.get(group, {})))
+
+
+def _index(then: Side, now: Side) -> Iterator[str]:
+    for group in (one for one in then if one in now):
+        yield from (f"group {group}: {one}" for one in _fields(then[group], now[group]))
+
+
+def _fields(then: Side, now: Side) -> Iterator[str]:
+    """Fields by name; of code only that it is another, and of a definition nothing where its transform is named."""
+    names = [name for name in dict.fromkeys((*then, *now)) if then.get(name) != now.get(name)]
+    for name in names:
+        old, new = then.get(name), now.get(name)
+        if name == "code" or old is None or new is None:
+            yield f"its {name} is another"
+        elif isinstance(old, str) and isinstance(new, str) and old and new:
+            if name != "definition" or "transform" not in names:
+                yield f"{name}: {part_that_differs(old, new)}"
+        else:
+            yield f"{name} was {old or 'none'}, is {new or 'none'}"
+
+
+def _flow(then: Side, now: Side) -> Iterator[str]:
+    if then.get("written") != now.get("written"):
+        yield part_that_differs(str(then.get("written", "")), str(now.get("written", "")))
+    old, new = then.get("code", {}), now.get("code", {})
+    if others := [name for name in old if new.get(name, old[name]) != old[name]]:
+        yield f"the code of {', '.join(others)} is another"
+
+
+def _named(then: Side, now: Side) -> Iterator[str]:
+    """Models, prompts, embedders, by name."""
+    yield from _come_and_gone(then, now, "{} is new", "{} is gone")
+    yield from (f"{name} is another than then" for name in then if name in now and then[name] != now[name])
+
+
+def _come_and_gone(then: Side, now: Side, come: str, gone: str) -> Iterator[str]:
+    yield from (come.format(name) for name in now if name not in then)
+    yield from (gone.format(name) for name in then if name not in now)
+
+
+TOLD: Mapping[str, Callable[[Side, Side], Iterator[str]]] = {
+    "index": _index,
+    "flow": _flow,
+    "asked for": _fields,
+    "Spolia": _fields,
+}
+"""How each kind is told; others by name."""
 
 
 def refuse_other_corpus(before: Baseline, held: Held) -> None:

@@ -20,6 +20,7 @@ from spolia.evaluation.gate.verdict import Verdict, verdicts
 from spolia.evaluation.looks import Looks
 from spolia.evaluation.measures.measure import Measure
 from spolia.evaluation.report import Report
+from spolia.evaluation.wording import several
 from spolia.run import Run
 from spolia.types import Value
 
@@ -56,7 +57,7 @@ class Gate(Value):
     def passed(self) -> bool:
         """Whether the flow may pass."""
         outcomes = {one.outcome for one in self.verdicts}
-        return outcomes == {"not worse"} if self.rule == "not worse" else "worse" not in outcomes
+        return outcomes == {"not worse"} if self.rule == "not-worse" else "worse" not in outcomes
 
     @property
     def worse(self) -> tuple[Moved, ...]:
@@ -76,13 +77,13 @@ class Gate(Value):
             return ""
         listed = ", ".join(f"{n} because {CAUSES[cause]}" for cause, n in self.causes.items())
         unknown = "" if self.changes else "; nothing that is recorded has changed, so the flow is not deterministic"
-        return f"Of {self.n} questions {len(self.worse)} score less: {listed}{unknown}."
+        return f"Of {several(self.n, 'question')} {len(self.worse)} score less: {listed}{unknown}."
 
     @property
     def sentence(self) -> str:
         """Whether it passes, in one sentence."""
         said = "passes" if self.passed else "does not pass"
-        return f"{self.flow} {said} on {self.data or 'questions'}, {self.n} questions: {RULES[self.rule]}."
+        return f"{self.flow} {said} on {self.data or 'questions'}, {several(self.n, 'question')}: {RULES[self.rule]}."
 
     def json(self) -> dict[str, Any]:
         """Plain data."""
@@ -108,15 +109,18 @@ def recorded(
     path: str | Path | None = None,
     told: Told = lambda flow, done, total: None,
     also: Baseline | None = None,
+    looks: Looks | None = None,
 ) -> tuple[Report, Baseline]:
     """Run an experiment with one flow, and make a baseline of it.
 
     Args:
         run, path, told: as for `Experiment.run`.
         also: the baseline that it will be compared with, whose documents are written down too.
+        looks: as for `Experiment.run`, but by default nowhere: what is compared with itself is not chosen.
 
     Raises:
-        DataError: there is more than one flow, or none of the baseline's documents is there.
+        DataError: there is more than one flow, none of the baseline's documents is there, or a flow was chosen by these
+            questions.
     """
     if len(experiment.flows) != 1:
         raise DataError(f"A baseline is of one flow; here are {len(experiment.flows)}. Name one.")
@@ -126,7 +130,7 @@ def recorded(
         held = Held.by(flow)
         if also is not None:
             refuse_other_corpus(also, held)
-        report = experiment.run(run=run, path=path, looks=Looks(), told=told)
+        report = experiment.run(run=run, path=path, looks=looks if looks is not None else Looks(), told=told)
         asked = tuple(Asked.of(item, report.rows[name, item.id]) for item in report.items)
         gold = {one for item in report.items for one in documents_of(item)}
         wanted = gold | {document for one in asked for document, _, _ in one.found}
@@ -141,7 +145,7 @@ def gate(
     *,
     tolerance: float = TOLERANCE,
     tolerances: Mapping[str, float] | None = None,
-    rule: Rule = "not worse",
+    rule: Rule = "not-worse",
     run: Run | None = None,
     path: str | Path | None = None,
     told: Told = lambda flow, done, total: None,
@@ -154,7 +158,7 @@ def gate(
         tolerance: how much worse a measure may be: 0.05 is 5 points of 100 where scores lie between 0 and 1, and a
             twentieth of what it was elsewhere.
         tolerances: other ones for some measures, as they are written.
-        rule: `not worse` passes where every measure is shown to be not worse, `worse` where none is shown to be worse.
+        rule: `not-worse` passes where every measure is shown to be not worse, `worse` where none is shown to be worse.
         run, path, told: as for `Experiment.run`.
 
     Raises:

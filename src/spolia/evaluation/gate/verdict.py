@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, isfinite
+from math import ceil, inf, isfinite
+from statistics import NormalDist
 from typing import Any, Literal, TypeAlias
 
 from spolia.evaluation.comparison import ALPHA, amount, number
 from spolia.evaluation.estimates import Estimates
 from spolia.evaluation.statistics.corrections import holm
 from spolia.evaluation.statistics.interval import Interval
+from spolia.evaluation.wording import several
 from spolia.types import Value
 
 Outcome: TypeAlias = Literal["not worse", "worse", "undecided"]
@@ -65,7 +67,7 @@ class Verdict(Value):
         """In words."""
         if self.change is None:
             return f"{self.measure}: undecided, since no question is determined then and now{self._lost}"
-        n = f"of {self.change.n} question{'' if self.change.n == 1 else 's'}"
+        n = f"of {several(self.change.n, 'question')}"
         if not self.moved:
             mean = float("nan") if self.now is None else self.now.mean
             said = f"{self.measure}: undecided, as it was" if self.lost else f"{self.measure} is as it was"
@@ -89,10 +91,20 @@ class Verdict(Value):
     def _needed(self) -> str:
         """How many questions would decide it, if they were like these: the interval shrinks with their root."""
         change = self.change
-        if change is None or not isfinite(change.low) or change.mean <= -self.tolerance:
-            return ""
-        times = ((change.mean - change.low) / (change.mean + self.tolerance)) ** 2
-        return f"; about {ceil(change.n * times):,} questions like these {change.n:,} would tell"
+        if change is None or not (isfinite(change.low) and isfinite(change.high)):
+            return "; so few questions tell nothing of how sure it is"
+        if change.mean > -self.tolerance:
+            times = ((change.mean - change.low) / (change.mean + self.tolerance)) ** 2
+            told = "would tell"
+        elif change.mean < 0:
+            by_interval = ((change.high - change.mean) / change.mean) ** 2
+            times = by_interval if change.high >= 0 else _times_to_be_shown(self.p)
+            told = "would show that it is worse"
+        else:
+            return "; no number of questions tells a change of 0 from a tolerance of 0"
+        if not isfinite(times):
+            return f"; p = {self.p:.2g}, corrected for all measures"
+        return f"; about {max(ceil(change.n * times), change.n + 1):,} questions like these {change.n:,} {told}"
 
     def json(self) -> dict[str, Any]:
         """Plain data, scores in their own unit."""
@@ -101,6 +113,13 @@ class Verdict(Value):
         return {name: getattr(self, name) for name in named} | {
             name: None if one is None else one.json() for name, one in sides.items()
         }
+
+
+def _times_to_be_shown(p: float) -> float:
+    """How many times as many questions bring a p-value below 0.05, if they are like these: its normal deviate grows
+    with their root."""
+    deviate = -NormalDist().inv_cdf(p / 2)
+    return (NormalDist().inv_cdf(1 - ALPHA / 2) / deviate) ** 2 if deviate > 0 else inf
 
 
 def verdicts(estimates: Sequence[Estimates], tolerances: Sequence[float]) -> tuple[Verdict, ...]:
