@@ -6,13 +6,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from math import isfinite
 from typing import Any
 
-from spolia.errors import BudgetSpent
+from spolia.errors import BudgetSpent, MeasureError, StepFailed
+from spolia.evaluation.broken import SURE, refuse_broken
 from spolia.evaluation.identity import inside
 from spolia.evaluation.measures.measure import Case, CostMeasure, Measure, Result, Seen, SetMeasure
 from spolia.evaluation.row import Row
+from spolia.evaluation.rows import Rows
 from spolia.models.protocols import LanguageModel
 from spolia.operator import Operator
 from spolia.run import Run
@@ -20,23 +23,32 @@ from spolia.surrounding import attempt, gather
 from spolia.types import Failure, Item, Query
 
 
-@dataclass(frozen=True)
+@dataclass
 class Asking:
-    """Ask one flow.
+    """Ask one flow: `begin`, then `finish`.
 
     Args:
         run: whose cache, budget and threads are used, by the flow and by judges; it is entered already.
         name: of the flow.
         flow: gives a ranking or an answer for a query.
         measures: what to measure.
-        keep: called with each row, by several threads at once.
+        items: the questions.
+        whole: how many there are with those that were asked before.
+        rows: where each row is kept as soon as it is there.
+        told: called with the flow, how many questions it was asked, and of how many; by several threads at once.
     """
 
     run: Run
     name: str
     flow: Operator[Query, Result]
     measures: Sequence[SetMeasure]
-    keep: Callable[[Row], None]
+    items: Sequence[Item]
+    whole: int
+    rows: Rows
+    told: Callable[[str, int, int], None]
+
+    def __post_init__(self) -> None:
+        self._done = count(self.whole - len(self.items) + 1)
 
     @property
     def waits(self) -> bool:
@@ -44,33 +56,46 @@ class Asking:
         judges = any(isinstance(part, LanguageModel) for measure in self.measures for part in inside(measure))
         return self.flow.waiting or judges
 
-    def ask(self, items: Sequence[Item], opening: float = 0.0) -> None:
-        """Ask the questions, the first one alone: it waits for models to be loaded.
+    def begin(self, opening: float) -> None:
+        """Ask the first of the questions, the very first alone: it waits for models to be loaded.
 
         Args:
             opening: seconds that it took to open the stores.
 
         Raises:
+            StepFailed: the flow fails whatever it is asked; nothing of that is kept.
             BudgetSpent: the run's budget has no room for another call; what was answered is kept.
-            MeasureError: the flow gives nothing that a measure can be taken of.
+            MeasureError: the flow gives nothing that a measure can be taken of, or a measure fails.
         """
-        self._ask(items[:1], opening)
-        for start in range(1, len(items), self.run.window):
-            self._ask(items[start : start + self.run.window])
+        rows: list[Row] = []
+        for some in (self.items[:1], self.items[1:SURE]):
+            rows += self._ask(some, opening if not rows else None)
+            try:
+                refuse_broken(self.name, rows, self.whole)
+            except StepFailed:
+                self.rows.drop(rows)
+                raise
 
-    def _ask(self, items: Sequence[Item], opening: float | None = None) -> None:
-        for result in gather([partial(self._one, item, opening) for item in items], waits=self.waits):
-            if isinstance(result, Failure):
-                raise result.raised()
+    def finish(self) -> None:
+        """Ask the others; raises as `begin`."""
+        others = self.items[SURE:]
+        for start in range(0, len(others), self.run.window):
+            self._ask(others[start : start + self.run.window])
 
-    def _one(self, item: Item, opening: float | None) -> None:
+    def _ask(self, items: Sequence[Item], opening: float | None = None) -> list[Row]:
+        found = gather([partial(self._one, item, opening) for item in items], waits=self.waits)
+        if failed := next((one for one in found if isinstance(one, Failure)), None):
+            raise failed.raised()
+        return [one for one in found if isinstance(one, Row)]
+
+    def _one(self, item: Item, opening: float | None) -> Row:
         with self.run.lane() as lane:
             started = time.perf_counter()
             result = attempt(partial(self.flow, Query(item.question)))
             seconds = time.perf_counter() - started
         case = Case(item, result, lane.usage, tuple(lane.retrievals))
         with self.run.lane() as judging:
-            seen = tuple((str(measure), _seen(measure, case)) for measure in self.measures if measure.applies(item))
+            seen = tuple((str(one), self._seen(one, case)) for one in self.measures if one.applies(item))
         if self.run.exhausted:
             raise BudgetSpent(
                 f"The budget of this run is spent at question {item.id!r} of {self.name}. What was "
@@ -78,11 +103,26 @@ class Asking:
             )
         more: dict[str, Any] = {"seconds": seconds, "opening": opening, "run": self.run.id if lane.number else ""}
         more |= {"judging": judging.spent, "interrupted": lane.interrupted or judging.interrupted}
-        self.keep(Row.of(self.name, case, lane, seen=seen, **more))
+        row = Row.of(self.name, case, lane, seen=seen, **more)
+        self.rows.keep(row)
+        self.told(self.name, next(self._done), self.whole)
+        return row
 
+    def _seen(self, measure: SetMeasure, case: Case) -> Seen | None:
+        """What a case adds; a score that is no number is undetermined.
 
-def _seen(measure: SetMeasure, case: Case) -> Seen | None:
-    """What a case adds; a score that is no number is undetermined."""
-    (seen,) = measure.all_seen([case])
-    single = isinstance(measure, Measure | CostMeasure)
-    return None if single and seen is not None and not isfinite(seen[0]) else seen
+        Raises:
+            MeasureError: the measure fails; names the question.
+        """
+        try:
+            (seen,) = measure.all_seen([case])
+        except BudgetSpent:
+            raise
+        except Exception as error:
+            said = str(error) if isinstance(error, MeasureError) else f"{type(error).__name__}: {error}"
+            raise MeasureError(
+                f"{measure} cannot be taken of what {self.name} gave for question {case.item.id!r}: {said} The others "
+                "that were asked are kept where the experiment has a file."
+            ) from error
+        single = isinstance(measure, Measure | CostMeasure)
+        return None if single and seen is not None and not isfinite(seen[0]) else seen

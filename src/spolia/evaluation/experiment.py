@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,11 @@ from spolia.evaluation.identity import identity
 from spolia.evaluation.looks import Look, Looks
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.report import Report, reported
-from spolia.evaluation.row import Row
 from spolia.evaluation.rows import Rows
 from spolia.evaluation.slices import MOST, TYPE, by_kind, fields_of
-from spolia.evaluation.wording import several
 from spolia.evaluation.splits import checked_part, part_of
 from spolia.evaluation.statistics.corrections import CORRECTIONS
+from spolia.evaluation.wording import several
 from spolia.run import Run
 from spolia.types import Item, Value, digest_of
 
@@ -145,10 +143,10 @@ class Experiment(Value):
         ids = [item.id for item in self.asked]
         return tuple(id for id in ids if part_of(id) in parts or any(look.chose_by(id) for look in looks))
 
-            last = max(looks, key=lambda one: one.at, default=None)
-            when = f" Looked at {several(len(looks), 'time')}, last {last}; {path} says so." if last else ""
     def _refuse(self, tuned: Sequence[str], looks: Sequence[Look] = (), path: Path | None = None) -> None:
         if tuned and not self.overlap:
+            last = max(looks, key=lambda one: one.at, default=None)
+            when = f" Looked at {several(len(looks), 'time')}, last {last}; {path} says so." if last else ""
             raise DataError(
                 f"{len(tuned)} of {several(len(self.asked), 'question')} tuned on, or flows chosen by them, the first "
                 f"{tuned[0]!r}: what they say is too good.{when} Ask questions that nothing was chosen by, by habit "
@@ -183,6 +181,8 @@ class Experiment(Value):
                 question's gold names; or the file holds another experiment, or one whose code, flows, stores, questions
                 or measures have changed since: says what.
             StoreBusy: another process is at the same experiment.
+            StepFailed: a flow fails whatever it is asked; says how.
+            MeasureError: a measure fails; names the question. What was answered is kept.
             BudgetSpent: the run's budget ends before the questions; what was answered is kept.
         """
         run = run if run is not None else Run()
@@ -197,11 +197,10 @@ class Experiment(Value):
             found = identity(self, run)
             with Rows(self._file(path, found)) as rows:
                 rows.belong_to(found)
-                looks.note(look)
                 if again:
                     rows.forget()
-                for name, flow in self.flows:
-                    self._ask(run, name, flow, opening[name], rows, places, told)
+                self._ask(run, opening, rows, places, told)
+                looks.note(look)  # what comes to no report was not looked at
                 report = reported(self, rows.rows, run.threads)
                 return report.but(places=places, tuned=len(tuned), looked=looks.before(look))
 
@@ -211,17 +210,15 @@ class Experiment(Value):
             return None if path is None else Path(path)
         return Path(path) / f"{self.data or 'questions'}-{digest_of(json.dumps(found)).hex()[:16]}.experiment"
 
-    def _ask(
-        self, run: Run, name: str, flow: Flow, opening: float, rows: Rows, places: Whereabouts, told: Told
-    ) -> None:
-        kept = {item for (flow, item), row in rows.rows.items() if flow == name and not row.interrupted}
-        missing = [places.item(item) for item in self.asked if item.id not in kept]
-        total = len(self.asked)
-        done = count(total - len(missing) + 1)
-
-        def keep(row: Row) -> None:
-            rows.keep(row)
-            told(name, next(done), total)
-
-        if missing:
-            Asking(run, name, flow, self.measures, keep).ask(missing, opening)
+    def _ask(self, run: Run, opening: Mapping[str, float], rows: Rows, places: Whereabouts, told: Told) -> None:
+        """Ask what is missing, all flows the first questions first, so that one that cannot be asked costs little."""
+        asked = [places.item(item) for item in self.asked]
+        asking = []
+        for name, flow in self.flows:
+            kept = {item for (of, item), row in rows.rows.items() if of == name and not row.interrupted}
+            missing = [item for item in asked if item.id not in kept]
+            asking.append(Asking(run, name, flow, self.measures, missing, len(asked), rows, told))
+        for one in asking:
+            one.begin(opening[one.name])
+        for one in asking:
+            one.finish()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -73,9 +73,15 @@ class Rows:
 
     def forget(self) -> None:
         """Drop all rows."""
+        self.drop(list(self.rows.values()))
+
+    def drop(self, rows: Iterable[Row]) -> None:
+        """Drop these rows."""
+        keys = [(row.flow, row.item) for row in rows]
         with self._lock, self._connection:
-            self._connection.execute("DELETE FROM rows")
-            self.rows.clear()
+            self._connection.executemany("DELETE FROM rows WHERE flow = ? AND item = ?", keys)
+            for key in keys:
+                del self.rows[key]
 
     def keep(self, row: Row) -> None:
         """Write a row; it is in the file when this returns."""

@@ -1,0 +1,126 @@
+"""Flows that cannot be asked at all are refused, and measures that fail are named with the question."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from spolia.errors import ManifestMismatch, MeasureError, ModelRejected, StepFailed
+from spolia.evaluation.corpus import indexed
+from spolia.evaluation.datasets import DataSet
+from spolia.evaluation.experiment import Experiment
+from spolia.evaluation.measures.measure import Measure, Result
+from spolia.evaluation.measures.parse import parse_measures
+from spolia.evaluation.rows import Rows
+from spolia.function import step
+from spolia.retrieval.bm25 import BM25
+from spolia.retrieval.dense import Dense
+from spolia.types import Hit, Item, Node, Query, Ranking
+from tests.evaluation.test_corpus import Letters, data
+
+__all__ = ["data"]
+ITEMS = tuple(Item(f"q{i}", f"question {i}", gold=(("p1",),)) for i in range(12))
+MEASURES = parse_measures("R@1")
+asked: list[str] = []
+
+
+def number(query: Query) -> int:
+    asked.append(query.text)
+    return int(query.text.split()[1])
+
+
+@step
+def good(query: Query) -> Ranking:
+    number(query)
+    return Ranking(query, (Hit(Node("p1", "text"), 1.0),))
+
+
+@step
+def without_vectors(query: Query) -> Ranking:
+    number(query)
+    raise ManifestMismatch("The group has no vectors by this embedder.")
+
+
+@step
+def without_key(query: Query) -> Ranking:
+    number(query)
+    raise ModelRejected("The server says 401: no key.")
+
+
+@step
+def fails_at_first(query: Query) -> Ranking:
+    if number(query) < 4:
+        raise ModelRejected("The server says 500.")
+    return good(query)
+
+
+@step
+def fails_each_otherwise(query: Query) -> Ranking:
+    raise ValueError(f"no reply to {number(query)}")
+
+
+@pytest.fixture(autouse=True)
+def nothing_asked() -> None:
+    asked.clear()
+
+
+def test_a_flow_that_cannot_be_asked_is_refused_after_the_first_question(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.experiment"
+    with pytest.raises(StepFailed, match="bad fails on the first question: ManifestMismatch: The group has no vectors"):
+        Experiment({"good": good, "bad": without_vectors}, ITEMS, MEASURES).run(path=kept)
+    assert len(asked) == 5 + 1  # of the one before it the first questions, which are kept
+    with Rows(kept) as rows:
+        assert {flow for flow, _ in rows.rows} == {"good"}
+        assert len(rows.rows) == 5
+
+
+def test_a_flow_that_fails_the_same_way_on_all_it_is_asked_first_is_refused() -> None:
+    with pytest.raises(StepFailed, match="bad fails on each of the first 5 questions, the same way: ModelRejected"):
+        Experiment({"bad": without_key, "good": good}, ITEMS, MEASURES).run()
+    assert len(asked) == 5
+    with pytest.raises(StepFailed, match="each of the first 3 questions"):
+        Experiment({"bad": without_key}, ITEMS[:3], MEASURES).run()
+
+
+def test_other_failures_score_0_and_are_counted() -> None:
+    for flow, failed in ((fails_at_first, 4), (fails_each_otherwise, 12)):
+        (found,) = Experiment(flow, ITEMS, MEASURES).run().flows
+        assert (len(found.failures), found.measured[0].failed) == (failed, failed)
+        assert found.measured[0].value == pytest.approx(1 - failed / 12)
+    (single,) = Experiment(without_key, ITEMS[:1], MEASURES).run().flows
+    assert len(single.failures) == 1
+
+
+def test_a_store_without_vectors_is_no_worse_ranker(data: DataSet, tmp_path: Path) -> None:
+    chunks = indexed(data, folder=tmp_path / "kept")
+    flows = {"bm25": BM25(chunks), "dense": Dense(chunks, Letters())}
+    with pytest.raises(StepFailed, match="dense fails on the first question: ManifestMismatch"):
+        Experiment(flows, data.items(), MEASURES).run()
+
+
+@dataclass(frozen=True)
+class Halves(Measure):
+    """Half a score, and none of the seventh question."""
+
+    called: ClassVar[str] = "Halves"
+
+    def applies(self, item: Item) -> bool:
+        return True
+
+    def score(self, result: Result, item: Item) -> float:
+        if item.id == "q7":
+            raise ZeroDivisionError("nothing to divide by")
+        return 0.5
+
+
+def test_a_measure_that_fails_is_named_with_the_question_and_the_others_are_kept(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.experiment"
+    says = "Halves cannot be taken of what good gave for question 'q7': ZeroDivisionError: nothing to divide by"
+    with pytest.raises(MeasureError, match=says):
+        Experiment({"good": good}, ITEMS, [*MEASURES, Halves()]).run(path=kept)
+    with Rows(kept) as rows:
+        assert {item for _, item in rows.rows} >= {f"q{i}" for i in range(7)}
+        assert "q7" not in {item for _, item in rows.rows}
