@@ -108,7 +108,10 @@ if TYPE_CHECKING:
     from spolia.pre_retrieval.hyde import HyDE as HyDE
     from spolia.pre_retrieval.multi_query import MultiQuery as MultiQuery
     from spolia.pre_retrieval.rewrite import Rewrite as Rewrite
+    from spolia.pre_retrieval.show_rows import ShowRows as ShowRows
     from spolia.pre_retrieval.step_back import StepBack as StepBack
+    from spolia.pre_retrieval.text_to_sql import TextToSQL as TextToSQL
+    from spolia.pre_retrieval.within_rows import WithinRows as WithinRows
     from spolia.retrieval.bm25 import BM25 as BM25
     from spolia.retrieval.by_similarity import BySimilarity as BySimilarity
     from spolia.retrieval.dense import Dense as Dense
@@ -142,6 +145,9 @@ if TYPE_CHECKING:
     )
     from spolia.stores.groups.materialising import materialise as materialise
     from spolia.stores.indexes import HNSW as HNSW, Exact as Exact
+    from spolia.stores.outside.postgres_database import PostgresDatabase as PostgresDatabase
+    from spolia.stores.outside.rows import Limits as Limits
+    from spolia.stores.outside.sqlite_file import SQLiteFile as SQLiteFile
     from spolia.surrounding import Done as Done, Emitted as Emitted, Retracted as Retracted
     from spolia.types import (
         Answer as Answer,
@@ -243,7 +249,10 @@ WHERE = {
     "spolia.pre_retrieval.hyde": ("HyDE",),
     "spolia.pre_retrieval.multi_query": ("MultiQuery",),
     "spolia.pre_retrieval.rewrite": ("Rewrite",),
+    "spolia.pre_retrieval.show_rows": ("ShowRows",),
     "spolia.pre_retrieval.step_back": ("StepBack",),
+    "spolia.pre_retrieval.text_to_sql": ("TextToSQL",),
+    "spolia.pre_retrieval.within_rows": ("WithinRows",),
     "spolia.retrieval.bm25": ("BM25",),
     "spolia.retrieval.by_similarity": ("BySimilarity",),
     "spolia.retrieval.dense": ("Dense",),
@@ -266,6 +275,9 @@ WHERE = {
     "spolia.stores.definition": ("Definition", "Embedding", "Part", "Piece", "Splitter",),
     "spolia.stores.groups.materialising": ("materialise",),
     "spolia.stores.indexes": ("Exact", "HNSW",),
+    "spolia.stores.outside.postgres_database": ("PostgresDatabase",),
+    "spolia.stores.outside.rows": ("Limits",),
+    "spolia.stores.outside.sqlite_file": ("SQLiteFile",),
     "spolia.surrounding": ("Done", "Emitted", "Retracted",),
     "spolia.types": (
         "Answer", "Citation", "Document", "Failure", "Generation", "Hit", "Item", "Message", "Node", "Prompt", "Query",

@@ -22,6 +22,7 @@
     │   ├── StoreTooNew             written by a newer version of Spolia
     │   ├── StoreCorrupt            truth and index disagree, or a file is damaged
     │   ├── GroupError              a node group that is not defined, or cannot be
+    │   ├── StatementError          a statement for a database that does not only read, or that the database refuses
     │   └── ManifestMismatch        a node group was built with other parts
     ├── DataError                   a data set does not follow the schema
     ├── MeasureError                no measure is written like this
@@ -178,6 +179,10 @@ class ManifestMismatch(StoreError):
 
 class GroupError(StoreError):
     """A node group that is not defined, or whose definition makes no sense."""
+
+
+class StatementError(StoreError):
+    """A statement for a database of the user does not only read, or the database refuses it, or it takes too long."""
 
 
 class DataError(SpoliaError, ValueError):

@@ -46,6 +46,8 @@ class AsksOfQuery(Operator[Query, Out], Generic[Out]):
     waits: ClassVar[bool] = True
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
     counts: ClassVar[tuple[str, ...]] = ("max_tokens",)
+    shows: ClassVar[tuple[str, ...]] = ("question",)
+    """Places that no prompt of it may lack."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,7 +68,7 @@ class AsksOfQuery(Operator[Query, Out], Generic[Out]):
 
     def brief(self, query: Query, **places: str | tuple[str, ...]) -> Brief:
         """What the model is shown."""
-        refuse_without(self.role, "question", *places)
+        refuse_without(self.role, *self.shows)
         return Brief.of(query.sample, question=query.text, **places)
 
     def calls(self, rows: int | None = None, /) -> int | None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from spolia.errors import WiringError
+from spolia.models.delimiters import Setting
+from spolia.models.delimiters import Setting
 from spolia.models.protocols import LanguageModel
 from spolia.models.role import Role
 from spolia.pre_retrieval.asking import NOTHING, AsksOfQuery
@@ -57,7 +59,7 @@ class MultiQuery(AsksOfQuery[Queries]):
             raise WiringError(f"{self.short}: weight is {self.weight}. Write a number of at least 0.")
 
     def apply(self, value: Query, /) -> Queries:
-        found = self.said(value, queries=str(self.queries))
+        found = self.said(value, queries=Setting(self.queries))
         new = [text for text in found if alike(text) != alike(value.text)][: self.queries]
         return (value, *(value.rewritten(text).but(weight=self.weight * value.weight) for text in new))
 

@@ -1,0 +1,287 @@
+"""Databases of the user are read and never written, whatever a statement says: by its syntax, and by the engine."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spolia.errors import Cancelled, StatementError, StoreError
+from spolia.stores.outside import read_only, sqlite_file
+from spolia.stores.outside.database import Asked
+from spolia.stores.outside.postgres_database import PostgresDatabase
+from spolia.stores.outside.read_only import refuse_writes
+from spolia.stores.outside.rows import Limits, Rows
+from spolia.stores.outside.sqlite_file import SQLiteFile
+from tests.stores.servers import Server
+
+MADE = (
+    "CREATE TABLE person (id INTEGER PRIMARY KEY, name TEXT, born INTEGER)",
+    "CREATE TABLE work (person INTEGER, employer TEXT)",
+    "CREATE TABLE secret (word TEXT)",
+    "INSERT INTO person VALUES (1, 'Ann', 1968), (2, 'Bo', 1970), (3, 'Cai', NULL)",
+    "INSERT INTO work VALUES (1, 'Nokia'), (2, 'Salo | Oy')",
+    "INSERT INTO secret VALUES ('plum')",
+)
+TABLES = {"person": ("id", "name", "born"), "work": ("person", "employer")}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    found = Server(tmp_path_factory.mktemp("pg"))
+    for statement in MADE:
+        found.told(statement)
+    yield found
+    found.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Asked:
+    if request.param == "postgres":
+        return PostgresDatabase(request.getfixturevalue("server").uri, tables=("person", "work"))
+    return SQLiteFile(filled(tmp_path / "people.db"), tables=("person", "work"))
+
+
+def filled(path: Path) -> str:
+    with sqlite3.connect(path) as connection:
+        for statement in MADE:
+            connection.execute(statement)
+    return str(path)
+
+
+READS = [
+    ("SELECT name FROM person WHERE born = 1968", (("Ann",),)),
+    ("SELECT count(*) AS n FROM person", ((3,),)),
+    (
+        "select p.name, w.employer from person p join work w on w.person = p.id order by 1",
+        (("Ann", "Nokia"), ("Bo", "Salo | Oy")),
+    ),
+    ("WITH old AS (SELECT * FROM person WHERE born < 1970) SELECT name FROM old", (("Ann",),)),
+    ("WITH c(n) AS (SELECT born FROM person) SELECT max(n) AS m FROM c", ((1970,),)),
+    ("SELECT name FROM person UNION SELECT employer FROM work ORDER BY 1 LIMIT 1", (("Ann",),)),
+    ("SELECT name FROM person WHERE id IN (SELECT person FROM work WHERE employer LIKE 'N%')", (("Ann",),)),
+    ("SELECT name FROM person WHERE name = 'DROP TABLE person; --'", ()),
+    ("SELECT upper(name) AS u FROM person WHERE born IS NULL", (("CAI",),)),
+    ("SELECT name -- ; DELETE FROM person\nFROM person WHERE id = 2", (("Bo",),)),
+    ("SELECT q.x FROM (SELECT name AS x FROM person WHERE id = 1) AS q", (("Ann",),)),
+    ("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 3) SELECT n FROM c", ((1,), (2,), (3,))),
+]
+
+
+@pytest.mark.parametrize(("statement", "expected"), READS)
+def test_what_reads_is_answered(database: Asked, statement: str, expected: tuple[Any, ...]) -> None:
+    found = database.ask(statement, Limits())
+    assert (found.rows, found.cut, found.statement) == (expected, False, statement)
+
+
+WRITES = [
+    "DROP TABLE person",
+    "INSERT INTO person VALUES (9, 'X', 1)",
+    "UPDATE person SET name = 'X'",
+    "DELETE FROM person",
+    "CREATE TABLE x (a INT)",
+    "ALTER TABLE person ADD COLUMN x INT",
+    "TRUNCATE TABLE person",
+    "REPLACE INTO person VALUES (1, 'X', 1)",
+    "SELECT 1; DROP TABLE person",
+    "SELECT 1; SELECT 2",
+    "WITH gone AS (DELETE FROM person RETURNING *) SELECT * FROM gone",
+    "WITH new AS (INSERT INTO person VALUES (9, 'X', 1) RETURNING *) SELECT * FROM new",
+    "SELECT * FROM person WHERE id IN (WITH d AS (DELETE FROM work RETURNING person) SELECT person FROM d)",
+    "SELECT * INTO copied FROM person",
+    "SELECT * FROM person FOR UPDATE",
+    "PRAGMA writable_schema = 1",
+    "ATTACH DATABASE 'x.db' AS x",
+    "DETACH DATABASE main",
+    "VACUUM INTO 'copied.db'",
+    "COPY person TO '/tmp/copied'",
+    "COPY person FROM PROGRAM 'id'",
+    "CALL clear()",
+    "DO $$ BEGIN DELETE FROM person; END $$",
+    "BEGIN; DELETE FROM person; COMMIT",
+    "SET search_path = x",
+    "EXPLAIN DELETE FROM person",
+    "GRANT ALL ON person TO public",
+    "LOCK TABLE person",
+    "SELECT load_extension('x')",
+    "SELECT writefile('x', 'y')",
+    "SELECT readfile('/etc/passwd')",
+    "SELECT pg_read_file('/etc/passwd')",
+    "SELECT pg_sleep(60)",
+    "SELECT lo_import('/etc/passwd')",
+    "SELECT setval('s', 1)",
+    "SELECT set_config('default_transaction_read_only', 'off', false)",
+    "SELECT dblink('host=x', 'DELETE FROM person')",
+    "SELECT query_to_xml('DELETE FROM person', true, true, '')",
+    "SELECT * FROM pragma_table_info('person')",
+    "SELECT sql FROM sqlite_schema",
+    "SELECT sql FROM sqlite_master",
+    "SELECT * FROM pg_catalog.pg_shadow",
+    "SELECT * FROM information_schema.tables",
+    "SELECT word FROM secret",
+    "SELECT * FROM (SELECT * FROM secret) AS q",
+    "SELECT name FROM person WHERE EXISTS (SELECT 1 FROM secret WHERE word LIKE 'p%')",
+    "SELECT word FROM secret WHERE 1 IN (WITH secret AS (SELECT 1 AS word) SELECT word FROM secret)",
+    "WITH person AS (SELECT * FROM secret) SELECT * FROM person",
+    "SELECT * FROM person WHERE id = ?",
+    'SELECT "passwort" FROM person',
+    "SELECT nme FROM person",
+    "",
+    ";",
+    "--",
+    "SELECT " * 2000,
+    "SELECT " + "(" * 3000 + "1" + ")" * 3000,
+    "SELECT name FROM person WHERE",
+    "DELETE\x00 FROM person",
+    "ＤＲＯＰ TABLE person",
+    "选择 所有 人",
+]
+
+
+@pytest.mark.parametrize("statement", WRITES, ids=lambda text: text[:50])
+def test_what_is_no_single_query_of_known_tables_is_refused(database: Asked, statement: str) -> None:
+    with pytest.raises(StatementError):
+        database.ask(statement, Limits())
+    assert database.ask("SELECT count(*) AS n FROM person", Limits()).rows == ((3,),)
+
+
+@pytest.mark.parametrize("statement", WRITES[:24], ids=lambda text: text[:50])
+def test_the_engine_refuses_writes_that_the_syntax_did_not(
+    database: Asked, statement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spolia.stores.outside.sqlite_file.refuse_writes", lambda *_: None)
+    monkeypatch.setattr("spolia.stores.outside.postgres_database.refuse_writes", lambda *_: None)
+    with contextlib.suppress(StatementError):
+        database.ask(statement, Limits())
+    assert database.ask("SELECT count(*) AS n FROM person", Limits()).rows == ((3,),)
+    assert database.ask("SELECT count(*) AS n FROM work", Limits()).rows == ((2,),)
+
+
+@pytest.mark.parametrize("statement", ["SELECT word FROM secret", "SELECT count(*) FROM secret", "SELECT v FROM seen"])
+def test_sqlite_reads_no_other_table_whatever_the_syntax_let_through(
+    statement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spolia.stores.outside.sqlite_file.refuse_writes", lambda *_: None)
+    path = filled(tmp_path / "people.db")
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE VIEW seen AS SELECT word AS v FROM secret")
+    with pytest.raises(StatementError, match=r"prohibited|not authorized"):
+        SQLiteFile(path, tables=("person",)).ask(statement, Limits())
+    assert SQLiteFile(path, tables=("seen",)).ask("SELECT v FROM seen", Limits()).rows == (("plum",),)
+
+
+def test_what_is_wrong_says_what_there_is() -> None:
+    for statement, said in [
+        ("SELECT nme FROM person", r"no column 'nme'. There are: person\(id, name, born\); work"),
+        ("SELECT * FROM people", r"no table 'people'. There are: person"),
+        ("DELETE FROM person", "is Delete, and may only read"),
+        ("SELECT 1; SELECT 2", "There are 2 statements"),
+        ("SELECT f(1)", "function f may not"),
+        ("SELECT FROM WHERE", "cannot be read"),
+    ]:
+        with pytest.raises(StatementError, match=said):
+            refuse_writes(statement, "sqlite", TABLES)
+
+
+ENDLESS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) AS n FROM c"
+MILLION = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 1000000) SELECT n FROM c"
+
+
+def test_a_statement_that_takes_too_long_is_broken_off(database: Asked) -> None:
+    with pytest.raises(StatementError, match=r"more than 0\.2 s"):
+        database.ask(ENDLESS, Limits(timeout_s=0.2))
+    assert database.ask("SELECT count(*) AS n FROM person", Limits()).rows == ((3,),)
+
+
+def test_of_a_million_rows_no_more_are_taken_than_are_wanted(database: Asked) -> None:
+    found = database.ask(MILLION, Limits(rows=7))
+    assert (len(found), found.cut) == (7, True)
+    assert database.ask("SELECT name FROM person", Limits(rows=3)).cut is False
+
+
+def test_long_values_are_cut_and_too_many_characters_end_the_rows(database: Asked) -> None:
+    long = "SELECT replace('" + "x" * 100 + "', 'x', '" + "y" * 100 + "') AS t FROM person"
+    found = database.ask(long, Limits(characters=5000))
+    assert [len(str(value)) for row in found.rows for value in row] == [2001, 2001]
+    assert found.cut
+
+
+def test_a_value_of_a_gigabyte_is_refused_by_the_engine(tmp_path: Path) -> None:
+    database = SQLiteFile(filled(tmp_path / "people.db"))
+    with pytest.raises(StatementError, match="too big"):
+        database.ask("SELECT replace(hex(printf('%.500000c', 'x')), '7', 'yyyyyyyy') AS t FROM person", Limits())
+
+
+def test_what_is_shown_of_the_tables(database: Asked) -> None:
+    text = database.described()
+    assert "CREATE TABLE person (" in text
+    assert "| 1 | Ann | 1968 |" in text
+    assert "Salo \\| Oy" in text
+    assert "plum" not in text
+    assert "secret" not in text
+
+
+def test_a_cancelled_run_breaks_a_statement_off(tmp_path: Path) -> None:
+    from spolia import Run
+    from spolia.function import step
+
+    database = SQLiteFile(filled(tmp_path / "people.db"))
+
+    @step
+    def asked(seconds: float) -> Rows:
+        return database.ask(ENDLESS, Limits(timeout_s=seconds))
+
+    with Run() as run:
+        threading.Timer(0.2, run.cancel).start()
+        with pytest.raises((Cancelled, StatementError)):
+            run(asked, 60.0)
+
+
+def test_a_file_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "x.db").write_text("no database at all, but long enough to be looked at" * 50)
+    for path in ("none.db", "x.db"):
+        with pytest.raises(StoreError, match="cannot be read as a database"):
+            SQLiteFile(str(tmp_path / path)).described()
+    assert not (tmp_path / "none.db").exists()
+    with pytest.raises(StoreError, match="no table 'nobody'"):
+        SQLiteFile(filled(tmp_path / "y.db"), tables=("nobody",)).described()
+
+
+def test_a_table_with_an_odd_name(tmp_path: Path) -> None:
+    path = filled(tmp_path / "y.db")
+    with sqlite3.connect(path) as connection:
+        connection.execute('CREATE TABLE "or""der; DROP" (a INT)')
+    assert 'or""der; DROP' in SQLiteFile(path).described()
+
+
+def test_every_kind_of_value_becomes_plain(tmp_path: Path) -> None:
+    path = filled(tmp_path / "y.db")
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE odd (a, b, c, d)")
+        connection.execute("INSERT INTO odd VALUES (x'00ff', 9e999, NULL, 'a|b\nc')")
+    (row,) = SQLiteFile(path).ask("SELECT a, b, c, d FROM odd", Limits()).rows
+    assert row == ("(2 bytes)", "inf", None, "a|b\nc")
+
+
+def test_a_postgres_address_holds_no_password_and_an_absent_server_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="holds a password"):
+        PostgresDatabase("postgresql://ann:secret@db.example/shop")
+    from spolia.errors import StoreUnavailable
+
+    with pytest.raises(StoreUnavailable, match="could not be asked"):
+        PostgresDatabase(f"postgresql:///shop?host={tmp_path}").described()
+
+
+def test_without_the_parser_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from spolia.errors import MissingExtra
+
+    monkeypatch.setitem(__import__("sys").modules, "sqlglot", None)
+    with pytest.raises(MissingExtra, match=r"spolia\[text-to-sql\]"):
+        SQLiteFile(filled(tmp_path / "y.db")).ask("SELECT 1", Limits())
+    assert read_only.LONGEST == 10_000
+    assert sqlite_file._LARGEST == 1_000_000
