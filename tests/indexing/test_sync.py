@@ -218,7 +218,7 @@ def test_a_run_that_is_stopped_goes_on_where_it_was(folder: Path, corpus: Corpus
         ({"splitter": SlidingWindow(size=50)}, ["SlidingWindow.size: 200 there, 50 here"]),
         ({"embedder": Letters("other@2")}, ["letters@1", "other@2"]),
         ({"embedder": None}, ["is embedded with 'letters@1'", "embedder="]),
-        ({"readers": ()}, ["docx 2"]),
+        ({"readers": ()}, ["docx 3"]),
     ],
 )
 def test_other_parts_are_refused_naming_both(

@@ -136,3 +136,26 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "docx", None)
     with pytest.raises(MissingExtra, match=r"spolia\[office\]"):
         read(b"")
+
+
+def test_comments_stand_below_what_they_are_about_and_headers_are_counted() -> None:
+    def write(document: Any) -> None:
+        first = document.add_paragraph("Granite is hard.")
+        document.add_comment(first.runs, text="How hard?", author="Ann", initials="A")
+        document.add_paragraph("Basalt is dark.")
+        document.sections[0].header.paragraphs[0].text = "Memo 77"
+
+    reading = read(docx_of(write))
+    assert reading.document.text == "Granite is hard. [1]\n\n[1] Ann: How hard?\n\nBasalt is dark."
+    assert reading.dropped == (("headers and footers", 1),)
+
+
+def test_a_comment_that_nothing_read_refers_to_is_counted() -> None:
+    def write(document: Any) -> None:
+        document.add_comment(document.add_paragraph("Granite.").runs, text="Hard?", author="", initials="")
+        document.add_comment(document.add_paragraph("Basalt.").runs, text="Dark?", author="Bo", initials="B")
+        document.paragraphs[1]._p.remove(document.paragraphs[1].runs[-1]._r)
+
+    reading = read(docx_of(write))
+    assert reading.document.text == "Granite. [1]\n\n[1] Hard?\n\nBasalt."
+    assert reading.dropped == (("comments", 1),)

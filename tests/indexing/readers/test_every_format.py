@@ -157,10 +157,31 @@ def zip_member(data: bytes, name: str) -> bytes:
 
 def test_notes_lists_and_comments_of_opendocument() -> None:
     reading = read("a.odt")
-    assert "Basalt is dark [1].\n\n[1] By weight." in reading.document.text
+    assert "Basalt is dark [1]. [2]\n\n[1] By weight.\n\n[2] Really?" in reading.document.text
     assert "- one\n- two" in reading.document.text
-    assert reading.dropped == (("comments", 1),)
+    assert reading.dropped == ()
     assert regions(reading, "image")[0].caption == "A wall of basalt"
+
+
+def test_comments_of_opendocument_stand_under_their_author_and_leave_the_values_of_cells_alone() -> None:
+    said = "<office:annotation><dc:creator>Ann</dc:creator><dc:date>2024-01-01</dc:date><text:p>Really?</text:p>"
+    comment = f"{said}<text:p>No.</text:p></office:annotation>"
+    text = read("a.odt", odf(f"<text:p>Basalt{comment} is dark.</text:p>")).document.text
+    assert text == "Basalt [1] is dark.\n\n[1] Ann: Really? No."
+    cell = f"<table:table-cell>{comment}<text:p>3.0</text:p></table:table-cell>"
+    rows = f"<table:table-row>{cell}{cell}</table:table-row>"
+    reading = read("a.ods", odf(f"<table:table>{rows}</table:table>", "spreadsheet"))
+    assert reading.document.regions[0].rows == (("3.0", "3.0"),)
+    assert (reading.document.text, reading.dropped) == ("3.0 | 3.0", (("comments", 2),))
+
+
+def test_headers_and_footers_of_opendocument_are_counted() -> None:
+    style = 'xmlns:style="urn:oasis:names:tc:opendocument:xmlns:style:1.0"'
+    text = 'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"'
+    around = "<style:header><text:p>Memo</text:p></style:header><style:footer><text:p/></style:footer>"
+    styles = f"<styles {style} {text}><style:master-page>{around}</style:master-page></styles>"
+    reading = read("a.odt", changed_zip(odf("<text:p>Basalt.</text:p>"), {"styles.xml": styles}))
+    assert (reading.document.text, reading.dropped) == ("Basalt.", (("headers and footers", 1),))
 
 
 def test_slides_of_opendocument_are_pages() -> None:

@@ -28,7 +28,9 @@ _V = "{urn:schemas-microsoft-com:vml}"
 _TEXT = frozenset([f"{_W}t", f"{_M}t"])
 _SKIPPED = frozenset([f"{_W}del", f"{_W}moveFrom", f"{_MC}Fallback", f"{_W}instrText", f"{_W}delText"])
 _AS_TEXT = {f"{_W}tab": " ", f"{_W}noBreakHyphen": "\u2011", f"{_W}cr": "\n", f"{_W}br": "\n"}
-_NOTES = {f"{_W}footnoteReference": "footnotes", f"{_W}endnoteReference": "endnotes"}
+_NOTES = {
+    f"{_W}footnoteReference": "footnotes", f"{_W}endnoteReference": "endnotes", f"{_W}commentReference": "comments",
+}  # fmt: skip
 _DROPPED = {"/embeddings/": "embedded objects", "/charts/chart": "charts", "/diagrams/data": "diagrams"}
 _MAIN = "application/vnd.{}.main+xml"
 _KINDS = (
@@ -42,12 +44,13 @@ _KINDS = (
 class DocxReader(Value):
     """Reads DOCX, also with macros, which are not run, and templates.
 
-    Tables and pictures are regions; footnotes and endnotes stand below the paragraph that refers to them. Comments,
-    headers, footers, embedded objects and macros are counted as dropped; deletions that are tracked are left out.
+    Tables and pictures are regions; footnotes, endnotes and comments, under their author's name, stand below the
+    paragraph that refers to them. Headers, footers, embedded objects and macros are counted as dropped; deletions that
+    are tracked are left out.
     """
 
     name = "docx"
-    version = 2
+    version = 3
     media_type = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
     suffixes = (".docx", ".docm", ".dotx", ".dotm")
     apart = True
@@ -63,7 +66,7 @@ class DocxReader(Value):
             writing.blocks(main.element.body)
             layout = writing.layout
             title, meta = properties(archive)
-            dropped = _dropped(main)
+            dropped = _dropped(main, writing.unread_comments)
         title = title or next((heading.text for heading in layout.headings if heading.level == 1), "")
         document = blob.document(
             self,
@@ -100,6 +103,12 @@ class _Writing:
         self.notes = {kind: _notes(main, kind) for kind in _NOTES.values()}
         self._below: list[str] = []  # notes of the present paragraph or table
         self._numbers = 0
+        self._read: set[str] = set()  # comments, by id
+
+    @property
+    def unread_comments(self) -> int:
+        """Number of the comments that nothing refers to which was read."""
+        return len(self.notes["comments"].keys() - self._read)
 
     def blocks(self, container: Any) -> None:
         """The blocks of a body or a content control. XML that is nested too deep was refused by the parser."""
@@ -148,8 +157,11 @@ class _Writing:
         note = self.notes[kind].get(id)
         if note is None:
             return ""
+        if kind == "comments":
+            self._read.add(id)
         self._numbers += 1
-        self._below.append(f"[{self._numbers}] {' '.join(''.join(self._words(note)).split())}")
+        author = f"{note.get(f'{_W}author')}: " if note.get(f"{_W}author") else ""
+        self._below.append(f"[{self._numbers}] {author}{' '.join(''.join(self._words(note)).split())}")
         return f" [{self._numbers}]"
 
     def _write_notes(self) -> None:
@@ -236,7 +248,7 @@ def _row_of(cell: Any) -> Any:
 
 
 def _notes(main: Any, kind: str) -> dict[str, Any]:
-    """Footnotes or endnotes by id, without the lines that separate them from the text."""
+    """Footnotes, endnotes or comments by id, without the lines that separate them from the text."""
     from docx.oxml import parse_xml
 
     for relation in main.rels.values():
@@ -246,13 +258,11 @@ def _notes(main: Any, kind: str) -> dict[str, Any]:
     return {}
 
 
-def _dropped(main: Any) -> tuple[tuple[str, int], ...]:
-    found: dict[str, int] = {}
+def _dropped(main: Any, comments: int) -> tuple[tuple[str, int], ...]:
+    found: dict[str, int] = {"comments": comments}
     for part in main.package.iter_parts():
         name = str(part.partname)
-        if name.endswith("/comments.xml"):
-            found["comments"] = part.blob.count(b"<w:comment ")
-        elif name.endswith("/vbaProject.bin"):
+        if name.endswith("/vbaProject.bin"):
             found["macros"] = 1
         elif "/header" in name or "/footer" in name:
             found["headers and footers"] = found.get("headers and footers", 0) + (b"<w:t" in part.blob)

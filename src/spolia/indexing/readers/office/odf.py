@@ -22,9 +22,11 @@ _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
 _OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
+_AROUND = tuple(f"{{urn:oasis:names:tc:opendocument:xmlns:style:1.0}}{name}" for name in ("header", "footer"))
+_CREATOR = "{http://purl.org/dc/elements/1.1/}creator"
+_COMMENT = f"{_OFFICE}annotation"
 _NOT_READ = {
     f"{_TEXT}tracked-changes": "tracked changes",
-    f"{_OFFICE}annotation": "comments",
     f"{_DRAW}object": "embedded objects",
     f"{_OFFICE}forms": "",
     f"{_TEXT}sequence-decls": "",
@@ -42,12 +44,13 @@ most; sheets say so of a million empty ones."""
 class OdfReader(Value):
     """Reads OpenDocument texts, sheets and slides.
 
-    Sheets and slides are pages. Tables and pictures are regions; footnotes stand below their paragraph. Comments,
-    tracked deletions, embedded objects and macros are counted as dropped.
+    Sheets and slides are pages. Tables and pictures are regions; footnotes and comments, under their author's name,
+    stand below their paragraph. Headers, footers, comments on cells of sheets, tracked deletions, embedded objects and
+    macros are counted as dropped.
     """
 
     name = "odf"
-    version = 1
+    version = 2
     media_type = "application/vnd.oasis.opendocument.text"
     suffixes = (".odt", ".ods", ".odp", ".ott", ".ots", ".otp")
     apart = True
@@ -63,6 +66,7 @@ class OdfReader(Value):
                 writing.blocks(body)
             title, meta = _said(archive)
             writing.dropped.update({"macros": 1} if any(name.startswith("Basic/") for name in names) else {})
+            writing.dropped.update({"headers and footers": around} if (around := _around(archive)) else {})
         layout = writing.layout
         document = blob.document(
             self,
@@ -107,6 +111,9 @@ class _Writing:
                 self.dropped.update({_NOT_READ[tag]: 1} if _NOT_READ[tag] else {})
             elif tag in (f"{_TEXT}p", f"{_TEXT}h"):
                 self._paragraph(block)
+            elif tag == _COMMENT:
+                self._comment(block)
+                self._below()
             elif tag == f"{_TEXT}list-item":
                 self._item(block)
             elif tag == f"{_TABLE}table":
@@ -164,6 +171,8 @@ class _Writing:
         for child in element:
             if child.tag == f"{_TEXT}note":
                 yield self._note(child)
+            elif child.tag == _COMMENT:
+                yield self._comment(child)
             elif child.tag == f"{_DRAW}frame":
                 self._frames.append(child)
             elif child.tag in _NOT_READ:
@@ -177,10 +186,18 @@ class _Writing:
             yield child.tail or ""
 
     def _note(self, note: Element) -> str:
-        self._numbers += 1
         body = note.find(f"{_TEXT}note-body")
-        words = " ".join("".join(self._words(body)).split()) if body is not None else ""
-        self._notes.append(f"[{self._numbers}] {words}")
+        return self._refer("".join(self._words(body)) if body is not None else "")
+
+    def _comment(self, comment: Element) -> str:
+        author = comment.findtext(_CREATOR)
+        paragraphs = (" ".join(self._words(one)) for one in comment if one.tag.startswith(_TEXT))
+        return self._refer(f"{f'{author}: ' if author else ''}{' '.join(paragraphs)}")
+
+    def _refer(self, said: str) -> str:
+        """The sign for what is to stand below."""
+        self._numbers += 1
+        self._notes.append(f"[{self._numbers}] {' '.join(said.split())}")
         return f" [{self._numbers}]"
 
     def _frame(self, frame: Element) -> None:
@@ -234,15 +251,29 @@ class _Writing:
         self._repeats -= (times - 1) * cells
         return times
 
+    def _blocks_of(self, cell: Element) -> list[Element]:
+        """Without the comment that a cell of a sheet may have: its value is its own."""
+        found = [block for block in cell if block.tag != _COMMENT]
+        self.dropped.update({"comments": len(cell) - len(found)} if len(found) < len(cell) else {})
+        return found
+
     def _row(self, row: Element) -> list[str]:
         cells: list[str] = []
         for cell in row:
             if cell.tag in (f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
-                words = " ".join(" ".join("".join(self._words(block)).split()) for block in cell)
+                words = " ".join(" ".join("".join(self._words(block)).split()) for block in self._blocks_of(cell))
                 cells += [words.strip()] * self._repeated(cell, "columns", 1)
         while cells and not cells[-1]:
             cells.pop()
         return cells
+
+
+def _around(archive: zipfile.ZipFile) -> int:
+    """Number of the headers and footers that have words."""
+    if "styles.xml" not in archive.namelist():
+        return 0
+    parts = tree(archive.read("styles.xml"), "styles.xml").iter()
+    return sum(part.tag in _AROUND and bool("".join(part.itertext()).strip()) for part in parts)
 
 
 def _said(archive: zipfile.ZipFile) -> tuple[str, Meta]:
