@@ -21,6 +21,7 @@ NAMES = (
     "install",
     "bm25",
     "ingest",
+    "large",
     "documents",
     "pdf",
     "change",
