@@ -22,6 +22,7 @@ from spolia.cli.groups import groups
 from spolia.cli.guard import guarded
 from spolia.cli.index import SYNC, index
 from spolia.cli.plan import plan
+from spolia.cli.prompts import prompts
 from spolia.cli.screen import Screen
 from spolia.cli.search import search
 from spolia.cli.show import show
@@ -47,7 +48,7 @@ IN_QUOTES = 'Write the question in quotes: spolia {} "What is it about?"'
 
 ORDER = (
     "index", "sync", "plan", "docs", "groups", "export", "import", "search", "ask", "eval", "gate", "data", "check",
-    "show", "trace", "doctor",
+    "show", "prompts", "trace", "doctor",
 )  # fmt: skip
 """As help lists the commands: how a store is made, then how it is used."""
 
@@ -100,6 +101,7 @@ app.command("sync", help=SYNC)(guarded(spread(index)))
 app.add_typer(docs, name="docs")
 app.add_typer(groups, name="groups")
 app.add_typer(data, name="data")
+app.add_typer(prompts, name="prompts")
 app.command("export")(guarded(export))
 app.command("import")(guarded(import_))
 app.command("plan")(guarded(spread(plan)))

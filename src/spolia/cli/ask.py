@@ -18,6 +18,7 @@ from spolia.cli.options import (
     MaybeStore,
     ModelName,
     ModelUrl,
+    OwnPrompts,
     Question,
     Searched,
     Weights,
@@ -51,6 +52,7 @@ def ask(
     known: Known = None,
     llm: ModelUrl = "",
     model: ModelName = "",
+    prompts: OwnPrompts = None,
     weights: Weights = "",
     json: AsJson = False,
 ) -> Exit:
@@ -77,7 +79,7 @@ def ask(
     if folder is not None:
         partly = _indexed(screen, folder, at, weights)
     with recorded(at, screen, access) as run:
-        parts = parts_of(at, weights, reader, group, known)
+        parts = parts_of(at, weights, reader, group, known, prompts)
         first = FirstUses(parts.chunks.corpus)
         query = query_of(question, where, parts)
         running, chosen = flow_of(flow, parts)

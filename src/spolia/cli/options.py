@@ -57,6 +57,15 @@ Known: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+OwnPrompts: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--prompts",
+        metavar="DIR",
+        help="Folder with prompts of your own in the place of others; `spolia prompts override` begins one.",
+        show_default=False,
+    ),
+]
 Where: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(

@@ -40,12 +40,14 @@ class Parts(Value):
     Args:
         chunks: the group that is searched.
         known: operators of modules that the user names.
+        prompts: folder of prompt files in the place of those that come with Spolia.
     """
 
     chunks: NodeGroup
     embedder: Embedder | None = None
     llm: LanguageModel | None = None
     known: tuple[Operator[Any, Any] | type, ...] = ()
+    prompts: Path | None = None
 
     def given(self) -> dict[str, Any]:
         """By name, as far as they are there."""
@@ -59,17 +61,19 @@ def parts_of(
     llm: LanguageModel | None = None,
     group: str = MAIN,
     known: Sequence[str] | None = None,
+    prompts: Path | None = None,
 ) -> Parts:
     """The parts for searching a store.
 
     Args:
         group: which is searched.
         known: modules of the user's own.
+        prompts: folder of prompts of the user's own.
     """
     corpus, mine = Corpus(str(store)), own(known)
     if group != MAIN:
         refuse_unknown(corpus, [group], mine)
-    return Parts(corpus.group(group, mine.groups.get(group)), MiniLM(weights), llm, mine.operators)
+    return Parts(corpus.group(group, mine.groups.get(group)), MiniLM(weights), llm, mine.operators, prompts)
 
 
 def query_of(question: str, where: Sequence[str] | None, parts: Parts) -> Query:
@@ -106,14 +110,25 @@ def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator
         FlowFileError: the file does not describe a flow.
     """
     if is_file(name):
-        flow = from_file(name, parts)
+        flow = with_prompts(from_file(name, parts), parts.prompts)
         flow.gives(Query)
         return flow, ""
     how_many = {} if top_k is None else {"top_k": top_k}
     if name == "default":
         return choose(parts.chunks, parts.embedder, **how_many)
     flow = named(name)(parts.chunks, parts.embedder, parts.llm, **how_many)
+    flow = with_prompts(flow, parts.prompts)
     return flow, choose(parts.chunks, parts.embedder)[1] if name in CHOOSING else ""
+
+
+def with_prompts(flow: Operator[Any, Any], folder: Path | None) -> Operator[Any, Any]:
+    """The flow, asked with the prompts of a folder, if one is named."""
+    if folder is None:
+        return flow
+    from spolia.flows.prompts import overridden
+
+    found: Operator[Any, Any] = overridden(flow, folder)
+    return found
 
 
 def from_file(name: str, parts: Parts) -> Operator[Query, Any]:
@@ -152,7 +167,7 @@ def answering(flow: Operator[Query, Any], parts: Parts) -> Operator[Query, Answe
     if parts.llm is not None:
         from spolia.generation.reader import Reader
 
-        return flow >> Reader(parts.llm)
+        return flow >> with_prompts(Reader(parts.llm), parts.prompts)
     from spolia.generation.extract import Extract
 
     analyzer = parts.chunks.corpus.snapshot().manifest(parts.chunks.name).analyzer

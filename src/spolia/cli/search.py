@@ -7,7 +7,18 @@ from typing import Annotated
 import typer
 
 from spolia.cli.exits import Exit
-from spolia.cli.options import Access, AsJson, FlowName, Known, Question, Searched, StorePath, Weights, Where
+from spolia.cli.options import (
+    Access,
+    AsJson,
+    FlowName,
+    Known,
+    OwnPrompts,
+    Question,
+    Searched,
+    StorePath,
+    Weights,
+    Where,
+)
 from spolia.cli.screen import Screen
 
 
@@ -20,6 +31,7 @@ def search(
     group: Searched = "chunk",
     flow: FlowName = "default",
     known: Known = None,
+    prompts: OwnPrompts = None,
     weights: Weights = "",
     json: AsJson = False,
 ) -> Exit:
@@ -30,7 +42,7 @@ def search(
     from spolia.cli.recorded import recorded
     from spolia.cli.sending import tell_of_models
 
-    screen, parts = Screen(json=json), parts_of(store, weights, group=group, known=known)
+    screen, parts = Screen(json=json), parts_of(store, weights, group=group, known=known, prompts=prompts)
     with recorded(store, screen, access) as run:
         first = FirstUses(parts.chunks.corpus)
         query = query_of(question, where, parts)

@@ -10,6 +10,7 @@ from spolia.codec.context import Reading, Writing, nearest
 from spolia.codec.shape import Plain, Shape, wanted
 from spolia.errors import CodecError, SpoliaError
 from spolia.operator import Operator
+from spolia.types import Value
 
 REQUIRED: Any = object()
 
@@ -81,11 +82,24 @@ class Plan:
             if name not in plain:
                 continue
             try:
-                fields[name] = self.shape_at(place, fields).decode(plain[name], reading)
+                fields[name] = self._field(place, self.shape_at(place, fields), plain[name], reading)
             except CodecError as error:
                 error.under(name)
                 raise
         return fields
+
+    def _field(self, place: Place, shape: Shape, plain: Plain, reading: Reading) -> Any:
+        """One field. Where some fields of a value are written that cannot stand alone, the others are the default's.
+
+        So `role: {prompt: mine.txt}` is the operator's own role, with another prompt.
+        """
+        default = place.default
+        if isinstance(default, Value) and isinstance(plain, dict) and plain:
+            plan: Plan = reading.plan(type(default))
+            if plain.keys() <= plan.by_name.keys() and not plain.keys() >= plan.required:
+                held = {name: getattr(default, name) for name in plan.by_name}
+                return plan._made(held | plan._decoded(plain, reading))
+        return shape.decode(plain, reading)
 
     def place(self, name: str) -> Place:
         """The field of this name, or an error that says which there are."""

@@ -16,6 +16,7 @@ from spolia.codec.shape import Shape
 from spolia.codec.things import Either, Maybe, Step, Thing
 from spolia.errors import CodecError
 from spolia.operator import Operator, Then
+from spolia.types import Value
 
 Schema = dict[str, Any]
 
@@ -96,6 +97,9 @@ class Definitions:
     def field(self, place: Place, described: dict[str, str]) -> Schema:
         """One field with its description and default."""
         found = dict(self.of(place.shape))
+        kind: Any = type(place.default)
+        if issubclass(kind, Value) and (held := plan_of(kind)).required:
+            found = {"anyOf": [found, {**self.fields(held), "required": []}]}
         if place.name in described:
             found["description"] = described[place.name]
         if place.default is not REQUIRED and isinstance(place.default, (str, int, float, type(None))):

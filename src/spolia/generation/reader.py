@@ -67,6 +67,7 @@ class Reader(Operator[Ranking, Answer]):
     language: str = ""
 
     version: ClassVar[int] = 3
+    prompts: ClassVar[tuple[str, ...]] = ("generation/answer", "generation/brief")
     cached: ClassVar[bool] = True
     waits: ClassVar[bool] = True
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}

@@ -8,24 +8,20 @@ prompt are seen as far as the first.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, NoReturn
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from spolia.errors import SpoliaError
-from spolia.models.protocols import Kind, LanguageModel
+from spolia.models.protocols import LanguageModel
+from spolia.models.replacing import replaced
 from spolia.models.replies import estimated_tokens
-from spolia.operator import Operator
+from spolia.models.silent import Silent, Unanswered
 from spolia.stores.definition import Choosing, Part, Piece, Splitter, Transform
 from spolia.stores.groups.growing import Growth
-from spolia.types import Prompt, Usage, Value
+from spolia.types import Prompt, Usage
 
 MESSAGE_TOKENS = 8
-
-
-class Unanswered(SpoliaError):
-    """A model that is not to be asked was asked."""
 
 
 @dataclass
@@ -44,7 +40,7 @@ class Asked:
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def add(self, model: LanguageModel, prompt: Prompt, max_tokens: int) -> None:
-        """A prompt would be sent."""
+        """A prompt would be sent, and gets no reply."""
         sent = sum(estimated_tokens(message.content) + MESSAGE_TOKENS for message in prompt.messages)
         usage = Usage(calls=1, input_tokens=sent, output_tokens=max_tokens)
         priced: Callable[[Usage], Usage] | None = getattr(model, "priced", None)
@@ -89,7 +85,11 @@ class _EachUnasked(Choosing):
         found = self.transform
         while isinstance(found, Choosing):
             found = found.transform_for(uri)
-        return _Unasked(_silent(found, self.asked), self.asked) if _asks(found) else found
+        return _Unasked(replaced(found, self.silenced), self.asked) if _asks(found) else found
+
+    def silenced(self, value: Any) -> Any:
+        """What counts instead of replying, for a model."""
+        return Silent(value, self.asked.add) if _is_model(value) else value
 
 
 def unasked(growth: Growth, asked: dict[str, Asked]) -> Growth:
@@ -115,41 +115,3 @@ def _asks(transform: Transform) -> bool:
 
 def _is_model(value: object) -> bool:
     return any(hasattr(value, name) for name in ("generate", "embed", "embed_sparse"))
-
-
-def _silent(value: Any, asked: Asked) -> Any:
-    """A value whose models do not reply."""
-    if _is_model(value):
-        return _Silent(value, asked)
-    if isinstance(value, tuple):
-        found = tuple(_silent(item, asked) for item in value)
-        return found if any(one is not other for one, other in zip(found, value, strict=True)) else value
-    if not isinstance(value, (Operator, Value)) or not is_dataclass(value):
-        return value
-    held = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
-    found = {name: _silent(item, asked) for name, item in held.items()}
-    if all(found[name] is item for name, item in held.items()):
-        return value
-    return value.made(found) if isinstance(value, Operator) else replace(value, **found)
-
-
-@dataclass(frozen=True)
-class _Silent(Value):
-    """A model that counts what it is asked, and does not reply; in all else it is the other one."""
-
-    model: Any
-    asked: Asked = field(compare=False, repr=False)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "model":
-            raise AttributeError(name)
-        return getattr(self.model, name)
-
-    def generate(self, prompt: Prompt, *, max_tokens: int = 512, **more: Any) -> NoReturn:
-        self.asked.add(self.model, prompt, max_tokens)
-        raise Unanswered(f"{self.model.name} is not asked, since nothing is to be done yet.")
-
-    def embed(self, texts: Sequence[str], *, kind: Kind) -> NoReturn:
-        raise Unanswered(f"{self.model.name} is not asked, since nothing is to be done yet.")
-
-    embed_sparse = embed

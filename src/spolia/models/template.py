@@ -125,6 +125,14 @@ def every(place: str, language: str = "") -> dict[str, Template]:
     return {ENGLISH: read(place)} | {name: read(at) for name, at in others.items() if _path(at).is_file()}
 
 
+def text_of(place: str, language: str = ENGLISH) -> str:
+    """What a prompt file says, in one of the languages in which it is there."""
+    try:
+        return _path(beside(place, language)).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(place, error) from error
+
+
 def checked_language(language: str, whose: str) -> None:
     """Refuse a language that prompts are in no way written in.
 
@@ -158,7 +166,11 @@ def read(place: str) -> Template:
         found = path.stat()
         return _read(path, found.st_mtime_ns, found.st_size)
     except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(f"The prompt {place!r} cannot be read: {error}. Write a path, or 'package:path'.") from error
+        raise _unreadable(place, error) from error
+
+
+def _unreadable(place: str, error: Exception) -> ModelError:
+    return ModelError(f"The prompt {place!r} cannot be read: {error}. Write a path, or 'package:path'.")
 
 
 @lru_cache(maxsize=256)

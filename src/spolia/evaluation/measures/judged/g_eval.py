@@ -54,6 +54,7 @@ class GEval(JudgedMeasure):
     prompt: str = ""
 
     called: ClassVar[str] = "GEval"
+    prompts: ClassVar[tuple[str, ...]] = tuple(f"evaluation/measures/judged/{aspect}" for aspect in ASPECTS)
     range: ClassVar[tuple[float, float]] = (0.0, BEST)
 
     def __post_init__(self) -> None:

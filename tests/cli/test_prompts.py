@@ -1,0 +1,119 @@
+"""`spolia prompts`: list, show for a case, override; and prompts of one's own for the other commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spolia.testing import OpenAIServer, Served
+
+from .conftest import Spolia
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/tides.txt").write_text("The moon pulls the sea.")
+    (tmp_path / "notes/ships.txt").write_text("Ships wait for the tide.")
+    return tmp_path
+
+
+def test_all_prompts_are_listed_with_who_asks(spolia: Spolia) -> None:
+    assert "indexing/summary                        en zh ko ja  Summary" in spolia("prompts", "list").out
+    listed = spolia("prompts", "list", "--json").json["prompts"]
+    assert listed["evaluation/measures/judged/fluency"]["asked_by"] == ["GEval"]
+    assert listed["generation/answer"]["places"] == ["abstention", "passages", "question"]
+
+
+def test_a_prompt_is_shown_in_all_languages(spolia: Spolia) -> None:
+    shown = spolia("prompts", "show", "summary", "--json").json
+    assert list(shown["texts"]) == ["en", "zh", "ko", "ja"]
+    assert spolia("prompts", "show", "indexing/summary").out.count("[system]") == 4
+    ran = spolia("prompts", "show", "summary", "--question", "Who?")
+    assert ran.code == 2
+    assert "spolia prompts show Summary" in ran.err
+
+
+def test_the_messages_for_a_question_and_passages(spolia: Spolia, place: Path) -> None:
+    ran = spolia(
+        "prompts", "show", "Reader", "--question", "What pulls?", "--document", "notes/tides.txt",
+        "--document", "notes/ships.txt", "--json",
+    )  # fmt: skip
+    (call,) = ran.json["calls"]
+    system, user = call["messages"]
+    assert system["role"] == "system"
+    assert user["content"] == (
+        '<passages number="1">\n[1] notes/tides.txt\nThe moon pulls the sea.\n</passages>\n'
+        '<passages number="2">\n[2] notes/ships.txt\nShips wait for the tide.\n</passages>\n\n'
+        "<question>What pulls?</question>"
+    )
+
+
+def test_they_are_what_a_server_gets(spolia: Spolia, place: Path) -> None:
+    spolia("index", "notes", "--store", "n.spolia", "--no-vectors")
+    with OpenAIServer(Served("The moon [1].")) as server:
+        spolia("ask", "What pulls the sea?", "--store", "n.spolia", "--llm", server.url, "--model", "m")
+        (request,) = server.requests
+    shown = spolia("prompts", "show", "naive", "--question", "What pulls the sea?", "--store", "n.spolia", "--json")
+    assert shown.json["calls"][0]["messages"] == request.body["messages"]
+
+
+def test_a_flow_over_the_texts_of_the_case(spolia: Spolia, place: Path) -> None:
+    ran = spolia("prompts", "show", "naive", "--question", "What pulls the sea?", "--document", "notes/tides.txt")
+    assert ran.code == 0
+    assert "The moon pulls the sea." in ran.out
+    assert ran.out.endswith("<question>What pulls the sea?</question>\n")
+    without = spolia("prompts", "show", "naive", "--question", "What pulls?")
+    assert without.code == 2
+    assert "--store STORE, or --document FILE" in without.err
+
+
+def test_a_flow_that_asks_nobody(spolia: Spolia, place: Path) -> None:
+    ran = spolia("prompts", "show", "naive", "--question", "Quoi?", "--document", "notes/tides.txt")
+    assert (ran.code, ran.err) == (6, "No language model is asked.\n")
+
+
+def test_a_line_of_a_data_set_with_its_gold(spolia: Spolia, place: Path) -> None:
+    passages = [
+        {"id": f"p{n}", "title": "", "text": text} for n, text in enumerate(("The moon pulls.", "Salt is dug."))
+    ]
+    questions = [{"id": f"q{n}", "question": f"Question {n}?", "gold_ids": [f"p{n}"]} for n in range(2)]
+    (place / "data").mkdir()
+    (place / "data/corpus.jsonl").write_text("".join(json.dumps(one) + "\n" for one in passages))
+    (place / "data/questions.jsonl").write_text("".join(json.dumps(one) + "\n" for one in questions))
+    ran = spolia("prompts", "show", "Reader", "--data", "data", "--line", "2", "--json")
+    assert ran.json["question"] == "Question 1?"
+    assert "Salt is dug." in ran.json["calls"][0]["messages"][1]["content"]
+    assert "The moon" not in ran.out
+    assert "has no question 3" in spolia("prompts", "show", "Reader", "--data", "data", "--line", "3").err
+
+
+def test_what_follows_a_reply(spolia: Spolia, place: Path) -> None:
+    ran = spolia("prompts", "show", "Summary", "--document", "notes/tides.txt", "--reply", " ", "--json")
+    assert len(ran.json["calls"]) == 2
+
+
+def test_an_unknown_name_is_told_what_there_is(spolia: Spolia) -> None:
+    ran = spolia("prompts", "show", "sumary")
+    assert ran.code == 2
+    assert "no prompt, operator or flow 'sumary'" in ran.err
+
+
+def test_a_prompt_of_ones_own_is_begun_changed_and_used(spolia: Spolia, place: Path) -> None:
+    ran = spolia("prompts", "override", "answer", "--into", "mine", "--json")
+    assert ran.json["files"][:2] == ["mine/generation/answer.txt", "mine/generation/answer.zh.txt"]
+    (place / "mine/generation/answer.txt").write_text("Answer: {{question}} {{passages}}")
+    spolia("index", "notes", "--store", "n.spolia", "--no-vectors")
+    with OpenAIServer(Served("The moon [1].")) as server:
+        asked = ("ask", "What pulls the sea?", "--store", "n.spolia", "--llm", server.url, "--model", "m")
+        for more in ((), ("--prompts", "mine"), ("--prompts", "mine")):
+            assert spolia(*asked, *more).code == 0
+        first, second = (request.body["messages"] for request in server.requests)
+    assert first[0]["role"] == "system"
+    assert second[0]["content"].startswith("Answer: What pulls the sea?")
+    again = spolia("prompts", "override", "answer", "--into", "mine")
+    assert again.code == 2
+    assert "is there already" in again.err

@@ -1,0 +1,219 @@
+"""Which prompts there are, what would be sent for a case, and prompts of the user's own in their place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import spolia
+from spolia.combinators import Branch
+from spolia.errors import FlowFileError, ModelError, WiringError
+from spolia.flows.asked import ANY_MODEL, alone, case_for, sent_for
+from spolia.flows.files import dump, load
+from spolia.flows.prompts import name_of, overridden, prompt_called, shipped
+from spolia.flows.schema import schema
+from spolia.generation.reader import Reader
+from spolia.indexing.transforms.keywords import Keywords
+from spolia.indexing.transforms.summary import ROLE, Summary
+from spolia.models import template
+from spolia.models.scripted import ScriptedModel
+from spolia.pre_retrieval.multi_query import MultiQuery
+from spolia.types import Message, Query, Ranking
+from tests.flows.validating import valid
+
+PACKAGE = Path(spolia.__file__).parent
+TIDES = {"tides.txt": "The moon pulls the sea."}
+
+
+def own(folder: Path, text: str = "Sum up: {{text}}", name: str = "indexing/summary.txt") -> Path:
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return folder
+
+
+def test_every_file_is_listed_and_found_again() -> None:
+    every = shipped()
+    files = [path for path in PACKAGE.rglob("prompts/*.txt") if len(path.suffixes) == 1]
+    assert len(every) == len(files) > 20
+    for name, one in every.items():
+        assert name_of(one.place) == name
+        assert one.texts["en"] == (PACKAGE / one.place.partition(":")[2]).read_text()
+
+
+def test_who_asks_with_what() -> None:
+    every = shipped()
+    assert every["generation/brief"].asked_by == ("Reader",)
+    assert every["models/repair"].asked_by == ("Role",)
+    assert every["indexing/keywords"].asked_by == ("Keywords",)
+    assert every["indexing/keywords"].languages == ("en", "zh", "ko", "ja")
+    assert every["indexing/keywords"].places == {"heading", "text", "at_most"}
+
+
+def test_a_prompt_is_called_by_its_name_or_the_last_part_of_it() -> None:
+    every = shipped()
+    assert prompt_called("brief", every) == prompt_called("generation/brief", every) == every["generation/brief"]
+    with pytest.raises(ModelError, match=r"No prompt is called 'sumary'\. The nearest is summary"):
+        prompt_called("sumary", every)
+    several = {"a/x": every["generation/brief"], "b/x": every["generation/brief"]}
+    with pytest.raises(ModelError, match="Several prompts are called 'x': a/x, b/x"):
+        prompt_called("x", several)
+
+
+def test_what_would_be_sent_is_what_is_sent() -> None:
+    seen: list[tuple[Message, ...]] = []
+
+    class Keeping(ScriptedModel):
+        def _reply(self, prompt: object) -> str:
+            seen.append(prompt.messages)  # type: ignore[attr-defined]
+            return "The moon pulls."
+
+    part = case_for(Summary(ANY_MODEL), documents=TIDES)
+    Summary(Keeping(("",)))(part)
+    (sent,) = sent_for(Summary(ANY_MODEL, max_tokens=7), part)
+    assert (sent.messages, sent.max_tokens, sent.model) == (seen[0], 7, "any model")
+
+
+def test_nothing_is_sent() -> None:
+    class Refusing(ScriptedModel):
+        def _reply(self, prompt: object) -> str:
+            raise AssertionError("asked")
+
+    assert len(sent_for(Summary(Refusing(("",))), case_for(Summary(ANY_MODEL), documents=TIDES))) == 1
+
+
+def test_what_follows_a_reply_is_seen_when_the_reply_is_given() -> None:
+    part = case_for(Summary(ANY_MODEL), documents=TIDES)
+    first, second = sent_for(Summary(ANY_MODEL), part, replies=[" "])
+    assert second.messages[: len(first.messages)] == first.messages
+    assert second.messages[-2] == Message("assistant", " ")
+    assert second.messages[-1].content.startswith("Your reply cannot be used")
+    assert len(sent_for(Summary(ANY_MODEL), part, replies=["The moon pulls."])) == 1
+
+
+def test_several_models_of_one_flow_are_told_apart() -> None:
+    models = [ScriptedModel(("",), name=name) for name in ("one", "two")]
+    flow = Branch(*(MultiQuery(model) for model in models))
+    assert sorted(sent.model for sent in sent_for(flow, Query("Who?"), ["none", "none"])) == ["one", "two"]
+
+
+def test_the_case_that_an_operator_takes() -> None:
+    ranking = case_for(Reader(ANY_MODEL), "Who?", {"a": "A.", "b": "B."})
+    assert isinstance(ranking, Ranking)
+    assert [node.text for node in ranking.nodes] == ["A.", "B."]
+    assert case_for(MultiQuery(ANY_MODEL), "Who?") == Query("Who?")
+
+
+@pytest.mark.parametrize(
+    ("operator", "question", "documents", "says"),
+    [
+        (Summary, "Who?", {}, "--document"),
+        (Reader, "Who?", {}, "--document"),
+        (Reader, "", TIDES, "--question"),
+        (MultiQuery, "", {}, "--question"),
+    ],
+)
+def test_a_case_that_lacks_something(operator: type, question: str, documents: dict[str, str], says: str) -> None:
+    with pytest.raises(WiringError, match=says):
+        case_for(operator(ANY_MODEL), question, documents)
+
+
+def test_an_operator_that_needs_more_than_a_model() -> None:
+    assert alone(Keywords) == Keywords(ANY_MODEL)
+    from spolia.indexing.transforms.headers import ContextualHeaders
+
+    with pytest.raises(WiringError, match="ContextualHeaders needs splitter"):
+        alone(ContextualHeaders)
+
+
+def test_a_folder_of_ones_own_takes_the_place_of_what_is_called_the_same(tmp_path: Path) -> None:
+    flow = Branch(Summary(ANY_MODEL), Keywords(ANY_MODEL))
+    found = overridden(flow, own(tmp_path))
+    part = case_for(Summary(ANY_MODEL), documents=TIDES)
+    (sent,) = sent_for(found.arms[0], part)
+    assert sent.messages == (Message("user", "Sum up: The moon pulls the sea."),)
+    assert found.arms[1] is flow.arms[1]
+    assert found.arms[0].role.parser is ROLE.parser
+    assert load(dump(found)) == found
+
+
+def test_another_prompt_is_another_fingerprint(tmp_path: Path) -> None:
+    found = overridden(Summary(ANY_MODEL), own(tmp_path))
+    before = found.role.fingerprint()
+    assert before != ROLE.fingerprint()
+    own(tmp_path, "In brief: {{text}}")
+    assert found.role.fingerprint() != before
+
+
+def test_the_readers_prompt_and_the_one_for_repairs(tmp_path: Path) -> None:
+    own(tmp_path, "{{passages}} {{question}}!", "generation/answer.txt")
+    own(tmp_path, "Again: {{reason}}", "models/repair.txt")
+    reader, brief, summary = (
+        overridden(flow, tmp_path)
+        for flow in (Reader(ANY_MODEL), Reader(ANY_MODEL, prompt="brief"), Summary(ANY_MODEL))
+    )
+    assert reader.prompt == str(tmp_path / "generation/answer.txt")
+    assert brief.prompt == "brief"
+    assert summary.role == ROLE.but(repair=str(tmp_path / "models/repair.txt"))
+
+
+def test_a_folder_in_several_languages(tmp_path: Path) -> None:
+    own(tmp_path)
+    own(tmp_path, "概括：{{text}}", "indexing/summary.zh.txt")
+    flow = overridden(Summary(ANY_MODEL), tmp_path)
+    (sent,) = sent_for(flow, case_for(flow, documents={"a": "月亮牵引大海。"}))
+    assert sent.messages[0].content == "概括：月亮牵引大海。"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("indexing/sumary.txt", "x", r"in the place of no prompt\. Write a name as indexing/summary\.txt"),
+        ("summary.txt", "x", "in the place of no prompt"),
+        ("indexing/summary.fr.txt", "x", "in the place of no prompt"),
+        ("indexing/summary.txt", "{{txt}}", r"place \{\{txt\}\}, which nobody fills\. Write some of heading"),
+        ("indexing/summary.zh.txt", "{{text}}", r"beside no summary\.txt"),
+    ],
+)
+def test_a_file_that_would_never_be_used(tmp_path: Path, name: str, text: str, says: str) -> None:
+    with pytest.raises(ModelError, match=says):
+        overridden(Summary(ANY_MODEL), own(tmp_path, text, name))
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="spolia prompts override NAME"):
+        overridden(Summary(ANY_MODEL), tmp_path / "none")
+
+
+def test_a_flow_file_changes_a_role_in_one_field() -> None:
+    found = load("Summary: {llm: {ScriptedModel: {replies: [x]}}, role: {prompt: mine.txt, language: ko}}")
+    assert isinstance(found, Summary)
+    assert found.role == ROLE.but(prompt="mine.txt", language="ko")
+    assert load(dump(found)) == found
+
+
+def test_a_role_that_is_written_whole_takes_nothing_from_the_operators_own() -> None:
+    whole = "role: {prompt: a.txt, parser: {Text: {}}, default: nothing}"
+    found = load(f"Summary: {{llm: {{ScriptedModel: {{replies: [x]}}}}, {whole}}}")
+    assert isinstance(found, Summary)
+    assert (found.role.default, found.role.repair) == ("nothing", "spolia:models/prompts/repair.txt")
+
+
+def test_a_field_that_a_role_does_not_have_is_told() -> None:
+    with pytest.raises(FlowFileError, match="promt"):
+        load("Summary: {llm: {ScriptedModel: {replies: [x]}}, role: {promt: mine.txt}}")
+
+
+def test_the_schema_of_flow_files_allows_one_field_of_a_role() -> None:
+    known = schema()
+    model = {"ScriptedModel": {"replies": ["x"]}}
+    assert valid({"Summary": {"llm": model, "role": {"prompt": "mine.txt"}}}, known, known)
+    assert not valid({"Summary": {"llm": model, "role": {"promt": "mine.txt"}}}, known, known)
+
+
+def test_all_prompts_can_be_read() -> None:
+    for one in shipped().values():
+        assert one.places
+        for found in template.every(one.place).values():
+            assert found.messages[-1].role == "user"
