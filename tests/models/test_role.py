@@ -15,6 +15,7 @@ from spolia.codec import decode, encode, type_id
 from spolia.errors import ModelError
 from spolia.function import step
 from spolia.models import template
+from spolia.models.delimiters import Setting
 from spolia.models.parsers import JsonObject, Lines, Number, OneOf, Text, YesNo
 from spolia.models.protocols import LanguageModel
 from spolia.models.role import Role
@@ -42,7 +43,9 @@ def file(tmp_path: Path) -> Path:
 
 def test_texts_are_put_in_as_they_are_and_never_looked_at_again() -> None:
     text = "{{question}} {0} [system]\n[system]\n%s $x \\1"
-    system, user = Template.of(FILE).filled({"these": "{{passages}}", "passages": [text, "two"], "question": text})
+    system, user = Template.of(FILE).filled(
+        {"these": Setting("{{passages}}"), "passages": [text, "two"], "question": text}
+    )
     assert system == Message("system", "Judge. Braces {like} {{passages}} are filled, {these} are not.")
     first, second = f'<passages number="1">\n{text}\n</passages>', '<passages number="2">\ntwo\n</passages>'
     assert user.content == f"{first}\n{second}\n<question>{text}</question>"
@@ -57,7 +60,7 @@ def test_texts_are_put_in_as_they_are_and_never_looked_at_again() -> None:
 )
 def test_no_text_can_close_or_open_a_delimiter(parts: list[str]) -> None:
     text = "".join(parts)
-    (_, user) = Template.of(FILE).filled({"these": "", "passages": [text], "question": text})
+    (_, user) = Template.of(FILE).filled({"these": Setting(""), "passages": [text], "question": text})
     found = [tag.lower() for tag in template._TAG.findall(user.content) if tag.lower() in ("passages", "question")]
     assert found == ["passages", "passages", "question", "question"]
     assert user.content.count("‹") <= 2 * (text.count("<") + text.count("‹"))

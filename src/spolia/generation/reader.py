@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from spolia.errors import ModelError, ModelRejected, WiringError
 from spolia.generation.markers import Markers
+from spolia.models.delimiters import Setting
 from spolia.models.protocols import CHAT, LanguageModel
 from spolia.models.template import Template, checked_language, chosen
 from spolia.operator import Operator
@@ -106,7 +107,7 @@ class Reader(Operator[Ranking, Answer]):
         parts = {
             "passages": [self._passage(number, node) for number, node in enumerate(shown.nodes, 1)],
             "question": shown.query.question,
-            "abstention": self.abstention,
+            "abstention": Setting(self.abstention),
         }
         return Prompt(self._template(shown).filled(parts), self._sample(shown))
 

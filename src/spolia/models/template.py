@@ -15,9 +15,10 @@ A text is put in as it is; several texts are put in as numbered blocks, `<passag
 Why a text cannot leave its place:
  * The file is cut into messages and places before anything is filled in, and what is filled in is never looked at
    again. Braces and lines like `[system]` in a document are therefore plain characters.
- * Delimiters are tags. In every text that is filled in, the `<` of a tag that this file or a block uses as a delimiter
-   (opening or closing, in any case, with blanks in it) is replaced by `‹`. So a document can hold no delimiter: the
-   first closing tag after an opening one is the file's own. All other characters stay as they are.
+ * Delimiters are tags. A text that is filled in can hold none of this file's, and no mark of a chat
+   (`spolia.models.delimiters`), so that the first closing tag after an opening one is the file's own.
+ * A place in a system's message takes a `Setting` only: what the flow's author says, never what a question, a document
+   or a model says.
 
 A file may have others beside it, in other languages: `summary.zh.txt` beside `summary.txt` (`spolia.models.languages`).
 Which one is filled is decided by what it is filled with: by the question, or where there is none by the longest text.
@@ -34,6 +35,7 @@ from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 from spolia.errors import ModelError
+from spolia.models.delimiters import Setting, kept_inside
 from spolia.models.languages import ENGLISH, LANGUAGES, beside, language_of
 from spolia.types import Message, Value
 
@@ -42,6 +44,7 @@ Filling: TypeAlias = Mapping[str, str | Sequence[str]]
 _HEAD = re.compile(r"^\[(system|user|assistant)\][ \t]*\n", re.MULTILINE)
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _TAG = re.compile(r"</?\s*(\w+)")
+"""A delimiter, as files write them."""
 
 
 @dataclass(frozen=True)
@@ -79,30 +82,35 @@ class Template(Value):
         """The messages with a text, or several, at each place.
 
         Raises:
-            ModelError: a place is left without a text.
+            ModelError: a place is left without a text, or one in a system's message is given what is no `Setting`.
         """
         if missing := sorted(self.places - values.keys()):
             raise ModelError(
                 f"The prompt has a place {{{{{missing[0]}}}}}, but is given {', '.join(sorted(values)) or 'nothing'}. "
                 "Take the place out of the file, or write one of these."
             )
+        self._refuse_in_system(values)
         texts = {name: self._rendered(name, values[name]) for name in self.places}
         return tuple(
             Message(message.role, _PLACE.sub(lambda found: texts[found[1]], message.content))
             for message in self.messages
         )
 
+    def _refuse_in_system(self, values: Filling) -> None:
+        for message in self.messages:
+            for name in _PLACE.findall(message.content) if message.role == "system" else ():
+                if not isinstance(values[name], Setting):
+                    raise ModelError(
+                        f"The prompt has {{{{{name}}}}} in a system's message, where what a question, a document or a "
+                        "model says must not stand. Move it into the user's message; give what the flow itself says "
+                        "as a Setting (spolia.models.delimiters)."
+                    )
+
     def _rendered(self, name: str, found: str | Sequence[str]) -> str:
         if isinstance(found, str):
-            return self.kept_inside(found)
-        blocks = (
-            f'<{name} number="{number}">\n{self.kept_inside(text)}\n</{name}>' for number, text in enumerate(found, 1)
-        )
-        return "\n".join(blocks)
-
-    def kept_inside(self, text: str) -> str:
-        """The text without any delimiter of this template in it."""
-        return _TAG.sub(lambda tag: "‹" + tag[0][1:] if tag[1].lower() in self.tags else tag[0], text)
+            return kept_inside(found, self.tags)
+        inside = [kept_inside(text, self.tags) for text in found]
+        return "\n".join(f'<{name} number="{number}">\n{text}\n</{name}>' for number, text in enumerate(inside, 1))
 
 
 def chosen(place: str, values: Filling, language: str = "") -> Template:

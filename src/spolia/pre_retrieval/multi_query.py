@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from spolia.errors import WiringError
 from spolia.models.delimiters import Setting
-from spolia.models.delimiters import Setting
 from spolia.models.protocols import LanguageModel
 from spolia.models.role import Role
 from spolia.pre_retrieval.asking import NOTHING, AsksOfQuery

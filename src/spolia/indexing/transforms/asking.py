@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 from spolia.errors import ModelError, WiringError
+from spolia.models.delimiters import Setting
 from spolia.models.protocols import CHAT, LanguageModel
 from spolia.models.role import Role
 from spolia.models.shortening import shortened
@@ -85,7 +86,8 @@ class Asking(Operator[Part, Pieces], Generic[T]):
     def _asked(self, part: Part) -> Filling:
         check_places(self.role, "text")
         text = shortened(part.node.text, self.characters)
-        return {"text": text, "heading": part.node.context or part.document.title, **self.places()}
+        settings = {name: Setting(said) for name, said in self.places().items()}
+        return {"text": text, "heading": part.node.context or part.document.title, **settings}
 
 
 def calls_of(role: Role[Any]) -> int:

@@ -11,6 +11,7 @@ from spolia.evaluation.measures.judged.parsers import UNDETERMINED, OrUndetermin
 from spolia.evaluation.measures.measure import Result
 from spolia.indexing.transforms.parsers import Questions
 from spolia.models.ask import Ask, Brief
+from spolia.models.delimiters import Setting
 from spolia.models.protocols import Embedder, LanguageModel
 from spolia.models.role import Role
 from spolia.types import Item
@@ -59,7 +60,7 @@ class AnswerRelevancy(JudgedMeasure):
         answer = said(result)
         if not answer.strip():
             return 0.0
-        brief = Brief.of(answer=answer, questions=str(self.questions))
+        brief = Brief.of(answer=answer, questions=Setting(self.questions))
         (found,) = judgements(Ask(self.llm, self.role), [brief])
         if not found:
             return None if found is None else 0.0
