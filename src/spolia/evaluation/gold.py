@@ -11,8 +11,7 @@ from spolia.errors import DataError
 from spolia.evaluation.flows import Flow, groups_of
 from spolia.stores.corpus import Corpus
 from spolia.stores.snapshot import Snapshot
-from spolia.stores.tables import sql
-from spolia.stores.tables.rows import document_of
+from spolia.stores.tables import rows, sql
 from spolia.types import Gold, Item, Quote, Value
 
 SHOWN = 80
@@ -92,10 +91,10 @@ def _anywhere(wanted: Sequence[Gold], items: Sequence[Item]) -> dict[Gold, list[
 
 def _in(snapshot: Snapshot, wanted: Sequence[Gold]) -> Iterator[tuple[Gold, Gold]]:
     """What stands in a store, and where; documents are read one at a time."""
-    ids = snapshot.named({_document(one) for one in wanted})
+    ids = snapshot.named({document_of(one) for one in wanted})
     quotes: dict[str, list[Quote]] = {}
     for one in wanted:
-        if (id := ids.get(_document(one))) is None:
+        if (id := ids.get(document_of(one))) is None:
             continue
         if isinstance(one, Quote):
             quotes.setdefault(id, []).append(one)
@@ -122,13 +121,14 @@ def places_of(quote: Quote, text: str) -> list[tuple[int, int]]:
     return [found.span(1) for found in re.finditer(f"(?=({words}))", text)] if words else []
 
 
-def _document(gold: Gold) -> str:
+def document_of(gold: Gold) -> str:
+    """The document that gold names."""
     return gold.document if isinstance(gold, Quote) else gold
 
 
 def _text(snapshot: Snapshot, id: str) -> str:
     row = snapshot.opened.row(sql.DOCUMENT, {"id": id, "at": snapshot.generation})
-    return document_of(row, snapshot.readers.lists).text
+    return rows.document_of(row, snapshot.readers.lists).text
 
 
 def _whose(gold: Gold, items: Sequence[Item]) -> str:
@@ -138,7 +138,7 @@ def _whose(gold: Gold, items: Sequence[Item]) -> str:
 
 def _lacks(gold: Gold, corpora: Sequence[Corpus]) -> str:
     """Why gold is not to be found."""
-    stores, name = ", ".join(corpus.path for corpus in corpora), _document(gold)
+    stores, name = ", ".join(corpus.path for corpus in corpora), document_of(gold)
     there = [(one.snapshot(), id) for one in corpora for id in one.snapshot().named([name]).values()]
     if not there:
         return f"names no document of {stores}"
@@ -152,6 +152,6 @@ def _instead(gold: Gold, corpora: Sequence[Corpus]) -> str:
     names = [uri for corpus in corpora for uri, row in corpus.snapshot().sources().items() if row.document]
     if isinstance(gold, Quote) and any(corpus.snapshot().named([gold.document]) for corpus in corpora):
         return "Quote words that stand there once, as `spolia docs show` shows them, or write the start too."
-    within = [uri for uri in names if uri.endswith(f"/{_document(gold)}")]
-    near = within or get_close_matches(_document(gold), names, 1) or names
+    within = [uri for uri in names if uri.endswith(f"/{document_of(gold)}")]
+    near = within or get_close_matches(document_of(gold), names, 1) or names
     return f"Write a name as `spolia docs list` shows it{f': {near[0]!r}' if near else ''}, or index what is named."

@@ -298,10 +298,43 @@ def test_a_baseline_of_another_corpus_is_refused(before: Baseline, tmp_path: Pat
     assert "The baseline is of another corpus: none of its 40 documents, 'text:" in said
 
 
-def test_gold_that_is_gone_is_named(before: Baseline, tmp_path: Path) -> None:
+def by_name() -> list[Item]:
+    """The questions, with the texts that are gold by their names: no edit changes these."""
+    asks = "What broke the lantern in winter {}?"
+    return [Item(f"q{n}", asks.format(1800 + n), answers=("ice",), gold=((f"text:{n}",),)) for n in range(40)]
+
+
+def test_gold_that_is_gone_is_named(chunks: NodeGroup, tmp_path: Path) -> None:
+    before = recorded(asked(BM25(chunks), by_name()))[1]
     fewer = stored(tmp_path / "b.spolia", {name: text for name, text in TEXTS.items() if name != "7"})
-    said = refused(asked(BM25(fewer), items(stored(tmp_path / "c.spolia"))), before)
-    assert "The documents changed: 1 that are gold are not there any more, 'text:7' for one" in said
+    assert "Gold 'text:7' of question 'q7' names no document of" in refused(asked(BM25(fewer), by_name()), before)
+
+
+def test_gold_by_name_is_the_same_after_an_edit(chunks: NodeGroup, tmp_path: Path) -> None:
+    before = recorded(asked(BM25(chunks), by_name()))[1]
+    without = TEXTS["5"].replace("In winter 1805 ice broke its lantern.", "Nobody asks of it.")
+    edited = stored(tmp_path / "b.spolia", TEXTS | {"5": without})
+    found = gate(asked(BM25(edited), by_name()), before, tolerance=0.2)
+    assert found.passed
+    assert dict(found.changes)["documents"] == "text:5 has another text"
+    assert [(one.item, one.cause) for one in found.moved] == [("q5", "documents")]
+    assert found.moved[0].evidence[0] == "text:5 has another text"
+    assert found.moved[0].evidence[1] == "gold text:5: rank 1 then, not found now"
+
+
+def test_a_quote_that_is_found_in_parts_says_where(chunks: NodeGroup, tmp_path: Path) -> None:
+    words = "The keeper of it had {0} goats and {0} hens. He wrote a diary every night by the lamp."
+    questions = [
+        Item(f"q{n}", f"Who had {n} goats and {n} hens?", gold=((Quote(f"text:{n}", text=words.format(n)),),))
+        for n in range(10, 20)
+    ]
+    before = recorded(asked(BM25(chunks), questions))[1]
+    narrow = stored(tmp_path / "b.spolia", size=9)
+    found = gate(asked(BM25(narrow), questions), before)
+    assert set(found.causes) == {"chunks"}
+    told = [one.evidence[1] for one in found.worse]
+    says = r"gold text:\d+ “The keeper .*”: rank 1 then, \d\d % of it at rank 1(, \d\d % by rank \d+)? now"
+    assert [one for one in told if not re.fullmatch(says, one)] == []  # seen first where it was then
 
 
 @pytest.mark.parametrize(

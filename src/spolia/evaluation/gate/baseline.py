@@ -27,7 +27,7 @@ class Baseline(Value):
         flow: what the flow is called.
         measures: by measure, a hash of what it computes.
         signature: what its results depend on.
-        documents: those that are gold or were found, by id.
+        documents: those that are gold or were found, by name.
         questions: what was made of each.
         command: how the command line was asked, so that it need not be said again: a text, or several, by option.
     """
@@ -63,7 +63,7 @@ class Baseline(Value):
             "command": dict(self.command),
             "measures": dict(self.measures),
             "signature": {kind: dict(one) for kind, one in self.signature.items()},
-            "documents": {id: astuple(self.documents[id]) for id in sorted(self.documents)},
+            "documents": {name: astuple(self.documents[name]) for name in sorted(self.documents)},
             "questions": {one.item: one.plain() for one in self.questions},
         }
         return "{\n" + ",\n".join(f"{json.dumps(name)}: {_block(value)}" for name, value in plain.items()) + "\n}\n"
@@ -110,8 +110,8 @@ def _baseline(path: str | Path, plain: Mapping[str, Any]) -> Baseline:
             dict(plain["measures"]),
             plain["signature"],
             {
-                id: Known(name, content, tuple((group, cut, nodes) for group, cut, nodes in cuts), gold)
-                for id, (name, content, cuts, gold) in plain["documents"].items()
+                name: Known(content, tuple((group, cut, nodes) for group, cut, nodes in cuts))
+                for name, (content, cuts) in plain["documents"].items()
             },
             tuple(Asked.read(id, one) for id, one in plain["questions"].items()),
             dict(plain.get("command", {})),

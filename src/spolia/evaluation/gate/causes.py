@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from spolia.evaluation.gate.asked import Asked, documents_of
+from spolia.evaluation.gate.asked import Asked
 from spolia.evaluation.gate.baseline import Baseline
+from spolia.evaluation.gate.steps import in_words
 from spolia.evaluation.wording import several
-from spolia.types import Gold, Item, Quote, Value
+from spolia.types import Item, Value
 
 Cause: TypeAlias = Literal["failed", "documents", "chunks", "chunks or flow", "groups", "ranking", "answer", "score"]
 CAUSES: Mapping[Cause, str] = {
@@ -71,19 +72,19 @@ def moved(items: Sequence[Item], measures: Sequence[str], before: Baseline, now:
     for item in items:
         old, new = was[item.id], is_[item.id]
         if scores := tuple(_scores(measures, old, new)):
-            cause = cause_of(item, old, new, before, now)
-            evidence = tuple(_evidence(item, cause, old, new, before, now))
+            cause = cause_of(old, new, before, now)
+            evidence = tuple(_evidence(cause, old, new, before, now))
             found.append(Moved(item.id, item.question, cause, scores, evidence))
     return tuple(sorted(found, key=lambda one: (not one.worse, one.by)))
 
 
-def cause_of(item: Item, old: Asked, new: Asked, before: Baseline, now: Baseline) -> Cause:
+def cause_of(old: Asked, new: Asked, before: Baseline, now: Baseline) -> Cause:
     """The first thing that differs, of those on which the result depends."""
     if new.failure or old.failure:
         return "failed"
-    if _other_documents(_looked_at(item, old, new), before, now):
+    if _other_documents(_looked_at(old, new), before, now):
         return "documents"
-    if _cut_otherwise(_looked_at(item, old, new), before, now):
+    if _cut_otherwise(_looked_at(old, new), before, now):
         return "chunks or flow" if _other_ranks(before, now) else "chunks"
     if _searched(before) != _searched(now) and new.order != old.order:
         return "groups"
@@ -99,36 +100,36 @@ def _scores(measures: Sequence[str], old: Asked, new: Asked) -> Iterator[tuple[s
             yield measure, was[0], now[0]
 
 
-def _looked_at(item: Item, old: Asked, new: Asked) -> list[str]:
+def _looked_at(old: Asked, new: Asked) -> list[str]:
     """The documents that the question is about, and those that were found for it."""
-    return list(dict.fromkeys([*documents_of(item), *(name for name, _, _ in (*old.found, *new.found))]))
+    return list(dict.fromkeys([*old.about, *new.about, *old.documents, *new.documents]))
 
 
-def _other_documents(ids: Sequence[str], before: Baseline, now: Baseline) -> list[str]:
+def _other_documents(names: Sequence[str], before: Baseline, now: Baseline) -> list[str]:
     """What became of those that are not the same. A document that the baseline does not know may be new or not: it is
     taken for new only where the corpus as a whole is another one."""
     if before.signature.get("documents") == now.signature.get("documents"):
         return []
-    names, told = {one.name for one in now.documents.values()}, []
-    for id in ids:
-        old, new = before.documents.get(id), now.documents.get(id)
+    told = []
+    for name in names:
+        old, new = before.documents.get(name), now.documents.get(name)
         if old is None and new is not None:
-            told.append(f"{new.name} is not in the baseline")
+            told.append(f"{name} is not in the baseline")
         elif old is not None and new is None:
-            told.append(f"{old.name} {'has another text' if old.name in names else 'is gone'}")
+            told.append(f"{name} is gone")
         elif old is not None and new is not None and old.content != new.content:
-            told.append(f"{new.name} has another text")
+            told.append(f"{name} has another text")
     return told
 
 
-def _cut_otherwise(ids: Sequence[str], before: Baseline, now: Baseline) -> list[str]:
+def _cut_otherwise(names: Sequence[str], before: Baseline, now: Baseline) -> list[str]:
     told = []
-    for id in ids:
-        old, new = before.documents.get(id), now.documents.get(id)
+    for name in names:
+        old, new = before.documents.get(name), now.documents.get(name)
         if old is not None and new is not None and old.content == new.content:
-            several = len(old.cuts) > 1
+            several_groups = len(old.cuts) > 1
             told += [
-                f"{new.name}{f' in {group}' if several else ''}: {_nodes(was)} then, {_nodes(is_)} now"
+                f"{name}{f' in {group}' if several_groups else ''}: {_nodes(was)} then, {_nodes(is_)} now"
                 for group, was, is_ in old.recut(new)
             ]
     return told
@@ -147,45 +148,28 @@ def _nodes(number: int) -> str:
     return several(number, "node")
 
 
-def _evidence(item: Item, cause: Cause, old: Asked, new: Asked, before: Baseline, now: Baseline) -> Iterator[str]:
+def _evidence(cause: Cause, old: Asked, new: Asked, before: Baseline, now: Baseline) -> Iterator[str]:
     if cause == "failed":
         yield f"then {old.failure or 'no failure'}; now {new.failure or 'no failure'}"
         return
     if cause == "documents":
-        yield "; ".join(_other_documents(_looked_at(item, old, new), before, now)[:SHOWN])
+        yield "; ".join(_other_documents(_looked_at(old, new), before, now)[:SHOWN])
     if cause in ("chunks", "chunks or flow"):
-        yield "; ".join(_cut_otherwise(_looked_at(item, old, new), before, now)[:SHOWN])
+        yield "; ".join(_cut_otherwise(_looked_at(old, new), before, now)[:SHOWN])
     if cause == "chunks or flow":
         yield f"not the same either: {', '.join(_other_ranks(before, now))}"
     if cause == "groups":
         yield f"searched then: {', '.join(sorted(_searched(before)))}; now: {', '.join(sorted(_searched(now)))}"
-    for gold in (one for group in item.gold for one in group):
-        then, is_ = old.gold.get(str(gold)), new.gold.get(str(gold))
-        if then != is_:
-            yield f"gold {_gold(gold, before, now)}: {_rank(then)} then, {_rank(is_)} now"
+    for gold, is_ in new.gold.items():
+        if (then := old.gold.get(gold, ())) != is_:
+            yield f"gold {gold}: {in_words(then)} then, {in_words(is_)} now"
     if old.order != new.order:
         for when, side in (("then", old), ("now", new)):
-            yield f"found {when}: {', '.join(_place(one, before, now) for one in side.found[:SHOWN]) or 'nothing'}"
+            yield f"found {when}: {', '.join(_place(*one) for one in side.found[:SHOWN]) or 'nothing'}"
     if old.answered != new.answered:
         yield f"answered then: {old.answer or 'nothing'}"
         yield f"answered now: {new.answer or 'nothing'}"
 
 
-def _rank(rank: int | None) -> str:
-    return "not found" if rank is None else f"rank {rank}"
-
-
-def _name(id: str, before: Baseline, now: Baseline) -> str:
-    known = now.documents.get(id) or before.documents.get(id)
-    return known.name if known is not None else id
-
-
-def _gold(gold: Gold, before: Baseline, now: Baseline) -> str:
-    if isinstance(gold, Quote):
-        return _place((gold.document, gold.start, gold.end), before, now)
-    return _name(gold, before, now)
-
-
-def _place(one: tuple[str, int, int], before: Baseline, now: Baseline) -> str:
-    id, start, end = one
-    return _name(id, before, now) + (f"[{start}:{end}]" if start >= 0 else "")
+def _place(name: str, start: int, end: int) -> str:
+    return name + (f"[{start}:{end}]" if start >= 0 else "")

@@ -10,7 +10,7 @@ from typing import Any
 from spolia.errors import DataError
 from spolia.evaluation.estimates import Estimates
 from spolia.evaluation.experiment import Experiment, Told
-from spolia.evaluation.gate.asked import Asked, documents_of
+from spolia.evaluation.gate.asked import Asked
 from spolia.evaluation.gate.baseline import Baseline, measured_by
 from spolia.evaluation.gate.causes import CAUSES, Cause, Moved, moved
 from spolia.evaluation.gate.changes import changed, refuse_other_corpus
@@ -131,10 +131,10 @@ def recorded(
         if also is not None:
             refuse_other_corpus(also, held)
         report = experiment.run(run=run, path=path, looks=looks if looks is not None else Looks(), told=told)
-        asked = tuple(Asked.of(item, report.rows[name, item.id]) for item in report.items)
-        gold = {one for item in report.items for one in documents_of(item)}
-        wanted = gold | {document for one in asked for document, _, _ in one.found}
-        documents = held.among(wanted, gold, also.documents if also is not None else {})
+        rows = ((item, report.rows[name, item.id]) for item in report.items)
+        asked = tuple(Asked.of(item, row, report.places, held.names) for item, row in rows)
+        wanted = {document for one in asked for document in one.documents}
+        documents = held.among(wanted, also.documents if also is not None else {})
         signed = signature(flow, held, run)
         return report, Baseline(experiment.data, name, measured_by(experiment.measures), signed, documents, asked)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import count
 from typing import Any, TypeAlias
 
 from spolia import __version__
@@ -31,17 +32,13 @@ class Known(Value):
     """A document, and how it was cut.
 
     Args:
-        name: its source, else its id.
         content: hash of its title and text; of nothing else, so that a copy with another date is the same.
         cuts: by group that is searched, a hash of its nodes (where they start and end, and what is indexed of them),
             and how many they are.
-        gold: whether a question needs it.
     """
 
-    name: str
     content: str
     cuts: tuple[tuple[str, str, int], ...] = ()
-    gold: bool = False
 
     def recut(self, other: Known) -> list[tuple[str, int, int]]:
         """Groups that both have and that cut it otherwise, each with the numbers of its nodes."""
@@ -56,11 +53,13 @@ class Held(Value):
 
     Args:
         groups: by group, its manifest and the numbers of its documents and nodes.
-        documents: by id.
+        documents: by name, that of their source; an id is another one after each edit.
+        names: of the documents, by id.
     """
 
     groups: Mapping[str, tuple[Manifest, int, int]] = field(default_factory=dict)
     documents: Mapping[str, Known] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def by(cls, flow: Flow) -> Held:
@@ -81,28 +80,27 @@ class Held(Value):
             nodes = sum(len(cut.get(name, ())) for cut in cuts.values())
             groups[name] = (snapshot.manifest(group.name), len(documents), nodes)
             found |= documents
-        known = {id: Known(*one, _cuts(cuts.get(id, {}))) for id, one in found.items()}
-        return cls(groups, known)
+        names: dict[str, str] = {}
+        known: dict[str, Known] = {}
+        for id, (uri, content) in found.items():
+            name = names[id] = next(one for one in _names(uri) if one not in known)
+            known[name] = Known(content, _cuts(cuts.get(id, {})))
+        return cls(groups, known, names)
 
-    def among(self, wanted: Set[str], gold: Set[str], before: Mapping[str, Known]) -> dict[str, Known]:
-        """Of the documents those that are wanted, and those that were known before, by id or by name; all if they are
-        few."""
-        names, few = {one.name for one in before.values()}, len(self.documents) <= FEW
-        return {
-            id: one.but(gold=id in gold)
-            for id, one in self.documents.items()
-            if few or id in wanted or id in before or one.name in names
-        }
+    def among(self, wanted: Set[str], before: Mapping[str, Known]) -> dict[str, Known]:
+        """Of the documents those that are wanted, and those that were known before; all if they are few."""
+        few = len(self.documents) <= FEW
+        return {name: one for name, one in self.documents.items() if few or name in wanted or name in before}
 
     @property
     def content(self) -> str:
         """A hash of all documents."""
-        return _hash(*(f"{id} {self.documents[id].content}" for id in sorted(self.documents)))
+        return _hash(*(f"{name} {self.documents[name].content}" for name in sorted(self.documents)))
 
     @property
     def cuts(self) -> str:
         """A hash of how all documents are cut."""
-        return _hash(*(f"{id} {self.documents[id].cuts!r}" for id in sorted(self.documents)))
+        return _hash(*(f"{name} {self.documents[name].cuts!r}" for name in sorted(self.documents)))
 
 
 def signature(flow: Flow, held: Held, run: Run) -> Signature:
@@ -134,13 +132,10 @@ def _functions(parts: Iterable[Any]) -> dict[str, str]:
     return {f"{one.name}()": one.digest.hex() for one in parts if isinstance(one, Function)}
 
 
-def _names(group: str) -> Iterator[str]:
-    """The name of a group, and others for one of the same name in another store."""
-    yield group
-    number = 2
-    while True:
-        yield f"{group} ({number})"
-        number += 1
+def _names(name: str) -> Iterator[str]:
+    """A name, and others for what has the same in another store."""
+    yield name
+    yield from (f"{name} ({number})" for number in count(2))
 
 
 def _cuts(groups: Mapping[str, list[Any]]) -> tuple[tuple[str, str, int], ...]:
