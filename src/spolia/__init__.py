@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from spolia.models.reranking import RerankModel as RerankModel
     from spolia.models.scripted import ScriptedModel as ScriptedModel
     from spolia.operator import Operator as Operator
+    from spolia.orchestration.even_split import EvenSplit as EvenSplit
     from spolia.orchestration.fusion import (
         ConvexCombination as ConvexCombination,
         ReciprocalRankFusion as ReciprocalRankFusion,
@@ -222,6 +223,7 @@ WHERE = {
     "spolia.models.reranking": ("RerankModel",),
     "spolia.models.scripted": ("ScriptedModel",),
     "spolia.operator": ("Operator",),
+    "spolia.orchestration.even_split": ("EvenSplit",),
     "spolia.orchestration.fusion": ("ConvexCombination", "ReciprocalRankFusion",),
     "spolia.orchestration.highest": ("HighestScore",),
     "spolia.post_retrieval.colbert": ("ColBERT",),

@@ -53,6 +53,7 @@ BUILT_IN: Mapping[str, str] = {
     "Each": "spolia.combinators.each",
     "Embedding": "spolia.stores.definition",
     "EmbeddingModel": "spolia.models.embeddings",
+    "EvenSplit": "spolia.orchestration.even_split",
     "Exact": "spolia.stores.indexes",
     "Explore": "spolia.combinators.explore",
     "Extract": "spolia.generation.extract",

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from spolia.errors import StepFailed, WiringError
 from spolia.operator import Operator
-from spolia.orchestration.fusion import ConvexCombination, ReciprocalRankFusion, asked
+from spolia.orchestration.fusion import ConvexCombination, ReciprocalRankFusion
+from spolia.orchestration.side_by_side import asked
 from spolia.types import Hit, Node, Query, Ranking
 
 

@@ -1,12 +1,12 @@
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spolia.ranking import (
     Scaling,
-    competition_ranks,
     convex_combination,
     min_max,
     reciprocal_rank_fusion,
@@ -14,6 +14,7 @@ from spolia.ranking import (
     three_sigma,
     z_score,
 )
+from spolia.ranking.aligned import competition_ranks
 
 
 def cosine_minimum(scores: object) -> tuple[list[float], float]:
@@ -47,7 +48,7 @@ def test_equal_sums_go_to_the_better_rank_then_to_the_id() -> None:
 
 
 def test_tied_scores_of_a_list_share_the_better_rank() -> None:
-    assert competition_ranks([3.0, 3.0, 1.0]) == [1, 1, 3]
+    assert competition_ranks(np.array([3.0, 3.0, 1.0])).tolist() == [1, 1, 3]
     assert dict(reciprocal_rank_fusion([[("a", 3.0), ("b", 3.0)]])) == {"a": 1 / 61, "b": 1 / 61}
 
 

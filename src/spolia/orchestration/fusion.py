@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from spolia.errors import StepFailed, WiringError
-from spolia.operator import Operator
-from spolia.ranking import (
-    Scaling,
-    Scored,
-    convex_combination,
-    min_max,
-    reciprocal_rank_fusion,
-    theoretical_min_max,
-    three_sigma,
-    z_score,
-)
-from spolia.types import Node, Query, Ranking
-from spolia.wiring import refuse_counts
+from spolia.errors import WiringError
+from spolia.orchestration.side_by_side import Fusion, SideBySide
+from spolia.ranking.fusing import by_rank, by_score, scaled
+from spolia.ranking.scalings import Scaling, min_max, theoretical_min_max, three_sigma, z_score
+from spolia.types import Ranking
+
+if TYPE_CHECKING:
+    from spolia.ranking.aligned import Numbers
 
 
 @dataclass(frozen=True)
-class ReciprocalRankFusion(Operator[Sequence[Ranking], Ranking]):
+class ReciprocalRankFusion(Fusion):
     """Fuse rankings by rank alone: score(d) = Σ_r w_r / (k + rank_r(d)), w_r the weight of ranking r's query.
 
     For rankings whose scores cannot be compared, and for several rewritings of one question.
@@ -38,7 +32,7 @@ class ReciprocalRankFusion(Operator[Sequence[Ranking], Ranking]):
 
     Source: Cormack, Clarke, Büttcher, SIGIR 2009.
 
-    >>> from spolia.types import Hit, Node
+    >>> from spolia.types import Hit, Node, Query
     >>> def found(source, *ids):
     ...     return Ranking(Query("why?"), tuple(Hit(Node(i, i), 1 / n) for n, i in enumerate(ids, 1)), source)
     >>> fused = ReciprocalRankFusion(top_k=2)((found("bm25", "a", "b"), found("dense", "b", "c")))
@@ -49,20 +43,21 @@ class ReciprocalRankFusion(Operator[Sequence[Ranking], Ranking]):
     k: float = 60.0
     top_k: int = 10
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
-        refuse_counts(self, "top_k")
+        super().__post_init__()
         if not 0 <= self.k < float("inf"):
             raise WiringError(f"{self.short}: k is {self.k}. Write a number of at least 0.")
 
-    def apply(self, value: Sequence[Ranking], /) -> Ranking:
-        weights = [ranking.query.weight for ranking in value]
-        return fused(value, lambda lists: reciprocal_rank_fusion(lists, k=self.k, weights=weights), self.top_k)
+    def scores(
+        self, side_by_side: SideBySide, variants: Sequence[ReciprocalRankFusion], weights: Numbers, /
+    ) -> Numbers:
+        return by_rank(side_by_side.aligned, [variant.k for variant in variants], weights)
 
 
 @dataclass(frozen=True)
-class ConvexCombination(Operator[Sequence[Ranking], Ranking]):
+class ConvexCombination(Fusion):
     """Fuse rankings by score: score(d) = Σ_r w_r · φ(s_r(d)) / Σ_r w_r, weights named by the rankings' `source`.
 
     Args:
@@ -77,7 +72,7 @@ class ConvexCombination(Operator[Sequence[Ranking], Ranking]):
 
     Source: Bruch, Gai, Ingber, "An analysis of fusion functions for hybrid retrieval", TOIS 2023.
 
-    >>> from spolia.types import Hit, Node
+    >>> from spolia.types import Hit, Node, Query
     >>> def found(source, **scores):
     ...     return Ranking(Query("why?"), tuple(Hit(Node(i, i), s) for i, s in scores.items()), source)
     >>> fused = ConvexCombination((("bm25", 0.3), ("dense", 0.7)), normalisation="min-max")(
@@ -91,7 +86,7 @@ class ConvexCombination(Operator[Sequence[Ranking], Ranking]):
     top_k: int = 10
     minimums: tuple[tuple[str, float], ...] = (("bm25", 0.0), ("dense", -1.0))
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     known: ClassVar[tuple[str, ...]] = ("min-max", "theoretical-min-max", "z-score", "3-sigma")
 
     def __post_init__(self) -> None:
@@ -99,14 +94,19 @@ class ConvexCombination(Operator[Sequence[Ranking], Ranking]):
             raise WiringError(
                 f"There is no normalisation {self.normalisation!r}. Write one of: {', '.join(self.known)}."
             )
-        refuse_counts(self, "top_k")
+        super().__post_init__()
         if any(weight < 0 for _, weight in self.weights) or not any(weight for _, weight in self.weights):
             raise WiringError(f"The weights are {self.weights!r}. Write numbers of at least 0, not all of them 0.")
 
-    def apply(self, value: Sequence[Ranking], /) -> Ranking:
-        weights = [self._of(self.weights, "weight", ranking) * ranking.query.weight for ranking in value]
-        scalings = [self._scaling(ranking) for ranking in value]
-        return fused(value, lambda lists: convex_combination(lists, scaling=scalings, weights=weights), self.top_k)
+    def alike(self) -> object:
+        return self.top_k, self.normalisation, self.minimums
+
+    def weights_of(self, rankings: Sequence[Ranking], /) -> Sequence[float]:
+        return [self._of(self.weights, "weight", ranking) * ranking.query.weight for ranking in rankings]
+
+    def scores(self, side_by_side: SideBySide, variants: Sequence[ConvexCombination], weights: Numbers, /) -> Numbers:
+        scalings = [self._scaling(ranking) for ranking in side_by_side.rankings]
+        return by_score(scaled(side_by_side.aligned, scalings), weights)
 
     def _scaling(self, ranking: Ranking) -> Scaling:
         if self.normalisation == "theoretical-min-max":
@@ -121,45 +121,3 @@ class ConvexCombination(Operator[Sequence[Ranking], Ranking]):
             f"There is no {what} for the source {ranking.source!r}, only for {', '.join(repr(s) for s, _ in named)}. "
             f"Write {what}s=(({ranking.source!r}, ...), ...), or give the retriever one of these as its source."
         )
-
-
-def fused(
-    rankings: Sequence[Ranking], fuse: Callable[[Sequence[Scored]], list[tuple[str, float]]], top_k: int
-) -> Ranking:
-    """The best hits of several rankings by a formula; a node that several have found is one hit."""
-    if not rankings:
-        raise StepFailed("There is no ranking to fuse: every arm before the fusion failed or was dropped.")
-    name_of = _names(rankings)
-    lists = [[(name_of(hit.node), hit) for hit in ranking.hits] for ranking in rankings]
-    first = {name: hit for hits in reversed(lists) for name, hit in reversed(hits)}
-    parts: dict[str, tuple[tuple[str, float], ...]] = {}
-    for ranking, hits in zip(rankings, lists, strict=True):
-        for name, score in {name: hit.score for name, hit in reversed(hits)}.items():
-            parts[name] = (*parts.get(name, ()), (ranking.source, score))
-    best = fuse([[(name, hit.score) for name, hit in hits] for hits in lists])[:top_k]
-    found = tuple(first[name].but(score=score, parts=parts[name]) for name, score in best)
-    return Ranking(asked(rankings[0].query), found, "fused")
-
-
-def _names(rankings: Sequence[Ranking]) -> Callable[[Node], str]:
-    """What tells nodes apart: their ids, unless two stores have given one id to different texts, of different uris."""
-    uris: dict[str, set[str]] = {}
-    texts: dict[str, set[str]] = {}
-    for node in (hit.node for ranking in rankings for hit in ranking.hits):
-        uris.setdefault(node.id, set()).add(node.uri)
-        texts.setdefault(node.id, set()).add(node.text)
-    twice = {id for id in uris if len(uris[id]) > 1 and len(texts[id]) > 1}
-    return lambda node: f"{node.id}\0{node.uri}" if node.id in twice else node.id
-
-
-def asked(query: Query) -> Query:
-    """The query as it was before it was rewritten: fusing several rewritings answers the question, not one of them.
-
-    >>> asked(Query("Who wrote Emma?").rewritten("author of Emma")).text
-    'Who wrote Emma?'
-    """
-    if query.text == query.question:
-        return query
-    while query.origin is not None and query.text != query.question:
-        query = query.origin
-    return query if query.text == query.question else replace(query, text=query.question, vector=None, weight=1.0)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-from spolia.operator import Operator
-from spolia.orchestration.fusion import fused
-from spolia.ranking import highest_score
-from spolia.types import Ranking
-from spolia.wiring import refuse_counts
+from spolia.orchestration.side_by_side import Fusion, SideBySide
+from spolia.ranking.fusing import by_highest
+
+if TYPE_CHECKING:
+    from spolia.ranking.aligned import Numbers
 
 
 @dataclass(frozen=True)
-class HighestScore(Operator[Sequence[Ranking], Ranking]):
+class HighestScore(Fusion):
     """Fuse rankings by their scores as they are: score(d) = max_r s_r(d).
 
     For rankings whose scores can be compared: several groups or corpora searched by one embedder, or by one similarity.
@@ -27,7 +28,7 @@ class HighestScore(Operator[Sequence[Ranking], Ranking]):
 
     Source: CombMAX in Fox, Shaw, "Combination of multiple searches", TREC-2, 1994.
 
-    >>> from spolia.types import Hit, Node, Query
+    >>> from spolia.types import Hit, Node, Query, Ranking
     >>> def found(**scores):
     ...     return Ranking(Query("why?"), tuple(Hit(Node(i, i), s) for i, s in scores.items()))
     >>> [(hit.node.id, hit.score) for hit in HighestScore(top_k=2)((found(a=0.9, b=0.2), found(b=0.5, c=0.4)))]
@@ -36,8 +37,9 @@ class HighestScore(Operator[Sequence[Ranking], Ranking]):
 
     top_k: int = 10
 
-    def __post_init__(self) -> None:
-        refuse_counts(self, "top_k")
+    version: ClassVar[int] = 2
 
-    def apply(self, value: Sequence[Ranking], /) -> Ranking:
-        return fused(value, highest_score, self.top_k)
+    def scores(self, side_by_side: SideBySide, variants: Sequence[HighestScore], weights: Numbers, /) -> Numbers:
+        import numpy as np
+
+        return np.tile(by_highest(side_by_side.aligned), (len(variants), 1))

@@ -1,0 +1,152 @@
+"""What all fusions have in common: several rankings side by side become one."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from spolia.errors import StepFailed
+from spolia.operator import Operator
+from spolia.ranking.fusing import checked_weights
+from spolia.types import Hit, Node, Query, Ranking
+from spolia.wiring import refuse_counts
+
+if TYPE_CHECKING:
+    from spolia.ranking.aligned import Aligned, Numbers
+
+
+class Fusion(Operator[Sequence[Ranking], Ranking]):
+    """Base of what makes one ranking of several; a node that several have found is one hit.
+
+    Equal scores: the better rank first, then the id. A subclass is a frozen dataclass with this field, and writes
+    `scores`; where variants of it can be computed together, `alike` and `weights_of` too.
+
+    Fields:
+        top_k: hits to keep.
+
+    Raises:
+        StepFailed: when there is no ranking to fuse.
+    """
+
+    top_k: int
+
+    def __post_init__(self) -> None:
+        refuse_counts(self, "top_k")
+
+    @abstractmethod
+    def scores(self, side_by_side: SideBySide, variants: Sequence[Self], weights: Numbers, /) -> Numbers:
+        """float64[variants, documents]: the scores that each variant of this fusion gives.
+
+        Args:
+            variants: those that are `alike`.
+            weights: float64[variants, rankings], what each says of the rankings by `weights_of`.
+        """
+
+    def alike(self) -> object:
+        """Variants that give the same are computed together."""
+        return self.top_k
+
+    def weights_of(self, rankings: Sequence[Ranking], /) -> Sequence[float]:
+        """How much each ranking counts; one of weight 0 has no say, not even between equal scores."""
+        return [ranking.query.weight for ranking in rankings]
+
+    def apply(self, value: Sequence[Ranking], /) -> Ranking:
+        import numpy as np
+
+        side_by_side, weights = SideBySide.of(value), checked_weights(len(value), self.weights_of(value))
+        scores = self.scores(side_by_side, [self], np.array([weights], dtype=np.float64))
+        (order,) = side_by_side.aligned.best(scores, weights, self.top_k).tolist()
+        return side_by_side.ranking(order, scores[0, order].tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class SideBySide:
+    """Rankings to be fused, and their documents.
+
+    Args:
+        rankings: at least one.
+        aligned: their lists, each node once.
+        hits: for each document, the hit of the first ranking that holds it.
+    """
+
+    rankings: Sequence[Ranking]
+    aligned: Aligned
+    hits: Sequence[Hit]
+
+    @classmethod
+    def of(cls, rankings: Sequence[Ranking]) -> Self:
+        """Rankings with what is needed to fuse them.
+
+        Raises:
+            StepFailed: there is none.
+        """
+        import numpy as np
+
+        from spolia.ranking.aligned import Aligned
+
+        if not rankings:
+            raise StepFailed("There is no ranking to fuse: every arm before the fusion failed or was dropped.")
+        every = [hit for ranking in rankings for hit in ranking.hits]
+        names = [hit.node.id for hit in every]
+        if twice := _with_two_meanings(rankings):
+            nodes = [hit.node for hit in every]
+            names = [f"{node.id}\0{node.uri}" if node.id in twice else node.id for node in nodes]
+        first = dict(zip(reversed(names), reversed(every), strict=True))
+        number = dict(zip(first, range(len(first)), strict=True))
+        places = np.fromiter(map(number.__getitem__, names), np.int64, len(names))
+        scores = np.fromiter([hit.score for hit in every], np.float64, len(every))
+        ends = np.cumsum([len(ranking.hits) for ranking in rankings])[:-1]
+        aligned = Aligned(list(first), tuple(np.split(places, ends)), tuple(np.split(scores, ends)))
+        return cls(rankings, aligned, list(first.values()))
+
+    def ranking(self, order: Sequence[int], scores: Sequence[float]) -> Ranking:
+        """The ranking of some documents in an order."""
+        import numpy as np
+
+        aligned = self.aligned
+        held = aligned.spread(aligned.scores, [np.nan] * len(self.rankings))[:, order].T.tolist()
+        there = np.isfinite(aligned.ranks)[:, order].T.tolist()
+        sources = [ranking.source for ranking in self.rankings]
+        found = []
+        for at, score, own, is_there in zip(order, scores, held, there, strict=True):
+            hit = self.hits[at]
+            parts = tuple((source, part) for source, part, holds in zip(sources, own, is_there, strict=True) if holds)
+            found.append(Hit(hit.node, score, parts, hit.found))
+        return self.ranked(found)
+
+    def ranked(self, hits: Sequence[Hit]) -> Ranking:
+        """These hits as a ranking for what was asked."""
+        return Ranking(asked(self.rankings[0].query), tuple(hits), "fused")
+
+
+def _with_two_meanings(rankings: Sequence[Ranking]) -> set[str]:
+    """Ids that two stores have given to different texts, of different uris: these are two documents."""
+    found: set[str] = set()
+    before: dict[str, Node] = {}
+    for nodes in ([hit.node for hit in ranking.hits] for ranking in rankings):
+        own = {node.id: node for node in nodes}
+        if len(own) < len(nodes):
+            found |= {node.id for node in nodes if _differ(node, own[node.id])}
+        shared = before.keys() & own.keys()
+        found |= {name for name in shared if own[name] is not before[name] and _differ(own[name], before[name])}
+        before |= own
+    return found
+
+
+def _differ(one: Node, other: Node) -> bool:
+    return one.uri != other.uri and one.text != other.text
+
+
+def asked(query: Query) -> Query:
+    """The query as it was before it was rewritten: fusing several rewritings answers the question, not one of them.
+
+    >>> asked(Query("Who wrote Emma?").rewritten("author of Emma")).text
+    'Who wrote Emma?'
+    """
+    if query.text == query.question:
+        return query
+    while query.origin is not None and query.text != query.question:
+        query = query.origin
+    return query if query.text == query.question else replace(query, text=query.question, vector=None, weight=1.0)

@@ -1,0 +1,109 @@
+"""Ranked lists side by side, as numbers of one row for each list and one column for each document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import fsum
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Scored: TypeAlias = Sequence[tuple[str, float]]
+Numbers: TypeAlias = npt.NDArray[np.float64]
+Places: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Aligned:
+    """Ranked lists over all documents that one of them holds.
+
+    Args:
+        names: of the documents, each once.
+        places: for each list, int64[length] which document stands where; of one that stands there twice, the first
+            counts.
+        scores: for each list, float64[length], best first.
+
+    >>> both = Aligned.of([[("a", 9.0), ("b", 7.0)], [("b", 0.5), ("c", 0.5)]])
+    >>> both.names, both.ranks.tolist()
+    (['a', 'b', 'c'], [[1.0, 2.0, inf], [inf, 1.0, 1.0]])
+    """
+
+    names: Sequence[str]
+    places: tuple[Places, ...]
+    scores: tuple[Numbers, ...]
+
+    @classmethod
+    def of(cls, lists: Sequence[Scored]) -> Aligned:
+        """Lists of (id, score) pairs, best first; higher is better."""
+        number: dict[str, int] = {}
+        places = [[number.setdefault(name, len(number)) for name, _ in list_] for list_ in lists]
+        scores = tuple(np.array([score for _, score in list_], dtype=np.float64) for list_ in lists)
+        return cls(list(number), tuple(np.array(one, dtype=np.int64) for one in places), scores)
+
+    def spread(self, values: Sequence[npt.ArrayLike], absent: Sequence[float]) -> Numbers:
+        """float64[lists, documents] of values that stand in the order of the lists.
+
+        Args:
+            absent: for each list, the value of a document that it does not hold.
+        """
+        found = np.empty((len(self.places), len(self.names)))
+        for row, places in enumerate(self.places):
+            found[row] = absent[row]
+            found[row, places[::-1]] = np.asarray(values[row], dtype=np.float64)[::-1]  # the last one written stays
+        return found
+
+    @cached_property
+    def ranks(self) -> Numbers:
+        """float64[lists, documents] from 1, as `competition_ranks` has them; infinite where absent."""
+        return self.spread([competition_ranks(scores) for scores in self.scores], [np.inf] * len(self.scores))
+
+    def best(self, scores: Numbers, weights: Sequence[float], top_k: int | None = None) -> Places:
+        """int64[variants, top_k] of the best documents of each variant, best first.
+
+        Equal scores: the better rank in any list whose weight is above 0 first, then the name.
+
+        Args:
+            scores: float64[variants, documents].
+            weights: of the lists.
+        """
+        counted = self.ranks[[at for at, weight in enumerate(weights) if weight > 0]]
+        first = counted.min(axis=0, initial=np.inf)
+        some = _contenders(scores, top_k)
+        by_name = np.array(sorted(some.tolist(), key=self.names.__getitem__), dtype=np.int64)
+        ties = by_name[np.argsort(first[by_name], kind="stable")]
+        order = np.argsort(-scores[:, ties], axis=1, kind="stable")
+        return np.asarray(ties[order[:, :top_k]], dtype=np.int64)
+
+
+def _contenders(scores: Numbers, top_k: int | None) -> Places:
+    """The documents that may be among the best of a single variant, all that score as the last of them; else all."""
+    variants, count = scores.shape
+    if variants == 1 and top_k is not None and top_k < count:
+        negated = -scores[0]
+        last = np.partition(negated, top_k - 1)[top_k - 1]
+        if last == last:
+            return np.flatnonzero(negated <= last)
+    return np.arange(count)
+
+
+def summed(rows: Sequence[Numbers]) -> Numbers:
+    """The sum of arrays of one shape, correctly rounded, so that their order makes no difference."""
+    if len(rows) <= 2:
+        return rows[0] + rows[1] if len(rows) == 2 else rows[0]
+    flat = np.stack(np.broadcast_arrays(*rows)).reshape(len(rows), -1)
+    sums = np.array([fsum(column) for column in flat.T.tolist()])
+    return sums.reshape(np.broadcast_shapes(*(row.shape for row in rows)))
+
+
+def competition_ranks(scores: Numbers) -> Numbers:
+    """float64[n] ranks from 1 of scores in the order of their list; neighbours with equal scores share the better rank.
+
+    >>> competition_ranks(np.array([9.0, 7.0, 7.0, 1.0])).tolist()
+    [1.0, 2.0, 2.0, 4.0]
+    """
+    numbers = np.arange(1, len(scores) + 1, dtype=np.float64)
+    numbers[1:][scores[1:] == scores[:-1]] = 0
+    return np.maximum.accumulate(numbers) if len(numbers) else numbers

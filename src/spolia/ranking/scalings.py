@@ -1,0 +1,65 @@
+"""Scores of lists of different kinds on a common scale.
+
+What a document that is absent from a list counts is said for each scaling: never more than any that is present.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+Scaling: TypeAlias = Callable[[Sequence[float]], tuple[list[float], float]]
+"""From the scores of a list to their values on a common scale, and the value of a document that is absent."""
+
+
+def min_max(scores: Sequence[float]) -> tuple[list[float], float]:
+    """(s - min) / (max - min), so that the list's best is 1 and its worst 0; absent 0. All equal, or only one: all 1.
+
+    >>> min_max([4.0, 3.0, 2.0]), min_max([5.0])
+    (([1.0, 0.5, 0.0], 0.0), ([1.0], 0.0))
+    """
+    return theoretical_min_max(scores, min(scores, default=0.0))
+
+
+def theoretical_min_max(scores: Sequence[float], minimum: float) -> tuple[list[float], float]:
+    """(s - m) / (max - m) with m the least score that the retriever could give; absent 0. No score above m: all 1.
+
+    Keeps what min-max loses: how much better the best is than the worst found.
+
+    Args:
+        scores: of one list.
+        minimum: m, -1 for a cosine, 0 for BM25. Scores below it are taken as m.
+
+    >>> theoretical_min_max([4.0, 3.0], 0.0)
+    ([1.0, 0.75], 0.0)
+    """
+    span = max(scores, default=minimum) / 2 - minimum / 2  # halves, so that no difference is too large for a float
+    if not span > 0:
+        return [1.0] * len(scores), 0.0
+    return [max(0.0, score / 2 - minimum / 2) / span for score in scores], 0.0
+
+
+def z_score(scores: Sequence[float]) -> tuple[list[float], float]:
+    """(s - μ) / σ over the list; absent: 3 below the mean, or the list's least if that is lower. All equal: all 0.
+
+    >>> z_score([3.0, 1.0]), z_score([5.0])
+    (([1.0, -1.0], -3.0), ([0.0], -3.0))
+    """
+    values, _ = min_max(scores)  # affine, so z is the same, and squares neither overflow nor vanish
+    if not values or min(values) == max(values):
+        return [0.0] * len(values), -3.0
+    mean = math.fsum(values) / len(values)
+    deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / len(values))
+    found = [(v - mean) / deviation for v in values]
+    return found, min(-3.0, *found)
+
+
+def three_sigma(scores: Sequence[float]) -> tuple[list[float], float]:
+    """(s - (μ - 3σ)) / 6σ, cut to 0 … 1; absent 0. All equal: all 0.5. Also called distribution-based score fusion.
+
+    >>> three_sigma([5.0])
+    ([0.5], 0.0)
+    """
+    values, _ = z_score(scores)
+    return [min(1.0, max(0.0, (value + 3) / 6)) for value in values], 0.0

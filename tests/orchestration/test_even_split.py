@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from spolia.errors import StepFailed, WiringError
+from spolia.flows.files import dump, load
+from spolia.orchestration.even_split import EvenSplit
+from spolia.types import Query, Ranking
+from tests.orchestration.test_fusion import found, ids
+
+
+def test_a_remainder_goes_to_the_first_rankings() -> None:
+    rankings = tuple(
+        found(name, **{f"{name}{n}": 1.0 - at / 10 - n / 100 for n in range(9)}) for at, name in enumerate("xyz")
+    )
+    split = EvenSplit(8)(rankings)
+    assert ids(split) == ["x0", "x1", "x2", "y0", "y1", "y2", "z0", "z1"]
+    assert [hit.score for hit in split.hits] == sorted((hit.score for hit in split.hits), reverse=True)
+
+
+def test_a_node_that_two_have_found_is_one_hit_or_two() -> None:
+    rankings = (found("bm25", a=0.3, b=0.2), found("bm25", a=0.9, c=0.1))
+    assert [(hit.node.id, hit.score) for hit in EvenSplit(4)(rankings).hits] == [("a", 0.9), ("b", 0.2), ("c", 0.1)]
+    assert ids(EvenSplit(4, once=False)(rankings)) == ["a", "a", "b", "c"]
+
+
+def test_fewer_places_than_rankings_and_empty_rankings() -> None:
+    assert ids(EvenSplit(1)((found("x", a=0.1), found("y", b=0.9)))) == ["a"]
+    assert ids(EvenSplit(4)((found("x"), found("y", b=0.9)))) == ["b"]
+    assert ids(EvenSplit(4)((found("x"),))) == []
+
+
+def test_what_is_asked_is_the_question() -> None:
+    rewritten = Query("Who wrote Emma?").rewritten("author of Emma")
+    assert EvenSplit(4)((Ranking(rewritten, ()),)).query.text == "Who wrote Emma?"
+
+
+def test_nothing_to_split_and_no_place_are_refused() -> None:
+    with pytest.raises(StepFailed, match="no ranking to fuse"):
+        EvenSplit()(())
+    with pytest.raises(WiringError, match="top_k counts from 1"):
+        EvenSplit(0)
+    assert load(dump(EvenSplit(3, once=False))) == EvenSplit(3, once=False)
