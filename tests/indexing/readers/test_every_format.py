@@ -15,7 +15,7 @@ from spolia.indexing.readers.reading import Blob, Container, Reading
 from spolia.indexing.readers.records.rows import Dialect, dialect_of
 from spolia.types import Region
 from tests.indexing.readers.compound import msg
-from tests.indexing.readers.fixtures import FIXTURES, PIXEL, changed_zip, odf, xlsx, zip_of
+from tests.indexing.readers.fixtures import FIXTURES, PIXEL, changed_zip, epub, odf, xlsx, zip_of
 
 NEEDS = {".docx": "docx", ".pptx": "pptx", ".xlsx": "python_calamine", ".msg": "olefile", ".pdf": "pypdfium2"}
 READERS = by_suffix()
@@ -227,6 +227,22 @@ def test_chapters_come_in_the_order_of_the_spine_under_their_names() -> None:
     assert [heading.text for heading in document.headings] == ["Walls", "Roads"]
     assert document.text.endswith("Roads\n\nThey were long.")
     assert ("language", "en") in document.meta
+
+
+def test_pictures_of_chapters_are_images_and_those_that_no_chapter_shows_are_counted() -> None:
+    picture = PIXEL + bytes(100)
+    book = zip_member(epub(), "OEBPS/book.opf").decode()
+    items = "".join(f'<item id="{name}" href="img/{name}" media-type="image/png"/>' for name in ("a.png", "cover.png"))
+    page = (
+        "<html><body><p>Stones.</p><img src='../OEBPS/img/a.png' alt='A wall'/><img src='../../x.png'/></body></html>"
+    )
+    members = {"OEBPS/img/a.png": picture, "OEBPS/img/cover.png": picture + b"x", "OEBPS/one.xhtml": page.encode()}
+    package = {"OEBPS/book.opf": book.replace("<manifest>", f"<manifest>{items}").encode(), "x.png": picture}
+    reading = read("a.epub", changed_zip(epub(), {**members, **package}))
+    assert [image.data for image in reading.images] == [picture]
+    (shown,) = regions(reading, "image")
+    assert (shown.image, shown.caption) == (reading.images[0].content_hash, "A wall")
+    assert reading.dropped == (("pictures", 1),)
 
 
 def test_locked_books_say_so() -> None:

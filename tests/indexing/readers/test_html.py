@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+from spolia import BM25, Corpus, Definition, Query, sync
 from spolia.indexing.readers.html import HtmlReader
+from spolia.indexing.readers.pictures.png import png_of
 from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.structure.regions import Regions
 
 PAGE = """<!doctype html><html><head><title>Old &amp; new
  stones</title><style>p { color: red }</style></head><body>
@@ -85,3 +92,47 @@ def test_hostile_nesting_is_read_flat_and_it_is_said(html: str) -> None:
 )
 def test_broken_pages_do_not_fail(html: str) -> None:
     assert len(read(html).document.text) <= len(html)
+
+
+def red(width: int = 40) -> bytes:
+    """A PNG of one colour."""
+    return png_of(np.full((30, width, 3), (200, 0, 0), np.uint8))
+
+
+def test_pictures_that_are_written_into_a_page_are_images_and_others_are_counted() -> None:
+    here = base64.b64encode(red()).decode()
+    page = (
+        f"<p>Stones.</p><img src='data:image/png;base64,{here}' alt='A red wall'>"
+        f"<img src='data:image/png;base64,{here}'><img src='data:image/png;base64,%%%'>"
+        "<img src='data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7'>"
+        "<img src='data:image/svg+xml,<svg/>'><img src='https://example.org/a.png' alt='A wall of basalt stones'><img>"
+    )
+    reading = HtmlReader().read(Blob("a.html", page.encode()))
+    assert [image.data for image in reading.images] == [red()]
+    pictures = [region for region in reading.document.regions if region.kind == "image"]
+    assert [(region.caption, bool(region.image)) for region in pictures] == [
+        ("A red wall", True), ("", True), ("A wall of basalt stones", False),
+    ]  # fmt: skip
+    assert {region.image for region in pictures if region.image} == {reading.images[0].content_hash}
+    assert reading.dropped == (("pictures", 3),)  # damaged, drawn, elsewhere
+
+
+def test_the_picture_in_what_stands_around_the_content_is_not_read() -> None:
+    here = base64.b64encode(red()).decode()
+    logo = f"<nav><img src='data:image/png;base64,{here}' alt='The logo of the masons'></nav>"
+    reading = HtmlReader().read(Blob("a.html", f"{logo}<p>Stones.".encode()))
+    assert (reading.images, reading.dropped, reading.document.regions) == ((), (), ())
+
+
+def test_the_picture_in_a_page_is_a_node_that_shows_it(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    here = base64.b64encode(red()).decode()
+    (tmp_path / "docs" / "a.html").write_text(
+        f"<p>Stones.</p><img src='data:image/png;base64,{here}' alt='A red wall'>"
+    )
+    corpus = Corpus(f"{tmp_path}/s.spolia")
+    pictures = corpus.group("picture", Definition(Regions("image")))
+    report = sync(tmp_path / "docs", corpus, groups=[pictures], workers=1)
+    (hit,) = BM25(pictures)(Query("red wall")).hits
+    assert corpus.latest().image(hit.node.document, str(dict(hit.node.meta)["image"]), frozenset()) == red()
+    assert report.failed == ()

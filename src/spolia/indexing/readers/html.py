@@ -10,15 +10,14 @@ from typing import Any
 from spolia.indexing.readers.decoding import decoded
 from spolia.indexing.readers.elements import AROUND, AROUND_ROLES, HEADINGS, LINES, NEVER, PARAGRAPHS
 from spolia.indexing.readers.fields import fields, split
-from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout, Mark, Table
+from spolia.indexing.readers.layout import BLANK_LINE, LINE, SPACE, Layout, Mark, Table
 from spolia.indexing.readers.nesting import DEEPEST, depth_of, flat
+from spolia.indexing.readers.pictures.linked import Linked
 from spolia.indexing.readers.reading import Blob, Reading
 from spolia.types import Meta, Value
 
 _CHARSET = re.compile(rb"<meta[^<>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
 _MAIN_SHARE = 0.1
-_CAPTION = 12
-"""Characters of what is said of a picture, from which on it can be found by that; shorter ones are signs and logos."""
 _META = {
     "author": "author", "article:author": "author", "date": "date", "dc.date": "date", "article:published_time": "date",
     "description": "description", "keywords": "keywords",
@@ -30,7 +29,8 @@ _ROWS = {"tr": "row", "td": "cell", "th": "cell"}
 class HtmlReader(Value):
     """Reads HTML: `main` or the only `article` if the page has one, else the body without what stands around it.
 
-    Tables of two columns or more, preformatted parts and pictures of which something is said are regions.
+    Tables of two columns or more, preformatted parts and pictures that are written into the page, or of which something
+    is said, are regions. Nothing is fetched: pictures that are elsewhere are counted as dropped.
 
     >>> page = b"<title>T</title><nav>Menu</nav><h1>Stones &amp; sand</h1><p>A<b>b</b>c.<script>x()</script>"
     >>> document = HtmlReader().read(Blob("a.html", page)).document
@@ -39,7 +39,7 @@ class HtmlReader(Value):
     """
 
     name = "html"
-    version = 2
+    version = 3
     media_type = "text/html"
     suffixes = (".html", ".htm", ".xhtml")
     apart = True
@@ -49,7 +49,8 @@ class HtmlReader(Value):
         warnings = characters.warnings
         if (depth := depth_of(characters.text)) > DEEPEST:
             warnings += (f"Its elements are nested {depth} deep; it was read without its structure.",)
-        layout, tree = content_of(characters.text, depth)
+        pictures = Linked(blob.uri)
+        layout, tree = content_of(characters.text, pictures, depth)
         title = _title(tree) or next((heading.text for heading in layout.headings if heading.level == 1), "")
         document = blob.document(
             self,
@@ -59,19 +60,28 @@ class HtmlReader(Value):
             regions=layout.in_order(),
             meta=_meta(tree),
         )
-        return Reading(document, characters.encoding, warnings=warnings)
+        return Reading(
+            document,
+            characters.encoding,
+            dropped=(("pictures", pictures.elsewhere),) if pictures.elsewhere else (),
+            images=tuple(pictures.images.values()),
+            warnings=warnings,
+        )
 
 
-def content_of(html: str, depth: int | None = None) -> tuple[Layout, Any]:
+def content_of(html: str, pictures: Linked, depth: int | None = None) -> tuple[Layout, Any]:
     """The main content of a page, and its tree.
 
     Args:
+        pictures: gives those that the page names.
         depth: how deep its elements are nested, where that is known.
     """
     from selectolax.lexbor import LexborHTMLParser
 
     tree = LexborHTMLParser(flat(html) if (depth_of(html) if depth is None else depth) > DEEPEST else html)
-    return _content(tree), tree
+    layout = _content(tree)
+    layout.regions = list(pictures.shown(layout.regions))
+    return layout, tree
 
 
 def words_of(html: str) -> str:
@@ -214,9 +224,11 @@ class _Writing:
             layout.gap(LINE)
 
     def _picture(self, said: dict[str, str | None]) -> None:
-        """What a page says of a picture; the picture itself is elsewhere, and nothing is fetched."""
+        """What a page says of a picture, and what it calls it."""
         alt = " ".join((said.get("alt") or "").split())
+        self.layout.gap(SPACE)
         mark = self.layout.mark()
         self.layout.write(alt)
-        if len(alt) >= _CAPTION and not self.layout.exact:
-            self.layout.region("image", mark, caption=alt)
+        self.layout.gap(SPACE)
+        if not self.layout.exact:
+            self.layout.region("image", mark, image=said.get("src") or "", caption=alt)

@@ -21,6 +21,7 @@ from spolia.indexing.readers.fields import fields
 from spolia.indexing.readers.html import content_of
 from spolia.indexing.readers.layout import Layout
 from spolia.indexing.readers.mails.naming import Names
+from spolia.indexing.readers.pictures.linked import Linked
 from spolia.indexing.readers.reading import Blob, Reading
 from spolia.indexing.readers.signatures import signature_of
 from spolia.types import Meta, Value
@@ -47,7 +48,7 @@ class EmlReader(Value):
     """
 
     name = "mail"
-    version = 1
+    version = 2
     media_type = "message/rfc822"
     suffixes = (".eml", ".mht", ".mhtml")
     apart = True
@@ -56,7 +57,8 @@ class EmlReader(Value):
         message = _parsed(blob)
         _refuse_locked(blob, message)
         body, others = _sorted(message)
-        layout, found = _text(body, blob) if body is not None else (Layout(), Decoded(""))
+        pictures = Linked(blob.uri)
+        layout, found = _text(body, pictures) if body is not None else (Layout(), Decoded(""))
         document = blob.document(
             self,
             layout.text(),
@@ -67,7 +69,8 @@ class EmlReader(Value):
         )
         many = max(0, len(others) - _MOST_PARTS)
         dropped = (("attachments", many),) if many else ()
-        return Reading(document, found.encoding, dropped=dropped, warnings=found.warnings)
+        images = tuple(pictures.images.values())
+        return Reading(document, found.encoding, dropped=dropped, images=images, warnings=found.warnings)
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The attachments, and mails within the mail."""
@@ -134,13 +137,13 @@ def _has_words(part: Message) -> bool:
     return bool(_bytes(part).strip())
 
 
-def _text(body: Message, blob: Blob) -> tuple[Layout, Decoded]:
+def _text(body: Message, pictures: Linked) -> tuple[Layout, Decoded]:
     data, declared = _bytes(body), ""
     with suppress(LookupError, ValueError):
         declared = codecs.lookup(str(body.get_content_charset() or "")).name
-    found = decoded(data, blob.uri, declared)
+    found = decoded(data, pictures.uri, declared)
     if body.get_content_type() == "text/html":
-        return content_of(found.text)[0], found
+        return content_of(found.text, pictures)[0], found
     layout = Layout()
     layout.write(found.text.strip().replace("\r\n", "\n"), exactly=True)
     return layout, found

@@ -18,6 +18,7 @@ from spolia.indexing.readers.layout import Layout
 from spolia.indexing.readers.mails.naming import Names
 from spolia.indexing.readers.office.packages import damaged
 from spolia.indexing.readers.office.rtf import rtf_text
+from spolia.indexing.readers.pictures.linked import Linked
 from spolia.indexing.readers.reading import Blob, Reading
 from spolia.types import Value
 
@@ -35,7 +36,7 @@ class MsgReader(Value):
     """Reads a mail of Outlook, with the same fields as other mails; attachments and mails in it are its parts."""
 
     name = "msg"
-    version = 1
+    version = 2
     media_type = "application/vnd.ms-outlook"
     suffixes = (".msg",)
     apart = True
@@ -44,7 +45,8 @@ class MsgReader(Value):
         with _Opened(blob) as message:
             if message.text(_CLASS).lower().startswith("ipm.note.smime") and not message.text(_BODY):
                 raise EncryptedDocument(f"{blob.uri} is encrypted (S/MIME). Save a copy that is not.")
-            layout = message.layout()
+            pictures = Linked(blob.uri)
+            layout = message.layout(pictures)
             document = blob.document(
                 self,
                 layout.text(),
@@ -59,7 +61,7 @@ class MsgReader(Value):
                     message_id=message.text(_MESSAGE_ID),
                 ),
             )
-        return Reading(document)
+        return Reading(document, images=tuple(pictures.images.values()))
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The attachments; a mail within the mail as one that any reader of mails can read."""
@@ -127,13 +129,13 @@ class _Storage:
         narrow = self.stream(f"{property}001E").rstrip(b"\0")
         return decoded(narrow, self.blob.uri).text if narrow else ""
 
-    def layout(self) -> Layout:
+    def layout(self, pictures: Linked) -> Layout:
         """The body: as plain text, else as HTML, else as RTF."""
         layout = Layout()
         plain = self.text(_BODY).strip()
         html = self.stream(f"{_HTML}0102") or self.text(_HTML).encode()
         if not plain and html.strip():
-            return content_of(decoded(html.rstrip(b"\0"), self.blob.uri).text)[0]
+            return content_of(decoded(html.rstrip(b"\0"), self.blob.uri).text, pictures)[0]
         if not plain and (packed := self.stream(f"{_RTF}0102")):
             plain = rtf_text(unpacked_rtf(packed))
         layout.write(plain.replace("\r\n", "\n").replace("\r", "\n"), exactly=True)
@@ -179,7 +181,7 @@ class _Storage:
         mail["Subject"] = " ".join(self.text(_SUBJECT).split())
         if (sent := self.date()) is not None:
             mail["Date"] = sent
-        mail.set_content(self.layout().text())
+        mail.set_content(self.layout(Linked(self.blob.uri)).text())
         return mail.as_bytes()
 
 

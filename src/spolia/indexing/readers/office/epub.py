@@ -15,6 +15,7 @@ from spolia.indexing.readers.fields import fields
 from spolia.indexing.readers.html import content_of
 from spolia.indexing.readers.layout import Layout
 from spolia.indexing.readers.office.packages import package
+from spolia.indexing.readers.pictures.linked import Linked
 from spolia.indexing.readers.reading import Blob, Reading
 from spolia.indexing.readers.xml_parsing import characters, tree
 from spolia.types import Heading, Meta, Region, Value
@@ -27,10 +28,13 @@ _NCX = "application/x-dtbncx+xml"
 
 @dataclass(frozen=True)
 class EpubReader(Value):
-    """Reads EPUB 2 and 3. A chapter without a heading gets its title in the table of contents; pictures are dropped."""
+    """Reads EPUB 2 and 3. A chapter without a heading gets its title in the table of contents.
+
+    The pictures in chapters are regions; others, as covers, are counted as dropped.
+    """
 
     name = "epub"
-    version = 1
+    version = 2
     media_type = "application/epub+zip"
     suffixes = (".epub",)
     apart = True
@@ -41,10 +45,11 @@ class EpubReader(Value):
             _refuse_locked(blob, archive, book)
             title, meta = _said(book.root)
             labels = _labels(archive, book)
-            text, headings, regions = _joined(_chapters(archive, book, labels))
-        pictures = sum(kind.startswith("image/") for _, kind in book.items.values())
+            pictures = _Pictures(blob, archive, book)
+            text, headings, regions = _joined(_chapters(archive, book, labels, pictures))
         document = blob.document(self, text, title=title, headings=headings, regions=regions, meta=meta)
-        return Reading(document, dropped=(("pictures", pictures),) if pictures else ())
+        dropped = (("pictures", len(pictures.unread)),) if pictures.unread else ()
+        return Reading(document, dropped=dropped, images=tuple(pictures.images.values()))
 
 
 class _Book(NamedTuple):
@@ -72,6 +77,26 @@ class _Book(NamedTuple):
             if _tag(one) == "itemref" and items.get(one.get("idref") or "", ("", ""))[1] in _CHAPTERS
         ]
         return cls(root, items, spine)
+
+
+class _Pictures(Linked):
+    """The pictures of a book.
+
+    Attributes:
+        chapter: path of the chapter whose names are asked for.
+        unread: paths of those that no chapter has shown so far.
+    """
+
+    def __init__(self, blob: Blob, archive: zipfile.ZipFile, book: _Book) -> None:
+        super().__init__(blob.uri, self._member)
+        self.archive, self.chapter = archive, ""
+        self.all = {path for path, kind in book.items.values() if kind.startswith("image/")} & set(archive.namelist())
+        self.unread = set(self.all)
+
+    def _member(self, name: str) -> bytes | None:
+        path = _path(self.chapter, name)
+        self.unread.discard(path)
+        return self.archive.read(path) if path in self.all else None
 
 
 def _tag(element: Element) -> str:
@@ -114,12 +139,13 @@ def _labels(archive: zipfile.ZipFile, book: _Book) -> dict[str, str]:
     return found
 
 
-def _chapters(archive: zipfile.ZipFile, book: _Book, labels: dict[str, str]) -> Iterator[Layout]:
+def _chapters(archive: zipfile.ZipFile, book: _Book, labels: dict[str, str], pictures: _Pictures) -> Iterator[Layout]:
     names = set(archive.namelist())
     for path in dict.fromkeys(book.spine):
         if path not in names:
             continue
-        layout, _ = content_of(characters(archive.read(path), path).text)
+        pictures.chapter = path
+        layout, _ = content_of(characters(archive.read(path), path).text, pictures)
         if not layout.headings and (label := labels.get(path)) and len(layout):
             body, layout = layout, Layout()
             layout.heading(label, 1)
