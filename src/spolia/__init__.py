@@ -78,13 +78,30 @@ if TYPE_CHECKING:
     from spolia.models.reranking import RerankModel as RerankModel
     from spolia.models.scripted import ScriptedModel as ScriptedModel
     from spolia.operator import Operator as Operator
+    from spolia.orchestration.blend import Blend as Blend
+    from spolia.orchestration.by_keywords import ByKeywords as ByKeywords
+    from spolia.orchestration.by_label import ByLabel as ByLabel
+    from spolia.orchestration.by_meaning import ByMeaning as ByMeaning
+    from spolia.orchestration.by_next_token import ByNextToken as ByNextToken
+    from spolia.orchestration.classified import Classified as Classified
+    from spolia.orchestration.confident import Confident as Confident
     from spolia.orchestration.even_split import EvenSplit as EvenSplit
+    from spolia.orchestration.exceeds import Exceeds as Exceeds
     from spolia.orchestration.fusion import (
         ConvexCombination as ConvexCombination,
         ReciprocalRankFusion as ReciprocalRankFusion,
     )
     from spolia.orchestration.highest import HighestScore as HighestScore
+    from spolia.orchestration.pick_arm import PickArm as PickArm
+    from spolia.orchestration.stop_when import StopWhen as StopWhen
+    from spolia.orchestration.sufficient import Sufficient as Sufficient
     from spolia.post_retrieval.colbert import ColBERT as ColBERT
+    from spolia.post_retrieval.compression.extractive import Extractive as Extractive
+    from spolia.post_retrieval.compression.llmlingua import LLMLingua as LLMLingua
+    from spolia.post_retrieval.compression.long_llmlingua import LongLLMLingua as LongLLMLingua
+    from spolia.post_retrieval.compression.refine import Refine as Refine
+    from spolia.post_retrieval.compression.selective_context import SelectiveContext as SelectiveContext
+    from spolia.post_retrieval.compression.tree_summarise import TreeSummarise as TreeSummarise
     from spolia.post_retrieval.cross_encoder import CrossEncoder as CrossEncoder
     from spolia.post_retrieval.cut import Cut as Cut
     from spolia.post_retrieval.forms import AsDicts as AsDicts, AsNodes as AsNodes, AsText as AsText
@@ -223,10 +240,27 @@ WHERE = {
     "spolia.models.reranking": ("RerankModel",),
     "spolia.models.scripted": ("ScriptedModel",),
     "spolia.operator": ("Operator",),
+    "spolia.orchestration.blend": ("Blend",),
+    "spolia.orchestration.by_keywords": ("ByKeywords",),
+    "spolia.orchestration.by_label": ("ByLabel",),
+    "spolia.orchestration.by_meaning": ("ByMeaning",),
+    "spolia.orchestration.by_next_token": ("ByNextToken",),
+    "spolia.orchestration.classified": ("Classified",),
+    "spolia.orchestration.confident": ("Confident",),
     "spolia.orchestration.even_split": ("EvenSplit",),
+    "spolia.orchestration.exceeds": ("Exceeds",),
     "spolia.orchestration.fusion": ("ConvexCombination", "ReciprocalRankFusion",),
     "spolia.orchestration.highest": ("HighestScore",),
+    "spolia.orchestration.pick_arm": ("PickArm",),
+    "spolia.orchestration.stop_when": ("StopWhen",),
+    "spolia.orchestration.sufficient": ("Sufficient",),
     "spolia.post_retrieval.colbert": ("ColBERT",),
+    "spolia.post_retrieval.compression.extractive": ("Extractive",),
+    "spolia.post_retrieval.compression.llmlingua": ("LLMLingua",),
+    "spolia.post_retrieval.compression.long_llmlingua": ("LongLLMLingua",),
+    "spolia.post_retrieval.compression.refine": ("Refine",),
+    "spolia.post_retrieval.compression.selective_context": ("SelectiveContext",),
+    "spolia.post_retrieval.compression.tree_summarise": ("TreeSummarise",),
     "spolia.post_retrieval.cross_encoder": ("CrossEncoder",),
     "spolia.post_retrieval.cut": ("Cut",),
     "spolia.post_retrieval.forms": ("AsDicts", "AsNodes", "AsText",),

@@ -11,6 +11,7 @@ from spolia.filters import Condition
 from spolia.operator import Operator
 from spolia.types import ArmScores, Query
 
+_UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 Arms = tuple[tuple[str, tuple[str, ...]], ...]
 
 
@@ -68,7 +69,7 @@ def _share(part: set[str], whole: set[str]) -> float:
 
 def _stands(keyword: str, sources: Iterable[str]) -> bool:
     """Whether a keyword stands in one of the texts: as whole words; anywhere in scripts without blanks."""
-    if not keyword.isascii() and not re.search(r"[^\W\d_a-zà-ɏ]", keyword) is None and " " not in keyword:
+    if _UNSPACED.search(keyword):
         return any(keyword in source for source in sources)
     return any(f" {keyword} " in f" {source} " for source in sources)
 

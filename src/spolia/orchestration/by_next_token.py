@@ -25,7 +25,7 @@ class ByNextToken(Operator[Query, ArmScores]):
     p(T_j) is the sum of the probabilities of an arm's tokens, computed from probabilities, never from their logarithms.
     The tokens are labels that the prompt offers, or control tokens that a model was trained to write, as Self-RAG's:
     `ByNextToken(model, (("retrieve", ("[Retrieval]",)), ("recall", ("[No Retrieval]",))))`, and `Exceeds("retrieve",
-    0.2, otherwise="recall")` behind it. A token that is the beginning of one arm's label counts for it. Where none of
+    "recall", 0.2)` behind it. A token that is the beginning of one arm's label counts for it. Where none of
     the most probable tokens is of any arm, all scores are 0, and the result is counted as degraded.
 
     Args:
@@ -39,8 +39,8 @@ class ByNextToken(Operator[Query, ArmScores]):
         ModelError: when it runs: the prompt cannot be read, or the model cannot foretell tokens.
         ModelRejected: the server states none, where it was said to.
 
-    Source: Asai et al., "Self-RAG: learning to retrieve, generate, and critique through self-reflection", ICLR 2024 (whose
-    code divides log-probabilities, which turns the decision round).
+    Source: Asai et al., "Self-RAG: learning to retrieve, generate, and critique through self-reflection", ICLR 2024
+    (whose code divides log-probabilities, which turns the decision round).
     """
 
     llm: LanguageModel

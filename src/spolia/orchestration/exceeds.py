@@ -19,22 +19,22 @@ class Exceeds(Operator[ArmScores, str]):
 
     Args:
         arm: whose score is looked at.
-        threshold: a score equal to it is not above it.
         otherwise: the other arm.
+        threshold: a score equal to it is not above it.
 
     Raises:
         WiringError: for a threshold that is no number.
 
     Source: Asai et al., "Self-RAG: learning to retrieve, generate, and critique through self-reflection", ICLR 2024.
 
-    >>> worth = Exceeds("retrieve", 0.2, otherwise="recall")
+    >>> worth = Exceeds("retrieve", "recall", threshold=0.2)
     >>> worth(ArmScores((("retrieve", 0.21), ("recall", 0.79)))), worth(ArmScores((("retrieve", 0.2),)))
     ('retrieve', 'recall')
     """
 
     arm: str
+    otherwise: str
     threshold: float = 0.2
-    otherwise: str = "default"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -33,7 +33,8 @@ class Sufficient(Operator[Ranking, Verdict]):
         role: the prompt file, with the places `{{question}}` and `{{passages}}`; labels, of which `sufficient` stops.
         max_tokens: longest reply.
 
-    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, LLM judge.
+    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024,
+    LLM judge.
 
     >>> from spolia.models.scripted import ScriptedModel
     >>> from spolia.types import Hit, Node, Query

@@ -6,6 +6,7 @@ along and belongs neither to its identity nor to its hash.
 """
 
 from spolia.types.answers import Answer, Citation, Generation, Message, Prompt, Token
+from spolia.types.deciding import ArmScores, Chain, Plan
 from spolia.types.documents import Document, Heading, Node, Region
 from spolia.types.items import SOMEWHERE, Gold, Item, Quote, SubQuestion
 from spolia.types.places import NO_BOXES, Box, Boxes, Span
@@ -18,8 +19,10 @@ from spolia.types.value import Addressed, Meta, Record, Scalar, Value, digest_of
 __all__ = [
     "Addressed",
     "Answer",
+    "ArmScores",
     "Box",
     "Boxes",
+    "Chain",
     "Citation",
     "Document",
     "Failure",
@@ -33,6 +36,7 @@ __all__ = [
     "Meta",
     "NO_BOXES",
     "Node",
+    "Plan",
     "Prompt",
     "Queries",
     "Query",
