@@ -117,3 +117,36 @@ def test_nothing_is_written_over_and_choices_are_checked(spolia: Spolia, data: P
     both = spolia("data", "convert", data, tmp_path / "x", "--join", "title", "--onto", data)
     assert (both.code, "Write one of the two" in both.err) == (2, True)
     assert not (tmp_path / "x").exists()
+
+
+def test_what_is_hardly_meant_is_told(spolia: Spolia, data: Path) -> None:
+    with (data / "questions.jsonl").open("a") as file:
+        file.write('\n{"id": "typo", "question": " ", "gold_id": ["p1"]}')
+    with (data / "corpus.jsonl").open("a") as file:
+        file.write('\n{"id": "nothing", "text": ""}')
+    ran = spolia("data", "show", data, "--json")
+    assert ran.json["warnings"] == [
+        "1 of the questions without a text, which will fail: the first is 'typo'.",
+        "1 of the passages without a text, which nothing finds: the first is 'nothing'.",
+        "gold_id of questions, in 1 row, is read by nothing. docs/datasets.md has the fields; others go in meta.",
+    ]
+    questions = (data / "questions.jsonl").read_text()
+    (data / "questions.jsonl").write_text(questions.rpartition("\n")[0])
+    (data / "corpus.jsonl").unlink()
+    assert "There is no corpus: the questions can be asked of a store only" in spolia("data", "show", data).err
+
+
+def test_a_field_that_nothing_has_joins_nothing(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    ran = spolia("data", "convert", data, tmp_path / "joined", "--join", "chapter")
+    assert (ran.code, (tmp_path / "joined").exists()) == (2, False)
+    assert "No passage has a 'chapter' to be joined by. Join by: title." in ran.err
+
+
+def test_what_is_in_no_form_is_told_with_what_there_is(spolia: Spolia, tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "qa.csv").write_text("id,question")
+    ran = spolia("data", "show", tmp_path / "set")
+    assert "is in no form that is known; it has qa.csv. Known: spolia (corpus.jsonl" in ran.err
+    (tmp_path / "set" / "queries.jsonl").write_text('{"_id": "q", "text": "?"}')
+    (tmp_path / "set" / "corpus.jsonl").write_text('{"_id": "p", "text": "x"}')
+    assert "There is no qrels/test.tsv" in spolia("data", "show", tmp_path / "set").err

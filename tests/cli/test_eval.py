@@ -254,3 +254,30 @@ def test_words_find_passages_in_chinese(spolia: Spolia, shared_datasets: Path) -
     report = spolia("eval", "bm25", "--data", shared_datasets / "xquad_zh", "--limit", 200, "--json").json
     assert report["n"] == 200
     assert report["measures"]["R@5"]["mean"] > 0.95
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("nDGC@10", "The nearest is nDCG@10"),
+        ("R10", "The nearest is R@10"),
+        ("precision@3", "The nearest is P@3"),
+        ("Faithfulness", "or --llm URL --model NAME on the command line"),
+    ],
+)
+def test_a_measure_that_is_misspelt_or_lacks_a_model_says_what_to_write(
+    spolia: Spolia, data: Path, written: str, says: str
+) -> None:
+    ran = spolia("eval", "bm25", "--data", data, "--measures", written)
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert says in ran.err
+
+
+def test_quotes_that_a_shell_takes_away_are_not_missed_and_a_name_becomes_a_file(
+    spolia: Spolia, data: Path, tmp_path: Path
+) -> None:
+    measures = "nDCG@5(rule=exponential),MRR"
+    ran = spolia("eval", "bm25", "--data", data, "--measures", measures, "--save", tmp_path / "mine", "--json")
+    assert list(ran.json["measures"]) == ['nDCG@5(rule="exponential")', "MRR"]
+    assert (tmp_path / "mine.experiment").is_file()
+    assert [one["flow"] for one in ran.json["flows"]] == ["bm25"]

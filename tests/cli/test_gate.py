@@ -240,7 +240,7 @@ def test_a_baseline_is_not_written_on_what_was_tuned_on(spolia: Spolia, data: Pa
     assert spolia("eval", "bm25", "--data", "questions", "--split", "tune").code == 0
     ran = spolia(*WRITE)
     assert ran.code == 2
-    assert "questions tuned on" in ran.err
+    assert "questions were tuned on" in ran.err
     assert "of the part tune: bm25" in ran.err
     assert spolia(*WRITE, "--overlap").code == 0
     assert spolia("gate", "--baseline", "baseline.json").code == 0

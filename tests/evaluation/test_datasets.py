@@ -117,7 +117,9 @@ def test_the_content_hash_is_of_the_corpus(folder: Path) -> None:
 def test_a_missing_folder_or_file_is_named(folder: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere does not exist.*corpus\.jsonl"):
         items_of(folder / "nowhere")
-    with pytest.raises(DataError, match="is a file, not a folder"):
+    with pytest.raises(
+        DataError, match=r"is in no form that is known; it has a first row with: id, title, text\. Known: spolia"
+    ):
         items_of(folder / "corpus.jsonl")
     (folder / "questions.jsonl").unlink()
     with pytest.raises(DataError, match=r"No questions\.jsonl.*it has: corpus\.jsonl"):

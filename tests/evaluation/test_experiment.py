@@ -195,7 +195,7 @@ def test_a_question_belongs_to_a_part_and_what_was_tuned_on_is_refused() -> None
     with pytest.raises(DataError, match=f"{len(tuned)} of 10 questions were tuned on, or .*, the first '{tuned[0]}'"):
         Experiment(finds_even_ones, ITEMS, MEASURES, tuned_on=("tune",))
     overlapping = Experiment(finds_even_ones, ITEMS, MEASURES, tuned_on=("tune",), overlap=True).run()
-    assert f"{len(tuned)} of these 10 questions were tuned on" in overlapping.warnings[0]
+    assert f"{len(tuned)} of 10 questions were tuned on" in overlapping.warnings[0]
     held_out = [item for item in ITEMS if part_of(item.id) == "report"]
     assert Experiment(finds_even_ones, held_out, MEASURES, tuned_on=("tune", "select")).run().tuned == 0
 
@@ -370,3 +370,30 @@ def test_gold_that_the_store_has_not_is_named(data: DataSet, tmp_path: Path) -> 
 def test_a_store_that_is_not_there_is_no_failed_question(tmp_path: Path) -> None:
     with pytest.raises(NotAStore):
         Experiment(BM25(Corpus(str(tmp_path / "none.spolia")).group()), ITEMS, MEASURES).run()
+
+
+def test_what_a_report_has_not_is_named_with_what_it_has() -> None:
+    report = Experiment({"even": finds_even_ones, "all": finds_all}, ITEMS, "R@1, MRR").run()
+    assert [str(one) for one in Experiment(finds_all, ITEMS, ["R@1", MEASURES[1]]).measures] == ["R@1", "MRR"]
+    with pytest.raises(DataError, match=r"No flow is called 'evn'\. Write one of: even, all"):
+        report.flow("evn")
+    with pytest.raises(DataError, match=r"'R@5' was not measured\. Measured: R@1, MRR"):
+        report.flow("even").interval("R@5")
+    with pytest.raises(DataError, match="'R@5' was not measured"):
+        report.over("even", "all", "R@5")
+    wrong: Any = 5
+    with pytest.raises(MeasureError, match=r"5 is no measure. Write parse_measure"):
+        Experiment(finds_all, ITEMS, [wrong])
+    named: Any = "bm25"
+    for flows in (named, [named], {"bm25": named}):
+        with pytest.raises(WiringError, match=r"'bm25' is no flow\. Give operators"):
+            Experiment(flows, ITEMS, MEASURES)
+
+
+def test_a_flow_that_is_cut_off_before_a_measure_looks_is_told(data: DataSet, tmp_path: Path) -> None:
+    chunks = indexed(data, folder=tmp_path / "kept")
+    passages = list(data.passages())
+    items = [Item(f"t{n}", one.text, gold=((one.id,),)) for n, one in enumerate(passages)]
+    flows = {"short": BM25(chunks, top_k=1), "long": BM25(chunks)}
+    told = Experiment(flows, items, "R@1,R@5,MRR").run().warnings
+    assert told == ("short stops at 1 (top_k=1), so that R@5 cannot say more of it than at 1.",)

@@ -135,7 +135,7 @@ def test_one_flow_has_a_report_too() -> None:
     found = Experiment({"one": first}, ITEMS[:1], parse_measures("R@5")).run()
     assert "Verdicts" not in html(found)
     assert Page(html(found)).open == []
-    assert "# questions, 1 questions" in markdown(found)
+    assert "# questions, 1 question " in markdown(found)
 
 
 def test_a_measure_that_no_flow_defines_has_no_plot_and_no_verdict() -> None:
@@ -149,3 +149,10 @@ def test_a_measure_that_no_flow_defines_has_no_plot_and_no_verdict() -> None:
     assert {one.measure for one in report.comparisons} == {"EM"}
     assert "Risk" in html(report)
     assert "| Risk | – | – |" in markdown(report)
+
+
+def test_questions_are_filtered_by_type_and_what_stands_beside_them_is_said(report: Report) -> None:
+    page = html(report)
+    assert re.findall(r'<option value="([^"]*)">', page) == ["*", "", "even", "odd"]
+    assert page.count('data-kinds="[&quot;odd&quot;]"') == 6
+    assert "Beside each question: R@5, or the first that says anything of it, of good &amp; &lt;b&gt;, worse." in page

@@ -95,7 +95,7 @@ def test_a_look_at_some_questions_takes_these_away_and_says_which_it_was(tmp_pat
     whole = Looks(looks.path, marks_of(items))
     Experiment(nothing, [item for item in items if item not in tune[:3]], measures).run(looks=whole)
     with pytest.raises(
-        DataError, match=r"3 of 40 questions tuned on.*last 20\d\d-.* 3 questions of the part tune: finds"
+        DataError, match=r"3 of 40 questions were tuned on.*last 20\d\d-.* 3 questions of the part tune: finds"
     ):
         Experiment(nothing, items, measures).run(looks=whole)
     assert whole.forget(marks_of([Item("x", "Who?")])) == 0

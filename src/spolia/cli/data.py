@@ -16,7 +16,7 @@ from spolia.cli.screen import Screen
 from spolia.evaluation.wording import several
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from spolia.evaluation.datasets import DataSet
     from spolia.evaluation.formats.form import Form
@@ -37,8 +37,11 @@ def show(source: Set, form: From = "", json: AsJson = False) -> Exit:
     screen, given = Screen(json=json), _data(source, form)
     passages, items = _read(given)
     told = _told(given, passages, items)
-    screen.give(**told)
+    doubts = list(_doubts(given, passages, items))
+    screen.give(**told, warnings=doubts)
     screen.show(f"{given.name}, {given.written.called}: {given.written.files}", _table(told))
+    for doubt in doubts:
+        screen.say(doubt, "yellow")
     return Exit.DONE
 
 
@@ -184,6 +187,21 @@ def _told(given: DataSet, passages: Sequence[Document], items: Sequence[Item]) -
         "groups": dict(sorted(Counter(len(item.gold) for item in items).items())),
         "parts": counted(item.id for item in items),
     }
+
+
+def _doubts(given: DataSet, passages: Sequence[Document], items: Sequence[Item]) -> Iterator[str]:
+    """What can be read, and is hardly meant."""
+    if not given.has_corpus:
+        yield "There is no corpus: the questions can be asked of a store only (--store), which must have their gold."
+    for what, ids in (
+        ("of the questions without a text, which will fail", [one.id for one in items if not one.question.strip()]),
+        ("of the passages without a text, which nothing finds", [one.id for one in passages if not one.text.strip()]),
+    ):
+        if ids:
+            yield f"{len(ids):,} {what}: the first is {ids[0]!r}."
+    for field, times in given.written.unread(Path(given.path)).items():
+        where = f"{field}, in {several(times, 'row')}, is read by nothing."
+        yield f"{where} docs/datasets.md has the fields; others go in meta."
 
 
 def _table(told: dict[str, Any]) -> Any:

@@ -70,7 +70,8 @@ Kept = Annotated[
     typer.Option(
         "--save",
         metavar="FILE",
-        help="Keep every question in NAME.experiment as it is answered; without it, in the cache directory.",
+        help="Keep every question in this file as it is answered; a name without an ending gets .experiment. Without "
+        "it, in the cache directory.",
         show_default=False,
     ),
 ]
@@ -95,7 +96,9 @@ def evaluate(
     by: By = None,
     correction: Correction = "holm",
     save: Kept = None,
-    again: Annotated[bool, typer.Option("--again", help="Ask everything again that was asked before.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Ask everything of this experiment again, whatever was kept of it.")
+    ] = False,
     report: Reports = None,
     overlap: Annotated[
         bool, typer.Option("--overlap", help="Take questions that flows were chosen by; the report says so.")
@@ -118,6 +121,8 @@ def evaluate(
 
     screen = Screen(json=json)
     refuse_other_kinds(report or ())
+    if save is not None and not save.suffix and not save.exists():
+        save = save.with_suffix(".experiment")
     wanted = Evaluated(screen, data, split, limit, seed, llm, model, weights, own(known).operators, store)
     found, chosen, traces = wanted.report(
         flows, measures, by=by, correction=correction, save=save, again=again, overlap=overlap

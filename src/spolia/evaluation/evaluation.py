@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from spolia.errors import DataError
 from spolia.evaluation.measures.measured import Measured
 from spolia.evaluation.row import Row
 from spolia.evaluation.statistics.interval import Interval
@@ -81,8 +82,14 @@ class Evaluation(Value):
     seconds: float = 0.0
 
     def interval(self, measure: str) -> Interval | None:
-        """The number of a measure, as it is written, with its interval; None where no question is determined."""
+        """The number of a measure, as it is written, with its interval; None where no question is determined.
+
+        Raises:
+            DataError: it was not measured.
+        """
         names = [one.measure for one in self.measured]
+        if measure not in names:
+            raise DataError(f"{measure!r} was not measured. Measured: {', '.join(names)}.")
         return self.intervals[names.index(measure)]
 
     def json(self) -> dict[str, Any]:

@@ -16,12 +16,13 @@ from spolia.evaluation.gold import Whereabouts, whereabouts
 from spolia.evaluation.identity import identity
 from spolia.evaluation.looks import Look, Looks
 from spolia.evaluation.measures.measure import SetMeasure
+from spolia.evaluation.measures.parse import as_measures
 from spolia.evaluation.report import Report, reported
 from spolia.evaluation.rows import Rows
 from spolia.evaluation.slices import MOST, TYPE, by_kind, fields_of
 from spolia.evaluation.splits import checked_part, part_of
 from spolia.evaluation.statistics.corrections import CORRECTIONS
-from spolia.evaluation.wording import several
+from spolia.evaluation.wording import several, were
 from spolia.run import Run
 from spolia.types import Item, Value, digest_of
 
@@ -37,7 +38,7 @@ class Experiment(Value):
     Args:
         flows: one flow, several, or several by name; without a name a flow is called by its notation.
         items: questions with gold.
-        measures: what to measure.
+        measures: what to measure; texts are read by `parse_measures`, which takes models too.
         data: what the questions are called.
         by: what to slice the questions by: `type`, or names of their metadata (`metadata.topic` inside an object); by
             default their type, where they have one.
@@ -76,17 +77,17 @@ class Experiment(Value):
         self,
         flows: Flow | Sequence[Flow] | Mapping[str, Flow],
         items: Iterable[Item],
-        measures: Iterable[SetMeasure],
+        measures: str | Iterable[str | SetMeasure],
         *,
         data: str = "",
         by: str | Sequence[str] | None = None,
         correction: str = "holm",
-        tuned_on: Sequence[str] = (),
+        tuned_on: str | Sequence[str] = (),
         overlap: bool = False,
         seed: int = 0,
     ) -> None:
         given: dict[str, Any] = {"flows": named(flows), "items": tuple(items)}
-        given |= {"measures": tuple(dict.fromkeys(measures))}
+        given |= {"measures": tuple(dict.fromkeys(as_measures(measures)))}
         given |= {
             "data": data,
             "by": self._fields(given["items"], by),
@@ -94,7 +95,8 @@ class Experiment(Value):
             "overlap": overlap,
             "seed": seed,
         }
-        given |= {"tuned_on": tuple(checked_part(part) for part in tuned_on)}
+        parts = (tuned_on,) if isinstance(tuned_on, str) else tuned_on
+        given |= {"tuned_on": tuple(checked_part(part) for part in parts)}
         for name, value in given.items():
             object.__setattr__(self, name, value)
         self._check()
@@ -147,8 +149,9 @@ class Experiment(Value):
         if tuned and not self.overlap:
             last = max(looks, key=lambda one: one.at, default=None)
             when = f" Looked at {several(len(looks), 'time')}, last {last}; {path} says so." if last else ""
+            n = len(self.asked)
             raise DataError(
-                f"{len(tuned)} of {several(len(self.asked), 'question')} tuned on, or flows chosen by them, the first "
+                f"{len(tuned)} of {several(n, 'question')} {were(n)} tuned on, or flows chosen by them, the first "
                 f"{tuned[0]!r}: what they say is too good.{when} Ask questions that nothing was chosen by, by habit "
                 "those of data.split('report') (--split report), or write overlap=True (--overlap), which the report "
                 "says. What chose nothing can be forgotten: spolia data looks DATA --forget"

@@ -23,14 +23,17 @@ def named(flows: Flow | Sequence[Flow] | Mapping[str, Flow]) -> tuple[tuple[str,
         WiringError: there is none, or two are called the same.
     """
     if isinstance(flows, Mapping):
-        return tuple(flows.items()) or _none()
-    listed = (flows,) if isinstance(flows, Operator) else tuple(flows)
-    found = {repr(flow): flow for flow in listed}
-    if len(found) < len(listed):
-        raise WiringError(
-            "Two of the flows are the same. Leave one out, or give them by name: {'one': ..., 'two': ...}."
-        )
-    return tuple(found.items()) or _none()
+        by_name = dict(flows)
+    else:
+        listed: Any = (flows,) if isinstance(flows, Operator | str) else tuple(flows)
+        by_name = {repr(flow): flow for flow in listed}
+        if len(by_name) < len(listed):
+            raise WiringError(
+                "Two of the flows are the same. Leave one out, or give them by name: {'one': ..., 'two': ...}."
+            )
+    if strange := [flow for flow in by_name.values() if not isinstance(flow, Operator)]:
+        raise WiringError(f"{strange[0]!r} is no flow. Give operators, such as BM25(group) >> Reader(llm).")
+    return tuple(by_name.items()) or _none()
 
 
 def _none() -> tuple[tuple[str, Flow], ...]:

@@ -78,11 +78,20 @@ def joined(passages: Iterable[Document], by: str = "title") -> Located:
     Args:
         by: `title`, or a field of metadata.
 
+    Raises:
+        DataError: no passage has that.
+
     >>> passages = [Document("p1", "One.", title="A"), Document("p2", "Two.", title="A"), Document("p3", "Three.")]
     >>> found = joined(passages)
     >>> [(one.id, one.text) for one in found.documents], str(found.quotes["p2"][0])
     ([('A', 'One.\\n\\nTwo.'), ('p3', 'Three.')], 'A[6:10]')
     """
+    passages = list(passages)
+    fields = {"title"} if any(one.title for one in passages) else set[str]()
+    fields.update(name for one in passages for name, _ in one.meta)
+    if by not in fields:
+        listed = ", ".join(sorted(fields)) or "nothing, since they have neither titles nor metadata"
+        raise DataError(f"No passage has a {by!r} to be joined by. Join by: {listed}.")
     documents: list[Document] = []
     quotes: dict[str, tuple[Quote, ...]] = {}
     taken = set[str]()

@@ -9,14 +9,17 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
 
+from spolia.errors import DataError
 from spolia.evaluation.comparison import Comparison, compared
 from spolia.evaluation.estimates import Estimates
 from spolia.evaluation.evaluation import Evaluation, Latency
 from spolia.evaluation.gold import Whereabouts
+from spolia.evaluation.lengths import too_short
 from spolia.evaluation.measures.measured import Measured
 from spolia.evaluation.row import Row
 from spolia.evaluation.slices import Slice, sliced, unsliced
 from spolia.evaluation.splits import counted
+from spolia.evaluation.wording import several, were
 from spolia.types import Item, Usage, Value
 
 if TYPE_CHECKING:
@@ -66,14 +69,24 @@ class Report(Value):
         return len(self.items)
 
     def flow(self, name: str) -> Evaluation:
-        """What the flow of this name scored."""
-        return next(one for one in self.flows if one.flow == name)
+        """What the flow of this name scored; `DataError` where there is none."""
+        found = {one.flow: one for one in self.flows}
+        if name not in found:
+            raise DataError(f"No flow is called {name!r}. Write one of: {', '.join(found)}.")
+        return found[name]
 
     def over(self, ours: str, theirs: str, measure: str) -> Comparison:
-        """The comparison of two flows on a measure, whichever is ahead."""
-        return next(
-            one for one in self.comparisons if {one.better, one.other} == {ours, theirs} and one.measure == measure
-        )
+        """The comparison of two flows on a measure, whichever is ahead.
+
+        Raises:
+            DataError: there is no such flow or measure, or no question is determined for both.
+        """
+        for name in (ours, theirs):
+            self.flow(name).interval(measure)
+        for one in self.comparisons:
+            if {one.better, one.other} == {ours, theirs} and one.measure == measure:
+                return one
+        raise DataError(f"{ours} and {theirs} cannot be compared on {measure}: no question is determined for both.")
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -81,28 +94,30 @@ class Report(Value):
         found = []
         if self.tuned:
             found.append(
-                f"{self.tuned} of these {self.n} questions were tuned on, or flows chosen by them: what they say is "
-                "too good."
+                f"{self.tuned} of {several(self.n, 'question')} {were(self.n)} tuned on, or flows chosen by them: what "
+                "they say is too good."
             )
         for one in self.flows:
             if one.failures:
                 id, failure = one.failures[0]
+                of = several(one.n, "question")
                 found.append(
-                    f"{one.flow}: {len(one.failures)} of {one.n} questions failed and score 0; the first, {id}: "
+                    f"{one.flow}: {len(one.failures)} of {of} failed and score 0; the first, {id}: "
                     f"{failure.kind}: {failure.message}"
                 )
             found += [
                 f"{one.flow}: {measured.measure} is undetermined for {measured.undetermined} of "
-                f"{measured.n + measured.undetermined} questions, which are left out"
+                f"{several(measured.n + measured.undetermined, 'question')}, left out"
                 for measured in one.measured
                 if measured.undetermined
             ]
         found += [
-            f"{name}: {n} questions met a server that was down or busy; the same experiment asks them again"
+            f"{name}: {several(n, 'question')} met a server that was down or busy; the same experiment asks again"
             for name, n in Counter(flow for (flow, _), row in self.rows.items() if row.interrupted).items()
         ]
         if self.without_gold:
-            found.append(f"{self.without_gold} questions have no gold and were left out.")
+            left = several(self.without_gold, "question")
+            found.append(f"{left} without gold {were(self.without_gold)} left out.")
         return (*found, *self.notes)
 
     @property
@@ -114,8 +129,8 @@ class Report(Value):
             if len(parts) == 1
             else "parts " + ", ".join(f"{k} {v}" for k, v in parts.items())
         )
-        times = "" if not self.looked else f", looked at {self.looked} times before"
-        return f"{self.data or 'questions'}, {self.n} questions ({which}{times})"
+        times = "" if not self.looked else f", looked at {several(self.looked, 'time')} before"
+        return f"{self.data or 'questions'}, {several(self.n, 'question')} ({which}{times})"
 
     def json(self) -> dict[str, Any]:
         """Plain data, scores in 0 to 1."""
@@ -169,7 +184,7 @@ def reported(experiment: Experiment, rows: RowsOf, threads: int) -> Report:
         experiment.correction,
         frozenset(str(one.measure) for one in estimates if one.unit),
         rows,
-        notes=tuple(unsliced(experiment)),
+        notes=(*unsliced(experiment), *too_short(experiment, rows)),
     )
 
 

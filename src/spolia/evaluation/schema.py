@@ -20,6 +20,8 @@ from typing import Any
 from spolia.errors import DataError
 from spolia.types import SOMEWHERE, Document, Gold, Item, Meta, Quote, SubQuestion
 
+PASSAGE_FIELDS = ("id", "title", "text", "meta")
+ITEM_FIELDS = ("id", "question", "answers", "type", "gold_ids", "grades", "decomposition", "meta")
 MAY_BE_EMPTY = ("text", "question")
 """An empty question stands in a published data set: it fails when it is asked, and is counted."""
 WORST_GRADE = 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, TypeAlias
 
@@ -47,6 +47,10 @@ class Form(ABC):
     @abstractmethod
     def items(self, path: Path) -> Iterator[Asked]:
         """The questions, one at a time."""
+
+    def unread(self, path: Path) -> Mapping[str, int]:
+        """Fields that nothing here reads, with how often they stand there: misspelt ones, perhaps."""
+        return {}
 
     @abstractmethod
     def put(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from spolia.errors import DataError
 from spolia.evaluation.formats.form import Form
+from spolia.evaluation.jsonl import first_record
 
 HOME = "spolia.evaluation.formats"
 FORMS: Mapping[str, str] = {
@@ -41,5 +42,28 @@ def forms() -> Iterator[Form]:
 
 
 def form_of(path: Path) -> Form:
-    """The form that a folder or file has; where none fits, the first, which says what is missing."""
-    return next((form for form in forms() if form.fits(path)), form_called("spolia"))
+    """The form that a folder or file has; where none fits a folder, the one of which most is there, which says what is
+    missing.
+
+    Raises:
+        DataError: nothing of any form is there; says what is.
+    """
+    if found := next((form for form in forms() if form.fits(path)), None):
+        return found
+    nearest = max(forms(), key=lambda form: _there(form, path))
+    if _there(nearest, path) or not path.exists():
+        return nearest
+    has = _names(path) if path.is_dir() else f"a first row with: {', '.join(first_record(path)) or 'nothing'}"
+    known = "; ".join(f"{form.called} ({form.files})" for form in forms())
+    raise DataError(f"{path} is in no form that is known; it has {has}. Known: {known}. docs/datasets.md has them all.")
+
+
+def _there(form: Form, folder: Path) -> int:
+    """How many of the files of a form a folder has."""
+    names = (name.partition(" ")[0].replace("NAME", "*") for name in form.files.split(", "))
+    return sum(any(folder.glob(name)) for name in names) if folder.is_dir() else 0
+
+
+def _names(folder: Path) -> str:
+    names = sorted(entry.name for entry in folder.iterdir())
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "") or "nothing"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,7 +11,7 @@ from typing import Any, ClassVar
 from spolia.errors import DataError
 from spolia.evaluation.formats.form import Asked, Form, Placed
 from spolia.evaluation.jsonl import jsonl_file, rows, write_rows
-from spolia.evaluation.schema import item_in, passage_in, quoted_documents
+from spolia.evaluation.schema import ITEM_FIELDS, PASSAGE_FIELDS, item_in, passage_in, quoted_documents
 from spolia.types import Document, Item, Meta, Quote
 
 
@@ -40,6 +41,13 @@ class Own(Form):
         for number, row in rows(file):
             place = f"{file} line {number}"
             yield place, item_in(place, row, texts)
+
+    def unread(self, path: Path) -> Mapping[str, int]:
+        found = Counter[str]()
+        for name, known in (("corpus", PASSAGE_FIELDS), ("questions", ITEM_FIELDS)):
+            if (file := jsonl_file(path, name)) is not None:
+                found.update(f"{field} of {name}" for _, row in rows(file) for field in row if field not in known)
+        return dict(found.most_common())
 
     def put(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
         write_rows(path / "corpus.jsonl", (passage_row(one) for one in passages))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 
 from spolia.evaluation.measures.measure import SetMeasure
@@ -53,6 +55,17 @@ WRITTEN: Mapping[str, str] = {
 }
 """The class of each, in the order in which they are named to people. Only what is asked for is imported."""
 
+ALSO: Mapping[str, str] = {
+    "precision": "p",
+    "recall": "r",
+    "accuracy": "acc",
+    "exact-match": "em",
+    "exactmatch": "em",
+    "success": "hit",
+    "rouge": "rouge-l",
+    "meteor": "meteor-no-synonyms",
+}
+"""Other names of some."""
 _PLACES = {written.removesuffix("@k").lower(): place for written, place in WRITTEN.items()}
 _NEED_K = {written.removesuffix("@k").lower() for written in WRITTEN if written.endswith("@k")}
 
@@ -74,6 +87,19 @@ def class_of(name: str) -> type[SetMeasure] | None:
 def needs_k(name: str) -> bool:
     """Whether one has to say how many places to look at."""
     return name.lower() in _NEED_K
+
+
+def nearest(text: str) -> str:
+    """The measure that somebody may have meant; empty where nothing is near.
+
+    >>> nearest("nDGC@10"), nearest("R10"), nearest("precision@5"), nearest("colour")
+    ('nDCG@10', 'R@10', 'P@5', '')
+    """
+    found = re.match(r"\s*([A-Za-z][A-Za-z-]*?(?:-[0-9L])?)[@_ ]?([0-9]*)\s*(?:\(|$)", text)
+    name, k = (found[1].lower(), found[2]) if found else ("", "")
+    near = ALSO.get(name) or next(iter(get_close_matches(name, _PLACES, 1, 0.7)), "")
+    written = next((one for one in WRITTEN if one.removesuffix("@k").lower() == near), "")
+    return written.replace("@k", f"@{k or 5}")
 
 
 def known() -> str:

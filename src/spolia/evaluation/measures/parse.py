@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any
 
 from spolia.errors import MeasureError
-from spolia.evaluation.measures.known import class_of, known, needs_k
+from spolia.evaluation.measures.known import class_of, known, nearest, needs_k
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.models.protocols import Embedder, LanguageModel
 
@@ -29,17 +29,19 @@ def parse_measure(text: str, *, llm: LanguageModel | None = None, embedder: Embe
 
     >>> str(parse_measure("ndcg@10")), str(parse_measure("MRR(share=0.5)"))
     ('nDCG@10', 'MRR(share=0.5)')
-    >>> str(parse_measure('AURC(of=F1(rule="squad2"))'))
-    'AURC(of=F1(rule="squad2"))'
+    >>> str(parse_measure('AURC(of=F1(rule="squad2"))')), str(parse_measure("F1(rule=squad2)"))
+    ('AURC(of=F1(rule="squad2"))', 'F1(rule="squad2")')
     """
     written = _WRITTEN.fullmatch(text.strip())
     name, k, inside = written.groups() if written else ("", None, None)
     name = _ALSO.get(name.lower(), name)
     cls = class_of(name)
     if cls is None:
+        if near := nearest(text):
+            raise MeasureError(f"No measure is written {text!r}. The nearest is {near}; docs/measures.md has them all.")
         raise MeasureError(f"No measure is written {text!r}. Write one of: {known()}, with k from 1, for example R@5.")
     models = {"llm": llm, "embedder": embedder}
-    given = dict(_fields(text, inside or "", models)) | ({"k": int(k)} if k else {})
+    given = dict(_fields(text, inside or "", models, _texts(cls))) | ({"k": int(k)} if k else {})
     if needs_k(name) and "k" not in given:
         raise MeasureError(f"{text!r} does not say how many places to look at. Write {name}@5, for example.")
     return _made(cls, text, given, models)
@@ -65,6 +67,21 @@ def parse_measures(
     return tuple(found)
 
 
+def as_measures(given: str | Iterable[str | SetMeasure]) -> Iterator[SetMeasure]:
+    """Measures, also as they are written.
+
+    >>> [str(one) for one in as_measures(["R@5, MRR", parse_measure("P@3")])]
+    ['R@5', 'MRR', 'P@3']
+    """
+    for one in (given,) if isinstance(given, str) else given:
+        if isinstance(one, str):
+            yield from parse_measures(one)
+        elif isinstance(one, SetMeasure):
+            yield one
+        else:
+            raise MeasureError(f"{one!r} is no measure. Write parse_measure('R@5'), for example.")
+
+
 def _listed(text: str) -> list[str]:
     """The measures in a list; a comma between brackets does not separate."""
     source = f"_({text.strip(' ,')})"
@@ -74,7 +91,12 @@ def _listed(text: str) -> list[str]:
     return [ast.get_source_segment(source, one) or "" for one in call.args]
 
 
-def _fields(text: str, inside: str, models: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _texts(cls: type[SetMeasure]) -> set[str]:
+    """Fields that hold a text, whose quotes a shell may have taken away."""
+    return {f.name for f in fields(cls) if f.type in (str, "str")}  # type: ignore[arg-type]
+
+
+def _fields(text: str, inside: str, models: dict[str, Any], texts: set[str]) -> Iterator[tuple[str, Any]]:
     """The fields that are written between brackets: constants and measures."""
     source = f"_({inside})"
     call = _call(source)
@@ -84,7 +106,12 @@ def _fields(text: str, inside: str, models: dict[str, Any]) -> Iterator[tuple[st
     for keyword in call.keywords:
         value: Any = keyword.value
         part = ast.get_source_segment(source, value) or ""
-        yield str(keyword.arg), value.value if isinstance(value, ast.Constant) else parse_measure(part, **models)
+        if isinstance(value, ast.Constant):
+            yield str(keyword.arg), value.value
+        elif isinstance(value, ast.Name) and keyword.arg in texts:
+            yield keyword.arg, value.id
+        else:
+            yield str(keyword.arg), parse_measure(part, **models)
 
 
 def _call(source: str) -> ast.Call | None:
@@ -105,7 +132,10 @@ def _made(cls: type[SetMeasure], text: str, given: dict[str, Any], models: dict[
         if name in places:
             if models[name] is None:
                 what = "a language model" if name == "llm" else "an embedder"
-                raise MeasureError(f"{cls.called} needs {what}. Write parse_measure({cls.called!r}, {name}=...).")
+                option = ", or --llm URL --model NAME on the command line" if name == "llm" else ""
+                raise MeasureError(
+                    f"{cls.called} needs {what}. Write parse_measure({cls.called!r}, {name}=...){option}."
+                )
             given[name] = models[name]
     try:
         return cls(**given)

@@ -11,6 +11,7 @@ from spolia.evaluation.pages.plots import of_differences, of_scores, of_times
 from spolia.evaluation.pages.question import Traces, question
 from spolia.evaluation.pages.tables import TIMES, UNDER, Table, corrected, costs, in_slices, of_slice, scores
 from spolia.evaluation.report import Report
+from spolia.evaluation.slices import TYPE, kinds_of
 
 HERE = Path(__file__).parent
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
@@ -84,11 +85,27 @@ def _slices(report: Report) -> str:
 def _questions(report: Report, traces: Traces | None) -> str:
     """Every question, with what makes it easy to find those that matter."""
     inside = "".join(question(report, item, traces) for item in report.items)
-    differ = '<label><input type="checkbox" id="differ"> flows differ</label>' if len(report.flows) > 1 else ""
-    hidden = "" if differ else '<input type="checkbox" id="differ" hidden>'
+    boxes = _box("differ", "flows differ") * (len(report.flows) > 1) + _box("failed", "failed")
+    kinds = sorted({kind for item in report.items for kind in kinds_of(item, TYPE)})
+    options = "".join(f'<option value="{escape(one)}">{escape(one or "(none)")}</option>' for one in kinds)
+    every = '<option value="*">all types</option>'
+    by_type = f'<select id="kind" aria-label="type">{every}{options}</select>' if len(kinds) > 1 else ""
     return _section(
         "Questions",
         '<div class="filter"><input type="search" id="text" placeholder="Find in questions, answers and passages">'
-        f'{differ}{hidden}<label><input type="checkbox" id="failed"> failed</label>'
-        f'<span id="count" class="soft"></span></div>{inside}',
+        f'{by_type}{boxes}<span id="count" class="soft"></span></div>{_heading(report)}{inside}',
     )
+
+
+def _box(name: str, label: str) -> str:
+    return f'<label><input type="checkbox" id="{name}"> {label}</label>'
+
+
+def _heading(report: Report) -> str:
+    """What the numbers beside the questions are."""
+    measure = next((one.measure for one in report.flows[0].measured if one.measure in report.units), "")
+    if not measure:
+        return ""
+    flows = ", ".join(flow.flow for flow in report.flows)
+    said = f"Beside each question: {measure}, or the first that says anything of it, of {flows}."
+    return f'<p class="soft">{escape(said)}</p>'

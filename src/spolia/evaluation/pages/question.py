@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import TypeAlias
@@ -10,6 +11,7 @@ from spolia.evaluation.comparison import number
 from spolia.evaluation.pages.tables import seconds
 from spolia.evaluation.report import Report
 from spolia.evaluation.row import Found, Row
+from spolia.evaluation.slices import TYPE, kinds_of
 from spolia.journal import Span
 from spolia.types import Item
 
@@ -23,7 +25,8 @@ def question(report: Report, item: Item, traces: Traces | None) -> str:
     differ, failed = len({row.seen for row in rows}) > 1, any(row.failure is not None for row in rows)
     chips = "".join(_chip(row, report) for row in rows)
     return (
-        f'<details class="question" data-differ="{int(differ)}" data-failed="{int(failed)}"><summary>'
+        f'<details class="question" data-differ="{int(differ)}" data-failed="{int(failed)}" '
+        f'data-kinds="{escape(json.dumps(kinds_of(item, TYPE)))}"><summary>'
         f'<span class="id" title="{escape(item.id)}">{escape(item.id)}</span>'
         f'<span class="asked">{escape(item.question)}</span>{chips}</summary><div class="inside">{_gold(item)}'
         f'<div class="flows">{"".join(_flow(report, item, row, traces) for row in rows)}</div></div></details>'
