@@ -18,6 +18,7 @@ from tests import pages
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+NAMED = re.compile(r"^`([\w/]+\.jsonl)`:\n\n```json\n(.*?)^```$", re.M | re.S)
 NOT_RUN = {"make test", "make check", "make bench", "make versions", "make pages", "make demo", "make demo DIR=papers"}
 """`make test` runs this test; the Makefile is run as a whole before a change lands."""
 
@@ -27,9 +28,9 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def files(page: Path) -> dict[str, str]:
-    """The blocks that begin with the name of the file in which they are, as `# cutting.py`."""
+    """The blocks that begin with the name of the file in which they are, as `# cutting.py`, or stand below it."""
     found = (re.match(r"# (\w+\.(?:py|yaml))\n", code) for _, code in FENCE.findall(page.read_text()))
-    return {named[1]: named.string for named in found if named}
+    return {named[1]: named.string for named in found if named} | dict(NAMED.findall(page.read_text()))
 
 
 def with_blocks(language: str) -> list[Path]:
@@ -58,6 +59,7 @@ def test_python_blocks_run(page: Path, workplace: Path) -> None:
 def test_shell_blocks_run(page: Path, workplace: Path) -> None:
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     for name, text in files(page).items():
+        (workplace / name).parent.mkdir(exist_ok=True)
         (workplace / name).write_text(text)
     for line in "".join(blocks(page, "bash")).splitlines():
         command = shlex.split(line, comments=True)

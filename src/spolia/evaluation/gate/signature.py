@@ -88,9 +88,9 @@ class Held(Value):
         return cls(groups, known, names)
 
     def among(self, wanted: Set[str], before: Mapping[str, Known]) -> dict[str, Known]:
-        """Of the documents those that are wanted, and those that were known before; all if they are few."""
-        few = len(self.documents) <= FEW
-        return {name: one for name, one in self.documents.items() if few or name in wanted or name in before}
+        """Of the documents those that are wanted, and those that were known before; all if they are few. By name."""
+        few, every = len(self.documents) <= FEW, self.documents
+        return {name: every[name] for name in sorted(every) if few or name in wanted or name in before}
 
     @property
     def content(self) -> str:
