@@ -107,9 +107,12 @@ if TYPE_CHECKING:
     from spolia.post_retrieval.forms import AsDicts as AsDicts, AsNodes as AsNodes, AsText as AsText
     from spolia.post_retrieval.keyword import KeywordFilter as KeywordFilter
     from spolia.post_retrieval.mapped import Mapped as Mapped
+    from spolia.post_retrieval.mmr import MMR as MMR
     from spolia.post_retrieval.mono_t5 import MonoT5 as MonoT5
     from spolia.post_retrieval.neighbours import Neighbours as Neighbours
+    from spolia.post_retrieval.newest import Newest as Newest
     from spolia.post_retrieval.rank_gpt import RankGPT as RankGPT
+    from spolia.post_retrieval.reorder import Reorder as Reorder
     from spolia.post_retrieval.rerank import reranker as reranker
     from spolia.post_retrieval.selection.critique import Critique as Critique
     from spolia.post_retrieval.selection.percentile import Percentile as Percentile
@@ -121,6 +124,7 @@ if TYPE_CHECKING:
     from spolia.post_retrieval.sentence_window import SentenceWindow as SentenceWindow
     from spolia.post_retrieval.show_metadata import ShowMetadata as ShowMetadata
     from spolia.post_retrieval.tart import TART as TART
+    from spolia.post_retrieval.time_decay import TimeDecay as TimeDecay
     from spolia.post_retrieval.upr import UPR as UPR
     from spolia.pre_retrieval.averaged_hyde import AveragedHyDE as AveragedHyDE
     from spolia.pre_retrieval.hyde import HyDE as HyDE
@@ -266,9 +270,12 @@ WHERE = {
     "spolia.post_retrieval.forms": ("AsDicts", "AsNodes", "AsText",),
     "spolia.post_retrieval.keyword": ("KeywordFilter",),
     "spolia.post_retrieval.mapped": ("Mapped",),
+    "spolia.post_retrieval.mmr": ("MMR",),
     "spolia.post_retrieval.mono_t5": ("MonoT5",),
     "spolia.post_retrieval.neighbours": ("Neighbours",),
+    "spolia.post_retrieval.newest": ("Newest",),
     "spolia.post_retrieval.rank_gpt": ("RankGPT",),
+    "spolia.post_retrieval.reorder": ("Reorder",),
     "spolia.post_retrieval.rerank": ("reranker",),
     "spolia.post_retrieval.selection.critique": ("Critique",),
     "spolia.post_retrieval.selection.percentile": ("Percentile",),
@@ -280,6 +287,7 @@ WHERE = {
     "spolia.post_retrieval.sentence_window": ("SentenceWindow",),
     "spolia.post_retrieval.show_metadata": ("ShowMetadata",),
     "spolia.post_retrieval.tart": ("TART",),
+    "spolia.post_retrieval.time_decay": ("TimeDecay",),
     "spolia.post_retrieval.upr": ("UPR",),
     "spolia.pre_retrieval.averaged_hyde": ("AveragedHyDE",),
     "spolia.pre_retrieval.hyde": ("HyDE",),

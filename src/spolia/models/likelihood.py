@@ -1,0 +1,133 @@
+"""How likely a language model finds a given text, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spolia.errors import ModelRejected
+from spolia.models.protocols import SCORES, LanguageModel, ScoresContinuations
+from spolia.operator import Operator
+from spolia.types import Failure, Message, Prompt, Token, Value
+
+OPENING = "A text:"
+"""What the first token of a text follows, since servers tell nothing of a text that follows nothing."""
+BEFORE = 4_000
+"""Characters before a text that are shown with it at most, so that a model's window holds both."""
+
+
+@dataclass(frozen=True)
+class Continuation(Value):
+    """A text, and what it follows.
+
+    >>> Continuation.of("It fell.", "The tide rose.").prompt.text
+    'A text:\\n\\nThe tide rose.\\n'
+    """
+
+    prompt: Prompt
+    text: str
+
+    @classmethod
+    def of(cls, text: str, *before: str) -> Continuation:
+        """A text after others, of which the last characters count."""
+        said = [part[-BEFORE:] for part in before if part.strip()]
+        return cls(Prompt((Message("user", "\n\n".join((OPENING, *said)) + "\n"),)), text)
+
+
+@dataclass(frozen=True)
+class Likelihood(Operator[Continuation, tuple[Token, ...]]):
+    """The tokens of a text, each with ln p(x_t | what stands before), at most 0. Nothing is generated.
+
+    Args:
+        llm: a model with the capability `scores`.
+
+    Raises:
+        ModelRejected: the model states no log-probabilities of given texts.
+        ModelUnavailable: the server cannot be reached.
+
+    >>> from spolia.models.completions import CompletionModel
+    >>> from spolia.testing import OpenAIServer, Served
+    >>> with OpenAIServer(Served(logprob=-0.5)) as server:
+    ...     Likelihood(CompletionModel("any", server.url))(Continuation.of("Paris."))
+    (Token(text='\\nParis.', logprob=-3.5),)
+    """
+
+    llm: LanguageModel
+
+    cached: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((SCORES,))}
+
+    def apply(self, value: Continuation, /) -> tuple[Token, ...]:
+        if not value.text:
+            return ()
+        if not isinstance(self.llm, ScoresContinuations) or SCORES not in self.llm.capabilities:
+            raise ModelRejected(f"{self.llm.name} has no {SCORES!r}. Write a model that has, as CompletionModel.")
+        return self.llm.continuation(value.prompt, value.text)
+
+
+def surprises(llm: LanguageModel, texts: Sequence[Continuation]) -> list[list[Surprise]]:
+    """What surprises a model in each text; asked at the same time.
+
+    Raises:
+        ModelUnavailable: the model could not be asked.
+        ModelRejected: it states no log-probabilities.
+    """
+    found = Likelihood(llm).batch(texts)
+    for result in found:
+        if isinstance(result, Failure):
+            raise result.raised()
+    scored = [result for result in found if not isinstance(result, Failure)]
+    return [aligned(tokens, asked.text) for tokens, asked in zip(scored, texts, strict=True)]
+
+
+@dataclass(frozen=True)
+class Surprise(Value):
+    """A stretch of a text and its self-information.
+
+    Args:
+        start: its first character.
+        end: one past its last one.
+        nats: -ln p of it, at least 0.
+    """
+
+    start: int
+    end: int
+    nats: float
+
+
+def aligned(tokens: Sequence[Token], text: str) -> list[Surprise]:
+    """Where the tokens of a text stand in it. Together they are all of it: what a token does not name belongs to the
+    one before, and a token that cannot be found (a piece of a character) counts for the one after.
+
+    >>> aligned((Token(" Pa", -1.0), Token("ris", -2.0), Token("?", -0.5)), "Paris.")
+    [Surprise(start=0, end=2, nats=1.0), Surprise(start=2, end=6, nats=2.5)]
+    """
+    starts: list[int] = []
+    nats: list[float] = []
+    at, held = 0, 0.0
+    for token in tokens:
+        surprise = max(0.0, -token.logprob)
+        place = _place(token.text, text, at, first=not starts)
+        if place is None:
+            held += surprise
+            continue
+        starts.append(place[0])
+        nats.append(surprise + held)
+        at, held = place[1], 0.0
+    if not starts:
+        return [Surprise(0, len(text), held)] if text else []
+    nats[-1] += held
+    starts[0] = 0
+    ends = [*starts[1:], len(text)]
+    return [Surprise(start, end, own) for start, end, own in zip(starts, ends, nats, strict=True) if end > start]
+
+
+def _place(token: str, text: str, at: int, first: bool) -> tuple[int, int] | None:
+    """Start and end of a token from a place of the text on; the first may have begun before the text."""
+    for said in (token, token.lstrip()) if first else (token,):
+        if said and text.startswith(said, at):
+            return at, at + len(said)
+    found = text.find(token.strip(), at, at + len(token) + 20) if token.strip() else -1
+    return None if found < 0 else (found, found + len(token.strip()))

@@ -1,0 +1,321 @@
+"""Compression: less text, the same citations. Numbers are written by hand from the formulas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spolia.errors import ModelRejected, WiringError
+from spolia.flows.files import dump, load
+from spolia.generation.reader import Reader
+from spolia.models.completions import CompletionModel
+from spolia.models.likelihood import Surprise, aligned
+from spolia.models.scripted import ScriptedModel
+from spolia.operator import Operator
+from spolia.post_retrieval.compression.budget import segments
+from spolia.post_retrieval.compression.extractive import Extractive
+from spolia.post_retrieval.compression.llmlingua import LLMLingua
+from spolia.post_retrieval.compression.long_llmlingua import LongLLMLingua, shares
+from spolia.post_retrieval.compression.refine import Refine
+from spolia.post_retrieval.compression.selective_context import SelectiveContext
+from spolia.post_retrieval.compression.tree_summarise import TreeSummarise
+from spolia.run import Run
+from spolia.testing import OpenAIServer, Served
+from spolia.types import Hit, Node, Query, Ranking, Span, Token
+from tests.degrading import degraded
+from tests.post_retrieval.compression.scorer import Scorer
+
+
+def found(*texts: str, question: str = "Who?") -> Ranking:
+    nodes = [
+        Node(f"n{at}", text, "d", span=Span(100 * at, 100 * at + len(text)), uri="a.txt")
+        for at, text in enumerate(texts)
+    ]
+    return Ranking(Query(question), tuple(Hit(node, 9.0 - at) for at, node in enumerate(nodes)), "bm25")
+
+
+def texts(ranking: Ranking) -> list[str]:
+    return [node.text for node in ranking.nodes]
+
+
+def is_subsequence(short: Sequence[str], long: Sequence[str]) -> bool:
+    rest = iter(long)
+    return all(word in rest for word in short)
+
+
+# -------------------------------------------------------------------------------------------- where tokens stand
+
+
+@given(st.text(max_size=60), st.data())
+def test_tokens_are_all_of_the_text_each_once(text: str, data: st.DataObject) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
+    pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    odd = data.draw(st.sampled_from(["", "\ufffd", "bytes:\\xe4", "zzz"]))
+    told = aligned([Token(piece, -1.0) for piece in (*pieces, odd)], text)
+    assert "".join(text[one.start : one.end] for one in told) == text
+    assert all(one.nats >= 0 for one in told)
+    if text:
+        assert math.fsum(one.nats for one in told) == pytest.approx(len([p for p in pieces if p]) + 1, abs=len(pieces))
+
+
+def test_a_token_may_begin_before_the_text_and_pieces_of_characters_count_for_what_follows() -> None:
+    told = aligned((Token("\n Nokia", -1.0), Token("\ufffd", -2.0), Token(" Oy", -0.5)), "Nokia Oy")
+    assert told == [Surprise(0, 5, 1.0), Surprise(5, 8, 2.5)]
+
+
+@given(st.text(max_size=200), st.integers(1, 20))
+def test_segments_are_all_of_the_text(text: str, characters: int) -> None:
+    parts = list(segments(text, characters))
+    assert "".join(parts) == text
+    assert all(0 < len(part) <= characters for part in parts)
+
+
+# ----------------------------------------------------------------------------------------------- selective context
+
+
+def test_exactly_the_sentences_below_the_percentile_go() -> None:
+    # mean self-information 1, 2, 3, 4, 5; the percentile of 0.35 is 1 + 0.35 · 4 = 2.4
+    model = Scorer(nats=(("One", 1.0), ("Two", 2.0), ("Three", 3.0), ("Four", 4.0), ("Five", 5.0)))
+    op = SelectiveContext(model)
+    assert texts(op(found("One. Five. Two.", "Three. Four."))) == ["Five.", "Three. Four."]
+    assert texts(op(found("One.", "Five. Two. Four."))) == ["Five. Four."]
+
+
+def test_the_self_information_of_a_stretch_is_a_mean() -> None:
+    model = Scorer(nats=(("rare", 3.0), ("long", 1.0)))  # "a rare" (1 + 3) / 2 = 2, "a long one" 1
+    assert texts(SelectiveContext(model, ratio=0.5)(found("A long one. A rare."))) == ["A rare."]
+    assert texts(SelectiveContext(model, 0.5, "token")(found("a rare long rare"))) == ["rare rare"]
+    assert texts(SelectiveContext(model, 0.6, "phrase")(found("a long one, a rare, more"))) == ["a rare,"]
+
+
+def test_ratio_0_changes_nothing() -> None:
+    ranking = found("One. Two, three.  Four.\n", "  ", "五。六。")
+    for unit in ("sentence", "phrase", "token"):
+        kept = SelectiveContext(Scorer(), 0.0, unit)(ranking)
+        assert kept.hits == (ranking.hits[0], ranking.hits[2])
+
+
+def test_ties_and_nothing() -> None:
+    assert texts(SelectiveContext(Scorer(), 0.9)(found("One. Two."))) == ["One. Two."]
+    assert SelectiveContext(Scorer())(found()).hits == ()
+
+
+# ------------------------------------------------------------------------------------------------------- llmlingua
+
+
+def test_half_of_the_tokens_stay_those_that_surprise() -> None:
+    model = Scorer(nats=(("Nokia", 5.0), ("Olsen", 4.0), ("employed", 3.0)))
+    short = LLMLingua(model)(found("It was that Nokia employed Olsen."))
+    assert texts(short) == ["Nokia employed Olsen."]
+    assert short.query == found().query
+    assert short.hits[0].score == 9.0
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.29, 0.5, 0.75, 1.0])
+@pytest.mark.parametrize("segment", [7, 30, 1000])
+def test_what_is_left_is_a_subsequence_within_the_budget(rate: float, segment: int) -> None:
+    words = [f"w{at}" for at in range(100)]
+    model = Scorer(nats=tuple((word, float(at * 37 % 101)) for at, word in enumerate(words)))
+    (text,) = texts(LLMLingua(model, rate, segment)(found(" ".join(words))))
+    assert is_subsequence(text.split(), words)
+    assert 1 <= len(text.split()) <= round(100 * rate)
+    assert len(text.split()) == round(100 * rate)
+
+
+def test_later_segments_are_read_after_what_is_left_of_the_earlier_ones() -> None:
+    model = Scorer(nats=(("Nokia", 5.0), ("again", 3.0), ("twice", 2.5)), hints=(("again", "Nokia"),))
+    assert texts(LLMLingua(model, 0.5, 17)(found("So, Nokia. Run again twice."))) == ["Nokia. twice."]
+
+
+# --------------------------------------------------------------------------------------------------- longllmlingua
+
+
+def test_what_the_question_makes_likelier_stays_and_the_better_hit_keeps_more() -> None:
+    hints = (("Nokia", "employed"), ("Olsen", "employed"), ("employed", "Nokia"))
+    model = Scorer(nats=(("Nokia", 4.0), ("Olsen", 4.0), ("employed", 4.0), ("salt", 9.0)), hints=hints)
+    ranking = found("salt is dug salt", "it was Nokia that employed Olsen", question="who employed")
+    short = LongLLMLingua(model, target_tokens=4)(ranking)
+    # both hits have r by the words of the question: "employed" costs half after the second hit
+    # so that hit comes first; its rate is 4 / 10 + 0.3, which is 4 of its 6 tokens, and nothing is left for the other
+    assert [hit.node.id for hit in short.hits] == ["n1"]
+    # "Nokia" and "Olsen" weigh 4 - 2 each after the question, all others 0, of which the first two stay
+    assert texts(short) == ["it was Nokia Olsen"]
+    assert short.hits[0].found == (ranking.nodes[1],)
+
+
+def test_the_score_is_the_mean_log_probability_of_the_question() -> None:
+    model = Scorer(nats=(("Who", 3.0),), otherwise=1.0)
+    (hit,) = LongLLMLingua(model)(found("Nokia", question="Who?")).hits
+    # 13 tokens: "Who?" is no word of the table, nor is any other: each costs 1
+    assert hit.score == pytest.approx(-1.0)
+    (hit,) = LongLLMLingua(model)(found("Nokia", question="Who")).hits
+    assert hit.score == pytest.approx(-(3.0 + 12 * 1.0) / 13)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "target", "spread", "kept"),
+    [
+        ([100, 100], 100, 0.0, [50, 50]),
+        ([100, 100], 100, 0.2, [70, 30]),
+        ([10, 10], 100, 0.3, [10, 10]),
+        ([100, 100, 100, 100], 4, 1.0, [4, 0, 0, 0]),
+        ([5], 1, 0.0, [1]),
+        ([1000, 1000], 1, 0.0, [1, 0]),
+        ([], 5, 0.3, []),
+    ],
+)
+def test_a_budget_is_shared(lengths: list[int], target: int, spread: float, kept: list[int]) -> None:
+    assert shares(lengths, target, spread) == kept
+
+
+@given(st.lists(st.integers(1, 500), min_size=1, max_size=30), st.integers(1, 2000), st.floats(0, 1))
+def test_a_budget_is_never_passed_and_never_unused(lengths: list[int], target: int, spread: float) -> None:
+    kept = shares(lengths, target, spread)
+    assert 1 <= sum(kept) <= target
+    assert all(own <= length for own, length in zip(kept, lengths, strict=True))
+
+
+def test_some_hits_never_become_none() -> None:
+    assert len(LongLLMLingua(Scorer(), target_tokens=1)(found("a b c", "d e f")).hits) == 1
+    blank = found("  ", "\n")
+    assert LongLLMLingua(Scorer())(blank) == blank
+
+
+# ------------------------------------------------------------------------------------------------------ extractive
+
+
+def test_sentences_that_hold_terms_of_the_question_stay_in_their_order() -> None:
+    ranking = found(
+        "Ships wait. The tide is caused by the moon. Salt is dug.",
+        "The moon.",
+        question="What causes the tide? The moon?",
+    )
+    short = Extractive(most=2)(ranking)
+    assert texts(short) == ["The tide is caused by the moon.", "The moon."]
+    (part,) = short.hits[0].found
+    assert part.text == "The tide is caused by the moon."
+    assert part.span == Span(12, 12 + len(part.text))
+    assert short.hits[1] == ranking.hits[1]  # all of it stays, so it stays as it was
+
+
+def test_a_reader_cites_the_sentences_that_are_left() -> None:
+    short = Extractive(most=1)(found("Ships wait. The tide is caused by the moon.", question="What causes the tide?"))
+    answer = Reader(ScriptedModel(("The moon [1].",)))(short)
+    assert [(one.quote, one.span) for one in answer.citations] == [("The tide is caused by the moon.", Span(12, 43))]
+
+
+def test_some_sentence_always_stays() -> None:
+    assert texts(Extractive(at_least=1.0)(found("Ships wait. Salt is dug.", question="tide"))) == ["Ships wait."]
+    assert Extractive()(found()).hits == ()
+    blank = found("", " ")
+    assert Extractive()(blank) == blank
+
+
+# ---------------------------------------------------------------------------------------- refine, tree_summarise
+
+
+def calls(op: Operator[Ranking, Ranking], ranking: Ranking) -> int:
+    with Run() as run:
+        op(ranking)
+        return run.usage.calls
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7])
+def test_refining_takes_a_call_for_each(count: int) -> None:
+    assert calls(Refine(ScriptedModel(("Notes.",))), found(*(f"Text {at}." for at in range(count)))) == count
+
+
+@pytest.mark.parametrize(
+    ("count", "width", "levels"), [(0, 2, []), (1, 2, []), (2, 2, [1]), (5, 2, [2, 1, 1]), (9, 3, [3, 1]), (7, 9, [1])]
+)
+def test_merging_takes_the_logarithm_of_levels(count: int, width: int, levels: list[int]) -> None:
+    assert calls(TreeSummarise(ScriptedModel(("Merged.",)), width), found(*map(str, range(count)))) == sum(levels)
+    if count:
+        assert len(levels) == math.ceil(math.log(count, width) - 1e-9)
+
+
+def test_one_hit_stands_for_all_and_all_are_cited() -> None:
+    ranking = found("At Nokia.", "In Salo.")
+    for op in (
+        Refine(ScriptedModel(("He was at Nokia in Salo.",))),
+        TreeSummarise(ScriptedModel(("He was at Nokia in Salo.",))),
+    ):
+        (hit,) = op(ranking).hits
+        assert (hit.node.text, hit.score, hit.found) == ("He was at Nokia in Salo.", 9.0, ranking.nodes)
+
+
+def test_a_call_that_fails_leaves_the_texts() -> None:
+    with degraded() as reasons:
+        assert texts(TreeSummarise(ScriptedModel((("Nokia", "x"),)), 2)(found("a", "b"))) == ["a\n\nb"]
+        assert texts(Refine(ScriptedModel((("<passage>b", "Notes."),)))(found("a", "b", "c"))) == ["Notes."]
+        assert texts(Refine(ScriptedModel((("Nokia", "x"),)))(found("a", "b"))) == ["a"]
+    assert len(reasons) == 5
+
+
+def test_texts_beyond_the_window_are_shown_in_part() -> None:
+    long = "word " * 10_000
+    with degraded() as reasons:
+        assert texts(TreeSummarise(ScriptedModel((("left out", "Merged."),)))(found(long, "b"))) == ["Merged."]
+        assert texts(Refine(ScriptedModel((("left out", "Notes."),)), characters=100)(found(long))) == ["Notes."]
+    assert not reasons
+
+
+# ------------------------------------------------------------------------------------------------------- bad input
+
+
+SCORING: list[Callable[..., Operator[Ranking, Ranking]]] = [SelectiveContext, LLMLingua, LongLLMLingua]
+
+
+@pytest.mark.parametrize("make", SCORING)
+def test_a_model_without_log_probabilities_is_told_at_once(make: Callable[..., Operator[Ranking, Ranking]]) -> None:
+    with pytest.raises(ModelRejected, match="has no 'scores'"):
+        make(ScriptedModel(("x",)))(found("a b"))
+
+
+@pytest.mark.parametrize("make", SCORING)
+def test_a_server_that_promised_them_and_states_none(make: Callable[..., Operator[Ranking, Ranking]]) -> None:
+    with OpenAIServer(Served(logprob=None)) as server, pytest.raises(ModelRejected, match="states no log-prob"):
+        make(CompletionModel("any", server.url))(found("a b"))
+
+
+@pytest.mark.parametrize("make", SCORING)
+@pytest.mark.parametrize("text", ["x", "五。六。七。", "a\u200db 👩‍👩‍👧 ไทย", "no " * 2_000, "\n\n a \n"])
+def test_any_text_is_compressed(make: Callable[..., Operator[Ranking, Ranking]], text: str) -> None:
+    short = make(Scorer())(found(text))
+    assert is_subsequence("".join(texts(short)).split(), text.split()) or "".join(texts(short)) in text
+    assert texts(short)
+
+
+def test_a_text_that_a_model_cannot_hold_is_an_error() -> None:
+    with pytest.raises(ModelRejected, match="longer than the window"):
+        LongLLMLingua(Scorer(window=50), characters=10_000)(found("word " * 100))
+    assert texts(LLMLingua(Scorer(window=1_100), segment=100)(found("word " * 2_000)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: SelectiveContext(Scorer(), 1.0),
+        lambda: LLMLingua(Scorer(), 0.0),
+        lambda: LLMLingua(Scorer(), segment=0),
+        lambda: LongLLMLingua(Scorer(), target_tokens=0),
+        lambda: LongLLMLingua(Scorer(), spread=2.0),
+        lambda: Extractive(most=0),
+        lambda: Extractive(at_least=math.nan),
+        lambda: Refine(Scorer(), max_tokens=0),
+        lambda: TreeSummarise(Scorer(), width=1),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(wrong: Callable[[], object]) -> None:
+    with pytest.raises(WiringError):
+        wrong()
+
+
+@pytest.mark.parametrize("make", [*SCORING, Refine, TreeSummarise])
+def test_each_is_written_to_a_file(make: Callable[..., Operator[Ranking, Ranking]]) -> None:
+    op = make(ScriptedModel(("x",)))
+    assert load(dump(op)) == op
