@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import StepFailed, WiringError
+from spolia.operator import Operator
+from spolia.orchestration.even_split import EvenSplit
 from spolia.orchestration.fusion import ConvexCombination, ReciprocalRankFusion
 from spolia.orchestration.highest import HighestScore
-from spolia.orchestration.side_by_side import Fusion
 from spolia.orchestration.sweeping import sweep
 from spolia.ranking import convex_combination, min_max, reciprocal_rank_fusion
 from spolia.types import Hit, Node, Query, Ranking
@@ -21,7 +22,7 @@ SOURCES = ("bm25", "dense", "web")
 MINIMUMS = (("bm25", 0.0), ("dense", -1.0), ("web", 0.0))
 
 
-def variants() -> list[Fusion]:
+def variants() -> list[Operator[Sequence[Ranking], Ranking]]:
     combination = ConvexCombination(minimums=MINIMUMS)
     weights = [(0.0, 0.0, 1.0), (1.0, 0.0, 0.0), (0.3, 0.7, 0.0), (0.1, 0.2, 0.7)]
     return [
@@ -99,6 +100,8 @@ def test_a_question_without_rankings_and_a_source_without_weight_are_errors() ->
         next(sweep([()], [ReciprocalRankFusion()]))
     with pytest.raises(WiringError, match="no weight for the source 'elsewhere'"):
         next(sweep([(Ranking(Query("?"), (), "elsewhere"),)], [ConvexCombination()]))
+    with pytest.raises(WiringError, match="cannot be swept"):
+        next(sweep([()], [EvenSplit()]))
 
 
 def test_nothing_to_sweep() -> None:

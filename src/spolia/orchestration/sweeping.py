@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from spolia.errors import WiringError
+from spolia.operator import Operator
 from spolia.orchestration.side_by_side import Fusion, SideBySide
 from spolia.ranking.fusing import checked_weights
 from spolia.types import Ranking
@@ -40,7 +42,9 @@ class Fused:
         return self.side_by_side.ranking(self.order.tolist(), self.scores.tolist())
 
 
-def sweep(values: Iterable[Sequence[Ranking]], variants: Sequence[Fusion]) -> Iterator[list[Fused]]:
+def sweep(
+    values: Iterable[Sequence[Ranking]], variants: Sequence[Operator[Sequence[Ranking], Ranking]]
+) -> Iterator[list[Fused]]:
     """For each question in turn what each variant makes of its rankings: what the variant itself gives, and faster.
 
     The rankings are laid side by side once, and scaled once for each normalisation; variants that differ in `k` or in
@@ -52,7 +56,7 @@ def sweep(values: Iterable[Sequence[Ranking]], variants: Sequence[Fusion]) -> It
 
     Raises:
         StepFailed: a question without rankings.
-        WiringError: a ranking whose source has no weight or minimum.
+        WiringError: a variant that is no such fusion, or a ranking whose source has no weight or minimum.
 
     >>> from spolia.orchestration.fusion import ConvexCombination, ReciprocalRankFusion
     >>> from spolia.types import Hit, Node, Query
@@ -64,13 +68,20 @@ def sweep(values: Iterable[Sequence[Ranking]], variants: Sequence[Fusion]) -> It
     >>> [[one.ids for one in row] for row in sweep([question], [words, meaning, ReciprocalRankFusion(top_k=1)])]
     [[['a', 'b', 'c'], ['b', 'c', 'a'], ['b']]]
     """
-    together = [_Alike(rows, [variants[row] for row in rows]) for rows in _together(variants)]
+    fusions = [_checked(variant) for variant in variants]
+    together = [_Alike(rows, [fusions[row] for row in rows]) for rows in _together(fusions)]
     for rankings in values:
         side_by_side = SideBySide.of(rankings)
         found: dict[int, Fused] = {}
         for alike in together:
             found.update(alike.fused(side_by_side))
         yield [found[row] for row in range(len(variants))]
+
+
+def _checked(variant: Operator[Sequence[Ranking], Ranking]) -> Fusion:
+    if isinstance(variant, Fusion):
+        return variant
+    raise WiringError(f"{variant.short} cannot be swept. Write fusions by rank or score, or run it by batch(...).")
 
 
 def _together(variants: Sequence[Fusion]) -> list[list[int]]:
