@@ -156,3 +156,34 @@ def test_questions_are_filtered_by_type_and_what_stands_beside_them_is_said(repo
     assert re.findall(r'<option value="([^"]*)">', page) == ["*", "", "even", "odd"]
     assert page.count('data-kinds="[&quot;odd&quot;]"') == 6
     assert "Beside each question: R@5, or the first that says anything of it, of good &amp; &lt;b&gt;, worse." in page
+
+
+SURE = (0.9, 0.8, 0.7, 0.6, 0.5)
+RIGHT = (True, True, False, True, False)
+
+
+@step
+def sure_by_number(query: Query) -> Answer:
+    """Right at the first, second and fourth question; the fifth is not answered."""
+    n = int(query.text.split()[1])
+    found = Ranking(query, (Hit(Node("p0", "text"), SURE[n]),))
+    said = Answer("a" if RIGHT[n] else "b", evidence=found)
+    return said.but(stop_reason="abstained") if n == 4 else said
+
+
+def test_risk_is_drawn_against_coverage_where_abstaining_is_measured() -> None:
+    items = [Item(f"q{n}", f"question {n}", answers=("a",)) for n in range(5)]
+    report = Experiment({"sure": sure_by_number}, items, "AURC,EM").run()
+    # by hand: of the first one, two, three and four answers 0, 0, 1/3 and 1/4 are wrong; the fifth is no answer
+    ((measure, flow, points),) = report.curves
+    assert (measure, flow) == ("AURC", "sure")
+    assert [(round(x, 4), round(y, 4)) for x, y in points] == [(0.2, 0), (0.4, 0), (0.6, 0.3333), (0.8, 0.25)]
+    page = html(report)
+    assert "<h2>Risk and coverage</h2>" in page
+    ((line,),) = [re.findall(r'<polyline points="([^"]+)"', page)]
+    places = [tuple(map(float, place.split(","))) for place in line.split()]
+    assert [x for x, _ in places[:4]] == [94.0, 142.0, 190.0, 238.0]  # 46 + 240 · coverage
+    assert [y for _, y in places[:4]] == [250.0, 250.0, 90.0, 130.0]  # 10 + 240 · (1 - risk / 0.5)
+    assert "risk 25.0 at 80.0" in page
+    assert Page(page).open == []
+    assert "Risk and coverage" not in html(Experiment({"sure": sure_by_number}, items, "EM").run())

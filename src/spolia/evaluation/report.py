@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
@@ -47,6 +47,7 @@ class Report(Value):
         looked: how often these questions were looked at before; see `Looks`.
         places: where their gold stands.
         notes: what else a reader must know, such as why there are no slices.
+        curves: by measure and flow, the points of the curve under which the number lies.
     """
 
     data: str
@@ -63,6 +64,7 @@ class Report(Value):
     looked: int = 0
     places: Whereabouts = field(default=Whereabouts(), compare=False, repr=False)
     notes: tuple[str, ...] = ()
+    curves: tuple[tuple[str, str, tuple[tuple[float, float], ...]], ...] = field(default=(), repr=False)
 
     @property
     def n(self) -> int:
@@ -185,7 +187,17 @@ def reported(experiment: Experiment, rows: RowsOf, threads: int) -> Report:
         frozenset(str(one.measure) for one in estimates if one.unit),
         rows,
         notes=(*unsliced(experiment), *too_short(experiment, rows)),
+        curves=tuple(_curves(names, estimates)),
     )
+
+
+def _curves(
+    names: Sequence[str], estimates: Sequence[Estimates]
+) -> Iterator[tuple[str, str, tuple[tuple[float, float], ...]]]:
+    for one in estimates:
+        for name, seen in zip(names, one.columns, strict=True):
+            if points := one.measure.curve([row for row in seen if row is not None]):
+                yield str(one.measure), name, tuple(points)
 
 
 def _measured(estimates: Estimates, flow: int, rows: Sequence[Row]) -> Measured:

@@ -81,6 +81,10 @@ class SetMeasure(Value, ABC):
     def total(self, seen: Sequence[Seen]) -> float | None:
         """The number for the whole set; None where it is not defined."""
 
+    def curve(self, seen: Sequence[Seen]) -> list[tuple[float, float]]:
+        """The points of the curve under which the number lies, from 0 to 1 both ways; none where there is no curve."""
+        return []
+
     def __str__(self) -> str:
         k: int | None = getattr(self, "k", None)
         named = [f for f in fields(self) if f.name != "k"]  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 
 from spolia.evaluation.comparison import Comparison
+from spolia.evaluation.pages.curves import of_risk
 from spolia.evaluation.pages.plots import of_differences, of_scores, of_times
 from spolia.evaluation.pages.question import Traces, question
 from spolia.evaluation.pages.tables import TIMES, UNDER, Table, corrected, costs, in_slices, of_slice, scores
@@ -29,6 +30,7 @@ def html(report: Report, traces: Traces | None = None) -> str:
         f"<h1>{title}</h1><p>{escape(report.about)}</p>",
         *(f'<div class="warning">{escape(warning)}</div>' for warning in report.warnings),
         _section("Scores", _table(scores(report)), f"<p>{UNDER}</p>", _plots(of_scores(report))),
+        _risk(report),
         _verdicts(report),
         _section("Time and cost", _table(costs(report)), f"<p>{TIMES}</p>", _plots(of_times(report))),
         _slices(report),
@@ -56,6 +58,17 @@ def _table(made: Table) -> str:
 
 def _plots(plots: Iterable[tuple[str, str]]) -> str:
     return f'<div class="plots">{"".join(f"<div><h3>{escape(name)}</h3>{svg}</div>" for name, svg in plots)}</div>'
+
+
+def _risk(report: Report) -> str:
+    """What a flow would be wrong in if it answered only what it is surest of."""
+    if not report.curves:
+        return ""
+    said = (
+        "Answers in the order of how sure a flow is, the surest first: of so many answered (coverage), so many are "
+        "wrong (risk), both of 100. A line ends where its flow answers no more; AURC is the mean height over all questions."
+    )
+    return _section("Risk and coverage", _plots(of_risk(report)), f"<p>{said}</p>")
 
 
 def _verdicts(report: Report) -> str:

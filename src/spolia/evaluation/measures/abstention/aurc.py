@@ -59,6 +59,11 @@ class AURC(SetMeasure):
     def total(self, seen: Sequence[Seen]) -> float:
         return sum(risk for _, risk in risk_coverage(seen)) / len(seen)
 
+    def curve(self, seen: Sequence[Seen]) -> list[tuple[float, float]]:
+        """Coverage and risk, as far as the flow answers: an abstention or a failure covers nothing."""
+        answered = sum(confidence > -inf for confidence, _ in seen)
+        return risk_coverage(seen)[:answered]
+
     def _confidence(self, case: Case) -> float:
         if isinstance(case.result, Failure) or (isinstance(case.result, Answer) and case.result.abstained):
             return -inf
