@@ -109,3 +109,54 @@ def test_a_module_that_serves_nothing_is_refused(spolia: Spolia, place: Path, te
     ran = spolia("sync", "notes", "--store", "n.spolia", "--known", named)
     assert (ran.code, said in ran.err) == (2, True), ran.err
     assert not (place / "n.spolia").exists()
+
+
+MEASURING = '''
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spolia.evaluation.measures.measure import Measure
+
+
+class Lengthy(Measure):
+    """A base of measures is none itself."""
+
+
+@dataclass(frozen=True)
+class Short(Measure):
+    called: ClassVar[str] = "Short_hits"
+    k: int
+    words: int = 3
+
+    def applies(self, item):
+        return True
+
+    def score(self, result, item):
+        if item.id == "broken":
+            raise RuntimeError("cannot be read")
+        short = [hit for hit in result.hits[: self.k] if len(hit.node.text.split()) <= self.words]
+        return len(short) / self.k
+'''
+
+
+def test_a_measure_of_ones_own_is_measured_by(spolia: Spolia, place: Path) -> None:
+    (place / "measuring.py").write_text(MEASURING)
+    (place / "asked").mkdir()
+    (place / "asked/questions.jsonl").write_text('{"id": "q1", "question": "moon?", "gold_ids": ["tides.txt"]}')
+    assert spolia("index", "notes", "--store", "n.spolia", "--no-vectors").code == 0
+    asking = ("eval", "bm25", "--data", "asked", "--store", "n.spolia", "--known", "measuring.py", "--measures")
+    ran = spolia(*asking, "R@1,short_hits@1(words=5),AURC(of=Short_hits@2)", "--json")
+    assert ran.code == 0, ran.err
+    means = {name: one["mean"] for name, one in ran.json["measures"].items()}
+    assert means == {"R@1": 1.0, "Short_hits@1(words=5)": 1.0, "AURC(of=Short_hits@2)": 1.0}
+    assert "does not say how many places to look at. Write Short_hits@5" in spolia(*asking, "Short_hits").err
+    assert "Write one of: Short_hits, R@k" in spolia(*asking, "colour").err
+    (place / "asked/questions.jsonl").write_text('{"id": "broken", "question": "moon?", "gold_ids": ["tides.txt"]}')
+    failed = spolia(*asking, "Short_hits@1")
+    assert failed.code == 2
+    says = "Short_hits@1 cannot be taken of what bm25 gave for question 'broken': RuntimeError: cannot be read"
+    assert says in failed.err
+    (place / "measuring.py").write_text(MEASURING.replace("Short_hits", "MRR"))
+    sys.modules.pop("measuring")
+    assert "Short is called 'MRR', as a measure of Spolia is" in spolia(*asking, "MRR").err
+    sys.modules.pop("measuring")

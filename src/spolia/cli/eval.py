@@ -123,7 +123,7 @@ def evaluate(
     refuse_other_kinds(report or ())
     if save is not None and not save.suffix and not save.exists():
         save = save.with_suffix(".experiment")
-    wanted = Evaluated(screen, data, split, limit, seed, llm, model, weights, own(known).operators, store)
+    wanted = Evaluated(screen, data, split, limit, seed, llm, model, weights, own(known), store)
     found, chosen, traces = wanted.report(
         flows, measures, by=by, correction=correction, save=save, again=again, overlap=overlap
     )

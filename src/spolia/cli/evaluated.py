@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spolia.cli.over import parts_over
+from spolia.cli.own import Own
 from spolia.cli.parts import Parts, flow_of, model_at, parts_of
 from spolia.cli.recorded import recorded
 from spolia.cli.screen import Screen
@@ -72,20 +73,20 @@ class Evaluated:
     llm: str
     model: str
     weights: str
-    known: tuple[Operator[Any, Any] | type, ...] = ()
+    known: Own = field(default_factory=Own)
     store: str | None = None
 
     def ready(self, names: Sequence[str], measures: str) -> Ready:
         """The flows of these names, over the data set's passages or the store, and the questions to ask them."""
         source, reader = DataSet(str(self.data), self.split), model_at(self.llm, self.model)
-        wanted = parse_measures(measures, llm=reader, embedder=MiniLM(self.weights))
+        wanted = parse_measures(measures, llm=reader, embedder=MiniLM(self.weights), own=self.known.measures)
         every = list(DataSet(str(self.data)).items(stored=self.store is not None))
         items = drawn([one for one in every if self.split in ("", part_of(one.id))], self.limit, self.seed)
         if self.store is None:
             with self.screen.progress(f"indexing {source.name}") as told:
-                parts, unsuited = parts_over(source, names, self.weights, reader, told, self.known)
+                parts, unsuited = parts_over(source, names, self.weights, reader, told, self.known.operators)
         else:
-            parts, unsuited = parts_of(self.store, self.weights, reader).but(known=self.known), ""
+            parts, unsuited = parts_of(self.store, self.weights, reader).but(known=self.known.operators), ""
         flows, chosen = self._flows(names, parts, unsuited)
         return Ready(source, marks_of(every), items, wanted, flows, parts, chosen)
 

@@ -107,7 +107,7 @@ def gate(
         raise DataError(f"{baseline} does not say which flow and data it is of. Write FLOW and --data DIR.")
     decides = _deciding(said.tolerance, said.rule)
     drawn = (int(said.limit) if said.limit and write else None), int(said.seed or 0)
-    mine = own(said.known).operators
+    mine = own(said.known)
     asked = Evaluated(screen, Path(said.data), said.split, *drawn, llm, model, weights, mine, said.store or None)
     if write:
         wanted = measures or ",".join(before.measures if before is not None else ()) or MEASURES

@@ -1,4 +1,4 @@
-"""What Python modules of the user's own define: functions, operators and groups that a store or a file may name."""
+"""What Python modules of the user's own define: functions, operators, groups and measures that may be named."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from inspect import isabstract
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from spolia.errors import QueryError
+from spolia.evaluation.measures.measure import SetMeasure
 from spolia.operator import Operator
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.definition import Definition
@@ -23,10 +25,12 @@ class Own:
     Args:
         operators: instances and classes.
         groups: definitions of node groups by name: `NAME = Definition(…)`.
+        measures: classes of measures.
     """
 
     operators: tuple[Operator[Any, Any] | type, ...] = ()
     groups: Mapping[str, Definition] = field(default_factory=dict)
+    measures: tuple[type[SetMeasure], ...] = ()
 
 
 def own(named: Sequence[str] | None) -> Own:
@@ -40,15 +44,18 @@ def own(named: Sequence[str] | None) -> Own:
     """
     operators: list[Operator[Any, Any] | type] = []
     groups: dict[str, Definition] = {}
+    measures: list[type[SetMeasure]] = []
     for one in named or ():
         for name, value in _things(one).items():
             if isinstance(value, NodeGroup) and value.definition is not None:
                 groups[value.name] = value.definition
             elif isinstance(value, Definition):
                 groups[name] = value
+            elif _is_measure(value):
+                measures.append(value)
             else:
                 operators.append(value)
-    return Own(tuple(operators), groups)
+    return Own(tuple(operators), groups, tuple(measures))
 
 
 def _things(named: str) -> dict[str, Any]:
@@ -62,18 +69,24 @@ def _things(named: str) -> dict[str, Any]:
     things = {name: value for name, value in found.items() if _is_own(value)}
     if not things:
         raise QueryError(
-            f"--known {named}: there is no operator and no definition of a group. Write functions under @transform or "
-            "@step there, classes of operators, or NAME = Definition(...)."
+            f"--known {named}: there is no operator, no measure and no definition of a group. Write functions under "
+            "@transform or @step there, classes of operators or of measures, or NAME = Definition(...)."
         )
     return things
 
 
 def _is_own(value: object) -> bool:
     """Whether it is what a file may name and Spolia does not have itself."""
-    if isinstance(value, (Definition, NodeGroup)):
+    if isinstance(value, (Definition, NodeGroup)) or _is_measure(value):
         return True
     kind = value if isinstance(value, type) else type(value)
     return issubclass(kind, Operator) and not kind.__module__.startswith("spolia.")
+
+
+def _is_measure(value: object) -> bool:
+    """Whether it is a class that can be measured by, and not only a base of such classes."""
+    is_class = isinstance(value, type) and issubclass(value, SetMeasure) and not value.__module__.startswith("spolia.")
+    return is_class and not isabstract(value) and hasattr(value, "called")
 
 
 def _module(place: str) -> ModuleType:

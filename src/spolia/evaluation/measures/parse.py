@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import fields
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import MISSING, fields
+from typing import Any, TypeAlias
 
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.known import class_of, known, nearest, needs_k
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.models.protocols import Embedder, LanguageModel
 
-_WRITTEN = re.compile(r"([A-Za-z][A-Za-z0-9-]*)(?:@([1-9][0-9]{0,5}))?(?:\((.*)\))?", re.ASCII | re.DOTALL)
+_WRITTEN = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)(?:@([1-9][0-9]{0,5}))?(?:\((.*)\))?", re.ASCII | re.DOTALL)
 _ALSO = {"recall": "R"}
 
 
-def parse_measure(text: str, *, llm: LanguageModel | None = None, embedder: Embedder | None = None) -> SetMeasure:
+Own: TypeAlias = Sequence[type[SetMeasure]]
+
+
+def parse_measure(
+    text: str, *, llm: LanguageModel | None = None, embedder: Embedder | None = None, own: Own = ()
+) -> SetMeasure:
     """The measure that is written like this; upper and lower case of its name are the same.
 
     Args:
         llm: for measures that a language model judges.
         embedder: for those that compare embeddings.
+        own: classes of your own, which are written by what they are `called`.
 
     Raises:
         MeasureError: there is no such measure, a k or a model is missing, or a field does not exist.
@@ -35,25 +41,26 @@ def parse_measure(text: str, *, llm: LanguageModel | None = None, embedder: Embe
     written = _WRITTEN.fullmatch(text.strip())
     name, k, inside = written.groups() if written else ("", None, None)
     name = _ALSO.get(name.lower(), name)
-    cls = class_of(name)
+    cls = _class(name, own)
     if cls is None:
         if near := nearest(text):
             raise MeasureError(f"No measure is written {text!r}. The nearest is {near}; docs/measures.md has them all.")
-        raise MeasureError(f"No measure is written {text!r}. Write one of: {known()}, with k from 1, for example R@5.")
+        there = ", ".join([*(one.called for one in own), known()])
+        raise MeasureError(f"No measure is written {text!r}. Write one of: {there}, with k from 1, for example R@5.")
     models = {"llm": llm, "embedder": embedder}
-    given = dict(_fields(text, inside or "", models, _texts(cls))) | ({"k": int(k)} if k else {})
-    if needs_k(name) and "k" not in given:
+    given = dict(_fields(text, inside or "", {**models, "own": own}, _texts(cls))) | ({"k": int(k)} if k else {})
+    if _needs_k(cls) and "k" not in given:
         raise MeasureError(f"{text!r} does not say how many places to look at. Write {name}@5, for example.")
     return _made(cls, text, given, models)
 
 
 def parse_measures(
-    text: str, *, llm: LanguageModel | None = None, embedder: Embedder | None = None
+    text: str, *, llm: LanguageModel | None = None, embedder: Embedder | None = None, own: Own = ()
 ) -> tuple[SetMeasure, ...]:
     """Measures separated by commas, each once, in order.
 
     Args:
-        llm, embedder: as for `parse_measure`.
+        llm, embedder, own: as for `parse_measure`.
 
     Raises:
         MeasureError: one is not written like this, or there is none.
@@ -61,7 +68,7 @@ def parse_measures(
     >>> [str(measure) for measure in parse_measures('R@5, F1(rule="hotpotqa"), R@5')]
     ['R@5', 'F1(rule="hotpotqa")']
     """
-    found = dict.fromkeys(parse_measure(part, llm=llm, embedder=embedder) for part in _listed(text))
+    found = dict.fromkeys(parse_measure(part, llm=llm, embedder=embedder, own=own) for part in _listed(text))
     if not found:
         raise MeasureError(f"{text!r} names no measure. Write some of: {known()}, separated by commas.")
     return tuple(found)
@@ -91,12 +98,26 @@ def _listed(text: str) -> list[str]:
     return [ast.get_source_segment(source, one) or "" for one in call.args]
 
 
+def _class(name: str, own: Own) -> type[SetMeasure] | None:
+    mine, known_here = {cls.called.lower(): cls for cls in own}, class_of(name)
+    if (found := mine.get(name.lower())) is not None and known_here is not None:
+        raise MeasureError(
+            f"{found.__qualname__} is called {found.called!r}, as a measure of Spolia is. Call it something else."
+        )
+    return found or known_here
+
+
+def _needs_k(cls: type[SetMeasure]) -> bool:
+    """Whether one has to say how many places to look at."""
+    return needs_k(cls.called) or any(f.name == "k" and f.default is MISSING for f in fields(cls))  # type: ignore[arg-type]
+
+
 def _texts(cls: type[SetMeasure]) -> set[str]:
     """Fields that hold a text, whose quotes a shell may have taken away."""
     return {f.name for f in fields(cls) if f.type in (str, "str")}  # type: ignore[arg-type]
 
 
-def _fields(text: str, inside: str, models: dict[str, Any], texts: set[str]) -> Iterator[tuple[str, Any]]:
+def _fields(text: str, inside: str, how: dict[str, Any], texts: set[str]) -> Iterator[tuple[str, Any]]:
     """The fields that are written between brackets: constants and measures."""
     source = f"_({inside})"
     call = _call(source)
@@ -111,7 +132,7 @@ def _fields(text: str, inside: str, models: dict[str, Any], texts: set[str]) -> 
         elif isinstance(value, ast.Name) and keyword.arg in texts:
             yield keyword.arg, value.id
         else:
-            yield str(keyword.arg), parse_measure(part, **models)
+            yield str(keyword.arg), parse_measure(part, **how)
 
 
 def _call(source: str) -> ast.Call | None:
