@@ -12,6 +12,8 @@ from spolia.filters import Field
 from spolia.indexing.sync import sync
 from spolia.indexing.texts import add_texts
 from spolia.stores.corpus import Corpus
+from tests.indexing.making import pdf_of
+from tests.indexing.readers.fixtures import epub
 
 from .conftest import Spolia
 
@@ -161,6 +163,34 @@ def test_what_was_noticed_is_reported(spolia: Spolia, store: Path) -> None:
     noticed = {one["uri"]: one["status"] for one in ran.json["noticed"]}
     assert noticed == {"blank.txt": "indexed", "broken.pdf": "failed"}
     assert "blank.txt  It has no text." in spolia("docs", "report", "--store", store).out
+
+
+def test_what_was_read_of_each_document_is_a_table(spolia: Spolia, tmp_path: Path) -> None:
+    folder, store = tmp_path / "many", tmp_path / "many.spolia"
+    folder.mkdir()
+    (folder / "a.csv").write_text("stone,t\nbasalt,3.0\n")
+    (folder / "b.pdf").write_bytes(pdf_of([["Stones."], []]))
+    (folder / "c.txt").write_bytes("Müll.".encode("cp1252"))
+    (folder / "d.epub").write_bytes(epub())
+    (folder / "e.html").write_text("<p>Stones.<img src=a.png>")
+    (folder / "f.pdf").write_bytes(b"%PDF-1.4 and no more")
+    assert spolia("index", folder, "--store", store, "--no-vectors").code == 5
+    head, *rows = spolia("docs", "report", "--store", store).out.split("\n\n")[0].splitlines()
+    assert head.split("  ")[0] == "document"
+    assert [name for name in ("by OCR", "beyond window", "files in it") if name in head] == []
+    table = {row.split()[0]: re.split(" {2,}", row)[1:] for row in rows}
+    assert table["a.csv"] == ["indexed", "csv", "19", "1", "1"]
+    assert table["b.pdf"] == ["indexed", "pdf", "2", "1", "8", "1"]
+    assert table["c.txt"] == ["indexed", "text", "5", "1", "cp1252"]
+    assert table["e.html"] == ["indexed", "html", "7", "1", "1 pictures"]
+    assert table["f.pdf"] == ["failed", "pdf"]
+    said = spolia("docs", "report", "--store", store).out
+    assert "f.pdf  is no PDF" in said
+    assert "not tried again" not in said
+    shown = spolia("docs", "show", "b.pdf", "--store", store).out
+    assert "pdf, 2 pages, 1 page without text, 8 characters, 1 chunk" in shown
+    listed = spolia("index", folder, "--store", store, "--no-vectors", "--report").out
+    assert all(name in listed for name in ("document", "pages", "tables", "encoding", "not read"))
 
 
 def test_a_removed_document_comes_back_with_its_file(spolia: Spolia, folder: Path, tmp_path: Path) -> None:

@@ -28,9 +28,7 @@ Name = Annotated[
     typer.Argument(metavar="URI", help="Path of the file in its folder, or id of the document.", show_default=False),
 ]
 SHOWN = ("uri", "id", "title", "media_type", "characters", "bytes", "changed", "status")
-COLUMNS = ("document", "title", "characters", "passages", "state", "readers", "changed (UTC)")
-WIDE, LEAST = 110, 20
-READERS_SHOWN, TEXT_SHOWN, SAME_SHOWN = 3, 300, 5
+TEXT_SHOWN, SAME_SHOWN = 300, 5
 
 docs = typer.Typer(
     help="The documents of a store: list, show, chunks, report, remove.", no_args_is_help=True, add_completion=False
@@ -40,6 +38,7 @@ docs = typer.Typer(
 def list_(store: StorePath, where: Where = None, access: SeenBy = None, json: AsJson = False) -> Exit:
     """List the documents of a store, whoever may read them: characters, passages, state, readers, time of the file."""
     from spolia.cli.conditions import condition_of
+    from spolia.cli.document_tables import listed
     from spolia.cli.held import held
 
     screen, snapshot = Screen(json=json), _snapshot(store)
@@ -50,7 +49,7 @@ def list_(store: StorePath, where: Where = None, access: SeenBy = None, json: As
     if not found:
         screen.say("No document is like this." if where else "The store holds no document.")
         return Exit.NOTHING
-    screen.show(_table(found, screen.width))
+    screen.show(listed(found, screen.width))
     return Exit.DONE
 
 
@@ -97,9 +96,10 @@ def report(
     ] = None,
     json: AsJson = False,
 ) -> Exit:
-    """Say what was read of the documents, and what was noticed: failures, attempts, warnings. With failures, code 5."""
+    """Say what was read of each document and of all, and what was noticed: failures, warnings. Failures: code 5."""
     from dataclasses import asdict
 
+    from spolia.cli.document_tables import reported
     from spolia.cli.held import held, keeper
     from spolia.indexing.quality.quality import quality
 
@@ -113,6 +113,8 @@ def report(
         noticed=[{"uri": one.source.uri, "status": one.source.status, "said": list(one.noticed)} for one in noticed],
         files={one.source.uri: asdict(one.report) if one.report else None for one in found},
     )
+    if found:
+        screen.show(reported([(one.source.uri, one.source.status, one.report) for one in found], screen.width), "")
     screen.show(f"{len(found)} documents, {len(noticed)} with something to say of them", _quality(numbers))
     screen.show(*map(_noticed, noticed))
     if html is not None:
@@ -220,64 +222,20 @@ def _nodes(snapshot: Snapshot, one: Held, group: str, access: Sequence[str] | No
     return snapshot.numbered(one.source.document, group, 0, LAST, seen_by(snapshot, access)) if one.document else []
 
 
-def _table(found: list[Held], width: int | None) -> Table:
-    """The documents as a table.
-
-    Args:
-        width: columns of the terminal, where what is as usual for all is left out, and in a narrow one the title; None
-            for a file, whose lines may be long.
-    """
-    from rich.table import Table
-    from rich.text import Text
-
-    rows = [_row(one) for one in found]
-    shown = list(COLUMNS)
-    if width is not None:
-        usual = {name for name in COLUMNS if {row[name] for row in rows} <= {"indexed", "everybody", ""}}
-        shown = [name for name in COLUMNS if name not in usual | ({"title"} if width < WIDE else set())]
-        others = sum(max(len(name), *(len(row[name]) for row in rows)) + 2 for name in shown[1:])
-        left = max(LEAST, width - others)
-        for row in rows:  # of a path the end tells more than the beginning
-            row["document"] = row["document"] if len(row["document"]) <= left else f"…{row['document'][1 - left :]}"
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for name in shown:
-        table.add_column(name, justify="right" if name in ("characters", "passages") else "left", no_wrap=True)
-    styles = {"document": "bold", "failed": "red"}
-    for row in rows:
-        table.add_row(*(Text(row[name], styles.get(name, "") or styles.get(row[name], "")) for name in shown))
-    return table
-
-
-def _row(one: Held) -> dict[str, str]:
-    data = document_data(one)
-    return {
-        "document": one_line(one.source.uri, 80),
-        "title": one_line(data["title"], 40),
-        "characters": str(data["characters"]),
-        "passages": "" if data["chunks"] is None else str(data["chunks"]),
-        "state": one.source.status,
-        "readers": _readers(data["readers"]),
-        "changed (UTC)": one.changed.rpartition(":")[0],
-    }
-
-
-def _readers(readers: list[str]) -> str:
-    if not readers:
-        return "everybody"
-    more = f" and {len(readers) - READERS_SHOWN} more" if len(readers) > READERS_SHOWN else ""
-    return ", ".join(one_line(name, 30) for name in readers[:READERS_SHOWN]) + more
-
-
 def _description(one: Held, counts: dict[str, int]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
+
+    from spolia.cli.document_tables import readers_told
+    from spolia.indexing.quality.page import facts
 
     data = document_data(one)
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column()
     table.add_column(overflow="fold")
     rows = [(name, data[name]) for name in SHOWN]
-    rows += [("readers", _readers(data["readers"]))] + [(f"meta {name}", value) for name, value in data["meta"]]
+    rows += [("read", facts(one.source, one.report))] if one.report else []
+    rows += [("readers", readers_told(data["readers"]))] + [(f"meta {name}", value) for name, value in data["meta"]]
     rows += [(f"nodes of {group}", count) for group, count in counts.items()]
     rows += [("noticed", said) for said in one.noticed]
     for name, value in rows:
@@ -312,7 +270,7 @@ def _quality(found: Quality) -> Table:
         else "",
         "text": f"{found.characters} characters, {found.chunks} passages",
         "beside it": f"{found.tables} tables, {found.images} pictures",
-        "failed": f"{found.failed}, {found.given_up} of them not tried again until they change" if found.failed else "",
+        "failed": _failed(found),
         "not read": ", ".join(f"{count} {name}" for name, count in found.dropped),
         "encodings found out": ", ".join(f"{name} {count}" for name, count in found.encodings),
         "same bytes": "; ".join(", ".join(uris) for uris in found.copies[:SAME_SHOWN]),
@@ -324,11 +282,18 @@ def _quality(found: Quality) -> Table:
     return table
 
 
+def _failed(found: Quality) -> str:
+    given_up = f", {found.given_up} of them not tried again until they change" if found.given_up else ""
+    return f"{found.failed}{given_up}" if found.failed else ""
+
+
 def _noticed(one: Held) -> RenderableType:
     from rich.text import Text
 
+    from spolia.cli.index import without_name
     from spolia.indexing.quality.page import attempts_told
 
     style = "bold red" if one.source.status == "failed" else "yellow"
     tried = (f"({attempts_told(one.report)})",) if one.source.status == "failed" and one.report else ()
-    return Text.assemble((f"{one_line(one.source.uri)}  ", style), one_line(" ".join((*one.noticed, *tried)), 300))
+    said = [without_name(one.source.uri, said) for said in one.noticed]
+    return Text.assemble((f"{one_line(one.source.uri)}  ", style), one_line(" ".join((*said, *tried)), 400))

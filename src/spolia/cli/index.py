@@ -17,10 +17,9 @@ from spolia.cli.screen import Screen
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rich.table import Table
     from rich.text import Text
 
-    from spolia.indexing.report import SyncReport
+    from spolia.indexing.report import DocumentReport, SyncReport
     from spolia.stores.tables.rows import Unmade
 
 SHOWN, KINDS = 10, 8
@@ -59,7 +58,9 @@ def index(
     screen.give(folder=name, store=store, chosen=chosen, **report_data(report, warnings), **listed)
     screen.show(report_text(report, store, warnings))
     if documents:
-        screen.show(document_table(store))
+        from spolia.cli.document_tables import reported
+
+        screen.show(reported(_read(store), screen.width))
     if watch:
         from spolia.cli.watch import Watch
 
@@ -93,23 +94,15 @@ def document_data(store: str) -> dict[str, dict[str, Any]]:
     """The report of every document as plain data, by file."""
     from dataclasses import asdict
 
+    return {uri: asdict(one) for uri, _, one in _read(store)}
+
+
+def _read(store: str) -> list[tuple[str, str, DocumentReport]]:
+    """What was read of every document, by file."""
     from spolia.indexing.report import reports
     from spolia.stores.corpus import Corpus
 
-    return {uri: asdict(one) for uri, one in reports(Corpus(str(store))).items()}
-
-
-def document_table(store: str) -> Table:
-    """The report of every document for people."""
-    from rich.table import Table
-
-    table = Table("document", box=None, pad_edge=False, header_style="dim")
-    for name in ("pages", "empty", "characters", "passages", "beyond window"):
-        table.add_column(name, justify="right")
-    for uri, one in sorted(document_data(store).items()):
-        counts = (one["pages"] or "", len(one["empty_pages"]) or "", one["characters"], one["chunks"])
-        table.add_row(one_line(uri, 80), *map(str, counts), str(one["beyond_window"] or ""))
-    return table
+    return [(uri, "indexed", one) for uri, one in sorted(reports(Corpus(str(store))).items())]
 
 
 def report_text(report: SyncReport, store: str, warnings: list[tuple[str, str]]) -> Text:
