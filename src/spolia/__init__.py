@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from spolia.flows.across import across as across
     from spolia.flows.files import dump as dump, load as load
     from spolia.function import step as step
+    from spolia.generation.closed_book import ClosedBook as ClosedBook
     from spolia.generation.extract import Extract as Extract
     from spolia.generation.reader import Reader as Reader
     from spolia.indexing.planning import planned as planned
@@ -127,12 +128,17 @@ if TYPE_CHECKING:
     from spolia.post_retrieval.time_decay import TimeDecay as TimeDecay
     from spolia.post_retrieval.upr import UPR as UPR
     from spolia.pre_retrieval.averaged_hyde import AveragedHyDE as AveragedHyDE
+    from spolia.pre_retrieval.chain_of_verification import ChainOfVerification as ChainOfVerification
+    from spolia.pre_retrieval.construct_filter import ConstructFilter as ConstructFilter
+    from spolia.pre_retrieval.decompose import Decompose as Decompose
     from spolia.pre_retrieval.hyde import HyDE as HyDE
+    from spolia.pre_retrieval.least_to_most import LeastToMost as LeastToMost
     from spolia.pre_retrieval.multi_query import MultiQuery as MultiQuery
     from spolia.pre_retrieval.rewrite import Rewrite as Rewrite
     from spolia.pre_retrieval.show_rows import ShowRows as ShowRows
     from spolia.pre_retrieval.step_back import StepBack as StepBack
     from spolia.pre_retrieval.text_to_sql import TextToSQL as TextToSQL
+    from spolia.pre_retrieval.with_draft import WithDraft as WithDraft
     from spolia.pre_retrieval.within_rows import WithinRows as WithinRows
     from spolia.retrieval.bm25 import BM25 as BM25
     from spolia.retrieval.by_similarity import BySimilarity as BySimilarity
@@ -201,6 +207,7 @@ WHERE = {
     "spolia.flows.across": ("across",),
     "spolia.flows.files": ("dump", "load",),
     "spolia.function": ("step",),
+    "spolia.generation.closed_book": ("ClosedBook",),
     "spolia.generation.extract": ("Extract",),
     "spolia.generation.reader": ("Reader",),
     "spolia.indexing.planning": ("planned",),
@@ -290,12 +297,17 @@ WHERE = {
     "spolia.post_retrieval.time_decay": ("TimeDecay",),
     "spolia.post_retrieval.upr": ("UPR",),
     "spolia.pre_retrieval.averaged_hyde": ("AveragedHyDE",),
+    "spolia.pre_retrieval.chain_of_verification": ("ChainOfVerification",),
+    "spolia.pre_retrieval.construct_filter": ("ConstructFilter",),
+    "spolia.pre_retrieval.decompose": ("Decompose",),
     "spolia.pre_retrieval.hyde": ("HyDE",),
+    "spolia.pre_retrieval.least_to_most": ("LeastToMost",),
     "spolia.pre_retrieval.multi_query": ("MultiQuery",),
     "spolia.pre_retrieval.rewrite": ("Rewrite",),
     "spolia.pre_retrieval.show_rows": ("ShowRows",),
     "spolia.pre_retrieval.step_back": ("StepBack",),
     "spolia.pre_retrieval.text_to_sql": ("TextToSQL",),
+    "spolia.pre_retrieval.with_draft": ("WithDraft",),
     "spolia.pre_retrieval.within_rows": ("WithinRows",),
     "spolia.retrieval.bm25": ("BM25",),
     "spolia.retrieval.by_similarity": ("BySimilarity",),

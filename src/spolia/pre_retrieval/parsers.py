@@ -13,6 +13,8 @@ _LABEL = re.compile(
     r"(?:question|query|search|passage|问题|查询|質問|질문))[\s*_]*[:：][\s*_]*",
     re.IGNORECASE,
 )
+_STEP = re.compile(r"^\W*(?:(?:sub[- ]?)?question|step|q)?\s*#?(\d{1,2})\s*[.:)）：、]\**\s*(\S.*)$", re.I | re.M)
+_ANSWER_OF = re.compile(r"#(\d{1,3})(?!\d)")
 _QUOTED = re.compile(
     r"""(?:\*\*|__)?(?:"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」|『([^』]+)』|`([^`]+)`|'([^']+)')(?:\*\*|__)?"""
 )
@@ -40,6 +42,34 @@ class Searches(Parser[tuple[str, ...]]):
 
 
 @dataclass(frozen=True)
+class Steps(Parser[tuple[str, ...]]):
+    """Sub-questions, one a line; `#1` in one stands for the answer of the first. Numbers are as the lines are written.
+
+    >>> Steps().parse("Sub-questions:\\n1: Who employs Olsen?\\n2: Who employs Olsen?\\n3: Where is #2?")
+    ('Who employs Olsen?', 'Where is #1?')
+    """
+
+    def parse(self, reply: str) -> tuple[str, ...]:
+        said = spoken(reply)
+        if says_nothing(said):
+            return ()
+        found = [(int(number), text) for number, text in _STEP.findall(said)]
+        numbered = found or list(enumerate(Lines(1000).parse(reply), 1))
+        places: dict[str, int] = {}
+        moved: dict[int, int] = {}
+        steps: list[str] = []
+        for number, text in numbered:
+            step = _ANSWER_OF.sub(lambda needed: f"#{_place(needed, moved)}", _bare(text))
+            if alike(step) and alike(step) not in places:
+                steps.append(step)
+                places[alike(step)] = len(steps)
+            moved[number] = places.get(alike(step), 0)
+        if not steps:
+            raise ValueError("it must be questions, one a line, with their numbers")
+        return tuple(steps)
+
+
+@dataclass(frozen=True)
 class OneText(Parser[str]):
     """One text, without quotes, bold type or a label before it; empty where there is nothing to say.
 
@@ -50,6 +80,13 @@ class OneText(Parser[str]):
     def parse(self, reply: str) -> str:
         said = Text().parse(reply)
         return "" if says_nothing(said) else _bare(_LABEL.sub("", said))
+
+
+def _place(needed: re.Match[str], moved: dict[int, int]) -> int:
+    """Where the step stands whose answer is needed."""
+    if not moved.get(int(needed[1])):
+        raise ValueError(f"a line may use the answers of lines before it alone, and one uses {needed[0]}")
+    return moved[int(needed[1])]
 
 
 def _bare(text: str) -> str:

@@ -57,6 +57,10 @@ class Query(Value):
         """This query searching for another text; what was asked stays."""
         return replace(self, text=text, vector=None, origin=self)
 
+    def asking(self, question: str) -> Query:
+        """A query of its own on the way to this one's answer: another question; filter and sample stay."""
+        return Query(question, sample=self.sample, filter=self.filter, origin=self)
+
 
 Queries: TypeAlias = tuple[Query, ...]
 

@@ -1,0 +1,77 @@
+"""A language model answers from what it remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spolia.models.delimiters import Setting
+from spolia.models.parsers import Text
+from spolia.models.protocols import CHAT, LanguageModel
+from spolia.models.role import Role
+from spolia.operator import Operator
+from spolia.surrounding import emit
+from spolia.types import Answer, Query
+from spolia.wiring import refuse_counts
+
+ABSTENTION = "I do not know."
+REMEMBERED: Role[str] = Role("spolia:generation/prompts/closed_book.txt", Text(), default=ABSTENTION)
+
+
+@dataclass(frozen=True)
+class ClosedBook(Operator[Query, Answer]):
+    """Answer a question without any document: an arm for what needs no retrieval, a draft to be verified.
+
+    There are no citations. A reply that says that it does not know is an abstention.
+
+    Args:
+        llm: the language model.
+        abstention: the sentence by which the model says that it does not know.
+        role: prompt, with the places `{{question}}` and, if it asks for one, `{{abstention}}`, reader and default.
+        max_tokens: longest reply.
+        temperature: 0 for the most probable reply; above, samples of a query differ.
+
+    Source: Jeong et al., "Adaptive-RAG: learning to adapt retrieval-augmented large language models through question
+    complexity", NAACL 2024, strategy A.
+
+    >>> from spolia.models.scripted import ScriptedModel
+    >>> book = ClosedBook(ScriptedModel((("Emma", "Jane Austen."), ("", "I do not know."))))
+    >>> book(Query("Who wrote Emma?")).text, book(Query("Who am I?")).abstained
+    ('Jane Austen.', True)
+    """
+
+    llm: LanguageModel
+    abstention: str = ABSTENTION
+    role: Role[str] = REMEMBERED
+    max_tokens: int = 256
+    temperature: float = 0.0
+
+    cached: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_counts(self, "max_tokens")
+
+    def apply(self, value: Query, /) -> Answer:
+        text = self.role.ask(
+            self.llm,
+            {"question": value.question, "abstention": Setting(self.abstention)},
+            sample=self._sample(value),
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            on_text=emit,
+        )
+        is_abstention = text.rstrip(".") == self.abstention.rstrip(".")
+        return Answer(text, stop_reason="abstained" if is_abstention else "answered")
+
+    def reads(self, value: Query, /) -> object:
+        return value.question, self._sample(value)
+
+    def _sample(self, query: Query) -> int:
+        return query.sample if self.temperature > 0 else 0
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return 2 if self.role.repair else 1

@@ -1,0 +1,101 @@
+"""A draft answer that is verified by questions about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spolia.bounds import times, total
+from spolia.errors import BudgetSpent
+from spolia.models.ask import Ask, Brief
+from spolia.models.delimiters import Setting
+from spolia.models.protocols import CHAT, LanguageModel
+from spolia.models.role import Role
+from spolia.operator import Operator
+from spolia.pre_retrieval.asking import NOTHING, refuse_without
+from spolia.pre_retrieval.parsers import OneText, Searches
+from spolia.surrounding import degrade
+from spolia.types import Answer, Failure, Query
+from spolia.wiring import refuse_counts
+
+PLANNED: Role[tuple[str, ...]] = Role("spolia:pre_retrieval/prompts/verify_plan.txt", Searches(), default=NOTHING)
+REVISED: Role[str] = Role("spolia:pre_retrieval/prompts/verify_revise.txt", OneText(), default=NOTHING)
+
+
+@dataclass(frozen=True)
+class ChainOfVerification(Operator[Query, Answer]):
+    """Draft an answer, ask questions that check it, answer these without the draft, and revise it: factored.
+
+    A draft that is an abstention, or that there is nothing to check in, stays as it is, and so does one that the
+    answers agree with. A revised answer has no citations: the draft's are of what it no longer says. A check that
+    cannot be answered is left out, which is counted.
+
+    Args:
+        llm: plans and revises.
+        draft: answers the question.
+        answer: answers a check, as a question of its own, so that it cannot repeat the draft; with a search in it, from
+            documents.
+        questions: checks, at most; the model is told the number (`{{questions}}`).
+        planned: prompt, with the places `{{question}}` and `{{draft}}`, reader and default for the checks.
+        revised: prompt, with the place `{{checks}}` too, reader and default for the revised answer.
+        max_tokens: longest reply.
+
+    Source: Dhuliawala et al., "Chain-of-verification reduces hallucination in large language models", Findings of ACL
+    2024.
+
+    >>> from spolia.function import step
+    >>> from spolia.models.scripted import ScriptedModel
+    >>> @step
+    ... def known(query: Query) -> Answer:
+    ...     return Answer("In 1815." if "When" in query.text else "Emma is of 1816.")
+    >>> model = ScriptedModel((("<checks", "Emma is of 1815."), ("", "When did Emma appear?")))
+    >>> ChainOfVerification(model, draft=known, answer=known)(Query("Of which year is Emma?")).text
+    'Emma is of 1815.'
+    """
+
+    llm: LanguageModel
+    draft: Operator[Query, Answer]
+    answer: Operator[Query, Answer]
+    questions: int = 5
+    planned: Role[tuple[str, ...]] = PLANNED
+    revised: Role[str] = REVISED
+    max_tokens: int = 512
+
+    waits: ClassVar[bool] = True
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_counts(self, "questions", "max_tokens")
+
+    def apply(self, value: Query, /) -> Answer:
+        draft = self.draft(value)
+        if draft.abstained or not draft.text.strip():
+            return draft
+        refuse_without(self.planned, "question", "draft")
+        shown = {"question": value.question, "draft": draft.text}
+        plan = Ask(self.llm, self.planned, self.max_tokens)
+        questions = plan(Brief.of(value.sample, questions=Setting(self.questions), **shown))[: self.questions]
+        if not (checks := self._checked(value, questions)):
+            return draft
+        refuse_without(self.revised, "question", "draft", "checks")
+        revise = Ask(self.llm, self.revised, self.max_tokens)
+        text = revise(Brief.of(value.sample, checks=checks, **shown))
+        return draft if text in ("", draft.text) else draft.but(text=text, citations=())
+
+    def _checked(self, query: Query, questions: tuple[str, ...]) -> tuple[str, ...]:
+        """Questions with their answers; none of them has seen the draft."""
+        found = []
+        for question, said in zip(questions, self.answer.batch([query.asking(q) for q in questions]), strict=True):
+            if isinstance(said, Failure):
+                if isinstance(said.error, BudgetSpent):
+                    raise said.error
+                degrade(f"A check could not be answered: {question!r:.80}: {said.kind}: {said.message}")
+            else:
+                found.append(f"{question}\n{said.text}")
+        return tuple(found)
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        own = total((Ask(self.llm, self.planned).calls(), Ask(self.llm, self.revised).calls()))
+        return total((self.draft.calls(), times(self.questions, self.answer.calls()), own))
