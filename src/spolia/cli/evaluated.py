@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spolia.cli.over import parts_over
 from spolia.cli.own import Own
-from spolia.cli.parts import Parts, flow_of, model_at, parts_of
+from spolia.cli.parts import Parts, flow_of, judging, model_at, parts_of
 from spolia.cli.recorded import recorded
 from spolia.cli.screen import Screen
 from spolia.cli.sending import tell_of_models
@@ -79,7 +79,7 @@ class Evaluated:
     def ready(self, names: Sequence[str], measures: str) -> Ready:
         """The flows of these names, over the data set's passages or the store, and the questions to ask them."""
         source, reader = DataSet(str(self.data), self.split), model_at(self.llm, self.model)
-        wanted = parse_measures(measures, llm=reader, embedder=MiniLM(self.weights), own=self.known.measures)
+        wanted = parse_measures(measures, llm=judging(reader), embedder=MiniLM(self.weights), own=self.known.measures)
         every = list(DataSet(str(self.data)).items(stored=self.store is not None))
         items = drawn([one for one in every if self.split in ("", part_of(one.id))], self.limit, self.seed)
         if self.store is None:

@@ -15,7 +15,7 @@ from spolia.errors import FlowFileError, QueryError, WiringError
 from spolia.flows.builtin import BUILT_IN, named
 from spolia.flows.default import choose
 from spolia.models.minilm import MiniLM
-from spolia.models.protocols import Embedder, LanguageModel
+from spolia.models.protocols import NEXT_TOKENS, Embedder, LanguageModel
 from spolia.operator import Operator
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.types import Answer, Query, Ranking, Value
@@ -100,6 +100,14 @@ def model_at(url: str, model: str) -> LanguageModel | None:
     from spolia.models.chat import ChatModel
 
     return ChatModel(model, url)
+
+
+def judging(llm: LanguageModel | None) -> LanguageModel | None:
+    """The model as a judge, of whom a measure may ask probabilities of tokens; whether its server states them is seen
+    when it is asked."""
+    from spolia.models.chat import ChatModel
+
+    return llm.but(capabilities=llm.capabilities | {NEXT_TOKENS}) if isinstance(llm, ChatModel) else llm
 
 
 def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator[Query, Any], str]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import log
 from pathlib import Path
 
 import pytest
 
-from spolia.errors import ModelError, ModelRejected, ModelUnavailable
+from spolia.errors import MeasureError, ModelError, ModelRejected, ModelUnavailable
 from spolia.evaluation.experiment import Experiment
 from spolia.evaluation.measures.abstention.aurc import AURC
 from spolia.evaluation.measures.abstention.coverage import SelectiveRisk
 from spolia.evaluation.measures.judged.context_precision import ContextPrecision
 from spolia.evaluation.measures.judged.correctness import Correctness
 from spolia.evaluation.measures.judged.faithfulness import Faithfulness
-from spolia.evaluation.measures.judged.g_eval import ASPECTS, GEval
+from spolia.evaluation.measures.judged.g_eval import ASPECTS, GEval, expected_grade
 from spolia.evaluation.measures.judged.judge import JudgedMeasure
 from spolia.evaluation.measures.judged.relevancy import AnswerRelevancy
 from spolia.evaluation.measures.judged.support import SupportPrecision, SupportRecall, cited_sentences
@@ -24,12 +26,14 @@ from spolia.evaluation.measures.measured import measured
 from spolia.function import step
 from spolia.journal import Cache
 from spolia.models.ask import Ask, Brief
+from spolia.models.chat import ChatModel
 from spolia.models.parsers import Parser
+from spolia.models.protocols import CHAT, NEXT_TOKENS
 from spolia.models.role import Role
 from spolia.models.scripted import ScriptedModel
 from spolia.run import Budget, Run
-from spolia.testing import HashingEmbedder
-from spolia.types import Answer, Citation, Generation, Item, Prompt, Query, Value
+from spolia.testing import HashingEmbedder, OpenAIServer, Served
+from spolia.types import Answer, Citation, Generation, Item, Prompt, Query, Token, Value
 from tests.evaluation.measures.scored import ABSTAINED, asked, citing, ranking
 
 NOKIA = asked("Nokia")
@@ -116,6 +120,54 @@ def test_g_eval_is_the_mean_of_the_grades_that_can_be_read(aspect: str) -> None:
     measure = GEval(llm, aspect, samples=5)
     assert measure.score(SHOWN, NOKIA) == pytest.approx((5 + 4 + 2) / 3)
     assert GEval(ScriptedModel(("a lot",)), aspect, samples=2).score(SHOWN, NOKIA) is None
+
+
+GRADES = {"5": 0.4, " 4": 0.2, "4": 0.1, "1": 0.1, "The": 0.15}
+REPLY = {"choices": [{"logprobs": {"content": [{"top_logprobs": [
+    {"token": token, "logprob": log(p)} for token, p in GRADES.items()
+]}]}}], "usage": {"prompt_tokens": 40, "completion_tokens": 1}}  # fmt: skip
+
+
+def foretelling(url: str) -> ChatModel:
+    return ChatModel("judge", url, capabilities=frozenset((CHAT, NEXT_TOKENS)))
+
+
+def test_g_eval_by_tokens_is_the_mean_of_the_grades_weighted_by_what_the_model_states(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    with OpenAIServer(Served(body=json.dumps(REPLY).encode())) as server, Run() as judging:
+        measure = GEval(foretelling(server.url), "fluency", rule="tokens")
+        assert str(measure) == 'GEval(llm="judge", aspect="fluency", rule="tokens")'
+        # by hand: (5 · 0.4 + 4 · 0.3 + 1 · 0.1) / 0.8
+        assert measure.score(SHOWN, NOKIA) == pytest.approx(3.3 / 0.8)
+        assert judging.spent.calls == 1
+        sent = server.requests[0].body
+    assert (sent["top_logprobs"], sent["max_tokens"], sent["temperature"]) == (20, 1, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("stated", "value"),
+    [
+        ((("5", 0.5), ("The", 0.5)), 5.0),
+        ((("5", 0.4), ("The", 0.5)), None),  # it would rather say something else
+        ((("und", 0.9), ("The", 0.1)), None),
+        ((("6", 0.5), ("0", 0.3), ("3", 0.2)), None),
+        ((("3", 0.01), ("2", 0.01)), 2.5),
+    ],
+)
+def test_grades_that_are_less_probable_than_the_rest_are_undetermined(
+    stated: Sequence[tuple[str, float]], value: float | None
+) -> None:
+    found = expected_grade([Token(text, log(p)) for text, p in stated])
+    assert found == (None if value is None else pytest.approx(value))
+
+
+def test_a_model_without_probabilities_cannot_grade_by_them() -> None:
+    with pytest.raises(MeasureError, match=r"scripted states no probabilities .* with 'next_tokens' in it"):
+        GEval(ScriptedModel(("5",)), rule="tokens")
+    with pytest.raises(MeasureError, match="no rule 'logprobs'"):
+        GEval(ScriptedModel(("5",)), rule="logprobs")
 
 
 SALT = Citation("1", "n1", "d1", "a.txt", "Salt is white.")

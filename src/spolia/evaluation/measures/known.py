@@ -95,8 +95,10 @@ def nearest(text: str) -> str:
     >>> nearest("nDGC@10"), nearest("R10"), nearest("precision@5"), nearest("colour")
     ('nDCG@10', 'R@10', 'P@5', '')
     """
-    found = re.match(r"\s*([A-Za-z][A-Za-z-]*?(?:-[0-9L])?)[@_ ]?([0-9]*)\s*(?:\(|$)", text)
+    found = re.match(r"\s*([A-Za-z][A-Za-z-]*?(?:-[0-9L])?)[@_ ]?([1-9][0-9]*|)\s*(?:\(|$)", text)
     name, k = (found[1].lower(), found[2]) if found else ("", "")
+    if f"{name}@" in text.lower() and name in _PLACES:  # the name is none of what is wrong
+        return ""
     near = ALSO.get(name) or next(iter(get_close_matches(name, _PLACES, 1, 0.7)), "")
     written = next((one for one in WRITTEN if one.removesuffix("@k").lower() == near), "")
     return written.replace("@k", f"@{k or 5}")

@@ -66,7 +66,8 @@ def _risk(report: Report) -> str:
         return ""
     said = (
         "Answers in the order of how sure a flow is, the surest first: of so many answered (coverage), so many are "
-        "wrong (risk), both of 100. A line ends where its flow answers no more; AURC is the mean height over all questions."
+        "wrong (risk), both of 100. A line ends where its flow answers no more; AURC is its mean height, over all "
+        "questions."
     )
     return _section("Risk and coverage", _plots(of_risk(report)), f"<p>{said}</p>")
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from spolia.errors import BudgetSpent, ModelRejected, ModelUnavailable
 from spolia.evaluation.measures.measure import Case, Measure, Seen
-from spolia.models.ask import Ask, Brief
+from spolia.models.ask import Brief
+from spolia.operator import Operator
 from spolia.surrounding import gather
 from spolia.types import Failure
 
@@ -16,7 +17,7 @@ UNASKED = (ModelUnavailable, ModelRejected, BudgetSpent)
 """Why a judge may have no opinion; the trace says which. Any other error is a mistake of the caller, and is raised."""
 
 
-def judgements(judge: Ask, briefs: Sequence[Brief]) -> list[Any]:
+def judgements(judge: Operator[Brief, Any], briefs: Sequence[Brief]) -> list[Any]:
     """What a judge says of each brief; None where it could not be asked, or its reply not be read."""
     found: list[Any] = []
     for result in judge.batch(briefs):
