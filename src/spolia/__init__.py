@@ -126,6 +126,7 @@ if TYPE_CHECKING:
     from spolia.post_retrieval.show_metadata import ShowMetadata as ShowMetadata
     from spolia.post_retrieval.tart import TART as TART
     from spolia.post_retrieval.time_decay import TimeDecay as TimeDecay
+    from spolia.post_retrieval.title_boost import TitleBoost as TitleBoost
     from spolia.post_retrieval.upr import UPR as UPR
     from spolia.pre_retrieval.averaged_hyde import AveragedHyDE as AveragedHyDE
     from spolia.pre_retrieval.chain_of_verification import ChainOfVerification as ChainOfVerification
@@ -141,8 +142,10 @@ if TYPE_CHECKING:
     from spolia.pre_retrieval.with_draft import WithDraft as WithDraft
     from spolia.pre_retrieval.within_rows import WithinRows as WithinRows
     from spolia.retrieval.bm25 import BM25 as BM25
+    from spolia.retrieval.bm25_variant import BM25Variant as BM25Variant
     from spolia.retrieval.by_similarity import BySimilarity as BySimilarity
     from spolia.retrieval.dense import Dense as Dense
+    from spolia.retrieval.fielded_bm25 import FieldedBM25 as FieldedBM25
     from spolia.retrieval.graph.address import NodeGraph as NodeGraph
     from spolia.retrieval.graph.edges import (
         Belonging as Belonging,
@@ -155,6 +158,7 @@ if TYPE_CHECKING:
     from spolia.retrieval.learned_sparse import LearnedSparse as LearnedSparse
     from spolia.retrieval.phrase import Phrase as Phrase
     from spolia.retrieval.similarity import similarity as similarity
+    from spolia.retrieval.tfidf import TFIDF as TFIDF
     from spolia.retrieval.tree import Descend as Descend
     from spolia.run import Budget as Budget, Run as Run
     from spolia.show import mermaid as mermaid, tree as tree
@@ -295,6 +299,7 @@ WHERE = {
     "spolia.post_retrieval.show_metadata": ("ShowMetadata",),
     "spolia.post_retrieval.tart": ("TART",),
     "spolia.post_retrieval.time_decay": ("TimeDecay",),
+    "spolia.post_retrieval.title_boost": ("TitleBoost",),
     "spolia.post_retrieval.upr": ("UPR",),
     "spolia.pre_retrieval.averaged_hyde": ("AveragedHyDE",),
     "spolia.pre_retrieval.chain_of_verification": ("ChainOfVerification",),
@@ -310,8 +315,10 @@ WHERE = {
     "spolia.pre_retrieval.with_draft": ("WithDraft",),
     "spolia.pre_retrieval.within_rows": ("WithinRows",),
     "spolia.retrieval.bm25": ("BM25",),
+    "spolia.retrieval.bm25_variant": ("BM25Variant",),
     "spolia.retrieval.by_similarity": ("BySimilarity",),
     "spolia.retrieval.dense": ("Dense",),
+    "spolia.retrieval.fielded_bm25": ("FieldedBM25",),
     "spolia.retrieval.graph.address": ("NodeGraph",),
     "spolia.retrieval.graph.edges": ("Belonging", "InOrder", "SharedEntities", "Similar",),
     "spolia.retrieval.graph.hops": ("Hops",),
@@ -319,6 +326,7 @@ WHERE = {
     "spolia.retrieval.learned_sparse": ("LearnedSparse",),
     "spolia.retrieval.phrase": ("Phrase",),
     "spolia.retrieval.similarity": ("similarity",),
+    "spolia.retrieval.tfidf": ("TFIDF",),
     "spolia.retrieval.tree": ("Descend",),
     "spolia.run": ("Budget", "Run",),
     "spolia.show": ("mermaid", "tree",),

@@ -1,0 +1,135 @@
+"""How often each term stands in each node of a group: what exact formulas of words are computed from.
+
+The lexical index answers one formula, in Lucene's coding of lengths, and gives no counts away. These are counted from
+the texts of a generation by the group's own analyser, at the first question, and kept in memory as long as the
+generation is looked at: some seconds and 100 MB for 100,000 passages.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from spolia.stores.tables import sql
+
+if TYPE_CHECKING:
+    from spolia.stores.snapshot import Snapshot
+
+Keys = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.float64]
+Positions = npt.NDArray[np.int32]
+T = TypeVar("T")
+
+ALL: Final = "all"
+"""All that is indexed of a node."""
+CONTEXT: Final = "context"
+"""What is put above its text: title and headings."""
+TEXT: Final = "text"
+"""The text; for a node that is indexed by another text, that one."""
+FIELDS: Final = (ALL, CONTEXT, TEXT)
+
+_AT_ONCE = 2_000
+_counting = threading.Lock()
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """The terms of one field of the nodes of a group.
+
+    Args:
+        keys: int64[n] keys of the nodes, ascending.
+        numbers: of the terms.
+        starts: int64[terms + 1], where the entries of each term begin.
+        nodes: int32[entries], positions in `keys` of the nodes that hold the term, ascending.
+        counts: float64[entries], how often each does.
+        lengths: float64[n], terms in each node.
+    """
+
+    keys: Keys
+    numbers: dict[str, int]
+    starts: Keys
+    nodes: Positions
+    counts: Numbers
+    lengths: Numbers
+
+    @classmethod
+    def of(cls, keys: Keys, texts: Iterable[Sequence[str]]) -> Counts:
+        """Counts of lists of terms, one for each key.
+
+        >>> found = Counts.of(np.array([7, 9]), [["old", "stone", "old"], ["stone"]])
+        >>> found.holding("old"), found.holding("stone")[0].tolist(), found.lengths.tolist()
+        ((array([0], dtype=int32), array([2.])), [0, 1], [3.0, 1.0])
+        """
+        numbers: dict[str, int] = {}
+        terms, nodes, counts = list[int](), list[int](), list[int]()
+        lengths = np.zeros(len(keys))
+        for at, text in enumerate(texts):
+            lengths[at] = len(text)
+            for term, count in Counter(text).items():
+                terms.append(numbers.setdefault(term, len(numbers)))
+                nodes.append(at)
+                counts.append(count)
+        every = np.array(terms, dtype=np.int64)
+        order = np.argsort(every, kind="stable")
+        starts = np.searchsorted(every[order], np.arange(len(numbers) + 1))
+        ordered = np.array(nodes, dtype=np.int32)[order], np.array(counts, dtype=np.float64)[order]
+        return cls(keys, numbers, starts, *ordered, lengths)
+
+    def holding(self, term: str) -> tuple[Positions, Numbers]:
+        """Positions of the nodes that hold a term, and how often each does; none for a term that nobody holds."""
+        number = self.numbers.get(term)
+        entries = slice(0, 0) if number is None else slice(int(self.starts[number]), int(self.starts[number + 1]))
+        return self.nodes[entries], self.counts[entries]
+
+    @property
+    def mean_length(self) -> float:
+        """Of all nodes; 1 where there is nothing."""
+        return (float(self.lengths.mean()) if len(self.lengths) else 0.0) or 1.0
+
+
+def counts_of(snapshot: Snapshot, group: str, field: str = ALL) -> Counts:
+    """The counts of a group at a generation; the same object as long as the generation is looked at.
+
+    Args:
+        field: one of `FIELDS`.
+    """
+    return derived(snapshot, ("counts", group, field), lambda: _counted(snapshot, group, field))
+
+
+def derived(snapshot: Snapshot, key: object, compute: Callable[[], T]) -> T:
+    """What was computed once of a generation."""
+    found: T | None = snapshot.derived.get(key)
+    if found is None:
+        with _counting:
+            found = snapshot.derived.get(key)
+            if found is None:
+                found = snapshot.derived[key] = compute()
+    return found
+
+
+def _counted(snapshot: Snapshot, group: str, field: str) -> Counts:
+    analyzer = snapshot.manifest(group).analyzer
+    keys = snapshot.records(group).keys
+    return Counts.of(keys, (analyzer.terms(text) for text in _texts(snapshot, keys, field)))
+
+
+def _texts(snapshot: Snapshot, keys: Keys, field: str) -> Iterator[str]:
+    for start in range(0, len(keys), _AT_ONCE):
+        some = json.dumps(keys[start : start + _AT_ONCE].tolist())
+        for _, context, text, search_text, _ in snapshot.opened.rows(sql.TEXTS_OF_KEYS, {"keys": some}):
+            yield _field(context, text, search_text, field)
+
+
+def _field(context: str, text: str, search_text: str, field: str) -> str:
+    if search_text:
+        return "" if field == CONTEXT else search_text
+    if field == ALL:
+        return f"{context}\n{text}" if context else text
+    return context if field == CONTEXT else text

@@ -1,0 +1,262 @@
+"""Formulas of words, by numbers that follow from them, and beside an oracle that was written for another test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spolia.errors import FilterError, QueryError, StoreError, WiringError
+from spolia.filters import where
+from spolia.flows.files import dump, load
+from spolia.retrieval.bm25 import BM25
+from spolia.retrieval.bm25_variant import BM25Variant
+from spolia.retrieval.counts import Counts, counts_of
+from spolia.retrieval.fielded_bm25 import FieldedBM25
+from spolia.retrieval.tfidf import TFIDF
+from spolia.retrieval.weighting import Variant
+from spolia.run import Run
+from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.lexical.analysis import Analyzer
+from spolia.stores.manifest import Manifest
+from spolia.stores.tables.rows import SourceRow
+from spolia.types import Document, Node, Query, Ranking, Span
+from tests.retrieval.conftest import Stored, store
+from tests.retrieval.lucene import Lucene
+
+THREE = {"d1": "stone stone sea", "d2": "stone road", "d3": "sea"}
+"""Lengths 3, 2 and 1, the mean is 2; L is 1.375, 1 and 0.625."""
+PLAIN = Analyzer(stem="")
+
+
+def scores(found: Ranking) -> dict[str, float]:
+    return {hit.node.id: hit.score for hit in found.hits}
+
+
+def ids(found: Ranking) -> list[str]:
+    return [node.id for node in found.nodes]
+
+
+GOLDENS: Mapping[Variant, Mapping[str, float]] = {
+    "lucene": {"d1": math.log(1.6) * 2 / 3.65, "d2": math.log(1.6) * 1 / 2.2},
+    "robertson": {"d2": math.log(0.6) * 1 / 2.2, "d1": math.log(0.6) * 2 / 3.65},
+    # The idf of stone and sea is ln 0.6 and that of road ln(5/3); a quarter of their mean stands for ln 0.6.
+    "okapi": {"d2": -0.0425688 * 1.0, "d1": -0.0425688 * 4.4 / 3.65},
+    "atire": {"d1": math.log(1.5) * 4.4 / 3.65, "d2": math.log(1.5) * 1.0},
+    "bm25l": {"d1": math.log(1.6) * 4.3 / (3.15454545), "d2": math.log(1.6) * 3.3 / 2.7},
+    "bm25+": {"d1": math.log(2) * (4.4 / 3.65 + 0.5), "d2": math.log(2) * 1.5},
+}
+
+
+@pytest.mark.parametrize("variant", GOLDENS)
+def test_goldens_of_the_variants(stored: Stored, variant: Variant) -> None:
+    found = BM25Variant(stored(THREE, analyzer=PLAIN), variant)(Query("stone"))
+    assert scores(found) == pytest.approx(GOLDENS[variant], rel=1e-6)
+    assert ids(found) == list(GOLDENS[variant])
+
+
+def test_parameters_count(stored: Stored) -> None:
+    group = stored(THREE, analyzer=PLAIN)
+    assert scores(BM25Variant(group, "lucene", b=0.0, k1=2.0)(Query("stone"))) == pytest.approx(
+        {"d1": math.log(1.6) * 2 / 4, "d2": math.log(1.6) * 1 / 3}
+    )
+    assert scores(BM25Variant(group, "bm25+", delta=1.0)(Query("stone")))["d2"] == pytest.approx(math.log(2) * 2)
+    assert scores(BM25Variant(group, "okapi", epsilon=0.0)(Query("stone"))) == {"d1": 0.0, "d2": 0.0}
+
+
+def test_a_word_that_is_asked_twice_counts_twice(stored: Stored) -> None:
+    group = stored(THREE, analyzer=PLAIN)
+    once, twice = (BM25Variant(group)(Query(text)) for text in ("road", "road road"))
+    assert scores(twice) == pytest.approx({"d2": 2 * scores(once)["d2"]})
+
+
+def test_goldens_of_tf_idf(stored: Stored) -> None:
+    group = stored(THREE, analyzer=PLAIN)
+    both, one = math.log(4 / 3) + 1, math.log(4 / 2) + 1  # held by two of three nodes, by one
+    stone = (1 + math.log(2)) * both
+    d1, d2 = math.hypot(stone, both), math.hypot(both, one)
+    assert scores(TFIDF(group)(Query("stone"))) == pytest.approx({"d1": stone / d1, "d2": both / d2}, rel=1e-9)
+    assert scores(TFIDF(group)(Query("stone sea unheard"))) == pytest.approx(
+        {"d1": (stone + both) / (d1 * math.sqrt(2)), "d2": both / (d2 * math.sqrt(2)), "d3": 1 / math.sqrt(2)}
+    )
+    raw = TFIDF(group, sublinear=False)(Query("stone"))
+    assert scores(raw)["d1"] == pytest.approx(2 / math.sqrt(5))
+
+
+def fielded(path: Path, nodes: Mapping[str, tuple[str, str]]) -> NodeGroup:
+    """A store of nodes with what stands above them."""
+    corpus = Corpus(str(path)).create()
+    with corpus.writer() as writer:
+        writer.define("chunk", Manifest("chunk", "whole", "test", PLAIN))
+        for id, (context, text) in nodes.items():
+            document = Document(id, text, uri=f"{id}.txt")
+            node = Node(id, text, id, span=Span(0, len(text)), uri=document.uri, context=context)
+            writer.put(document, [node], SourceRow(document.uri, content_hash=id))
+    return corpus.group()
+
+
+TITLED = {"a": ("stone", "sea sea"), "b": ("road", "stone sea"), "c": ("", "hill wood")}
+"""Titles have lengths 1, 1, 0, their mean is 2/3; each text has two words."""
+
+
+def test_goldens_of_fields_together(tmp_path: Path) -> None:
+    group = fielded(tmp_path / "a.spolia", TITLED)
+    idf = math.log(1 + 1.5 / 2.5)  # two of three hold it in some field
+    title = 1.25 / (0.25 + 0.75 * 1 / (2 / 3))
+    expected = {"a": idf * title / (1.2 + title), "b": idf * 1 / (1.2 + 1)}
+    found = FieldedBM25(group)(Query("stone"))
+    assert scores(found) == pytest.approx(expected, rel=1e-9)
+    heavy = FieldedBM25(group, (("context", 5.0), ("text", 1.0)), b=(("context", 0.0), ("text", 0.0)))
+    assert scores(heavy(Query("stone"))) == pytest.approx({"a": idf * 5 / 6.2, "b": idf / 2.2}, rel=1e-9)
+
+
+def test_goldens_of_the_best_field(tmp_path: Path) -> None:
+    group = fielded(tmp_path / "a.spolia", TITLED)
+    idf = math.log(1 + 2.5 / 1.5)  # one of three holds it in the title, one in the text
+    expected = {"b": idf / 2.2, "a": 1.25 * idf / (1 + 1.2 * (0.25 + 0.75 * 1.5))}
+    found = FieldedBM25(group, combine="best")(Query("stone"))
+    assert scores(found) == pytest.approx(expected, rel=1e-9)
+    assert ids(found) == ["a", "b"]
+
+
+def test_a_field_of_weight_0_is_not_looked_at(tmp_path: Path) -> None:
+    group = fielded(tmp_path / "a.spolia", TITLED)
+    for combine in ("together", "best"):
+        only = FieldedBM25(group, (("context", 0.0), ("text", 1.0)), combine)  # type: ignore[arg-type]
+        assert ids(only(Query("stone"))) == ["b"]
+
+
+words = st.lists(st.sampled_from(["stone", "old", "tower", "sea", "red", "of"]), min_size=1, max_size=20)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(documents=st.lists(words, min_size=1, max_size=8), query=words)
+def test_exact_lengths_give_the_scores_of_lucene(
+    tmp_path_factory: pytest.TempPathFactory, documents: list[list[str]], query: list[str]
+) -> None:
+    texts = {f"d{number}": " ".join(terms) + f" {number}" for number, terms in enumerate(documents)}
+    group = store(tmp_path_factory.mktemp("terms") / "a.spolia", texts, PLAIN)
+    expected = Lucene([text.split() for text in texts.values()]).scores(query)
+    asked = Query(" ".join(query))
+    for op in (BM25Variant(group), FieldedBM25(group), FieldedBM25(group, (("context", 1.0), ("text", 1.0)), "best")):
+        assert scores(op(asked)) == pytest.approx({f"d{number}": score for number, score in expected.items()}, rel=1e-9)
+    assert set(scores(TFIDF(group)(asked))) == set(scores(BM25Variant(group)(asked)))
+
+
+EVERY: Mapping[str, Callable[[NodeGroup], BM25Variant | TFIDF | FieldedBM25]] = {
+    "BM25Variant": lambda group: BM25Variant(group),
+    "robertson": lambda group: BM25Variant(group, "robertson"),
+    "TFIDF": lambda group: TFIDF(group),
+    "FieldedBM25": lambda group: FieldedBM25(group),
+}
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_what_shares_no_term_is_not_found_and_what_does_is(stored: Stored, kind: str) -> None:
+    op = EVERY[kind](stored(THREE, analyzer=PLAIN))
+    assert set(ids(op(Query("stone")))) == {"d1", "d2"}
+    assert ids(op(Query("unheard"))) == []
+    assert ids(op(Query("!?"))) == []
+    assert len(op.but(top_k=1)(Query("stone sea"))) == 1
+    with pytest.raises(QueryError, match="empty"):
+        op(Query(" "))
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_equal_scores_go_by_the_id(stored: Stored, kind: str) -> None:
+    op = EVERY[kind](stored(dict.fromkeys("zxya", "stone") | {"w": "sea"}, analyzer=PLAIN))
+    assert ids(op(Query("stone"))) == ["a", "x", "y", "z"]
+    assert ids(op.but(top_k=2)(Query("stone"))) == ["a", "x"]
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_filters_and_readers_change_what_is_found_and_no_score(stored: Stored, kind: str) -> None:
+    op = EVERY[kind](stored(THREE, analyzer=PLAIN, readers={"d1": ("ann",)}))
+    assert ids(op(Query("stone"))) == ["d2"]
+    with Run(principal="ann"):
+        every = scores(op(Query("stone")))
+        assert set(every) == {"d1", "d2"}
+        assert scores(op(Query("stone", filter=where(file_name="d1.txt")))) == {"d1": every["d1"]}
+    assert scores(op(Query("stone"))) == {"d2": every["d2"]}
+    with pytest.raises(FilterError):
+        op(Query("stone", filter=where(nowhere=1)))
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_another_generation_is_counted_anew(tmp_path: Path, kind: str) -> None:
+    group = store(tmp_path / "a.spolia", THREE, PLAIN)
+    op = EVERY[kind](group)
+    before = scores(op(Query("road")))
+    with group.corpus.writer() as writer:
+        document = Document("d4", "road road road", uri="d4.txt")
+        node = Node("d4", document.text, "d4", span=Span(0, len(document.text)), uri=document.uri)
+        writer.put(document, [node], SourceRow(document.uri, content_hash="d4"))
+    after = scores(op(Query("road")))
+    assert set(after) == {"d2", "d4"}
+    assert after["d2"] != before["d2"]
+    with group.corpus.writer() as writer:
+        writer.remove("d4.txt")
+    assert scores(op(Query("road"))) == before
+
+
+def test_an_empty_store_finds_nothing(stored: Stored) -> None:
+    group = stored({})
+    for made in EVERY.values():
+        assert made(group)(Query("stone")).hits == ()
+
+
+def test_a_group_that_is_not_there_is_an_error(stored: Stored) -> None:
+    with pytest.raises(StoreError, match="no node group 'other'"):
+        TFIDF(stored(THREE).corpus.group("other"))(Query("x"))
+
+
+def test_counts_are_those_of_the_index(stored: Stored) -> None:
+    group = stored({"a": "The stones of Rome", "b": "A stone", "c": "東京タワー"})
+    snapshot = group.snapshot()
+    counts = counts_of(snapshot, group.name)
+    assert counts is counts_of(snapshot, group.name)
+    for text in ("stones", "rome", "東京"):
+        held = {int(counts.keys[at]) for term in Analyzer().terms(text) for at in counts.holding(term)[0]}
+        assert held == {key for key, _ in snapshot.search(group.name, text, 10, frozenset())}
+
+
+def test_counts_of_nothing() -> None:
+    import numpy as np
+
+    nothing = Counts.of(np.zeros(0, np.int64), [])
+    assert nothing.holding("stone")[0].tolist() == []
+    assert nothing.mean_length == 1.0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda group: BM25Variant(group, "bm26"),
+        lambda group: BM25Variant(group, k1=0.0),
+        lambda group: BM25Variant(group, b=1.5),
+        lambda group: BM25Variant(group, delta=-1.0),
+        lambda group: BM25Variant(group, top_k=0),
+        lambda group: FieldedBM25(group, (("title", 1.0), ("text", 1.0))),
+        lambda group: FieldedBM25(group, (("context", 0.0), ("text", 0.0))),
+        lambda group: FieldedBM25(group, combine="sum"),
+        lambda group: FieldedBM25(group, b=(("context", 2.0), ("text", 0.0))),
+    ],
+)
+def test_what_makes_no_sense_is_refused(wrong: Callable[[NodeGroup], object]) -> None:
+    with pytest.raises(WiringError):
+        wrong(Corpus("nowhere.spolia").group())
+
+
+def test_they_are_written_and_read() -> None:
+    group = Corpus("nowhere.spolia").group()
+    for op in (
+        TFIDF(group, 3, sublinear=False),
+        BM25Variant(group, "bm25l", 1.5, 0.6, 0.4),
+        FieldedBM25(group, (("context", 2.0), ("text", 1.0)), "best"),
+        BM25(group),
+    ):
+        assert load(dump(op)) == op
