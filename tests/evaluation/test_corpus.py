@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +15,14 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from spolia.errors import DataError
-from spolia.evaluation.corpus import cache_folder, indexed
+from spolia.evaluation import corpus
+from spolia.evaluation.corpus import AT_ONCE, cache_folder, indexed
 from spolia.evaluation.datasets import DataSet
 from spolia.evaluation.experiment import Experiment
 from spolia.evaluation.measures.parse import parse_measures
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
+from spolia.stores.corpus import Corpus
 from spolia.types import Query, Value
 
 if TYPE_CHECKING:
@@ -85,7 +91,7 @@ def test_nothing_is_embedded_a_second_time(data: DataSet, tmp_path: Path) -> Non
     told: list[tuple[int, int]] = []
     first = indexed(data, Letters(), folder=tmp_path / "kept", told=lambda done, total: told.append((done, total)))
     assert embedded == ["Tides\nThe moon pulls the sea.", "Salt is dug in mines.", "Owls\nThey hunt by night."]
-    assert told == [(0, 3)]
+    assert told == [(0, 3), (3, 3)]
     again = indexed(data, Letters(), folder=tmp_path / "kept")
     assert again == first
     assert len(embedded) == 3
@@ -111,6 +117,51 @@ def test_an_index_that_broke_off_is_made_again(data: DataSet, tmp_path: Path) ->
         indexed(data, folder=tmp_path / "kept")
     path.write_text(whole)
     assert len(BM25(indexed(data, folder=tmp_path / "kept"))(Query("salt"))) == 1
+
+
+def test_a_killed_index_goes_on_where_it_was(tmp_path: Path) -> None:
+    rows = [{"id": f"p{n}", "text": f"Passage number {n} of many."} for n in range(5 * AT_ONCE)]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "questions.jsonl").write_text("")
+    kept, log = tmp_path / "kept", tmp_path / "log"
+    module = [sys.executable, "-m", "tests.evaluation.killed_corpus", str(tmp_path), str(kept), str(log)]
+    with subprocess.Popen([*module, rows[3 * AT_ONCE]["text"]]) as process:
+        waited = time.monotonic() + 60
+        while (len(log.read_text().splitlines()) if log.exists() else 0) < 3 * AT_ONCE:
+            assert process.poll() is None
+            assert time.monotonic() < waited
+            time.sleep(0.02)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    (store,) = kept.glob("*.spolia")
+    there = Corpus(str(store)).snapshot().stats().documents
+    assert there in (2 * AT_ONCE, 3 * AT_ONCE)  # it may be killed before the last are published
+    assert subprocess.run(module, check=False).returncode == 0
+    texts = log.read_text().splitlines()
+    assert sorted(set(texts)) == sorted(row["text"] for row in rows)
+    assert len(texts) <= 6 * AT_ONCE
+    chunks = indexed(DataSet(str(tmp_path)), Letters(), folder=kept)
+    assert chunks.snapshot().check() == []
+    assert [hit.node.id for hit in BM25(chunks, top_k=2)(Query("number 700")).hits][:1] == ["p700/chunk"]
+    assert subprocess.run(module, check=False).returncode == 0
+    assert log.read_text().splitlines() == texts
+
+
+def test_passages_that_came_in_lots_are_found_as_those_that_came_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("moon", "sea", "salt", "owl", "tide", "mine")
+    rows = [{"id": f"p{n}", "text": " ".join(words[n * k % 6] for k in range(1, 9))} for n in range(3 * AT_ONCE)]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    data = DataSet(str(tmp_path))
+    once = indexed(data, folder=tmp_path / "once")
+    monkeypatch.setattr(corpus, "PUBLISHED_S", 0)
+    monkeypatch.setattr(corpus, "SELDOMER", 0)
+    lots = indexed(data, folder=tmp_path / "lots")
+    assert lots.snapshot().generation > once.snapshot().generation
+    for question in ("moon sea", "salt", "owl mine tide"):
+        found, same = (BM25(one, top_k=50)(Query(question)) for one in (lots, once))
+        assert [(hit.node.id, hit.score) for hit in found.hits] == [(hit.node.id, hit.score) for hit in same.hits]
 
 
 def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,12 +15,33 @@ if TYPE_CHECKING:
 
 
 ENDLESS = 100_000
+EVERY_S = 30.0
+"""Seconds between two lines that say how far a command is."""
 
 
 class Progress(Protocol):
     """Tells how far a command is."""
 
     def __call__(self, done: int, total: int | None = None, label: str = "") -> None: ...
+
+
+class Lines:
+    """Progress where no bar can be drawn, as in the log of a server: a line every half minute.
+
+    Args:
+        screen: where they are written.
+        label: what is done, until that is said.
+    """
+
+    def __init__(self, screen: Screen, label: str) -> None:
+        self._screen, self._label = screen, label
+        self._next = time.monotonic() + EVERY_S
+
+    def __call__(self, done: int, total: int | None = None, label: str = "") -> None:
+        self._label = label or self._label
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + EVERY_S
+            self._screen.say(f"{self._label}: {done:,}{f' of {total:,}' if total is not None else ''}")
 
 
 class Screen:
@@ -88,9 +110,9 @@ class Screen:
 
     @contextmanager
     def progress(self, label: str) -> Iterator[Progress]:
-        """A bar on stderr while inside, if that is a terminal."""
+        """A bar on stderr while inside, if that is a terminal; else a line from time to time."""
         if not sys.stderr.isatty():
-            yield lambda done, total=None, label="": None
+            yield Lines(self, label)
             return
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
