@@ -33,8 +33,15 @@ if TYPE_CHECKING:
     from spolia.flows.files import dump as dump, load as load
     from spolia.function import step as step
     from spolia.generation.closed_book import ClosedBook as ClosedBook
+    from spolia.generation.ensemble.answers import AnswerEnsemble as AnswerEnsemble
+    from spolia.generation.ensemble.tokens import TokenEnsemble as TokenEnsemble
     from spolia.generation.extract import Extract as Extract
+    from spolia.generation.f_string import FString as FString
+    from spolia.generation.generate import Generate as Generate
+    from spolia.generation.long_context_reorder import LongContextReorder as LongContextReorder
     from spolia.generation.reader import Reader as Reader
+    from spolia.generation.verification.claims import VerifyClaims as VerifyClaims
+    from spolia.generation.verification.grounding import VerifyGrounding as VerifyGrounding
     from spolia.indexing.planning import planned as planned
     from spolia.indexing.sources.api import APIItems as APIItems
     from spolia.indexing.sources.remote import RemoteFiles as RemoteFiles
@@ -93,6 +100,8 @@ if TYPE_CHECKING:
         ReciprocalRankFusion as ReciprocalRankFusion,
     )
     from spolia.orchestration.highest import HighestScore as HighestScore
+    from spolia.orchestration.llm_fusion import LLMFusion as LLMFusion
+    from spolia.orchestration.majority import MajorityVote as MajorityVote
     from spolia.orchestration.pick_arm import PickArm as PickArm
     from spolia.orchestration.stop_when import StopWhen as StopWhen
     from spolia.orchestration.sufficient import Sufficient as Sufficient
@@ -212,8 +221,15 @@ WHERE = {
     "spolia.flows.files": ("dump", "load",),
     "spolia.function": ("step",),
     "spolia.generation.closed_book": ("ClosedBook",),
+    "spolia.generation.ensemble.answers": ("AnswerEnsemble",),
+    "spolia.generation.ensemble.tokens": ("TokenEnsemble",),
     "spolia.generation.extract": ("Extract",),
+    "spolia.generation.f_string": ("FString",),
+    "spolia.generation.generate": ("Generate",),
+    "spolia.generation.long_context_reorder": ("LongContextReorder",),
     "spolia.generation.reader": ("Reader",),
+    "spolia.generation.verification.claims": ("VerifyClaims",),
+    "spolia.generation.verification.grounding": ("VerifyGrounding",),
     "spolia.indexing.planning": ("planned",),
     "spolia.indexing.sources.api": ("APIItems",),
     "spolia.indexing.sources.remote": ("RemoteFiles",),
@@ -266,6 +282,8 @@ WHERE = {
     "spolia.orchestration.exceeds": ("Exceeds",),
     "spolia.orchestration.fusion": ("ConvexCombination", "ReciprocalRankFusion",),
     "spolia.orchestration.highest": ("HighestScore",),
+    "spolia.orchestration.llm_fusion": ("LLMFusion",),
+    "spolia.orchestration.majority": ("MajorityVote",),
     "spolia.orchestration.pick_arm": ("PickArm",),
     "spolia.orchestration.stop_when": ("StopWhen",),
     "spolia.orchestration.sufficient": ("Sufficient",),

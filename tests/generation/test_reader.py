@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spolia.errors import ModelError, ModelRejected, WiringError
-from spolia.generation.markers import Markers
 from spolia.generation.reader import Reader
+from spolia.models.parsers.markers import Markers
 from spolia.models.protocols import LanguageModel
 from spolia.models.scripted import ScriptedModel
 from spolia.run import Run

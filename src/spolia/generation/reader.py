@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from spolia.errors import ModelError, ModelRejected, WiringError
-from spolia.generation.markers import Markers
+from spolia.generation.passages import cited, fitting, numbered
 from spolia.models.delimiters import Setting
+from spolia.models.parsers.markers import Markers
 from spolia.models.protocols import CHAT, LanguageModel
 from spolia.models.template import Template, checked_language, chosen
 from spolia.operator import Operator
 from spolia.surrounding import emit, note
-from spolia.types import Answer, Citation, Generation, Node, Prompt, Ranking
+from spolia.types import Answer, Generation, Prompt, Ranking
 
 PLACES = ("passages", "question")
 _SHIPPED = re.compile(r"\w+")
@@ -41,6 +42,7 @@ class Reader(Operator[Ranking, Answer]):
         temperature: 0 for the most probable reply; above, samples of a query differ.
         abstention: the sentence by which the model says that the passages do not answer.
         language: of the prompt, `en`, `zh`, `ko` or `ja`; empty for that of the question, by its script.
+        maker: makes the prompt of the passages in place of the file, as `FString` does.
 
     Raises:
         ModelError: when the prompt file cannot be read, or lacks a place.
@@ -50,7 +52,7 @@ class Reader(Operator[Ranking, Answer]):
     Stop reasons: `answered`; `abstained`; `cap` when the reply was cut off at `max_tokens`.
 
     >>> from spolia.models.scripted import ScriptedModel
-    >>> from spolia.types import Hit, Query
+    >>> from spolia.types import Hit, Node, Query
     >>> node = Node("n1", "Clovis made Paris his capital in 508.", document="d1", uri="france.txt")
     >>> found = Ranking(Query("Since when is Paris the capital?"), (Hit(node, 3.2),))
     >>> answer = Reader(ScriptedModel(("Since 508 [1].",)))(found)
@@ -66,6 +68,7 @@ class Reader(Operator[Ranking, Answer]):
     temperature: float = 0.0
     abstention: str = "I do not know."
     language: str = ""
+    maker: Operator[Ranking, Prompt] | None = None
 
     version: ClassVar[int] = 3
     prompts: ClassVar[tuple[str, ...]] = ("generation/answer", "generation/brief")
@@ -92,20 +95,23 @@ class Reader(Operator[Ranking, Answer]):
             on_text=lambda piece: _emitted(streamed.feed(piece)),
         )
         _emitted(streamed.end())
-        return self._answer(generation, shown)
+        return self.answered(generation, shown)
 
     def reads(self, value: Ranking, /) -> object:
         shown = self._shown(value)
         hits = tuple((hit.node.digest, tuple(node.digest for node in hit.found)) for hit in shown.hits)
-        return (value.query.question, hits, self._template(value).digest, self._sample(value))
+        asked = self._template(value).digest if self.maker is None else self.prompted(shown)
+        return (value.query.question, hits, asked, self._sample(value))
 
     def attach(self, out: Any, value: Any, /) -> Any:
         return out.but(evidence=self._shown(value))
 
     def prompted(self, shown: Ranking) -> Prompt:
         """The prompt for the passages of a ranking."""
+        if self.maker is not None:
+            return self.maker(shown).but(sample=self._sample(shown))
         parts = {
-            "passages": [self._passage(number, node) for number, node in enumerate(shown.nodes, 1)],
+            "passages": [numbered(number, node, self.max_characters) for number, node in enumerate(shown.nodes, 1)],
             "question": shown.query.question,
             "abstention": Setting(self.abstention),
         }
@@ -129,26 +135,10 @@ class Reader(Operator[Ranking, Answer]):
         return found
 
     def _shown(self, ranking: Ranking) -> Ranking:
-        best = ranking.cut(self.max_passages)
-        room = self.max_characters
-        for number, node in enumerate(best.nodes):
-            room -= len(node.shown_text)
-            if room < 0:
-                return best.cut(max(1, number))
-        return best
+        return fitting(ranking, self.max_passages, self.max_characters)
 
-    def _passage(self, number: int, node: Node) -> str:
-        text = node.shown_text
-        if len(text) > self.max_characters:
-            note(
-                f"Passage {number} has {len(text)} characters; the prompt holds the first {self.max_characters}. "
-                "Write a larger max_characters, or split the documents into smaller pieces."
-            )
-            text = text[: self.max_characters]
-        place = " ".join(cited(number, node).place.split())  # a file name may hold line breaks
-        return f"[{number}] {place}\n{text}" if place else f"[{number}] {text}"
-
-    def _answer(self, generation: Generation, shown: Ranking) -> Answer:
+    def answered(self, generation: Generation, shown: Ranking) -> Answer:
+        """The answer that a reply is, for the passages that the model was shown."""
         markers = Markers(len(shown))
         text = markers.feed(generation.text) + markers.end()
         if not text:
@@ -172,11 +162,6 @@ class Reader(Operator[Ranking, Answer]):
     def _abstains(self, text: str, cites: bool) -> bool:
         said, abstention = _plain(_MARKED.sub("", text)), _plain(self.abstention)
         return said == abstention or (not cites and said.startswith(abstention))
-
-
-def cited(number: int, node: Node) -> Citation:
-    """The citation of a whole passage."""
-    return Citation(str(number), node.id, node.document, node.uri, node.text, node.span)
 
 
 def _emitted(text: str) -> None:

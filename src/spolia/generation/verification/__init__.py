@@ -1,0 +1,1 @@
+"""What an answer states, held against passages."""

@@ -1,0 +1,135 @@
+"""Answers are held against passages."""
+
+from __future__ import annotations
+
+import pytest
+
+from spolia.flows.files import dump, load
+from spolia.function import step
+from spolia.generation.reader import Reader
+from spolia.generation.verification.claims import VerifyClaims
+from spolia.generation.verification.grounding import VerifyGrounding
+from spolia.models.scripted import ScriptedModel
+from spolia.run import Run
+from spolia.types import Answer, Hit, Node, Query, Ranking
+from tests.degrading import degraded
+
+ANSWER = Answer("Nokia employed him until 1990. He liked salt.", evidence=Ranking(Query("Who?"), ()))
+CLAIMS = ("<answer>", "Nokia employed him.\nHe left in 1990.\nHe liked salt.")
+VERDICTS = (("<statement>Nokia", "supported"), ("<statement>He left", "Refuted, it was 1998."), ("<statement>", "?"))
+
+
+@step
+def library(query: Query) -> Ranking:
+    nodes = {"Nokia": "Nokia employed Olsen.", "left": "He left in 1998.", "salt": "Salt is dug."}
+    hits = [Hit(Node(name, text), 1.0) for name, text in nodes.items() if name in query.text]
+    return Ranking(query, tuple(hits))
+
+
+@step
+def empty(query: Query) -> Ranking:
+    return Ranking(query, ())
+
+
+def test_only_what_is_supported_stays_with_its_evidence() -> None:
+    op = VerifyClaims(ScriptedModel((("<facts>Nokia", "It was Nokia [1]."), *VERDICTS, CLAIMS)), library)
+    answer = op(ANSWER)
+    assert answer.text == "It was Nokia [1]."
+    assert [(citation.marker, citation.quote) for citation in answer.citations] == [("1", "Nokia employed Olsen.")]
+    assert answer.evidence is not None
+    assert answer.evidence.query == Query("Who?")
+
+
+@pytest.mark.parametrize("draft", ["He LEFT, in 1990. And Nokia [1].", "none", "I like that he liked salt [1].", "[7]"])
+def test_a_refuted_claim_never_comes_back(draft: str) -> None:
+    answer = VerifyClaims(ScriptedModel((("<facts>", draft), *VERDICTS, CLAIMS)), library)(ANSWER)
+    assert "1990" not in answer.text
+    assert "salt" not in answer.text
+    assert answer.text == "Nokia employed him. [1]"
+
+
+def test_what_is_wholly_supported_stays_as_it_was() -> None:
+    assert VerifyClaims(ScriptedModel((("<statement>", "supported"), CLAIMS)), library)(ANSWER) == ANSWER
+
+
+def test_nothing_supported_is_said_so() -> None:
+    answer = VerifyClaims(ScriptedModel((("<statement>", "refuted"), CLAIMS)), library)(ANSWER)
+    assert answer.abstained
+    with Run() as run:
+        assert VerifyClaims(ScriptedModel((CLAIMS,)), empty)(ANSWER).abstained
+        assert run.usage.calls == 1  # nobody is asked about a claim without evidence
+
+
+@pytest.mark.parametrize("said", ["none", "None.", "- none"])
+def test_an_answer_that_states_nothing_passes(said: str) -> None:
+    assert VerifyClaims(ScriptedModel((said,)), library)(ANSWER) is ANSWER
+    abstained = Answer("I do not know.", stop_reason="abstained")
+    assert VerifyClaims(ScriptedModel(()), library)(abstained) is abstained
+
+
+def test_claims_beyond_the_limit_are_not_kept() -> None:
+    model = ScriptedModel((("<facts>", "none"), ("<statement>", "supported"), CLAIMS))
+    assert VerifyClaims(model, library, max_claims=1)(ANSWER).text == "Nokia employed him. [1]"
+
+
+def test_a_claim_that_cannot_be_judged_is_not_kept() -> None:
+    rows = (("<facts>", "none"), ("<statement>Nokia", "supported"), ("^(?!.*statement)(?s:.*)<answer>", CLAIMS[1]))
+    with degraded() as reasons:
+        assert VerifyClaims(ScriptedModel(rows), library)(ANSWER).text == "Nokia employed him. [1]"
+    assert reasons
+
+
+# ---------------------------------------------------------------------------------------------------- by a model
+
+
+def verified(
+    *verdicts: str, replies: tuple[str, ...] = ("A [1]", "B [1]", "C [1]"), rounds: int = 3
+) -> tuple[Answer, int]:
+    """The answer, and how many were written; the verdict on A, B, C in their order."""
+    judge = ScriptedModel(tuple((f"<answer>{name}", said) for name, said in zip("ABC", verdicts, strict=False)))
+    reader = ScriptedModel((("", "A [1]", "B [1]", "C [1]"),), name="reader")
+    with Run() as run:
+        answer = VerifyGrounding(library, Reader(reader, temperature=0.5), judge, max_rounds=rounds)(Query("Nokia"))
+        return answer, run.usage.calls
+
+
+def test_two_bad_verdicts_then_a_good_one_are_three_answers() -> None:
+    answer, calls = verified("wrong answer", "wrong passages", "right")
+    assert (answer.text, answer.stop_reason, calls) == ("C [1]", "answered", 6)
+
+
+def test_at_the_cap_the_last_answer_is_not_verified() -> None:
+    answer, calls = verified("wrong answer", "wrong answer", "wrong answer")
+    assert (answer.text, answer.stop_reason, calls) == ("C [1]", "cap", 6)
+    assert verified("wrong answer", rounds=1)[0].stop_reason == "cap"
+
+
+def test_wrong_passages_are_searched_for_again_by_another_query() -> None:
+    @step
+    def other(query: Query) -> Query:
+        return query.rewritten("he left")
+
+    rows = (
+        ("<answer>(?s:.*)1998", "right"),
+        ("<answer>", "wrong passages"),
+        ("1998", "In 1998 [1]"),
+        ("", "Nokia [1]"),
+    )
+    model = ScriptedModel(rows)
+    answer = VerifyGrounding(library, Reader(model), model, rewrite=other)(Query("Nokia"))
+    assert answer.text == "In 1998 [1]"
+    assert answer.evidence is not None
+    assert answer.evidence.query.question == "Nokia"
+
+
+def test_nothing_found_is_searched_again_without_asking() -> None:
+    with Run() as run:
+        answer = VerifyGrounding(empty, Reader(ScriptedModel(())), ScriptedModel(()))(Query("Nokia"))
+        assert run.usage.calls == 0
+    assert (answer.abstained, answer.stop_reason) == (True, "abstained")
+
+
+def test_each_is_written_to_a_file() -> None:
+    llm = ScriptedModel(("x",))
+    for op in (VerifyClaims(llm, library), VerifyGrounding(library, Reader(llm), llm)):
+        assert load(dump(op), operators=(library,)) == op
