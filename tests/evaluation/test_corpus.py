@@ -142,7 +142,7 @@ def test_a_killed_index_goes_on_where_it_was(tmp_path: Path) -> None:
     assert len(texts) <= 6 * AT_ONCE
     chunks = indexed(DataSet(str(tmp_path)), Letters(), folder=kept)
     assert chunks.snapshot().check() == []
-    assert [hit.node.id for hit in BM25(chunks, top_k=2)(Query("number 700")).hits][:1] == ["p700/chunk"]
+    assert [hit.node.id for hit in BM25(chunks, top_k=2)(Query("number 200")).hits][:1] == ["p200/chunk"]
     assert subprocess.run(module, check=False).returncode == 0
     assert log.read_text().splitlines() == texts
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FORM = 2
 GROUP = "chunk"
-AT_ONCE = 256
+AT_ONCE = 64
 """Passages that are put and embedded together."""
 PUBLISHED_S = 10.0
 """Seconds of work that a kill can cost, about."""
