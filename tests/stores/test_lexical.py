@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from spolia.stores.lexical import index
+from spolia.stores.lexical import index, wear
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.lexical.freezing import freeze
 from spolia.stores.lexical.index import Lexical
@@ -81,3 +83,30 @@ def test_runs_of_what_is_allowed() -> None:
     assert (two.runs(2), two.runs(1)) == ([(3, 5), (9, 9)], None)
     assert Allowed(keys, np.array([False, True, False, True, True])).runs(2) == [(5, 5), (9, 20)]
     assert Allowed(keys, np.zeros(5, dtype=np.bool_)).runs(1) == []
+
+
+def test_terms_weigh_what_they_would_if_what_is_gone_had_never_been(tmp_path: Path) -> None:
+    """Of nodes of one length; the mean length is that of all that were ever in the index."""
+    nodes = [(key, f"w{key % 7} w{key % 3} w{key % 2 + 8}", 0) for key in range(1, 301)]
+    gone = [key for key in range(1, 301) if key % 7 == 1 and key < 280]
+    freeze(tmp_path / "g1", None, (), nodes, Analyzer(""))
+    freeze(tmp_path / "g2", tmp_path / "g1", gone, [(301, "w1 w1 w9", 0)], Analyzer(""))
+    left = [node for node in nodes if node[0] not in gone]
+    freeze(tmp_path / "anew", None, (), [*left, (301, "w1 w1 w9", 0)], Analyzer(""))
+    used, anew = Lexical(tmp_path / "g2", Analyzer("")), Lexical(tmp_path / "anew", Analyzer(""))
+    for question in ("w1", "w1 w2", "w5 w9 w9", "w8"):
+        expected = dict(anew.search(question, 400))
+        assert dict(used.search(question, 400)) == pytest.approx(expected, rel=1e-5)
+    assert used._righted["w1"] > 1.2
+
+
+def test_a_worn_index_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [(key, f"w{key}", 0) for key in range(100)]
+    freeze(tmp_path / "g1", None, (), nodes, Analyzer(""))
+    freeze(tmp_path / "g2", tmp_path / "g1", range(4), [], Analyzer(""))
+    assert (wear.gone(tmp_path / "g1"), wear.gone(tmp_path / "g2")) == (0, 4)
+    assert (wear.is_worn(tmp_path / "g1", 0), wear.is_worn(tmp_path / "g1", 1)) == (False, True)
+    monkeypatch.setattr(wear, "FEW", 50)
+    assert (wear.is_worn(tmp_path / "g2", 1), wear.is_worn(tmp_path / "g2", 2)) == (False, True)
+    (tmp_path / "g2" / "meta.json").write_text("{}")
+    assert not wear.is_worn(tmp_path / "g2", 100)

@@ -23,8 +23,8 @@ class BM25(GroupSearch):
     term t; n of N nodes hold it; |d| is the node's length in terms, in Lucene's one-byte code. The terms are those of
     the group's analyser.
 
-    Equal scores go by the nodes' ids, which are made of what they are. Nodes that were removed count in N, n and the
-    mean length until tantivy joins the parts of its index, as in Lucene; a store that is built anew counts afresh.
+    Equal scores go by the nodes' ids, which are made of what they are. Nodes that were removed count in the mean length
+    until they are one in twenty, when the index is made anew; among up to 1,000 nodes they never do.
 
     A node without any term of the query is never found, so that there may be fewer than `top_k` hits, or none: a query
     of stop words finds where they stand, one without any word finds nothing.

@@ -180,6 +180,15 @@ class Truth(Protocol):
         """
         ...
 
+    def is_worn(self, manifest: Manifest, base: int, dead: int) -> bool:
+        """Whether the lexical index of a group holds so much that is gone that it is to be made from nothing.
+
+        Args:
+            base: its generation.
+            dead: nodes in it that are about to go.
+        """
+        ...
+
     def lexical(self, snapshot: Snapshot, group: str) -> Path:
         """The folder with the lexical index of a group, made if need be."""
         ...

@@ -20,6 +20,7 @@ from spolia.errors import StoreCorrupt
 from spolia.stores.failpoints import fail_point
 from spolia.stores.layout import LEXICAL, LOCK, lexical_folder
 from spolia.stores.lexical.checksums import damaged, shortened
+from spolia.stores.lexical.wear import is_worn
 from spolia.stores.manifest import Manifest
 from spolia.stores.tables import sql
 from spolia.stores.tables.rows import indexed_text
@@ -79,6 +80,8 @@ def _make(snapshot: Snapshot, manifest: Manifest, target: Path) -> None:
     values = {"grp": manifest.group, "at": snapshot.generation}
     live = {key for (key,) in snapshot.opened.each(sql.LIVE_KEYS, values)}
     base, indexed = _newest(target.parent, manifest)
+    if base is not None and len(indexed) > len(indexed & live) and is_worn(base, len(indexed - live)):
+        base, indexed = None, set()
     fail_point("follow.build")
     added = _texts(snapshot, sorted(live - indexed))
     freeze(target, base, sorted(indexed - live), added, manifest.analyzer, doing="made")

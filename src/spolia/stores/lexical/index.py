@@ -2,7 +2,8 @@
 
 score(query, node) = Σ over terms t of idf(t) · tf · (k1 + 1) / (tf + k1 · (1 - b + b · length / mean length)), with
 k1 = 1.2 and b = 0.75, lengths in Lucene's one-byte code (Robertson, Zaragoza, "The probabilistic relevance framework:
-BM25 and beyond", 2009).
+BM25 and beyond", 2009). N and n, of idf, are of the nodes that are there; the mean length is also of those that are
+gone and still in the index (`spolia.stores.lexical.wear`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from math import log1p
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -21,6 +23,7 @@ import tantivy
 
 from spolia.errors import StoreCorrupt
 from spolia.stores.lexical.analysis import Analyzer
+from spolia.stores.lexical.wear import gone
 from spolia.stores.reading.ordered import Ids, ordered
 
 if TYPE_CHECKING:
@@ -40,6 +43,8 @@ FEW = 1_200
 Of 100,000 sentences, asking for 100 of them takes 0.5 CPU-ms, for 1,000 2 to 3, for 10,000 10; looking through the best
 2,000 takes 1.2, 5,000 1.8, and finds nothing where questions and filter have nothing to do with each other
 (benchmarks/filters.py)."""
+_RIGHTED = 10_000
+"""Terms whose weights are kept."""
 LISTED = 2_500
 """Allowed nodes up to which the index walks their own lists of one entry; above, it gathers them in a set first."""
 
@@ -50,8 +55,10 @@ class Lexical:
     def __init__(self, folder: Path, analyzer: Analyzer) -> None:
         self.folder, self.analyzer = folder, analyzer
         self._listed: WeakKeyDictionary[Allowed, Any] = WeakKeyDictionary()  # a filter is asked many questions
+        self._righted: dict[str, float] = {}
         with _readable(folder), _legible(folder):
             self._schema, self._searcher = _searchable(folder)
+            self._gone = gone(folder)
 
     def search(
         self,
@@ -128,14 +135,26 @@ class Lexical:
         query, occur = tantivy.Query, tantivy.Occur
         wanted, clauses = occur.Must if every else occur.Should, []
         for term, count in Counter(terms).items():
-            clause = query.term_query(self._schema, BODY, term, "freq")
-            clauses.append((wanted, clause if count == 1 else query.boost_query(clause, float(count))))
+            clause, weight = query.term_query(self._schema, BODY, term, "freq"), count * self._right(term)
+            clauses.append((wanted, clause if weight == 1 else query.boost_query(clause, weight)))
         if not clauses:
             return None
         matching = query.boolean_query(clauses)
         if audiences is None:
             return matching
         return self._both(matching, query.term_set_query(self._schema, AUDIENCE, sorted(audiences)))
+
+    def _right(self, term: str) -> float:
+        """What tantivy's idf of a term is to be multiplied by, as it counts nodes that are gone."""
+        if not self._gone:
+            return 1.0
+        if (found := self._righted.get(term)) is None:
+            if len(self._righted) >= _RIGHTED:
+                self._righted = {}
+            query, nodes = tantivy.Query.term_query(self._schema, BODY, term, "freq"), self._searcher.num_docs
+            there, held = self._searcher.search(query, 1).count or 0, self._searcher.doc_freq(BODY, term)
+            found = self._righted[term] = _idf(nodes, there) / _idf(nodes + self._gone, held)
+        return found
 
     def _both(self, matching: Any, counting: Any) -> Any:
         """What matches and counts as well, with the scores of matching."""
@@ -151,6 +170,10 @@ class Lexical:
                 return []
             hits = self._searcher.search(tantivy.Query.all_query(), count, count=False).hits
             return sorted(self._searcher.fast_field_values(KEY, [address for _, address in hits]))
+
+
+def _idf(nodes: int, holding: int) -> float:
+    return log1p((nodes - holding + 0.5) / (holding + 0.5))
 
 
 def _keys(allowed: Allowed) -> list[int]:

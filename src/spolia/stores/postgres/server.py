@@ -145,6 +145,9 @@ class Postgres:
     ) -> None:
         return None
 
+    def is_worn(self, manifest: Manifest, base: int, dead: int) -> bool:
+        return False
+
     def lexical(self, snapshot: Snapshot, group: str) -> Path:
         from spolia.stores.lexical.following import followed
 

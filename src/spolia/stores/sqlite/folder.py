@@ -108,6 +108,11 @@ class Folder:
         below = None if base is None else lexical_folder(self.folder, manifest.group, base)
         freeze(lexical_folder(self.folder, manifest.group, generation), below, dead, added, manifest.analyzer)
 
+    def is_worn(self, manifest: Manifest, base: int, dead: int) -> bool:
+        from spolia.stores.lexical.wear import is_worn
+
+        return is_worn(lexical_folder(self.folder, manifest.group, base), dead)
+
     def lexical(self, snapshot: Snapshot, group: str) -> Path:
         return lexical_folder(self.folder, group, snapshot.indexes[group][0])
 

@@ -75,11 +75,12 @@ class Publication:
 
     def _updated(self, group: str, base: tuple[int, int], last_key: int) -> tuple[int, int]:
         at, known = base
-        dead = self.connection.execute(sql.DEAD_KEYS, (group, at, known)).fetchone()
+        dead: int = self.connection.execute(sql.DEAD_COUNT, (group, at, known)).fetchone()[0]
         added = self.connection.execute(sql.NEW_NODES, (group, known)).fetchone()
-        if dead is None and added is None:
+        if not dead and added is None:
             return base
-        self._freeze(group, base, last_key)
+        is_worn = dead and self.store.is_worn(self.manifests[group], at, dead)
+        self._freeze(group, None if is_worn else base, last_key)
         return self.generation, last_key
 
     def _freeze(self, group: str, base: tuple[int, int] | None, last_key: int) -> None:

@@ -161,6 +161,10 @@ SOURCES_LACKING = f"""SELECT uri FROM sources WHERE status = 'indexed' AND repor
     ORDER BY uri"""
 SOURCES_LACKING_OF_URIS = f"""SELECT s.uri FROM json_each(:uris) wanted CROSS JOIN sources s ON s.uri = wanted.value
     WHERE s.status = 'indexed' AND s.report LIKE '%"lacks":%' AND s.death = {ALIVE} ORDER BY s.uri"""
+SOURCES_SHOWING = SOURCES_LACKING.replace("SELECT uri", "SELECT uri, report").replace('"lacks":', '"beside":')
+SOURCES_SHOWING_OF_URIS = SOURCES_LACKING_OF_URIS.replace("SELECT s.uri", "SELECT s.uri, s.report").replace(
+    '"lacks":', '"beside":'
+)
 READERS_OF_SOURCES = f"""SELECT s.uri, d.audience FROM sources s JOIN documents d ON d.key = s.document
     WHERE s.death = {ALIVE}"""
 READERS_OF_URIS = f"""SELECT s.uri, d.audience FROM json_each(:uris) wanted
@@ -279,6 +283,7 @@ NEW_NODES = f"""SELECT key, context, text, search_text, audience FROM nodes
 TEXTS_OF_KEYS = """SELECT n.key, n.context, n.text, n.search_text, n.audience FROM json_each(:keys) wanted
     CROSS JOIN nodes n ON n.key = wanted.value ORDER BY n.key"""
 DEAD_KEYS = f"SELECT key FROM nodes WHERE grp = ? AND death > ? AND key <= ? AND death < {ALIVE} ORDER BY key"
+DEAD_COUNT = f"SELECT count(*) FROM nodes WHERE grp = ? AND death > ? AND key <= ? AND death < {ALIVE}"
 LINEAGE = """SELECT key, id, document, number, parent, meta FROM nodes
     WHERE grp = :grp AND birth <= :at AND death > :at ORDER BY key"""
 LIVE_KEYS = "SELECT key FROM nodes WHERE grp = :grp AND birth <= :at AND death > :at ORDER BY key"

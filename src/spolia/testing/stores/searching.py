@@ -28,6 +28,7 @@ from spolia.testing.stores.shelf import (
 )
 
 if TYPE_CHECKING:
+    from spolia.stores.corpus import Corpus
     from spolia.stores.snapshot import Snapshot
 
 K1, B = 1.2, 0.75
@@ -58,14 +59,23 @@ class Searching(Contract):
                     may = found_by(shelf, "line", who, filter)
                     for top_k in (0, 1, 5, 500):
                         found = snapshot.search("line", text, top_k, who, filter)
-                        assert found == sorted(found, key=lambda hit: (-hit[1], hit[0])), "not in order"
-                        got = {hit.node.id: hit.score for hit in snapshot.hits(found, who)}
+                        hits = snapshot.hits(found, who)
+                        assert list(hits) == sorted(hits, key=lambda hit: (-hit.score, hit.node.id)), "not in order"
+                        got = {hit.node.id: hit.score for hit in hits}
                         assert len(got) == len(found) == min(top_k, len(may & right.keys()))
                         assert all(id in may and abs(score - right[id]) < 1e-4 for id, score in got.items())
                         left = [score for id, score in right.items() if id in may and id not in got]
                         assert not (got and left) or min(got.values()) > max(left) - 1e-4
                 every = snapshot.hits(snapshot.search("line", text, 500, ALL, every=True), ALL)
                 assert all(set(text.split()) - {"the", "of"} <= set(hit.node.text.split()) for hit in every)
+
+    def test_scores_tell_nothing_of_what_is_gone(self, tmp_path: Path) -> None:
+        more, other = entries(60), [entry.but(uri=f"other {entry.uri}") for entry in entries(30, version=1)]
+        with self.store(tmp_path / "fresh", shelf := entries()) as fresh, self.store(tmp_path / "old", more) as old:
+            expected = [_scored(fresh, text) for text in QUESTIONS]
+            for history in (other, shelf, more, shelf):
+                fill(old, history)
+            assert [_scored(old, text) for text in QUESTIONS] == expected
 
     def test_vectors_are_found_as_by_comparing_every_one(self, tmp_path: Path) -> None:
         import numpy as np
@@ -201,6 +211,11 @@ class Searching(Contract):
             refused(StoreError, partial(write, DENSE.dimension - 1))
             write(DENSE.dimension)
             assert corpus.snapshot().check() == []
+
+
+def _scored(corpus: Corpus, text: str) -> list[tuple[str, float]]:
+    snapshot = corpus.snapshot()
+    return [(hit.node.id, hit.score) for hit in snapshot.hits(snapshot.search("line", text, 500, ALL), ALL)]
 
 
 def _bm25(snapshot: Snapshot, text: str) -> dict[str, float]:
