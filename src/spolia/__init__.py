@@ -82,6 +82,11 @@ if TYPE_CHECKING:
     from spolia.models.chat import ChatModel as ChatModel
     from spolia.models.completions import CompletionModel as CompletionModel
     from spolia.models.embeddings import EmbeddingModel as EmbeddingModel
+    from spolia.models.local.cross_encoder import LocalCrossEncoder as LocalCrossEncoder
+    from spolia.models.local.embedder import LocalEmbedder as LocalEmbedder
+    from spolia.models.local.language_model import LocalModel as LocalModel, LocalSeq2Seq as LocalSeq2Seq
+    from spolia.models.local.sparse_embedder import LocalSparseEmbedder as LocalSparseEmbedder
+    from spolia.models.local.token_embedder import LocalTokenEmbedder as LocalTokenEmbedder
     from spolia.models.minilm import MiniLM as MiniLM
     from spolia.models.reranking import RerankModel as RerankModel
     from spolia.models.scripted import ScriptedModel as ScriptedModel
@@ -147,6 +152,7 @@ if TYPE_CHECKING:
     from spolia.pre_retrieval.rewrite import Rewrite as Rewrite
     from spolia.pre_retrieval.show_rows import ShowRows as ShowRows
     from spolia.pre_retrieval.step_back import StepBack as StepBack
+    from spolia.pre_retrieval.text_to_cypher import TextToCypher as TextToCypher
     from spolia.pre_retrieval.text_to_sql import TextToSQL as TextToSQL
     from spolia.pre_retrieval.with_draft import WithDraft as WithDraft
     from spolia.pre_retrieval.within_rows import WithinRows as WithinRows
@@ -165,10 +171,14 @@ if TYPE_CHECKING:
     from spolia.retrieval.graph.hops import Hops as Hops
     from spolia.retrieval.graph.pagerank import PersonalisedPageRank as PersonalisedPageRank
     from spolia.retrieval.learned_sparse import LearnedSparse as LearnedSparse
+    from spolia.retrieval.multi_source import MultiSource as MultiSource
     from spolia.retrieval.phrase import Phrase as Phrase
     from spolia.retrieval.similarity import similarity as similarity
     from spolia.retrieval.tfidf import TFIDF as TFIDF
     from spolia.retrieval.tree import Descend as Descend
+    from spolia.retrieval.web.brave import Brave as Brave
+    from spolia.retrieval.web.search import WebSearch as WebSearch
+    from spolia.retrieval.web.searxng import SearXNG as SearXNG
     from spolia.run import Budget as Budget, Run as Run
     from spolia.show import mermaid as mermaid, tree as tree
     from spolia.stores.adapters.chroma import Chroma as Chroma
@@ -186,6 +196,7 @@ if TYPE_CHECKING:
     )
     from spolia.stores.groups.materialising import materialise as materialise
     from spolia.stores.indexes import HNSW as HNSW, Exact as Exact
+    from spolia.stores.outside.graph_file import GraphFile as GraphFile
     from spolia.stores.outside.postgres_database import PostgresDatabase as PostgresDatabase
     from spolia.stores.outside.rows import Limits as Limits
     from spolia.stores.outside.sqlite_file import SQLiteFile as SQLiteFile
@@ -267,6 +278,11 @@ WHERE = {
     "spolia.models.chat": ("ChatModel",),
     "spolia.models.completions": ("CompletionModel",),
     "spolia.models.embeddings": ("EmbeddingModel",),
+    "spolia.models.local.cross_encoder": ("LocalCrossEncoder",),
+    "spolia.models.local.embedder": ("LocalEmbedder",),
+    "spolia.models.local.language_model": ("LocalModel", "LocalSeq2Seq",),
+    "spolia.models.local.sparse_embedder": ("LocalSparseEmbedder",),
+    "spolia.models.local.token_embedder": ("LocalTokenEmbedder",),
     "spolia.models.minilm": ("MiniLM",),
     "spolia.models.reranking": ("RerankModel",),
     "spolia.models.scripted": ("ScriptedModel",),
@@ -329,6 +345,7 @@ WHERE = {
     "spolia.pre_retrieval.rewrite": ("Rewrite",),
     "spolia.pre_retrieval.show_rows": ("ShowRows",),
     "spolia.pre_retrieval.step_back": ("StepBack",),
+    "spolia.pre_retrieval.text_to_cypher": ("TextToCypher",),
     "spolia.pre_retrieval.text_to_sql": ("TextToSQL",),
     "spolia.pre_retrieval.with_draft": ("WithDraft",),
     "spolia.pre_retrieval.within_rows": ("WithinRows",),
@@ -342,10 +359,14 @@ WHERE = {
     "spolia.retrieval.graph.hops": ("Hops",),
     "spolia.retrieval.graph.pagerank": ("PersonalisedPageRank",),
     "spolia.retrieval.learned_sparse": ("LearnedSparse",),
+    "spolia.retrieval.multi_source": ("MultiSource",),
     "spolia.retrieval.phrase": ("Phrase",),
     "spolia.retrieval.similarity": ("similarity",),
     "spolia.retrieval.tfidf": ("TFIDF",),
     "spolia.retrieval.tree": ("Descend",),
+    "spolia.retrieval.web.brave": ("Brave",),
+    "spolia.retrieval.web.search": ("WebSearch",),
+    "spolia.retrieval.web.searxng": ("SearXNG",),
     "spolia.run": ("Budget", "Run",),
     "spolia.show": ("mermaid", "tree",),
     "spolia.stores.adapters.chroma": ("Chroma",),
@@ -357,6 +378,7 @@ WHERE = {
     "spolia.stores.definition": ("Definition", "Embedding", "Part", "Piece", "Splitter",),
     "spolia.stores.groups.materialising": ("materialise",),
     "spolia.stores.indexes": ("Exact", "HNSW",),
+    "spolia.stores.outside.graph_file": ("GraphFile",),
     "spolia.stores.outside.postgres_database": ("PostgresDatabase",),
     "spolia.stores.outside.rows": ("Limits",),
     "spolia.stores.outside.sqlite_file": ("SQLiteFile",),

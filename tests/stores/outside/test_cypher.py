@@ -1,0 +1,276 @@
+"""A reading subset of Cypher over a small graph: what is found by hand, what is refused, what is broken off."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spolia.errors import StatementError, StoreError
+from spolia.stores.outside.cypher.running import answered
+from spolia.stores.outside.graph_file import GraphFile, described
+from spolia.stores.outside.property_graph import Entity, PropertyGraph, Relation
+from spolia.stores.outside.rows import Limits
+
+
+def person(id: str, name: str, born: int | None = None) -> Entity:
+    return Entity(id, ("Person",), (("name", name), ("born", born)) if born else (("name", name),))
+
+
+GRAPH = PropertyGraph(
+    (
+        person("a", "Ann", 1968),
+        person("b", "Bo", 1970),
+        person("c", "Cai"),
+        Entity("n", ("Firm", "Listed"), (("name", "Nokia"), ("since", 1865))),
+        Entity("s", ("Town",), (("name", "Salo"),)),
+    ),
+    (
+        Relation("KNOWS", "a", "b", (("since", 1999),)),
+        Relation("KNOWS", "b", "c"),
+        Relation("KNOWS", "c", "a"),
+        Relation("WORKS_AT", "a", "n"),
+        Relation("WORKS_AT", "b", "n"),
+        Relation("IN", "n", "s"),
+    ),
+)
+
+
+def rows(statement: str, **limits: Any) -> tuple[Any, ...]:
+    return answered(statement, GRAPH, Limits(**limits)).rows
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("MATCH (p:Person) RETURN p.name AS name ORDER BY name DESC", (("Cai",), ("Bo",), ("Ann",))),
+        ("MATCH (p:Person {name: 'Ann'})-[:WORKS_AT]->(f)-[:IN]->(t) RETURN t.name", (("Salo",),)),
+        ("MATCH (p)-[:WORKS_AT]->(f:Firm:Listed) WHERE p.born > 1968 RETURN p", (("Bo",),)),
+        ("MATCH (f:Firm)<-[:WORKS_AT]-(p) RETURN count(p) AS n", ((2,),)),
+        ("MATCH (f:Firm)<-[r:WORKS_AT]-(p) RETURN f.name AS f, collect(p.name) AS who", (("Nokia", "Ann, Bo"),)),
+        ("MATCH (a {name: 'Ann'})-[:KNOWS*2]->(x) RETURN x.name", (("Cai",),)),
+        ("MATCH (a {name: 'Ann'})-[:KNOWS*1..2]->(x) RETURN x.name ORDER BY x.name", (("Bo",), ("Cai",))),
+        ("MATCH (a {name: 'Ann'})-[:KNOWS*]->(x) RETURN count(x) AS n", ((3,),)),
+        ("MATCH (a {name: 'Ann'})-[:KNOWS]-(x) RETURN x.name ORDER BY x.name", (("Bo",), ("Cai",))),
+        ("MATCH (a)-[r]->(b) WHERE type(r) = 'IN' RETURN a.name, b.name", (("Nokia", "Salo"),)),
+        ("MATCH (a)-[:WORKS_AT|IN]->(b) RETURN count(*) AS n", ((3,),)),
+        ("MATCH (p:Person) WHERE NOT (p)-[:WORKS_AT]->() RETURN p.name", (("Cai",),)),
+        ("MATCH (p:Person) WHERE p.born IS NULL RETURN p.name", (("Cai",),)),
+        ("MATCH (p:Person) WHERE p.born < 3000 RETURN p.name ORDER BY p.born LIMIT 1", (("Ann",),)),
+        ("MATCH (p:Person) WHERE NOT p.born < 1970 RETURN p.name", (("Bo",),)),
+        ("MATCH (p:Person) RETURN p.name ORDER BY p.born SKIP 1 LIMIT 1", (("Bo",),)),
+        ("MATCH (p:Person) RETURN p.name ORDER BY p.born", (("Ann",), ("Bo",), ("Cai",))),
+        ("MATCH (p:Person) WHERE p.name IN ['Ann', 'Cai'] RETURN p.name", (("Ann",), ("Cai",))),
+        ("MATCH (p:Person) WHERE toLower(p.name) CONTAINS 'a' AND p.name STARTS WITH 'C' RETURN p.name", (("Cai",),)),
+        ("MATCH (p:Person) WHERE p.name ENDS WITH 'o' OR p.born = 1968 RETURN p.name", (("Ann",), ("Bo",))),
+        (
+            "MATCH (p:Person) OPTIONAL MATCH (p)-[:WORKS_AT]->(f) RETURN p.name, f.name",
+            (("Ann", "Nokia"), ("Bo", "Nokia"), ("Cai", None)),
+        ),
+        ("MATCH (p:Person)-[:WORKS_AT]->(f) WITH f, count(p) AS n WHERE n > 1 RETURN f.name, n", (("Nokia", 2),)),
+        ("UNWIND [3, 1, 2] AS x RETURN x ORDER BY x DESC LIMIT 2", ((3,), (2,))),
+        ("UNWIND [1, 1, null, 2] AS x RETURN DISTINCT x", ((1,), (None,), (2,))),
+        (
+            "MATCH (p:Person) RETURN avg(p.born) AS a, min(p.born) AS b, max(p.born) AS c, sum(p.born) AS d",
+            ((1969.0, 1968, 1970, 3938),),
+        ),
+        ("MATCH (p:Nobody) RETURN count(*) AS n", ((0,),)),
+        ("MATCH (p:Nobody) RETURN p.name", ()),
+        ("MATCH (p:Person)-[k:KNOWS]->(q) WHERE k.since = 1999 RETURN p.name, q.name", (("Ann", "Bo"),)),
+        (
+            "MATCH (p:Person {name: 'Ann'}), (q:Person {name: 'Cai'}) RETURN p.name + ' and ' + q.name AS both",
+            (("Ann and Cai",),),
+        ),
+        (
+            "MATCH (p {name: 'Ann'}) RETURN (2 + 3) * 2 - 7 / 2 AS n, size(p.name) AS s, labels(p)[0] AS l",
+            ((7, 3, "Person"),),
+        ),
+        ("MATCH (p:Person) RETURN count(DISTINCT p.born) AS n", ((2,),)),
+        ('MATCH (`p`:Person) WHERE `p`.name = "Ann" RETURN `p`.name AS `the name`;', (("Ann",),)),
+        ("match (p:Person) // all\nreturn p.name /* names */ limit 1", (("Ann",),)),
+        (
+            "MATCH (a)-[:KNOWS]->(b)-[:KNOWS]->(c)-[:KNOWS]->(a) RETURN a.name ORDER BY a.name",
+            (("Ann",), ("Bo",), ("Cai",)),
+        ),
+        ("MATCH (a {name: 'Ann'})-[:KNOWS*0..1]->(x) RETURN x.name ORDER BY x.name", (("Ann",), ("Bo",))),
+        ("MATCH (p:Person) WHERE exists((p)-[:WORKS_AT]->()) RETURN p.name", (("Ann",), ("Bo",))),
+        ("MATCH (p:Person) WITH p ORDER BY p.name DESC LIMIT 1 MATCH (p)-[:KNOWS]->(q) RETURN q.name", (("Ann",),)),
+        (
+            "RETURN coalesce(null, 'x') AS x, null = null AS y, true OR null AS z, false AND null AS w",
+            (("x", None, True, False),),
+        ),
+        ("MATCH (p {name: 'DROP DATABASE x; //'}) RETURN p", ()),
+    ],
+)
+def test_what_is_in_the_graph_is_found(statement: str, expected: tuple[Any, ...]) -> None:
+    assert rows(statement) == expected
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE (p:Person) RETURN p",
+        "MATCH (p) DELETE p",
+        "MATCH (p) DETACH DELETE p",
+        "MATCH (p) SET p.name = 'x' RETURN p",
+        "MATCH (p) REMOVE p.name RETURN p",
+        "MERGE (p:Person {name: 'x'}) RETURN p",
+        "CALL db.labels()",
+        "MATCH (p) CALL { CREATE (q) } RETURN p",
+        "LOAD CSV FROM 'file:///etc/passwd' AS line RETURN line",
+        "FOREACH (x IN [1] | CREATE (:X))",
+        "DROP INDEX x",
+        "USE other MATCH (p) RETURN p",
+        "SHOW DATABASES",
+        "MATCH (p) RETURN p; MATCH (q) RETURN q",
+        "MATCH (p) RETURN p UNION MATCH (q) DELETE q",
+        "MATCH (p) WITH p CREATE (q) RETURN q",
+        "MATCH (p)",
+        "MATCH (p) WHERE p.name =~ '(a+)+$' RETURN p",
+        "MATCH (p) RETURN $parameter",
+        "MATCH (p) RETURN apoc.load.json('http://x')",
+        "MATCH (p) RETURN shell('id')",
+        "MATCH (p) RETURN q.name",
+        "MATCH (p) WHERE count(p) > 1 RETURN p",
+        "MATCH (p) RETURN p LIMIT -1",
+        "MATCH (p) RETURN p LIMIT 'x'",
+        "MATCH (p) RETURN 1 / 0",
+        "MATCH (p) RETURN 'a' * 2",
+        "MATCH (p) RETURN 1 IN 2",
+        "MATCH (p) WHERE p.name RETURN p",
+        "MATCH (p",
+        "MATCH (p)-[",
+        "RETURN 99999999999999999999",
+        "RETURN 9223372036854775807 + 1",
+        "RETURN 3 * 'x'",
+        "SELECT * FROM person",
+        "",
+        ";",
+        "#",
+        "RETURN " + "(" * 5000 + "1" + ")" * 5000,
+        "RETURN " + "NOT " * 5000 + "true AND",
+        "x" * 20_000,
+        "找人",
+    ],
+    ids=lambda text: text[:40],
+)
+def test_what_writes_calls_or_is_none_is_refused(statement: str) -> None:
+    with pytest.raises(StatementError):
+        rows(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b RETURN count(*) AS n",
+        "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b WITH DISTINCT a, b RETURN count(*) AS n",
+        "UNWIND range(1, 100000) AS a WITH a WHERE a IN range(2, 100000) RETURN count(*) AS n",
+        "MATCH (a), (b), (c), (d), (e), (f), (g), (h), (i), (j), (k), (l) RETURN count(*) AS n",
+    ],
+)
+def test_what_takes_too_long_or_too_much_is_broken_off(statement: str) -> None:
+    with pytest.raises(StatementError, match=r"took more than|holds more than"):
+        rows(statement, timeout_s=0.3)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "WITH 'x' AS s " + "WITH s + s AS s " * 40 + "RETURN size(s) AS n",
+        "WITH 3 AS n " + "WITH n * n AS n " * 40 + "RETURN n",
+        "WITH [1] AS s " + "WITH s + s AS s " * 40 + "RETURN size(s) AS n",
+        "WITH 'xx' AS s " + "WITH replace(s, 'x', s) AS s " * 10 + "RETURN size(s) AS n",
+        "RETURN range(1, 1000000000) AS n",
+    ],
+    ids=lambda text: text[:20],
+)
+def test_values_that_grow_are_refused(statement: str) -> None:
+    with pytest.raises(StatementError):
+        rows(statement)
+
+
+def test_of_a_million_rows_as_many_as_are_wanted() -> None:
+    found = answered("UNWIND range(1, 1000) AS a UNWIND range(1, 1000) AS b RETURN a, b", GRAPH, Limits(rows=5))
+    assert (len(found), found.cut, found.columns) == (5, True, ("a", "b"))
+
+
+def test_columns_are_known_without_rows_and_all_of_them_with_a_star() -> None:
+    assert answered("MATCH (p:Nobody) RETURN p.name AS name", GRAPH, Limits()).columns == ("name",)
+    assert answered("MATCH (p:Town) RETURN *", GRAPH, Limits()).columns == ("p",)
+    assert answered("MATCH (p:Town) RETURN p.name", GRAPH, Limits()).columns == ("p.name",)
+
+
+WORDS = """
+    MATCH ( p :Person ) - [ r :KNOWS * 1 .. 2 ] -> <- RETURN p.name WHERE = < NOT AND 'x' 1 count(*) , WITH AS UNWIND ORDER BY
+    LIMIT null { name : } IS NULL IN | ; DISTINCT OPTIONAL
+"""
+words = st.sampled_from(WORDS.split())
+
+
+@given(st.lists(words, max_size=20).map(" ".join) | st.text(max_size=40))
+def test_whatever_is_written_is_answered_or_refused(statement: str) -> None:
+    try:
+        found = rows(statement, timeout_s=1.0)
+    except StatementError:
+        return
+    assert isinstance(found, tuple)
+
+
+# ------------------------------------------------------------------------------------------------------------- file
+
+
+def plain() -> dict[str, Any]:
+    return {
+        "nodes": [{"id": e.id, "labels": e.labels, "properties": dict(e.properties)} for e in GRAPH.entities],
+        "relationships": [
+            {"type": r.type, "from": r.start, "to": r.end, "properties": dict(r.properties)} for r in GRAPH.relations
+        ],
+    }
+
+
+def test_a_file_is_read_and_read_again_when_it_changes(tmp_path: Path) -> None:
+    file = tmp_path / "people.json"
+    file.write_text(json.dumps(plain()))
+    graph = GraphFile(str(file))
+    assert graph.graph() == GRAPH
+    before = graph.fingerprint()
+    file.write_text(json.dumps({"nodes": [], "relationships": []}))
+    assert graph.graph() == PropertyGraph(())
+    assert graph.fingerprint() != before
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "null",
+        '{"nodes": [{}], "relationships": []}',
+        '{"nodes": [{"id": 1}, {"id": "1"}], "relationships": []}',
+        '{"nodes": [], "relationships": [{"type": "X", "from": "a", "to": "b"}]}',
+        '{"nodes": [{"id": 1, "properties": []}], "relationships": []}',
+        '{"nodes": 3, "relationships": []}',
+        "[" * 100_000,
+    ],
+    ids=lambda text: text[:30],
+)
+def test_a_file_that_holds_no_graph(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "people.json"
+    file.write_text(text)
+    with pytest.raises(StoreError):
+        GraphFile(str(file)).graph()
+    with pytest.raises(StoreError, match="cannot be read"):
+        GraphFile(str(tmp_path / "none.json")).described()
+    assert GraphFile(str(tmp_path / "none.json")).fingerprint() is None
+
+
+def test_what_is_shown_of_a_graph() -> None:
+    text = described(GRAPH)
+    assert "(:Person {name, born}), for example Ann, Bo, Cai" in text
+    assert "(:Person)-[:WORKS_AT]->(:Firm:Listed)" in text
+    assert "(:Person)-[:KNOWS {since}]->(:Person)" in text
