@@ -52,5 +52,5 @@ def test_a_title_never_counts_against_a_hit() -> None:
 def test_what_makes_no_sense_is_refused() -> None:
     for wrong in ({"exact": 0.9}, {"named": float("inf")}, {"top_k": 0}):
         with pytest.raises(WiringError):
-            TitleBoost(**wrong)  # type: ignore[arg-type]
+            TitleBoost(**wrong)
     assert load(dump(TitleBoost(2.0, top_k=3))) == TitleBoost(2.0, top_k=3)

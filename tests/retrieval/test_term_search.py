@@ -126,7 +126,7 @@ def test_goldens_of_the_best_field(tmp_path: Path) -> None:
 def test_a_field_of_weight_0_is_not_looked_at(tmp_path: Path) -> None:
     group = fielded(tmp_path / "a.spolia", TITLED)
     for combine in ("together", "best"):
-        only = FieldedBM25(group, (("context", 0.0), ("text", 1.0)), combine)  # type: ignore[arg-type]
+        only = FieldedBM25(group, (("context", 0.0), ("text", 1.0)), combine)
         assert ids(only(Query("stone"))) == ["b"]
 
 
@@ -235,14 +235,14 @@ def test_counts_of_nothing() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda group: BM25Variant(group, "bm26"),
+        lambda group: BM25Variant(group, "bm26"),  # type: ignore[arg-type]
         lambda group: BM25Variant(group, k1=0.0),
         lambda group: BM25Variant(group, b=1.5),
         lambda group: BM25Variant(group, delta=-1.0),
         lambda group: BM25Variant(group, top_k=0),
         lambda group: FieldedBM25(group, (("title", 1.0), ("text", 1.0))),
         lambda group: FieldedBM25(group, (("context", 0.0), ("text", 0.0))),
-        lambda group: FieldedBM25(group, combine="sum"),
+        lambda group: FieldedBM25(group, combine="sum"),  # type: ignore[arg-type]
         lambda group: FieldedBM25(group, b=(("context", 2.0), ("text", 0.0))),
     ],
 )

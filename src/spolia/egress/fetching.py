@@ -16,7 +16,7 @@ from spolia.types import Value
 REDIRECTS = 5
 LARGEST_BYTES = 100 * 2**20
 _MOVED = frozenset([301, 302, 303, 307, 308])
-_SECRET = frozenset(["authorization", "cookie", "proxy-authorization", "x-api-key", "api-key"])
+_SECRET = frozenset(["authorization", "cookie", "proxy-authorization", "x-api-key", "api-key", "x-subscription-token"])
 """Headers that go to the server only for which they were written."""
 
 

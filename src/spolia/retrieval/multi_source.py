@@ -1,0 +1,98 @@
+"""Several sources, the preferred one first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+from spolia.bounds import total
+from spolia.errors import BudgetSpent, QueryError, UndecidedError, WiringError
+from spolia.operator import Operator, checked_operator
+from spolia.surrounding import attempt, degrade
+from spolia.types import Failure, Hit, Query, Ranking
+from spolia.wiring import refuse_counts
+
+_MEANT = (BudgetSpent, QueryError, UndecidedError, WiringError)
+"""What is wrong with the question or the flow, and not with a source."""
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class MultiSource(Operator[Query, Ranking]):
+    """Ask sources in the order in which they are preferred, until there are enough hits.
+
+    Hits of a source come before those of the next one, each in its own order, with score = 1 / rank over all; each says
+    which source gave it, and with what score (`Hit.parts`). A node that two sources have found stays with the first. A
+    source that fails is passed over, and that is recorded.
+
+    How often each source is asked, and how much of what it gave is shown, is counted by its name (`Ranking.source`):
+    see the measures `Calls`, `UsedCalls` and `DocsShown`. To ask all of them and weigh what they find, write
+    `Branch(...) >> ReciprocalRankFusion()`.
+
+    Args:
+        sources: retrievers, each with a `source` of its own, the preferred one first.
+        enough: hits from which on no further source is asked; None to ask all.
+        top_k: hits to return, at most.
+
+    Raises:
+        WiringError: no source, or what is no retriever.
+        SpoliaError: what the first source raised, where all of them have failed.
+
+    Source: Zhao et al., "PrefRAG: preference-driven multi-source retrieval augmented generation", 2025.
+
+    >>> from spolia.function import step
+    >>> @step
+    ... def local(query: Query) -> Ranking:
+    ...     return Ranking(query, (), "local")
+    >>> @step
+    ... def web(query: Query) -> Ranking:
+    ...     return Ranking(query, (Hit(Node("w", "From the web."), 0.7),), "web")
+    >>> from spolia.types import Node
+    >>> [(hit.score, hit.parts) for hit in MultiSource(local, web)(Query("?"))]
+    [(1.0, (('web', 0.7),))]
+    """
+
+    sources: tuple[Operator[Query, Ranking], ...]
+    enough: int | None = 1
+    top_k: int = 10
+    variadic: ClassVar[str] = "sources"
+
+    def __init__(self, *sources: Operator[Query, Ranking], enough: int | None = 1, top_k: int = 10) -> None:
+        if not sources:
+            raise WiringError(
+                "MultiSource needs at least one source. Write MultiSource(BM25(notes), WebSearch(engine))."
+            )
+        for at, source in enumerate(sources):
+            if checked_operator(source, f"source {at} of MultiSource").gives(Query) is not Ranking:
+                raise WiringError(f"Source {at} of MultiSource, {source.short}, gives no Ranking. Write a retriever.")
+        object.__setattr__(self, "sources", sources)
+        object.__setattr__(self, "enough", enough)
+        object.__setattr__(self, "top_k", top_k)
+        refuse_counts(self, "top_k")
+        refuse_counts(self, "enough", optional=True)
+
+    def apply(self, value: Query, /) -> Ranking:
+        found: dict[str, Hit] = {}
+        failures: list[Failure] = []
+        for source in self.sources:
+            result = attempt(partial(source, value))
+            if isinstance(result, Failure):
+                self._passed_over(result, source)
+                failures.append(result)
+                continue
+            for hit in result.hits:
+                found.setdefault(hit.node.id, hit.but(parts=((result.source, hit.score),)))
+            if self.enough is not None and len(found) >= self.enough:
+                break
+        if len(failures) == len(self.sources):
+            raise failures[0].raised()
+        hits = tuple(hit.but(score=1 / rank) for rank, hit in enumerate(found.values(), 1))
+        return Ranking(value, hits[: self.top_k], "several")
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return total(source.calls(rows) for source in self.sources)
+
+    def _passed_over(self, failure: Failure, source: Operator[Query, Ranking]) -> None:
+        if isinstance(failure.error, _MEANT):
+            raise failure.error
+        degrade(f"{source.short} failed and is passed over: {failure.message}", error=failure.error)

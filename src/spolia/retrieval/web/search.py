@@ -1,0 +1,56 @@
+"""Search on the web, as one retriever among others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import ClassVar
+
+from spolia.operator import Operator
+from spolia.retrieval.searched import searched
+from spolia.retrieval.web.engine import SearchEngine, WebResult
+from spolia.types import Hit, Node, Query, Ranking
+from spolia.wiring import refuse_counts
+
+GROUP = "web"
+
+
+@dataclass(frozen=True)
+class WebSearch(Operator[Query, Ranking]):
+    """What a search engine quotes of the pages that it finds, in its order; score = 1 / rank.
+
+    Each page is a node: the quote is its text, the title stands above it, its address is `uri`. Filters and readers are
+    of stores, and the web has none. Nothing is cached, since the web may say something else tomorrow.
+
+    Args:
+        engine: which engine: `SearXNG`, `Brave`, or one of yours (`SearchEngine`).
+        top_k: hits to return, at most.
+        source: name of the ranking, for weights when it is fused and for counts of calls.
+
+    Raises:
+        QueryError: for an empty query.
+        SourceUnavailable: the engine cannot be reached, is overloaded, or fell silent.
+        SourceError: it refuses, leads elsewhere, or answers with what is no answer.
+
+    >>> from spolia.retrieval.web.searxng import SearXNG
+    >>> WebSearch(SearXNG("https://searx.example.org"), top_k=5).short
+    "WebSearch(top_k=5, source='web')"
+    """
+
+    engine: SearchEngine
+    top_k: int = 10
+    source: str = "web"
+
+    waits: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        refuse_counts(self, "top_k")
+
+    def apply(self, value: Query, /) -> Ranking:
+        found = self.engine.search(searched(value), self.top_k)[: self.top_k]
+        return Ranking(value, tuple(Hit(_node(page), 1 / rank) for rank, page in enumerate(found, 1)), self.source)
+
+
+def _node(page: WebResult) -> Node:
+    id = blake2b(page.url.encode("utf-8", "replace"), digest_size=12).hexdigest()
+    return Node(f"web:{id}", page.text, document=page.url, group=GROUP, context=page.title, uri=page.url)
