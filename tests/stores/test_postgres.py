@@ -314,7 +314,10 @@ def test_another_machine_makes_its_own_index_from_the_newest_that_it_has(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = corpus.snapshot().lexical("chunk").folder
-    script = "import sys; from tests.stores.test_postgres import *; print(found(Corpus(sys.argv[1]), sys.argv[2]))"
+    script = (
+        "import sys; from tests.stores.test_postgres import *; from spolia.stores.lexical import wear; "
+        "wear.FEW, wear.SHARE = 0, 1; print(found(Corpus(sys.argv[1]), sys.argv[2]))"
+    )
 
     def there(text: str) -> str:
         environment = {**os.environ, "SPOLIA_CACHE": str(tmp_path / "there")}
