@@ -50,7 +50,8 @@ $(VENV)/demo.stamp: pyproject.toml requirements.lock
 
 $(VENV)/test.stamp: $(VENV)/demo.stamp
 	@$(PIP) install --upgrade pip  # --group needs 25.1
-	@$(PIP) install --constraint requirements.lock --editable '.[all]' --group dev
+	@$(PIP) install --constraint requirements.lock torch==2.13.0  # by itself, before what needs it may choose another
+	@$(PIP) install --constraint requirements.lock --editable '.[all,local]' --group dev
 	@touch $@
 
 clean:

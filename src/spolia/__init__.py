@@ -87,6 +87,11 @@ if TYPE_CHECKING:
     from spolia.models.local.language_model import LocalModel as LocalModel, LocalSeq2Seq as LocalSeq2Seq
     from spolia.models.local.sparse_embedder import LocalSparseEmbedder as LocalSparseEmbedder
     from spolia.models.local.token_embedder import LocalTokenEmbedder as LocalTokenEmbedder
+    from spolia.models.local.cross_encoder import LocalCrossEncoder as LocalCrossEncoder
+    from spolia.models.local.embedder import LocalEmbedder as LocalEmbedder
+    from spolia.models.local.language_model import LocalModel as LocalModel, LocalSeq2Seq as LocalSeq2Seq
+    from spolia.models.local.sparse_embedder import LocalSparseEmbedder as LocalSparseEmbedder
+    from spolia.models.local.token_embedder import LocalTokenEmbedder as LocalTokenEmbedder
     from spolia.models.minilm import MiniLM as MiniLM
     from spolia.models.reranking import RerankModel as RerankModel
     from spolia.models.scripted import ScriptedModel as ScriptedModel
@@ -278,6 +283,11 @@ WHERE = {
     "spolia.models.chat": ("ChatModel",),
     "spolia.models.completions": ("CompletionModel",),
     "spolia.models.embeddings": ("EmbeddingModel",),
+    "spolia.models.local.cross_encoder": ("LocalCrossEncoder",),
+    "spolia.models.local.embedder": ("LocalEmbedder",),
+    "spolia.models.local.language_model": ("LocalModel", "LocalSeq2Seq",),
+    "spolia.models.local.sparse_embedder": ("LocalSparseEmbedder",),
+    "spolia.models.local.token_embedder": ("LocalTokenEmbedder",),
     "spolia.models.local.cross_encoder": ("LocalCrossEncoder",),
     "spolia.models.local.embedder": ("LocalEmbedder",),
     "spolia.models.local.language_model": ("LocalModel", "LocalSeq2Seq",),

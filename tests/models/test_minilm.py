@@ -14,6 +14,7 @@ from spolia.codec import decode, encode
 from spolia.errors import Cancelled, ModelError, WeightsError
 from spolia.function import step
 from spolia.models import minilm, weights
+from spolia.models.batches import batches
 from spolia.models.minilm import MiniLM
 from spolia.models.onnx_graph import sentence_encoder
 from spolia.run import Run
@@ -87,9 +88,9 @@ def test_a_vector_does_not_depend_on_the_texts_beside_it(model: MiniLM, texts: l
 
 @given(st.lists(st.integers(2, 256), max_size=60), st.integers(1, 2000))
 def test_batches_hold_each_row_once_and_no_more_than_their_tokens(lengths: list[int], limit: int) -> None:
-    batches = list(minilm._batches(lengths, limit))
-    assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
-    for batch in batches:
+    found = list(batches(lengths, limit))
+    assert sorted(row for batch in found for row in batch) == list(range(len(lengths)))
+    for batch in found:
         assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= limit
 
 

@@ -13,8 +13,13 @@ from spolia.egress.addresses import connected
 PROBE_TIMEOUT_S = 2.0
 
 
-def download(repository: str, files: tuple[str, ...]) -> Path | str:
-    """The folder that holds the files of a repository now, or why they could not be fetched."""
+def download(repository: str, files: tuple[str, ...], revision: str = "") -> Path | str:
+    """The folder that holds the files of a repository, or why they could not be fetched.
+
+    Args:
+        files: names, or patterns.
+        revision: the commit; empty for how the repository is now.
+    """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         return "not asked, because HF_HUB_OFFLINE is set"
     if find_spec("huggingface_hub") is None:
@@ -26,7 +31,10 @@ def download(repository: str, files: tuple[str, ...]) -> Path | str:
 
     try:
         folder = huggingface_hub.snapshot_download(
-            repository, allow_patterns=list(files), etag_timeout=PROBE_TIMEOUT_S * 2
+            repository,
+            revision=revision or None,
+            allow_patterns=list(files),
+            etag_timeout=PROBE_TIMEOUT_S * 2,
         )
     except Exception as error:  # the client raises its own, its transport's and the system's errors
         return f"reached, but failed with {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

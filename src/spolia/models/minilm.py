@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spolia.errors import ModelError
 from spolia.models import weights
+from spolia.models.batches import batches
 from spolia.models.encoder import Encoder
 from spolia.models.onnx_graph import Shape
 from spolia.models.protocols import Kind
@@ -95,7 +96,7 @@ class MiniLM(Value):
         encoder = self._opened()
         for first in range(0, len(texts), SORTED_TEXTS):
             rows = [self.tokenizer.ids(text, self.window) for text in texts[first : first + SORTED_TEXTS]]
-            for batch in _batches([len(row) for row in rows], self.batch_tokens):
+            for batch in batches([len(row) for row in rows], self.batch_tokens):
                 check_cancelled()
                 found[[first + number for number in batch]] = encoder.encoded([rows[number] for number in batch])
                 charge(Usage(embedded=len(batch)))
@@ -119,22 +120,6 @@ class MiniLM(Value):
             if key not in _open:
                 _open[key] = Encoder(weights.find(self.weights).tensors, SHAPE, self.threads)
             return _open[key]
-
-
-def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Rows in batches of nearly one length, longest first; a batch holds at most `batch_tokens`, or one row.
-
-    >>> list(_batches([3, 9, 4, 5], 10))
-    [[1], [3, 2], [0]]
-    """
-    batch: list[int] = []
-    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
-        if batch and lengths[batch[0]] * (len(batch) + 1) > batch_tokens:
-            yield batch
-            batch = []
-        batch.append(row)
-    if batch:
-        yield batch
 
 
 _open: dict[tuple[str, int], Encoder] = {}

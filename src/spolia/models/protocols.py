@@ -31,6 +31,10 @@ SCORES: Final = "scores"
 """States the log-probability of every token of a text that is given to it."""
 NEXT_TOKENS: Final = "next_tokens"
 """States the most probable next tokens."""
+DISTRIBUTIONS: Final = "distributions"
+"""States the probability of every token that could be next."""
+HIDDEN_STATES: Final = "hidden_states"
+"""States what its layers give for each token of a text."""
 STRUCTURED: Final = "structured"
 """Can be held to a JSON schema."""
 
@@ -106,6 +110,28 @@ class ForetellsTokens(Protocol):
 
     def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
         """The most probable next tokens, best first, each with its log-probability."""
+        ...
+
+
+@runtime_checkable
+class StatesDistributions(Protocol):
+    """A language model with the capability `distributions`."""
+
+    def distribution(self, prompt: Prompt) -> npt.NDArray[np.float64]:
+        """The natural log-probability of every token of the vocabulary as the next one: shape (vocabulary,)."""
+        ...
+
+
+@runtime_checkable
+class StatesHidden(Protocol):
+    """A model with the capability `hidden_states`."""
+
+    def hidden_states(self, texts: Sequence[str], *, layer: int = -1) -> list[Vectors]:
+        """What a layer gives for each token of each text: float32, shape (tokens, width).
+
+        Args:
+            layer: 0 for what the first one is given, 1 for what it gives, -1 for what the last gives.
+        """
         ...
 
 

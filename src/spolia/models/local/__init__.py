@@ -1,0 +1,1 @@
+"""Models that run on this machine with torch and transformers, which are the extra `local`."""

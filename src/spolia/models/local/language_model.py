@@ -1,0 +1,215 @@
+"""Language models on this machine: replies, their log-probabilities, those of given texts, and all next tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from spolia.errors import ModelRejected
+from spolia.models.completions import written
+from spolia.models.local.address import Local
+from spolia.models.local.opened import torch, unicode
+from spolia.models.local.pieces import Pieces
+from spolia.models.local.stepping import Stepping
+from spolia.models.protocols import (
+    CHAT,
+    DISTRIBUTIONS,
+    HIDDEN_STATES,
+    LOGPROBS,
+    NEXT_TOKENS,
+    SCORES,
+    STREAM,
+    Capabilities,
+)
+from spolia.surrounding import check_cancelled, reserve
+from spolia.types import Generation, Prompt, Token, Usage
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from spolia.models.local.opened import Opened
+
+    Vectors = npt.NDArray[np.float32]
+    Exact = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LocalModel(Local):
+    """The address of a language model; its settings are those of every `Local`.
+
+    What is most probable is taken at temperature 0; above, tokens are drawn by a generator that begins with
+    `prompt.sample`, so that a sample is the same each time. Log-probabilities are those of the model, at temperature 1.
+
+    Args:
+        window: of prompt and reply together, in tokens. A longer prompt is refused.
+        templated: whether messages are put into the model's own chat template, if it has one; else their texts are.
+
+    >>> sorted(LocalModel("models/qwen").capabilities)[:3]
+    ['chat', 'distributions', 'hidden_states']
+    """
+
+    window: int = 4096
+    templated: bool = True
+
+    head: ClassVar[str] = "AutoModelForCausalLM"
+    capabilities: ClassVar[frozenset[str]] = Capabilities(
+        (CHAT, STREAM, LOGPROBS, SCORES, NEXT_TOKENS, DISTRIBUTIONS, HIDDEN_STATES)
+    )
+
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        stop: Sequence[str] = (),
+        logprobs: bool = False,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Generation:
+        """The reply to a prompt."""
+        ids = self._ids(prompt)
+        opened, chances, finish_reason = self.opened(), list[float](), "length"
+        pieces = Pieces(opened.tokenizer, stop)
+        most = min(max_tokens, self.window - len(ids))
+        with reserve(Usage(calls=1, input_tokens=len(ids), output_tokens=most)) as held:
+            for token, logprob in self._tokens(opened, ids, prompt.sample, temperature, most):
+                if token in self._ends(opened):
+                    finish_reason = "stop"
+                    break
+                chances.append(logprob)
+                _tell(on_text, pieces.take(token))
+                if pieces.is_stopped:
+                    finish_reason = "stop"
+                    break
+            held.settle(Usage(calls=1, input_tokens=len(ids), output_tokens=len(chances)))
+        _tell(on_text, pieces.rest())
+        if not pieces.text:
+            raise ModelRejected(f"{self.name} ended its reply before it said anything. Ask otherwise.")
+        tokens = tuple(Token(*one) for one in zip(pieces.texts, chances, strict=False))  # a cut text has fewer
+        return Generation(pieces.text, finish_reason, tokens if logprobs else ())
+
+    def continuation(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
+        """The tokens of `text`, each with its log-probability after the prompt and those before it; Σ is log P(text).
+
+        The text is cut into tokens by itself, so that none begins in the prompt. It may hold special tokens.
+        """
+        opened = self.opened()
+        read = opened.marking(unicode(text), add_special_tokens=False, return_offsets_mapping=True)
+        ids, ends = read["input_ids"], [end for _, end in read["offset_mapping"]]
+        if not ids:
+            return ()
+        before = self._ids(prompt, room=len(ids))
+        with self._asked(len(before) + len(ids)):
+            chances = Stepping(opened, before).along(ids)
+        found = [float(chances[at, id]) for at, id in enumerate(ids)]
+        return tuple(
+            Token(text[start:end], chance) for start, end, chance in zip([0, *ends[:-1]], ends, found, strict=True)
+        )
+
+    def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
+        """The most probable next tokens, best first."""
+        chances = self._next(prompt)
+        best = chances.topk(min(top, len(chances)))
+        texts = [self.opened().tokenizer.decode([id]) for id in best.indices.tolist()]
+        return tuple(map(Token, texts, best.values.tolist()))
+
+    def distribution(self, prompt: Prompt) -> Exact:
+        """The natural log-probability of every token as the next one: float64, shape (vocabulary,)."""
+        found: Exact = self._next(prompt).cpu().numpy()
+        return found
+
+    def hidden_states(self, texts: Sequence[str], *, layer: int = -1) -> list[Vectors]:
+        """What a layer gives for each token of each text, read without a template: float32, shape (tokens, width)."""
+        opened, found = self.opened(), []
+        for text in texts:
+            check_cancelled()
+            ids = opened.ids(text, self.window)
+            with self._asked(len(ids)):
+                states = self._states(opened, ids)
+            if not -len(states) <= layer < len(states):
+                raise ModelRejected(f"{self.name} has no layer {layer}. Write one from 0 to {len(states) - 1}, or -1.")
+            found.append(states[layer][0].float().cpu().numpy())
+        return found
+
+    def _states(self, opened: Opened, ids: list[int]) -> Any:
+        return opened.run(input_ids=[ids], output_hidden_states=True).hidden_states
+
+    def _next(self, prompt: Prompt) -> Any:
+        ids = self._ids(prompt, room=1)
+        with self._asked(len(ids)):
+            return Stepping(self.opened(), ids).after()
+
+    def _asked(self, tokens: int) -> Any:
+        """A call that reads so many tokens and generates none."""
+        return reserve(Usage(calls=1, input_tokens=tokens))
+
+    def _tokens(
+        self, opened: Opened, ids: list[int], seed: int, temperature: float, most: int
+    ) -> Iterator[tuple[int, float]]:
+        """Tokens one after the other, each with its log-probability."""
+        drawing = torch().Generator().manual_seed(seed)
+        stepping, token = Stepping(opened, ids), None
+        for _ in range(most):
+            check_cancelled()
+            chances = stepping.after(token)
+            if temperature > 0:
+                drawn = torch().multinomial((chances / temperature).softmax(dim=-1).cpu(), 1, generator=drawing)
+                token = int(drawn)
+            else:
+                token = int(chances.argmax())
+            yield token, min(0.0, float(chances[token]))
+
+    def _ends(self, opened: Opened) -> set[int]:
+        """Tokens that end a reply."""
+        said = opened.model.generation_config.eos_token_id
+        every = [*(said if isinstance(said, list) else [said]), opened.tokenizer.eos_token_id]
+        return {id for id in every if id is not None}
+
+    def _ids(self, prompt: Prompt, room: int = 1) -> list[int]:
+        """The tokens of a prompt; refused where they leave less room than is wanted."""
+        opened = self.opened()
+        if self.templated and opened.tokenizer.chat_template:
+            found = self._in_template(opened, prompt)
+        else:
+            found = opened.ids(written(prompt), None)
+        if len(found) + room > self.window:
+            raise ModelRejected(
+                f"The prompt has {len(found)} tokens, and {room} more are wanted; {self.name} has a window of "
+                f"{self.window}. Write a shorter prompt, or the window that the model was made for."
+            )
+        return found
+
+    def _in_template(self, opened: Opened, prompt: Prompt) -> list[int]:
+        said = [{"role": one.role, "content": opened.unmarked(unicode(one.content))} for one in prompt.messages]
+        try:
+            text = opened.tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+        except Exception as error:  # the template may refuse roles and orders in its own words
+            raise ModelRejected(
+                f"The chat template of {self.name} refuses the messages: {error}. Write other roles, or "
+                "templated=False."
+            ) from error
+        found: list[int] = opened.marking(text, add_special_tokens=False)["input_ids"]
+        return found
+
+
+@dataclass(frozen=True)
+class LocalSeq2Seq(LocalModel):
+    """The address of a language model that reads the prompt with an encoder, as T5; all else is as of `LocalModel`.
+
+    >>> LocalSeq2Seq("models/monot5").head
+    'AutoModelForSeq2SeqLM'
+    """
+
+    window: int = 512
+
+    head: ClassVar[str] = "AutoModelForSeq2SeqLM"
+
+    def _states(self, opened: Opened, ids: list[int]) -> Any:
+        return opened.run(input_ids=[ids], decoder_input_ids=[[0]], output_hidden_states=True).encoder_hidden_states
+
+
+def _tell(on_text: Callable[[str], None] | None, piece: str) -> None:
+    if on_text is not None and piece:
+        on_text(piece)

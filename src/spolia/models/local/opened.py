@@ -1,0 +1,156 @@
+"""A model that is open in this process, and the one place where torch and transformers are imported."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spolia.errors import MissingExtra, WeightsError
+from spolia.models.local.folder import folder_of
+
+if TYPE_CHECKING:
+    from spolia.models.local.address import Local
+
+
+def torch() -> Any:
+    """The package torch."""
+    try:
+        import torch as found
+    except ImportError as error:
+        raise MissingExtra("local", "torch", "A local model") from error
+    return found
+
+
+def transformers() -> Any:
+    """The package transformers, which is quiet about what is checked here."""
+    torch()
+    try:
+        import transformers as found
+    except ImportError as error:
+        raise MissingExtra("local", "transformers", "A local model") from error
+    found.logging.set_verbosity_error()
+    found.logging.disable_progress_bar()
+    return found
+
+
+class Opened:
+    """A model with its tokenizer. It may be used by several threads at a time.
+
+    Attributes:
+        folder: with its files.
+        tokenizer: of transformers. Where a text has what looks like a special token, it is that text.
+        marking: the same, where it is that token: for what the model's own template writes.
+        model: of transformers, evaluating.
+        padding: number of the token that stands where a shorter row has none.
+    """
+
+    def __init__(self, address: Local) -> None:
+        self.folder = folder_of(address.model, address.revision)
+        self.device, self.threads = address.device, address.threads
+        self.model = _model(self.folder, address)
+        self.tokenizer = _tokenizer(self.folder, split_special_tokens=True)
+        self.marking = _tokenizer(self.folder, split_special_tokens=False)
+        self.padding = int(self.tokenizer.pad_token_id or 0)
+        added = self.tokenizer.added_tokens_decoder.values()
+        self._marks = {str(token) for token in added if str(token).strip()}
+
+    @property
+    def config(self) -> Any:
+        """What the model's own configuration says."""
+        return self.model.config
+
+    def ids(self, text: str, window: int | None) -> list[int]:
+        """Numbers of a text's tokens, special ones included; of a longer one those that fit, and its special ones."""
+        cut = {} if window is None else {"truncation": True, "max_length": window}
+        found: list[int] = self.tokenizer(unicode(text), **cut)["input_ids"]
+        return found or [self.padding]  # an empty text of a tokenizer without special tokens
+
+    def unmarked(self, text: str) -> str:
+        """The text without anything that is a special token to the model: of `<|end|>` stays `‹|end|>`."""
+        for mark in sorted(self._marks, key=len, reverse=True):
+            text = text.replace(mark, f"‹{mark[1:]}" if mark[0] == "<" else f"{mark[0]}\u200b{mark[1:]}")
+        return text
+
+    def run(self, **inputs: Any) -> Any:
+        """What the model gives; `inputs` are tensors, or lists that become tensors."""
+        core = torch()
+        core.set_num_threads(self.threads)
+        given = {
+            name: core.tensor(value, device=self.device) if isinstance(value, list) else value
+            for name, value in inputs.items()
+        }
+        with core.no_grad():
+            return self.model(**given)
+
+    def padded(self, rows: Sequence[Sequence[int]]) -> dict[str, Any]:
+        """Rows of tokens as one rectangle, padded at their ends, and which of it are tokens."""
+        width = max(map(len, rows))
+        ids = [[*row, *[self.padding] * (width - len(row))] for row in rows]
+        mask = [[1] * len(row) + [0] * (width - len(row)) for row in rows]
+        return {"input_ids": ids, "attention_mask": mask}
+
+
+def unicode(text: str) -> str:
+    """A text without halves of surrogate pairs, which are no Unicode and which no tokenizer takes."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def opened(address: Local) -> Opened:
+    """The model at an address, opened once per process for all addresses that differ in nothing of it."""
+    key = (address.model, address.revision, address.head, address.device, address.dtype, address.threads)
+    with _opening:
+        if key not in _open:
+            _open[key] = Opened(address)
+        return _open[key]
+
+
+def _model(folder: Path, address: Local) -> Any:
+    kind = getattr(transformers(), address.head)
+    try:
+        model, told = kind.from_pretrained(
+            folder,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            output_loading_info=True,
+            dtype=getattr(torch(), address.dtype),
+        )
+    except Exception as error:  # it raises its own, torch's, safetensors' and the system's
+        raise WeightsError(
+            f"{folder} cannot be opened as {address.head}: {str(error).strip().splitlines()[0]:.300} "
+            "Write a folder with config.json and *.safetensors of such a model."
+        ) from error
+    lacking = sorted(name for name in told["missing_keys"] if "pooler" not in name and "position_ids" not in name)
+    if lacking:  # transformers would make them up
+        raise WeightsError(
+            f"{folder} has no tensor {lacking[0]}: it was not made for {address.head}. Write a model that was."
+        )
+    return model.eval().to(address.device)
+
+
+def _tokenizer(folder: Path, **how: bool) -> Any:
+    kind = transformers().AutoTokenizer
+    try:
+        return kind.from_pretrained(folder, trust_remote_code=False, local_files_only=True, **how)
+    except Exception as error:
+        raise WeightsError(
+            f"The tokenizer in {folder} cannot be opened: {str(error).strip().splitlines()[0]:.300} "
+            "Write a folder with a tokenizer.json."
+        ) from error
+
+
+_open: dict[tuple[object, ...], Opened] = {}
+_opening = threading.RLock()
+
+
+def _forget() -> None:
+    """Threads of torch do not survive a fork."""
+    global _opening
+    _open.clear()
+    _opening = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forget)

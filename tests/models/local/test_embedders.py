@@ -1,0 +1,305 @@
+"""Local embedders give what the formulas make of the raw states of the model, whatever the batch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spolia.codec import decode, encode
+from spolia.errors import MissingExtra, ModelError, WeightsError
+from spolia.models.local.cross_encoder import LocalCrossEncoder
+from spolia.models.local.embedder import LocalEmbedder
+from spolia.models.local.sparse_embedder import LocalSparseEmbedder
+from spolia.models.local.token_embedder import LocalTokenEmbedder
+from spolia.models.protocols import Embedder, Scorer, SparseEmbedder, TokenEmbedder
+from spolia.run import Run
+from spolia.testing import check_embedder
+from tests.models.local import tiny
+
+torch = pytest.importorskip("torch", reason="torch, of the extra local, is not installed")
+pytest.importorskip("transformers", reason="transformers, of the extra local, is not installed")
+
+TEXTS = ("Nokia employed Olsen.", "Salt", "The moon pulls the sea, and ships wait for the tide.", "")
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
+    folder = tmp_path_factory.mktemp("encoder")
+    return str(folder), tiny.bert(folder)
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
+    folder = tmp_path_factory.mktemp("decoder")
+    return str(folder), tiny.llama(folder, kind="LlamaModel")
+
+
+def states(folder: str, model: Any, text: str) -> Any:
+    """The last hidden states of one text alone: float64[tokens, width]."""
+    from transformers import AutoTokenizer
+
+    ids = AutoTokenizer.from_pretrained(folder)(text)["input_ids"] or [0]
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([ids])).last_hidden_state[0].double().numpy()
+
+
+def unit(vector: Any) -> Any:
+    return vector / np.linalg.norm(vector)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "pooled"),
+    [("mean", lambda h: h.sum(axis=0) / len(h)), ("cls", lambda h: h[0]), ("last", lambda h: h[-1])],
+)
+@pytest.mark.parametrize("batch_tokens", [1, 12, 4096])
+def test_a_vector_is_the_pooled_states(encoder: Any, pooling: Any, pooled: Any, batch_tokens: int) -> None:
+    folder, model = encoder
+    found = LocalEmbedder(folder, pooling=pooling, batch_tokens=batch_tokens).embed(TEXTS, kind="passage")
+    expected = [unit(pooled(states(folder, model, text))) for text in TEXTS]
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+    assert found.dtype == np.float32
+
+
+def test_the_last_token_of_a_decoder_is_no_padding(decoder: Any) -> None:
+    folder, model = decoder
+    found = LocalEmbedder(folder, pooling="last").embed(TEXTS, kind="query")
+    expected = [unit(states(folder, model, text)[-1]) for text in TEXTS if text]
+    expected.append(np.eye(16)[0])  # of the empty text there is padding alone, whose embedding is all zeros
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+
+
+def test_the_token_that_ends_a_text_is_put_after_it(decoder: Any) -> None:
+    folder, model = decoder
+    embedder = LocalEmbedder(folder, pooling="last", end=True)
+    expected = unit(states(folder, model, TEXTS[0] + "<|end|>")[-1])
+    np.testing.assert_allclose(embedder.embed(TEXTS[:1], kind="query"), [expected], atol=2e-6)
+    whole = embedder.rows(TEXTS[:1], "query")[0]
+    assert embedder.but(window=4).rows(TEXTS[:1], "query") == [[*whole[:3], 0]]
+
+
+def test_poolings_pass_over_padding_on_either_side() -> None:
+    from spolia.models.local.embedder import first, last, mean
+
+    hidden = torch.tensor([[[9.0], [1.0], [2.0]], [[3.0], [5.0], [9.0]]])
+    mask = torch.tensor([[0, 1, 1], [1, 1, 0]])
+    assert [pool(hidden, mask).flatten().tolist() for pool in (mean, first, last)] == [
+        [1.5, 4.0],
+        [1.0, 3.0],
+        [2.0, 5.0],
+    ]
+
+
+def test_prefixes_are_read_before_texts(encoder: Any) -> None:
+    folder, model = encoder
+    embedder = LocalEmbedder(folder, query_prefix="who ", passage_prefix="salt ")
+    for kind, prefix in (("query", "who "), ("passage", "salt ")):
+        expected = unit(states(folder, model, prefix + TEXTS[0]).mean(axis=0))
+        np.testing.assert_allclose(embedder.embed(TEXTS[:1], kind=kind), [expected], atol=2e-6)  # type: ignore[arg-type]
+    assert embedder.tokens(["sea"]) == [4]  # [CLS] salt sea [SEP]
+
+
+def test_what_is_beyond_the_window_is_not_read(encoder: Any) -> None:
+    folder, model = encoder
+    short = LocalEmbedder(folder, window=5)
+    assert short.tokens(["salt is dug in mines"]) == [7]
+    expected = unit(states(folder, model, "salt is dug").mean(axis=0))
+    np.testing.assert_allclose(short.embed(["salt is dug in mines"], kind="passage"), [expected], atol=2e-6)
+
+
+def test_it_keeps_the_contract_of_embedders(encoder: Any) -> None:
+    embedder = LocalEmbedder(encoder[0], window=32)
+    check_embedder(embedder)
+    assert isinstance(embedder, Embedder)
+    assert embedder.dimension == 16
+    assert embedder.covers("salt 한국") == pytest.approx(1 - 2 / 7)
+    assert decode(encode(embedder), LocalEmbedder) == embedder
+    with Run() as run:
+        embedder.embed(TEXTS, kind="query")
+        assert run.usage.embedded == len(TEXTS)
+
+
+def test_what_looks_like_a_special_token_in_a_text_is_none(encoder: Any, tmp_path: Path) -> None:
+    opened = LocalEmbedder(encoder[0]).opened()
+    assert opened.ids("salt [SEP] salt", None).count(3) == 1
+    tiny.bert(tmp_path, "BertForSequenceClassification", num_labels=1)
+    scorer = LocalCrossEncoder(str(tmp_path))
+    pair = scorer._pair(scorer.opened(), "who [SEP] salt [CLS]", "salt [SEP]")["input_ids"]
+    assert (pair.count(2), pair.count(3)) == (1, 2)
+
+
+def test_hidden_states_of_every_layer(encoder: Any) -> None:
+    folder, model = encoder
+    embedder = LocalEmbedder(folder)
+    found = embedder.hidden_states(TEXTS)
+    for text, rows in zip(TEXTS, found, strict=True):
+        np.testing.assert_allclose(rows, states(folder, model, text), atol=2e-5)
+    first = embedder.hidden_states(TEXTS[:1], layer=0)[0]
+    with torch.no_grad():
+        ids = torch.tensor([embedder.opened().ids(TEXTS[0], None)])
+        np.testing.assert_allclose(first, model.embeddings(input_ids=ids)[0].numpy(), atol=2e-6)
+    with pytest.raises(ModelError, match=r"no layer 3\. Write one from 0 to 2"):
+        embedder.hidden_states(TEXTS, layer=3)
+
+
+def test_token_vectors_are_the_projected_states(encoder: Any, tmp_path: Path) -> None:
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(encoder[0], tmp_path, dirs_exist_ok=True)
+    projection = torch.randn(4, 16, generator=torch.Generator().manual_seed(1))
+    tensors = load_file(tmp_path / "model.safetensors") | {"linear.weight": projection}
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    embedder = LocalTokenEmbedder(str(tmp_path), projection="linear.weight", batch_tokens=9)
+    assert isinstance(embedder, TokenEmbedder)
+    found = embedder.embed_tokens(TEXTS, kind="passage")
+    assert embedder.dimension == 4
+    for number, text in enumerate(TEXTS):
+        rows = states(encoder[0], encoder[1], text) @ projection.double().numpy().T
+        np.testing.assert_allclose(found.row(number), [unit(row) for row in rows], atol=1e-5)
+    plain = LocalTokenEmbedder(encoder[0]).embed_tokens(TEXTS[:1], kind="query")
+    np.testing.assert_allclose(plain.row(0)[0], unit(states(encoder[0], encoder[1], TEXTS[0])[0]), atol=1e-5)
+    with pytest.raises(WeightsError, match=r"no float32 matrix 'linear\.bias'"):
+        embedder.but(projection="linear.bias").embed_tokens(TEXTS, kind="query")
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 4096])
+def test_sparse_weights_are_the_largest_logs_over_the_tokens(tmp_path: Path, batch_tokens: int) -> None:
+    model = tiny.bert(tmp_path, "BertForMaskedLM")
+    embedder = LocalSparseEmbedder(str(tmp_path), batch_tokens=batch_tokens)
+    assert isinstance(embedder, SparseEmbedder)
+    found = embedder.embed_sparse(TEXTS, kind="passage")
+    for number, text in enumerate(TEXTS):
+        ids = torch.tensor([embedder.opened().ids(text, None)])
+        with torch.no_grad():
+            logits = model(input_ids=ids).logits[0].double().numpy()
+        weights = np.log1p(np.maximum(logits, 0)).max(axis=0)
+        expected = {term: weight for term, weight in enumerate(weights) if weight > 0}
+        assert found.weights_of(number) == pytest.approx(expected, abs=2e-5)
+        assert 0 < len(expected) < len(weights)
+    assert len(embedder.embed_sparse([], kind="query")) == 0
+
+
+def test_what_is_no_masked_language_model_is_told(encoder: Any) -> None:
+    with pytest.raises(WeightsError, match=r"has no tensor cls.* not made for AutoModelForMaskedLM"):
+        LocalSparseEmbedder(encoder[0]).embed_sparse(TEXTS, kind="query")
+    with pytest.raises(WeightsError, match=r"has no tensor classifier.* not made for AutoModelForSequenceClass"):
+        LocalCrossEncoder(encoder[0]).scores("?", TEXTS)
+
+
+@pytest.mark.parametrize("classes", [1, 2])
+@pytest.mark.parametrize("batch_tokens", [1, 4096])
+def test_a_cross_encoder_reads_query_and_text_together(tmp_path: Path, classes: int, batch_tokens: int) -> None:
+    from transformers import AutoTokenizer
+
+    model = tiny.bert(tmp_path, "BertForSequenceClassification", num_labels=classes)
+    scorer = LocalCrossEncoder(str(tmp_path), batch_tokens=batch_tokens)
+    assert isinstance(scorer, Scorer)
+    found = scorer.scores("Who employed Olsen?", TEXTS)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    for text, score in zip(TEXTS, found, strict=True):
+        pair = tokenizer("Who employed Olsen?", text, return_tensors="pt")
+        with torch.no_grad():
+            logits = model(**pair).logits[0].double()
+        expected = logits[0] if classes == 1 else logits[1] - torch.logsumexp(logits, 0)
+        assert score == pytest.approx(float(expected), abs=1e-5)
+    assert scorer.scores("?", ()) == ()
+    with pytest.raises(ModelError, match="none of them 5"):
+        scorer.but(label=5).scores("?", TEXTS)
+
+
+def test_of_a_pair_that_is_too_long_the_longer_is_cut(tmp_path: Path) -> None:
+    tiny.bert(tmp_path, "BertForSequenceClassification", num_labels=1)
+    scorer = LocalCrossEncoder(str(tmp_path), window=12)
+    long = "salt is dug in mines " * 20
+    assert scorer.scores("who", [long]) == pytest.approx(scorer.scores("who", [long + "by nobody"]))
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def test_other_weights_and_other_settings_are_other_embedders(folders: Path) -> None:
+    tiny.bert(folders / "a")
+    tiny.bert(folders / "b", seed=1)
+    one, other = LocalEmbedder(str(folders / "a")), LocalEmbedder(str(folders / "b"))
+    changed = [one, other, one.but(pooling="cls"), one.but(query_prefix="q: "), one.but(window=9)]
+    assert len({each.fingerprint() for each in changed}) == len({each.name for each in changed}) == len(changed)
+    assert one.but(threads=2, batch_tokens=1).fingerprint() == one.fingerprint()
+    before = one.fingerprint()
+    tiny.bert(folders / "a", seed=2)
+    assert one.fingerprint() != before
+    assert LocalEmbedder(str(folders / "none")).fingerprint() is None
+
+
+def test_the_commit_is_the_fingerprint_of_a_repository() -> None:
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    found = LocalEmbedder("acme/small", revision=commit)
+    assert commit in (found.fingerprint() or "")
+    assert found.name.startswith("small@")
+    with pytest.raises(ModelError, match=r"revision is 'main', which may mean other weights tomorrow"):
+        LocalEmbedder("acme/small", revision="main")
+
+
+def test_a_repository_is_opened_from_the_hubs_cache(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    monkeypatch.setenv("HF_HUB_CACHE", str(folders))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    tiny.bert(folders / "models--acme--small" / "snapshots" / commit)
+    assert LocalEmbedder("acme/small", revision=commit).embed(["salt"], kind="query").shape == (1, 16)
+    with pytest.raises(WeightsError, match=r"not in the hub's cache .*, and the hub was not asked"):
+        LocalEmbedder("acme/large", revision=commit).embed(["salt"], kind="query")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [({"window": 0}, "window=0"), ({"dtype": "int8"}, "dtype='int8'"), ({"pooling": "max"}, "pooling='max'")],
+)
+def test_settings_that_cannot_be(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ModelError, match=says):
+        LocalEmbedder("a", **changes)
+
+
+@pytest.mark.parametrize("module", ["torch", "transformers"])
+def test_without_the_extra_it_is_named(folders: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    tiny.bert(folders)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtra, match=rf"A local model needs {module}, .*pip install 'spolia\[local\]'"):
+        LocalEmbedder(str(folders)).embed(["salt"], kind="query")
+
+
+def test_nothing_is_imported_before_it_is_needed() -> None:
+    asked = "import spolia, sys; spolia.LocalModel('a'); spolia.LocalEmbedder('a').fingerprint(); print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert not {"torch", "transformers"} & set(ran.stdout.split())
+
+
+def test_a_folder_without_a_model(folders: Path) -> None:
+    with pytest.raises(WeightsError, match=r"no folder with a config\.json"):
+        LocalEmbedder(str(folders)).embed(["salt"], kind="query")
+
+
+def test_weights_that_may_hold_code_are_not_opened(folders: Path) -> None:
+    model = tiny.bert(folders)
+    (folders / "model.safetensors").unlink()
+    torch.save(model.state_dict(), folders / "pytorch_model.bin")
+    with pytest.raises(WeightsError, match="cannot be opened as AutoModel"):
+        LocalEmbedder(str(folders)).embed(["salt"], kind="query")
+
+
+def test_code_that_comes_with_a_model_is_never_run(folders: Path) -> None:
+    tiny.bert(folders)
+    config = json.loads((folders / "config.json").read_text())
+    own = {"model_type": "own", "auto_map": {"AutoConfig": "own.Config", "AutoModel": "own.Model"}}
+    (folders / "config.json").write_text(json.dumps(config | own))
+    (folders / "own.py").write_text(f"open({str(folders / 'ran')!r}, 'w')\nclass Config: pass\nclass Model: pass\n")
+    with pytest.raises(WeightsError, match="cannot be opened as AutoModel"):
+        LocalEmbedder(str(folders)).embed(["salt"], kind="query")
+    assert not (folders / "ran").exists()

@@ -1,0 +1,100 @@
+"""Tiny models with random weights, and a tokenizer that is trained on the spot: what tests of local models open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+TEXTS = (
+    "Who employed Carsten Olsen? Nokia employed Carsten Olsen in Salo.",
+    "The moon pulls the sea, and ships wait for the tide.",
+    "Salt is dug in mines near Hallstatt. 7,000 years of it!",
+)
+TEMPLATE = (
+    "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+
+
+def word_pieces(folder: Path) -> Any:
+    """A tokenizer of words in lower case, with [CLS] before and [SEP] after, and [UNK] for what it does not know."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    made.normalizer = normalizers.BertNormalizer(lowercase=True)
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    made.train_from_iterator(TEXTS, trainers.WordPieceTrainer(vocab_size=200, special_tokens=specials))
+    made.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    named = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), specials, strict=True))
+    found = PreTrainedTokenizerFast(tokenizer_object=made, **named)
+    found.save_pretrained(folder)
+    return found
+
+
+def bytes_of(folder: Path, template: str = TEMPLATE) -> Any:
+    """A tokenizer of bytes and some merges, which knows every text and puts nothing around it."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    specials = ["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=specials, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    )
+    made.train_from_iterator(TEXTS, trainer)
+    found = PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|end|>", pad_token="<|end|>")
+    found.chat_template = template or None
+    found.save_pretrained(folder)
+    return found
+
+
+def saved(folder: Path, kind: str, config: Any, seed: int = 0) -> Any:
+    """A model of a class of transformers with random weights, saved."""
+    import torch
+    import transformers
+
+    torch.manual_seed(seed)
+    model = getattr(transformers, kind)(config)
+    with torch.no_grad():  # as they are made weights are so small that all tokens are as probable
+        for parameter in model.parameters():
+            parameter.mul_(8.0 if parameter.ndim > 1 else 1.0)
+    model.eval().save_pretrained(folder, safe_serialization=True)
+    return model
+
+
+def bert(folder: Path, kind: str = "BertModel", seed: int = 0, **more: Any) -> Any:
+    """An encoder of 16 numbers a token."""
+    from transformers import BertConfig
+
+    tokenizer = word_pieces(folder)
+    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, pad_token_id=0, **SMALL, **more)
+    return saved(folder, kind, config, seed)
+
+
+def llama(folder: Path, template: str = TEMPLATE, kind: str = "LlamaForCausalLM") -> Any:
+    """A decoder of 16 numbers a token."""
+    from transformers import LlamaConfig
+
+    tokenizer = bytes_of(folder, template)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), max_position_embeddings=256, eos_token_id=0, bos_token_id=None, pad_token_id=0,
+        num_key_value_heads=1, **SMALL,
+    )  # fmt: skip
+    return saved(folder, kind, config)
+
+
+def t5(folder: Path) -> Any:
+    """An encoder-decoder of 16 numbers a token."""
+    from transformers import T5Config
+
+    tokenizer = bytes_of(folder, "")
+    config = T5Config(
+        vocab_size=len(tokenizer), d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2, pad_token_id=0,
+        eos_token_id=0, decoder_start_token_id=1,
+    )  # fmt: skip
+    return saved(folder, "T5ForConditionalGeneration", config)
