@@ -87,11 +87,6 @@ if TYPE_CHECKING:
     from spolia.models.local.language_model import LocalModel as LocalModel, LocalSeq2Seq as LocalSeq2Seq
     from spolia.models.local.sparse_embedder import LocalSparseEmbedder as LocalSparseEmbedder
     from spolia.models.local.token_embedder import LocalTokenEmbedder as LocalTokenEmbedder
-    from spolia.models.local.cross_encoder import LocalCrossEncoder as LocalCrossEncoder
-    from spolia.models.local.embedder import LocalEmbedder as LocalEmbedder
-    from spolia.models.local.language_model import LocalModel as LocalModel, LocalSeq2Seq as LocalSeq2Seq
-    from spolia.models.local.sparse_embedder import LocalSparseEmbedder as LocalSparseEmbedder
-    from spolia.models.local.token_embedder import LocalTokenEmbedder as LocalTokenEmbedder
     from spolia.models.minilm import MiniLM as MiniLM
     from spolia.models.reranking import RerankModel as RerankModel
     from spolia.models.scripted import ScriptedModel as ScriptedModel
@@ -110,6 +105,7 @@ if TYPE_CHECKING:
         ReciprocalRankFusion as ReciprocalRankFusion,
     )
     from spolia.orchestration.highest import HighestScore as HighestScore
+    from spolia.orchestration.knowledge_guided import KnowledgeGuided as KnowledgeGuided
     from spolia.orchestration.llm_fusion import LLMFusion as LLMFusion
     from spolia.orchestration.majority import MajorityVote as MajorityVote
     from spolia.orchestration.pick_arm import PickArm as PickArm
@@ -288,11 +284,6 @@ WHERE = {
     "spolia.models.local.language_model": ("LocalModel", "LocalSeq2Seq",),
     "spolia.models.local.sparse_embedder": ("LocalSparseEmbedder",),
     "spolia.models.local.token_embedder": ("LocalTokenEmbedder",),
-    "spolia.models.local.cross_encoder": ("LocalCrossEncoder",),
-    "spolia.models.local.embedder": ("LocalEmbedder",),
-    "spolia.models.local.language_model": ("LocalModel", "LocalSeq2Seq",),
-    "spolia.models.local.sparse_embedder": ("LocalSparseEmbedder",),
-    "spolia.models.local.token_embedder": ("LocalTokenEmbedder",),
     "spolia.models.minilm": ("MiniLM",),
     "spolia.models.reranking": ("RerankModel",),
     "spolia.models.scripted": ("ScriptedModel",),
@@ -308,6 +299,7 @@ WHERE = {
     "spolia.orchestration.exceeds": ("Exceeds",),
     "spolia.orchestration.fusion": ("ConvexCombination", "ReciprocalRankFusion",),
     "spolia.orchestration.highest": ("HighestScore",),
+    "spolia.orchestration.knowledge_guided": ("KnowledgeGuided",),
     "spolia.orchestration.llm_fusion": ("LLMFusion",),
     "spolia.orchestration.majority": ("MajorityVote",),
     "spolia.orchestration.pick_arm": ("PickArm",),

@@ -205,7 +205,8 @@ def test_columns_are_known_without_rows_and_all_of_them_with_a_star() -> None:
 
 
 WORDS = """
-    MATCH ( p :Person ) - [ r :KNOWS * 1 .. 2 ] -> <- RETURN p.name WHERE = < NOT AND 'x' 1 count(*) , WITH AS UNWIND ORDER BY
+    MATCH ( p :Person ) - [ r :KNOWS * 1 .. 2 ] -> <- RETURN p.name WHERE = < NOT AND 'x' 1 count(*) , WITH AS UNWIND
+    ORDER BY
     LIMIT null { name : } IS NULL IN | ; DISTINCT OPTIONAL
 """
 words = st.sampled_from(WORDS.split())
