@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from spolia.cli.ask import ask
+from spolia.cli.calibrate import calibrate
 from spolia.cli.check import check
 from spolia.cli.data import data
 from spolia.cli.docs import docs
@@ -47,8 +48,8 @@ WRONG_USAGE: type[Exception] = typer.BadParameter.__mro__[1]
 IN_QUOTES = 'Write the question in quotes: spolia {} "What is it about?"'
 
 ORDER = (
-    "index", "sync", "plan", "docs", "groups", "export", "import", "search", "ask", "eval", "gate", "data", "check",
-    "show", "prompts", "trace", "doctor",
+    "index", "sync", "plan", "docs", "groups", "export", "import", "search", "ask", "eval", "gate", "calibrate", "data",
+    "check", "show", "prompts", "trace", "doctor",
 )  # fmt: skip
 """As help lists the commands: how a store is made, then how it is used."""
 
@@ -109,6 +110,7 @@ app.command("search")(guarded(search))
 app.command("ask")(guarded(ask))
 app.command("eval")(guarded(evaluate))
 app.command("gate")(guarded(gate))
+app.command("calibrate")(guarded(calibrate))
 app.command("check")(guarded(check))
 app.command("show")(guarded(show))
 app.command("trace")(guarded(trace))

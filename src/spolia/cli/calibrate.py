@@ -1,0 +1,92 @@
+"""`spolia calibrate`: how far a judge can be believed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spolia.cli.exits import Exit
+from spolia.cli.options import AsJson, ModelName, ModelUrl, Weights
+from spolia.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from spolia.evaluation.measures.judged.agreement import Agreement
+    from spolia.evaluation.measures.judged.calibration import Calibration
+
+TOLD = 20
+"""Answers that are named."""
+Labels = Annotated[
+    Path,
+    typer.Argument(
+        metavar="LABELS",
+        help="JSON lines, one for each answer that people labelled: id, question, answers (accepted ones), answer, "
+        "passages (texts that it was made from), label (1 or 0, yes or no, or a grade).",
+        show_default=False,
+    ),
+]
+Judged = Annotated[
+    str,
+    typer.Option(
+        "--measures",
+        metavar="LIST",
+        help="What the judge is asked, separated by commas: Correctness, Faithfulness, AnswerRelevancy, GEval, "
+        "ContextPrecision, ALCE-R, ALCE-P; or a measure without a judge, such as F1.",
+    ),
+]
+
+
+def calibrate(
+    labels: Labels,
+    measures: Judged = "Correctness",
+    llm: ModelUrl = "",
+    model: ModelName = "",
+    weights: Weights = "",
+    json: AsJson = False,
+) -> Exit:
+    """Judge answers that people have labelled, and say how often the two agree: kappa, confusion, undetermined.
+
+    Cohen's kappa is 1 where judge and people always say the same, and 0 where they do so as often as by chance. A
+    score between labels counts as the nearest one. What the judge said is kept, and not asked again.
+    """
+    from spolia.cli.evaluated import kept_in
+    from spolia.cli.parts import judging, model_at
+    from spolia.evaluation.measures.judged.calibration import calibrated, labelled_in
+    from spolia.evaluation.measures.parse import parse_measures
+    from spolia.journal import Runs
+    from spolia.models.minilm import MiniLM
+    from spolia.run import Run
+
+    screen = Screen(json=json)
+    wanted = parse_measures(measures, llm=judging(model_at(llm, model)), embedder=MiniLM(weights))
+    labelled = labelled_in(labels)
+    with Runs(kept_in() / "judged.db") as runs, Run(cache=runs.cache) as run:
+        found = [calibrated(one, labelled) for one in wanted]  # type: ignore[arg-type]  # which it refuses
+        calls = run.spent.calls
+    screen.give(labels=str(labels), n=len(labelled), calls=calls, measures=[one.json() for one in found])
+    for one in found:
+        _show(screen, one)
+    return Exit.DONE if all(one.agreement.n for one in found) else Exit.PARTLY
+
+
+def _show(screen: Screen, found: Calibration) -> None:
+    screen.show(f"{found.measure}: {found.agreement}", _confusion(found.agreement))
+    for id, label, said in found.differ[:TOLD]:
+        screen.show(f"{id}: labelled {label:g}, judged {said:g}")
+    if (more := len(found.differ) - TOLD) > 0:
+        screen.say(f"... and {more} more that differ; --json has all.")
+
+
+def _confusion(found: Agreement) -> Table:
+    """A row for each label, a column for each verdict."""
+    from rich.table import Table
+
+    words = sorted({word for pair, _ in found.confusion for word in pair}, key=float)
+    counted: dict[Any, int] = dict(found.confusion)
+    table = Table("labelled", *(f"judged {word}" for word in words), box=None, header_style="dim", pad_edge=False)
+    for label in words:
+        table.add_row(label, *(str(counted.get((label, said), 0)) for said in words))
+    return table

@@ -1,0 +1,149 @@
+"""A judge against labels of people: answers that were labelled are judged again, and the two laid side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from spolia.errors import DataError, MeasureError
+from spolia.evaluation.jsonl import records
+from spolia.evaluation.measures.judged.agreement import Agreement, agreement
+from spolia.evaluation.measures.measure import Case, Measure
+from spolia.evaluation.measures.measured import measured
+from spolia.types import Answer, Citation, Hit, Item, Node, Query, Ranking, Value
+
+FIELDS = ("id", "question", "answers", "answer", "passages", "label")
+WORDS: Mapping[str, float] = {"yes": 1, "no": 0, "true": 1, "false": 0, "right": 1, "wrong": 0}
+
+
+@dataclass(frozen=True)
+class Labelled(Value):
+    """An answer, and what people say of it: a number, 1 for yes and 0 for no, or a grade."""
+
+    case: Case
+    label: float
+
+
+@dataclass(frozen=True)
+class Calibration(Value):
+    """What a judge says of labelled answers.
+
+    Args:
+        measure: as it is written.
+        agreement: verdicts beside labels.
+        rows: of each answer its id, its label and the verdict, None where the judge could not tell.
+    """
+
+    measure: str
+    agreement: Agreement
+    rows: tuple[tuple[str, float, float | None], ...]
+
+    @property
+    def differ(self) -> tuple[tuple[str, float, float], ...]:
+        """Those of which the judge says something else than people do."""
+        return tuple((id, label, said) for id, label, said in self.rows if said is not None and said != label)
+
+    def json(self) -> dict[str, Any]:
+        """Plain data."""
+        found = self.agreement
+        confusion = [{"label": label, "verdict": said, "n": n} for (label, said), n in found.confusion]
+        return {
+            "measure": self.measure,
+            "n": found.n,
+            "undetermined": found.undetermined,
+            "same": found.observed,
+            "kappa": found.kappa,
+            "confusion": confusion,
+            "rows": [{"id": id, "label": label, "verdict": said} for id, label, said in self.rows],
+        }
+
+
+def calibrated(measure: Measure, labelled: Sequence[Labelled]) -> Calibration:
+    """Judge labelled answers, and compare. A score between labels counts as the nearest one that occurs, of two that
+    are as near the higher: of labels 0 and 1 this is a threshold of 0.5, of grades rounding.
+
+    Run it in a run of its own, whose cache, threads and budget are used.
+
+    Raises:
+        MeasureError: the measure needs something that an answer has not, or is no measure of single answers.
+
+    >>> from spolia.evaluation.measures.answers.f1 import F1
+    >>> told = [("Nokia", 1), ("Nokia in Salo", 1), ("Siemens", 0)]
+    >>> cases = [Case(Item(text, "Who?", answers=("Nokia",)), Answer(text)) for text, _ in told]
+    >>> found = calibrated(F1(), [Labelled(case, label) for case, (_, label) in zip(cases, told)])
+    >>> print(found.agreement)
+    kappa 1.000, 100.0% of 3 the same, 0 undetermined
+    """
+    if not isinstance(measure, Measure):
+        raise MeasureError(f"{measure} says nothing of a single answer. Write a measure such as Correctness.")
+    if lacking := [one.case.item.id for one in labelled if not measure.applies(one.case.item)]:
+        raise MeasureError(
+            f"{measure} does not apply to {lacking[0]!r}: it needs 'answers', the accepted ones, or gold passages, "
+            "which labels do not have."
+        )
+    labels = sorted({one.label for one in labelled}, reverse=True)
+    found = measured(measure, [one.case for one in labelled])
+    verdicts = [None if seen is None else _nearest(seen[0], labels) for seen in found.seen]
+    rows = [(one.case.item.id, one.label, said) for one, said in zip(labelled, verdicts, strict=True)]
+    return Calibration(str(measure), agreement(verdicts, [one.label for one in labelled]), tuple(rows))
+
+
+def labelled_in(path: Path) -> tuple[Labelled, ...]:
+    """The labelled answers of a file of JSON lines, or of one array, with the fields `FIELDS`: `answers` are accepted
+    ones, `passages` what the answer was made from; `[1]` in it cites the first.
+
+    Raises:
+        DataError: there is no such file, a row has another form, or an id comes twice; says where.
+    """
+    if not path.is_file():
+        raise DataError(f"There is no file {path}. Write one with a line for each answer: {', '.join(FIELDS)}.")
+    found: dict[str, Labelled] = {}
+    for place, row in records(path):
+        one = _labelled(place, row)
+        if found.setdefault(one.case.item.id, one) is not one:
+            raise DataError(f"{place}: id {one.case.item.id!r} stands on an earlier line too. Give every row its own.")
+    if not found:
+        raise DataError(f"{path} has no labelled answer. Write a line for each: {', '.join(FIELDS)}.")
+    return tuple(found.values())
+
+
+def _nearest(score: float, labels: Sequence[float]) -> float:
+    return min(labels, key=lambda label: abs(label - score))
+
+
+def _labelled(place: str, row: Mapping[str, Any]) -> Labelled:
+    id, question, answer = (_text(place, row, name) for name in ("id", "question", "answer"))
+    answers, passages = (_texts(place, row, name) for name in ("answers", "passages"))
+    nodes = [Node(f"passage {number}", text) for number, text in enumerate(passages, start=1)]
+    cited = [
+        Citation(str(number), node.id, node.id, node.id, node.text)
+        for number, node in enumerate(nodes, start=1)
+        if f"[{number}]" in answer
+    ]
+    shown = Ranking(Query(question), tuple(Hit(node, 0.0) for node in nodes))
+    case = Case(Item(id, question, answers=answers), Answer(answer, tuple(cited), evidence=shown))
+    return Labelled(case, _label(place, row.get("label")))
+
+
+def _label(place: str, label: object) -> float:
+    if isinstance(label, str):
+        label = WORDS.get(label.strip().lower(), label)
+    if not isinstance(label, int | float) or not isfinite(label):
+        raise DataError(f"{place}: 'label' is {label!r}. Write 1 or 0, yes or no, or a grade.")
+    return float(label)
+
+
+def _text(place: str, row: Mapping[str, Any], name: str) -> str:
+    if not isinstance(found := row.get(name), str) or (name == "id" and not found):
+        raise DataError(f"{place}: {name!r} is {found!r}. Write a text; the fields are {', '.join(FIELDS)}.")
+    return found
+
+
+def _texts(place: str, row: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    found = row.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise DataError(f"{place}: {name!r} is {found!r}. Write a list of texts.")
+    return tuple(found)

@@ -1,0 +1,59 @@
+"""`spolia calibrate` over a real server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spolia.testing import OpenAIServer, Served
+
+from .conftest import Spolia
+
+
+@pytest.fixture
+def labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    row = {"question": "Who?", "answers": ["Nokia"]}
+    told = [row | {"id": f"a{n}", "answer": f"Nokia {n}", "label": int(n < 3)} for n in range(4)]
+    (tmp_path / "labels.jsonl").write_text("\n".join(map(json.dumps, told)))
+    return tmp_path / "labels.jsonl"
+
+
+def test_a_judge_is_laid_beside_labels_and_asked_once(spolia: Spolia, labels: Path) -> None:
+    with OpenAIServer(Served("yes")) as server:
+        command = ("calibrate", labels, "--llm", server.url, "--model", "judge")
+        ran = spolia(*command)
+        assert ran.code == 0, ran.err
+        assert 'Correctness(llm="judge"): kappa 0.000, 75.0% of 4 the same, 0 undetermined' in ran.out
+        assert [line.split() for line in ran.out.splitlines()[1:4]] == [
+            ["labelled", "judged", "0", "judged", "1"],
+            ["0", "0", "1"],
+            ["1", "0", "3"],
+        ]
+        assert "a3: labelled 0, judged 1" in ran.out
+        again = spolia(*command, "--json").json
+        assert len(server.requests) == 4
+    assert (again["calls"], again["measures"][0]["same"]) == (0, 0.75)
+    assert again["measures"][0]["confusion"] == [
+        {"label": "0", "verdict": "1", "n": 1},
+        {"label": "1", "verdict": "1", "n": 3},
+    ]
+
+
+def test_a_judge_that_says_nothing_is_counted_and_wrong_usage_is_one_line(spolia: Spolia, labels: Path) -> None:
+    with OpenAIServer(Served("who knows")) as server:
+        ran = spolia("calibrate", labels, "--llm", server.url, "--model", "judge")
+    assert ran.code == 5
+    assert "kappa undefined, nothing of 0 the same, 4 undetermined" in ran.out
+    for args, says in (
+        ((), "--llm URL"),
+        (("--measures", "BLEU"), "of a single answer"),
+        (("--measures", "R@5"), "R@5"),
+    ):
+        ran = spolia("calibrate", labels, *args)
+        assert (ran.code, ran.err.count("\n")) == (2, 1)
+        assert says in ran.err
+    ran = spolia("calibrate", labels, "--measures", "F1", "--json")
+    assert (ran.code, ran.json["measures"][0]["n"]) == (0, 4)
