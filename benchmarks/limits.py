@@ -209,6 +209,15 @@ def _experiments(result: Result) -> Judged:
     return found | {f"{asked_before}, cpu_s": (cpu_s[asked_before], most(0.5))}
 
 
+def _fusion(result: Result) -> Judged:
+    found: dict[str, Any] = {
+        f"{name}, cpu_ms": (cost, most(1.0 if name == "rrf" else 3.0)) for name, cost in result["cpu_ms"].items()
+    }
+    found["top 50 by marginal relevance, cpu_ms"] = (result["mmr_cpu_ms"]["by stored vectors"], most(15.0))
+    found["top 50 by marginal relevance of words, cpu_ms"] = (result["mmr_cpu_ms"]["by words"], None)
+    return found | {"279 settings of 100 questions, cpu_s": (result["sweep"]["cpu_s"], most(0.2))}
+
+
 def _fuzz(result: Result) -> Judged:
     return {
         "inputs": (result["inputs"], None),
@@ -238,6 +247,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "kills": _kills,
     "measures": _measures,
     "experiments": _experiments,
+    "fusion": _fusion,
     "fuzz": _fuzz,
     "large": _large,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
@@ -88,18 +88,18 @@ class SideBySide:
 
         if not rankings:
             raise StepFailed("There is no ranking to fuse: every arm before the fusion failed or was dropped.")
-        every = [hit for ranking in rankings for hit in ranking.hits]
-        names = [hit.node.id for hit in every]
-        if twice := _with_two_meanings(rankings):
-            nodes = [hit.node for hit in every]
-            names = [f"{node.id}\0{node.uri}" if node.id in twice else node.id for node in nodes]
-        first = dict(zip(reversed(names), reversed(every), strict=True))
+        held = [{hit.node.id: hit for hit in reversed(ranking.hits)} for ranking in rankings]
+        names = [[hit.node.id for hit in ranking.hits] for ranking in rankings]
+        if twice := _with_two_meanings(rankings, held):
+            names = [[_named(hit.node, twice) for hit in ranking.hits] for ranking in rankings]
+            held = [{_named(hit.node, twice): hit for hit in reversed(ranking.hits)} for ranking in rankings]
+        first: dict[str, Hit] = {}
+        for own in reversed(held):
+            first |= own
         number = dict(zip(first, range(len(first)), strict=True))
-        places = np.fromiter(map(number.__getitem__, names), np.int64, len(names))
-        scores = np.fromiter([hit.score for hit in every], np.float64, len(every))
-        ends = np.cumsum([len(ranking.hits) for ranking in rankings])[:-1]
-        aligned = Aligned(list(first), tuple(np.split(places, ends)), tuple(np.split(scores, ends)))
-        return cls(rankings, aligned, list(first.values()))
+        places = tuple(np.fromiter(map(number.__getitem__, own), np.int64, len(own)) for own in names)
+        scores = tuple(np.array([hit.score for hit in ranking.hits], dtype=np.float64) for ranking in rankings)
+        return cls(rankings, Aligned(list(first), places, scores), list(first.values()))
 
     def ranking(self, order: Sequence[int], scores: Sequence[float]) -> Ranking:
         """The ranking of some documents in an order."""
@@ -121,18 +121,25 @@ class SideBySide:
         return Ranking(asked(self.rankings[0].query), tuple(hits), "fused")
 
 
-def _with_two_meanings(rankings: Sequence[Ranking]) -> set[str]:
-    """Ids that two stores have given to different texts, of different uris: these are two documents."""
+def _with_two_meanings(rankings: Sequence[Ranking], held: Sequence[dict[str, Hit]]) -> set[str]:
+    """Ids that two stores have given to different texts, of different uris: these are two documents.
+
+    Args:
+        held: the first hit of each id, by ranking.
+    """
     found: set[str] = set()
-    before: dict[str, Node] = {}
-    for nodes in ([hit.node for hit in ranking.hits] for ranking in rankings):
-        own = {node.id: node for node in nodes}
-        if len(own) < len(nodes):
-            found |= {node.id for node in nodes if _differ(node, own[node.id])}
-        shared = before.keys() & own.keys()
-        found |= {name for name in shared if own[name] is not before[name] and _differ(own[name], before[name])}
-        before |= own
+    before: dict[str, Hit] = {}
+    for ranking, own in zip(rankings, held, strict=True):
+        again = [(own[name].node, before[name].node) for name in before.keys() & own.keys()]
+        if len(own) < len(ranking.hits):
+            again += [(hit.node, own[hit.node.id].node) for hit in ranking.hits]
+        found |= {one.id for one, other in again if one is not other and _differ(one, other)}
+        before = before | own if before else own
     return found
+
+
+def _named(node: Node, twice: Set[str]) -> str:
+    return f"{node.id}\0{node.uri}" if node.id in twice else node.id
 
 
 def _differ(one: Node, other: Node) -> bool:

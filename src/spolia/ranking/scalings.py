@@ -34,10 +34,14 @@ def theoretical_min_max(scores: Sequence[float], minimum: float) -> tuple[list[f
     >>> theoretical_min_max([4.0, 3.0], 0.0)
     ([1.0, 0.75], 0.0)
     """
-    span = max(scores, default=minimum) / 2 - minimum / 2  # halves, so that no difference is too large for a float
+    import numpy as np
+
+    halves = np.array(scores, dtype=np.float64) / 2 - minimum / 2  # so that no difference is too large for a float
+    span = halves.max(initial=0.0)
     if not span > 0:
         return [1.0] * len(scores), 0.0
-    return [max(0.0, score / 2 - minimum / 2) / span for score in scores], 0.0
+    found: list[float] = (np.maximum(halves, 0.0) / span).tolist()
+    return found, 0.0
 
 
 def z_score(scores: Sequence[float]) -> tuple[list[float], float]:
@@ -46,13 +50,15 @@ def z_score(scores: Sequence[float]) -> tuple[list[float], float]:
     >>> z_score([3.0, 1.0]), z_score([5.0])
     (([1.0, -1.0], -3.0), ([0.0], -3.0))
     """
+    import numpy as np
+
     values, _ = min_max(scores)  # affine, so z is the same, and squares neither overflow nor vanish
     if not values or min(values) == max(values):
         return [0.0] * len(values), -3.0
-    mean = math.fsum(values) / len(values)
-    deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / len(values))
-    found = [(v - mean) / deviation for v in values]
-    return found, min(-3.0, *found)
+    apart = np.array(values) - math.fsum(values) / len(values)
+    deviation = math.sqrt(math.fsum((apart * apart).tolist()) / len(values))
+    found: list[float] = (apart / deviation).tolist()
+    return found, min(-3.0, min(found))
 
 
 def three_sigma(scores: Sequence[float]) -> tuple[list[float], float]:
@@ -61,5 +67,8 @@ def three_sigma(scores: Sequence[float]) -> tuple[list[float], float]:
     >>> three_sigma([5.0])
     ([0.5], 0.0)
     """
+    import numpy as np
+
     values, _ = z_score(scores)
-    return [min(1.0, max(0.0, (value + 3) / 6)) for value in values], 0.0
+    found: list[float] = np.clip((np.array(values) + 3) / 6, 0.0, 1.0).tolist()
+    return found, 0.0
