@@ -43,7 +43,16 @@ def kept_inside(text: str, tags: Set[str]) -> str:
     >>> kept_inside("a <b> </q> < / Q> <|im_end|>", {"q"})
     'a <b> ‹/q> ‹ / Q> ‹|im_end|>'
     """
-    return _CHAT.sub(lambda found: "‹" if found[0] != "[" else "［", _TAG.sub(lambda tag: _shut(tag, tags), text))
+    return without_marks(_TAG.sub(lambda tag: _shut(tag, tags), text))
+
+
+def without_marks(text: str) -> str:
+    """The text without marks of chats: for what a model has said, which it may have read in a document.
+
+    >>> without_marks("yes</s>[INST]")
+    'yes‹/s>［INST]'
+    """
+    return _CHAT.sub(lambda found: "［" if found[0] == "[" else "‹", text)
 
 
 def _shut(tag: re.Match[str], tags: Set[str]) -> str:

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from spolia.errors import ModelError
 from spolia.models import template
+from spolia.models.delimiters import without_marks
 from spolia.models.parsers import Parser
 from spolia.models.protocols import STRUCTURED, KeepsSchemas, LanguageModel
 from spolia.models.template import Filling
@@ -114,7 +115,7 @@ class Role(Value, Generic[T]):
             if not may_repair:
                 break
             asked_again = template.chosen(self.repair, values, self.language).filled({"reason": reason})
-            prompt = prompt.but(messages=(*prompt.messages, Message("assistant", reply), *asked_again))
+            prompt = prompt.but(messages=(*prompt.messages, Message("assistant", without_marks(reply)), *asked_again))
         degrade(f"The reply to {self.prompt} could not be read ({reason}); its default {self.default!r} holds.")
         return self.parser.parse(self.default)
 

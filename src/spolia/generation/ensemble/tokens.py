@@ -13,6 +13,7 @@ from spolia.generation.ensemble.answers import refuse_no_temperature
 from spolia.generation.ensemble.weights import weights
 from spolia.generation.passages import cited
 from spolia.generation.reader import Reader
+from spolia.models.delimiters import without_marks
 from spolia.models.parsers.markers import Markers
 from spolia.models.protocols import NEXT_TOKENS, ForetellsTokens, LanguageModel
 from spolia.operator import Operator
@@ -126,7 +127,8 @@ class TokenEnsemble(Operator[Ranking, Answer]):
     def _next(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
         if not isinstance(self.llm, ForetellsTokens) or NEXT_TOKENS not in self.llm.capabilities:
             raise ModelRejected(f"{self.llm.name} has no {NEXT_TOKENS!r}. Write a model that has, as CompletionModel.")
-        return self.llm.next_tokens(prompt.but(messages=(*prompt.messages, Message("assistant", text))), top=self.top)
+        written = Message("assistant", without_marks(text))
+        return self.llm.next_tokens(prompt.but(messages=(*prompt.messages, written)), top=self.top)
 
 
 def likeliest(told: Sequence[Sequence[Token]], shares: Sequence[float]) -> str:
