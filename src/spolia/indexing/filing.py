@@ -27,6 +27,7 @@ class Filed:
         is_new: it was not known.
         parts: number of the files in it.
         within: uri of the container that it stands in.
+        beside: what was seen of the pictures that it names, by uri.
     """
 
     reading: Reading
@@ -34,6 +35,7 @@ class Filed:
     is_new: bool
     parts: int = 0
     within: str = ""
+    beside: tuple[tuple[str, str], ...] = ()
 
     @property
     def weight(self) -> int:
@@ -167,5 +169,6 @@ class Filing:
             encoding=reading.encoding,
             warnings=(*reading.warnings, *self.writer.declared.misfits(document.meta)),
             lacks=reading.lacks,
+            beside=filed.beside,
             labels=self.labels.mark(document.uri),
         )

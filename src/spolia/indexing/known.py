@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from spolia.indexing.attempts import is_due
+from spolia.indexing.beside import Beside
 from spolia.indexing.files import File, Found, is_elsewhere
 from spolia.indexing.readers.choosing import reader_of
 from spolia.indexing.readers.reading import Container, Equipped, Reader
@@ -23,6 +24,7 @@ class Known:
         writer: of the store.
         found: what there is.
         stamps: of the sources that the store has.
+        beside: the pictures that documents see.
         all: fetch all rows.
 
     Attributes:
@@ -33,7 +35,7 @@ class Known:
         reopened: containers that are opened though they are as they were, for what is in them.
     """
 
-    def __init__(self, writer: Writer, found: Found, stamps: Mapping[str, Stamp], *, all: bool) -> None:
+    def __init__(self, writer: Writer, found: Found, stamps: Mapping[str, Stamp], beside: Beside, *, all: bool) -> None:
         self._writer, self._found, self._stamps = writer, found, stamps
         self._containers: dict[str, bool] = {}
         self.unlike: dict[str, File] = found.files.unlike(stamps)
@@ -52,7 +54,7 @@ class Known:
                 gone.append(uri)
         self._broken = [uri for parts in self.parts.values() for uri in parts if stamps[uri][2] == "failed"]
         looked_at = None if found.uris is None else list(stamps)  # of a lot, the rows of all that it is about
-        lacking = list(self._readable_now(looked_at))
+        lacking = list(dict.fromkeys([*self._readable_now(looked_at), *self._seen_otherwise(looked_at, beside)]))
         self.unlike |= {uri: found.files[uri] for uri in lacking if uri in found.files}
         self.rows = writer.sources(looked_at if all else [*self.unlike, *gone, *self._broken, *lacking])
         self.rows |= {uri: self.rows[uri].but(status=LACKING) for uri in lacking}
@@ -75,6 +77,12 @@ class Known:
             if reader not in equipped:
                 equipped[reader] = isinstance(reader, Equipped) and not reader.lacking()
             if equipped[reader] and (uri in self._found.files or self._container(uri)):
+                yield uri
+
+    def _seen_otherwise(self, looked_at: Sequence[str] | None, beside: Beside) -> Iterator[str]:
+        """What shows pictures that stand beside it, and are others by now."""
+        for uri, report in self._writer.showing(looked_at):
+            if (uri in self._found.files or self._container(uri)) and beside.differs(uri, DocumentReport.of(report)):
                 yield uri
 
     def _container(self, uri: str) -> str:

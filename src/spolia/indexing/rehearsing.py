@@ -121,6 +121,10 @@ class Rehearsal(Writer):
         rows = self.sources(uris).values()
         return [row.uri for row in rows if row.status == "indexed" and '"lacks":' in row.report]
 
+    def showing(self, uris: Iterable[str] | None = None) -> list[tuple[str, str]]:
+        rows = self.sources(uris).values()
+        return [(row.uri, row.report) for row in rows if row.status == "indexed" and '"beside":' in row.report]
+
     def readers(self, uris: Iterable[str] | None = None) -> dict[str, tuple[str, ...]]:
         wanted = self.stamps(uris)
         return {uri: self._lists[row.document] for uri, row in self._sources.items() if uri in wanted and row.document}

@@ -35,6 +35,8 @@ class DocumentReport(Value):
         encoding: of its characters, where that had to be found out.
         warnings: sentences.
         lacks: what was missing to read all of it; it is read again when that is there.
+        beside: the pictures beside it that it names, by their uris, and what tells their versions apart; empty for
+            those that it does not show.
         labels: tells apart the metadata that the caller gave for the file; empty for none.
         attempts: how often it was tried in vain, since it is as it is.
         tried_ns: when it was tried the last time, nanoseconds.
@@ -61,6 +63,7 @@ class DocumentReport(Value):
     encoding: str = ""
     warnings: tuple[str, ...] = ()
     lacks: str = ""
+    beside: tuple[tuple[str, str], ...] = ()
     labels: str = ""
     attempts: int = 0
     tried_ns: int = 0

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from spolia.errors import DocumentError, MissingExtra
 from spolia.indexing.attempts import failed
+from spolia.indexing.beside import Beside
+from spolia.indexing.closing import Closed
 from spolia.indexing.contents import NOT_OPENED, Contents, Opened
 from spolia.indexing.files import Found
 from spolia.indexing.filing import Filed, Filing
@@ -30,6 +32,9 @@ CHUNKS_PER_DOCUMENT = 20
 """A batch of documents is published early when it has more chunks than so many for each."""
 
 
+NOTHING = Closed()
+
+
 class Taking:
     """What a run does with each source, and when it publishes.
 
@@ -43,6 +48,7 @@ class Taking:
         progress: is told how far it is.
         batch: documents that are published together; None for all.
         retry: try files again that could not be read.
+        closed: what was published before.
     """
 
     def __init__(
@@ -56,10 +62,11 @@ class Taking:
         progress: Callable[[Progress], None] | None,
         batch: int | None = None,
         retry: bool = True,
+        closed: Closed = NOTHING,
     ) -> None:
         self.writer, self.labels, self.found, self.progress, self.batch = writer, labels, found, progress, batch
         self.tally, self.intake = Tally(), taking
-        self.retry = retry
+        self.retry, self.closed = retry, closed
         self.growths = wanted.growths(writer.manifests)
         self.behind, self.unread = behind(self.growths), list[Unmade]()
         self.filing = Filing(writer, self.growths, wanted.main, labels)
@@ -68,7 +75,8 @@ class Taking:
             Held(writer.held(found.uris), _none if found.uris is None else writer.held_as) if says else Held({}, _none)
         )
         self.labelled = Labelled(writer, labels, held, self.filing)
-        self.known = Known(writer, found, known, all=self._looks_at_all)
+        self.beside = Beside(found, labels)
+        self.known = Known(writer, found, known, self.beside, all=self._looks_at_all)
         for container, parts in self.known.parts.items() if self._looks_at_all else ():
             for uri in parts:
                 row = self.known.rows[uri]
@@ -82,6 +90,9 @@ class Taking:
 
     def _remove(self, uri: str) -> None:
         self.writer.remove(uri)
+        self._tell_of_removed(uri)
+
+    def _tell_of_removed(self, uri: str) -> None:
         self.tally.removed += 1
         self._tell(uri, "removed")
 
@@ -166,13 +177,21 @@ class Taking:
             if (row := self.known.rows[uri]).status == "failed":
                 self.tally.fail(row)
             else:
-                self.tally.unchanged += 1
+                self._count_same(uri)
+
+    def _count_same(self, uri: str) -> str:
+        """Count a source that holds what it held, unless for other readers by now; what became of it."""
+        if uri in self.closed.relabelled:
+            self.tally.changed += 1
+            return "changed"
+        self.tally.unchanged += 1
+        return ""
 
     def _keep(self, taken: Taken, before: SourceRow | None, opened: Opened, within: str) -> None:
         row, change = taken.row, ""
         if before is not None and _is_same(before, row) and self.labelled.is_same(before):
             self.writer.touch(before.but(size=row.size, mtime_ns=row.mtime_ns))
-            self.tally.unchanged += 1
+            change = self._count_same(taken.uri)
         elif before is not None and _is_same(before, row) and self.labelled.gives_other_readers(before):
             self._changes += 1
             self.tally.changed += 1
@@ -187,9 +206,11 @@ class Taking:
                 reading = opened.on(taken.read())
             except (DocumentError, MissingExtra) as error:
                 raise Unreadable(row, str(error), error) from error
+            beside = self.beside.seen_by(reading)
+            reading = self.beside.on(reading) if reading.beside else reading
             reading = reading.but(document=self.labelled.on(reading.document, before))
             self.labelled.held.add(reading.document)
-            self.filing.pending.append(Filed(reading, row, before is None, opened.parts, within))
+            self.filing.pending.append(Filed(reading, row, before is None, opened.parts, within, beside))
             return
         self._done(taken.uri, change)
 
@@ -200,8 +221,10 @@ class Taking:
                 continue
             if not (self.labelled.is_same(old, taken.uri) or self.labelled.gives_other_readers(old, taken.uri)):
                 continue
-            del self.known.gone[old.uri]
             report = DocumentReport.of(old.report) if old.report else None
+            if report is not None and report.beside:
+                continue  # other pictures stand beside it there
+            del self.known.gone[old.uri]
             return old if report is None or report.within == within else old.but(report=report.but(within=within).json)
         return None
 

@@ -133,6 +133,17 @@ class Draft:
                 rows = self._connection.execute(sql.SOURCES_LACKING_OF_URIS, {"uris": json.dumps(list(uris))})
             return [uri for (uri,) in rows]
 
+    def showing(self, uris: Iterable[str] | None = None) -> list[tuple[str, str]]:
+        """The uris and reports of sources whose report says that they name pictures beside them.
+
+        Args:
+            uris: of those among which they are looked for; None for all.
+        """
+        with self._transaction.reading():
+            if uris is None:
+                return list(self._connection.execute(sql.SOURCES_SHOWING))
+            return list(self._connection.execute(sql.SOURCES_SHOWING_OF_URIS, {"uris": json.dumps(list(uris))}))
+
     def readers(self, uris: Iterable[str] | None = None) -> dict[str, tuple[str, ...]]:
         """Who may read what each source holds, by its uri; with what was changed.
 

@@ -107,5 +107,5 @@ class Obeying(Value):
                 (("year", 1999), ("rate", 0.5), ("open", True), ("none", None)), (), (table,),
                 Boxes.of([(0, 3, box), (4, 9, box)]),
             ),
-            "utf-8", (1,), (2,), (("notes", 3),), (Blob("img", b"\x00\xff"),), ("careful",),
+            "utf-8", (1,), (2,), (("notes", 3),), (Blob("img", b"\x00\xff"),), ("careful",), "ears", ((0, "a b.png"),),
         )  # fmt: skip

@@ -144,6 +144,6 @@ def versions(readers: Readers = READERS) -> str:
     """The readers as a manifest names them.
 
     >>> versions([TextReader(), MarkdownReader()])
-    'markdown 3, text 1'
+    'markdown 4, text 1'
     """
     return ", ".join(sorted({f"{reader.name} {reader.version}" for _, reader in _pairs(readers)}))

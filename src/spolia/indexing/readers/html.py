@@ -30,7 +30,8 @@ class HtmlReader(Value):
     """Reads HTML: `main` or the only `article` if the page has one, else the body without what stands around it.
 
     Tables of two columns or more, preformatted parts and pictures that are written into the page, or of which something
-    is said, are regions. Nothing is fetched: pictures that are elsewhere are counted as dropped.
+    is said, are regions. Nothing is fetched: pictures that are neither in the page nor beside it are counted as
+    dropped.
 
     >>> page = b"<title>T</title><nav>Menu</nav><h1>Stones &amp; sand</h1><p>A<b>b</b>c.<script>x()</script>"
     >>> document = HtmlReader().read(Blob("a.html", page)).document
@@ -50,14 +51,15 @@ class HtmlReader(Value):
         if (depth := depth_of(characters.text)) > DEEPEST:
             warnings += (f"Its elements are nested {depth} deep; it was read without its structure.",)
         pictures = Linked(blob.uri)
-        layout, tree = content_of(characters.text, pictures, depth)
+        layout, tree = content_of(characters.text, depth)
+        regions, beside = pictures.told(layout.in_order())
         title = _title(tree) or next((heading.text for heading in layout.headings if heading.level == 1), "")
         document = blob.document(
             self,
             layout.text(),
             title=title,
             headings=tuple(layout.headings),
-            regions=layout.in_order(),
+            regions=regions,
             meta=_meta(tree),
         )
         return Reading(
@@ -65,23 +67,21 @@ class HtmlReader(Value):
             characters.encoding,
             dropped=(("pictures", pictures.elsewhere),) if pictures.elsewhere else (),
             images=tuple(pictures.images.values()),
+            beside=beside,
             warnings=warnings,
         )
 
 
-def content_of(html: str, pictures: Linked, depth: int | None = None) -> tuple[Layout, Any]:
-    """The main content of a page, and its tree.
+def content_of(html: str, depth: int | None = None) -> tuple[Layout, Any]:
+    """The main content of a page, in which pictures have the names that it gives them, and its tree.
 
     Args:
-        pictures: gives those that the page names.
         depth: how deep its elements are nested, where that is known.
     """
     from selectolax.lexbor import LexborHTMLParser
 
     tree = LexborHTMLParser(flat(html) if (depth_of(html) if depth is None else depth) > DEEPEST else html)
-    layout = _content(tree)
-    layout.regions = list(pictures.shown(layout.regions))
-    return layout, tree
+    return _content(tree), tree
 
 
 def words_of(html: str) -> str:

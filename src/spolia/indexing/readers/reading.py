@@ -93,6 +93,8 @@ class Reading(Value):
         images: the pictures that regions of the document name by their hash.
         warnings: what a person should know, each a sentence.
         lacks: what was missing here to read all of it; empty if nothing was.
+        beside: which regions show a picture that may stand beside the document, by the region's number, from 0, and
+            what the document calls the picture: `((3, "img/wall.png"),)`. It is put in where the folder is known.
     """
 
     document: Document
@@ -103,6 +105,7 @@ class Reading(Value):
     images: tuple[Blob, ...] = ()
     warnings: tuple[str, ...] = ()
     lacks: str = ""
+    beside: tuple[tuple[int, str], ...] = ()
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from spolia.errors import DocumentError
@@ -73,6 +73,7 @@ def plain(reading: Reading) -> tuple[dict[str, Any], list[bytes]]:
         "ocr_pages": reading.ocr_pages,
         "dropped": reading.dropped,
         "images": [image.uri for image in reading.images],
+        "beside": reading.beside,
         "warnings": reading.warnings,
         "lacks": reading.lacks,
     }
@@ -104,9 +105,18 @@ def reading_of(said: Mapping[str, Any], attached: Sequence[bytes]) -> Reading:
         ocr_pages=tuple(map(int, said["ocr_pages"])),
         dropped=tuple((str(what), int(count)) for what, count in said["dropped"]),
         images=tuple(Blob(str(uri), data) for uri, data in zip(said["images"], attached[1:], strict=True)),
+        beside=tuple(_named(said["beside"], len(document.regions))),
         warnings=tuple(map(str, said["warnings"])),
         lacks=str(said["lacks"]),
     )
+
+
+def _named(said: Sequence[Any], regions: int) -> Iterator[tuple[int, str]]:
+    """Regions by number, of which there must be so many, each with a name."""
+    for number, name in said:
+        if not 0 <= int(number) < regions:
+            raise ValueError(f"there is no region {number}")
+        yield int(number), str(name)
 
 
 def _region(region: Region) -> list[Any]:

@@ -58,13 +58,13 @@ class EmlReader(Value):
         _refuse_locked(blob, message)
         body, others = _sorted(message)
         pictures = Linked(blob.uri)
-        layout, found = _text(body, pictures) if body is not None else (Layout(), Decoded(""))
+        layout, found = _text(body, blob) if body is not None else (Layout(), Decoded(""))
         document = blob.document(
             self,
             layout.text(),
             title=_header(message, "Subject"),
             headings=tuple(layout.headings),
-            regions=layout.in_order(),
+            regions=tuple(pictures.shown(layout.in_order())),
             meta=_meta(message),
         )
         many = max(0, len(others) - _MOST_PARTS)
@@ -137,13 +137,13 @@ def _has_words(part: Message) -> bool:
     return bool(_bytes(part).strip())
 
 
-def _text(body: Message, pictures: Linked) -> tuple[Layout, Decoded]:
+def _text(body: Message, blob: Blob) -> tuple[Layout, Decoded]:
     data, declared = _bytes(body), ""
     with suppress(LookupError, ValueError):
         declared = codecs.lookup(str(body.get_content_charset() or "")).name
-    found = decoded(data, pictures.uri, declared)
+    found = decoded(data, blob.uri, declared)
     if body.get_content_type() == "text/html":
-        return content_of(found.text, pictures)[0], found
+        return content_of(found.text)[0], found
     layout = Layout()
     layout.write(found.text.strip().replace("\r\n", "\n"), exactly=True)
     return layout, found

@@ -46,13 +46,13 @@ class MsgReader(Value):
             if message.text(_CLASS).lower().startswith("ipm.note.smime") and not message.text(_BODY):
                 raise EncryptedDocument(f"{blob.uri} is encrypted (S/MIME). Save a copy that is not.")
             pictures = Linked(blob.uri)
-            layout = message.layout(pictures)
+            layout = message.layout()
             document = blob.document(
                 self,
                 layout.text(),
                 title=" ".join(message.text(_SUBJECT).split()),
                 headings=tuple(layout.headings),
-                regions=layout.in_order(),
+                regions=tuple(pictures.shown(layout.in_order())),
                 meta=fields(
                     sender=message.sender(),
                     to=_names(message.text(_TO)),
@@ -129,13 +129,13 @@ class _Storage:
         narrow = self.stream(f"{property}001E").rstrip(b"\0")
         return decoded(narrow, self.blob.uri).text if narrow else ""
 
-    def layout(self, pictures: Linked) -> Layout:
+    def layout(self) -> Layout:
         """The body: as plain text, else as HTML, else as RTF."""
         layout = Layout()
         plain = self.text(_BODY).strip()
         html = self.stream(f"{_HTML}0102") or self.text(_HTML).encode()
         if not plain and html.strip():
-            return content_of(decoded(html.rstrip(b"\0"), self.blob.uri).text, pictures)[0]
+            return content_of(decoded(html.rstrip(b"\0"), self.blob.uri).text)[0]
         if not plain and (packed := self.stream(f"{_RTF}0102")):
             plain = rtf_text(unpacked_rtf(packed))
         layout.write(plain.replace("\r\n", "\n").replace("\r", "\n"), exactly=True)
@@ -181,7 +181,7 @@ class _Storage:
         mail["Subject"] = " ".join(self.text(_SUBJECT).split())
         if (sent := self.date()) is not None:
             mail["Date"] = sent
-        mail.set_content(self.layout(Linked(self.blob.uri)).text())
+        mail.set_content(self.layout().text())
         return mail.as_bytes()
 
 

@@ -1,8 +1,8 @@
 """Markdown: the document is the source itself, so that a quotation can be found in the file.
 
-Headings, tables, code and formulas are noted. What the front matter says is metadata: author, date, language and
-keywords by the names that they have in every format (`authors`, `lang` and `tags` are written too), all else by its own
-name. What is no value, nor a list of values, is left out with a warning.
+Headings, tables, code, formulas and pictures are noted. What the front matter says is metadata: author, date, language
+and keywords by the names that they have in every format (`authors`, `lang` and `tags` are written too), all else by its
+own name. What is no value, nor a list of values, is left out with a warning.
 
 Headings follow CommonMark 0.31 (ATX and setext), except that a setext heading is one line.
 """
@@ -18,7 +18,8 @@ import yaml
 
 from spolia.indexing.readers.decoding import source_text
 from spolia.indexing.readers.fields import fields
-from spolia.indexing.readers.marked.markdown_regions import regions_of
+from spolia.indexing.readers.marked.markdown_regions import regions_of, with_pictures
+from spolia.indexing.readers.pictures.linked import Linked
 from spolia.indexing.readers.reading import Blob, Reading
 from spolia.types import Heading, Meta, Value
 
@@ -48,7 +49,7 @@ class MarkdownReader(Value):
     """
 
     name = "markdown"
-    version = 3
+    version = 4
     media_type = "text/markdown"
     suffixes = (".md", ".markdown", ".mdown", ".mkd")
 
@@ -58,16 +59,25 @@ class MarkdownReader(Value):
         start = front.end() if front else 0
         headings = tuple(headings_of(found.text, start))
         said, warnings = _front(front[0]) if front else ({}, ())
+        pictures = Linked(blob.uri)
+        regions, beside = pictures.told(with_pictures(found.text, start, regions_of(found.text, start)))
         first = headings[0].text if headings and headings[0].level == 1 else ""
         document = blob.document(
             self,
             found.text,
             title=" ".join(str(said.get("title") or first).split()),
             headings=headings,
-            regions=tuple(regions_of(found.text, start)),
+            regions=regions,
             meta=_meta(said),
         )
-        return Reading(document, found.encoding, warnings=(*found.warnings, *warnings))
+        return Reading(
+            document,
+            found.encoding,
+            dropped=(("pictures", pictures.elsewhere),) if pictures.elsewhere else (),
+            images=tuple(pictures.images.values()),
+            beside=beside,
+            warnings=(*found.warnings, *warnings),
+        )
 
 
 def _front(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -9,6 +9,10 @@ from spolia.indexing.readers.marked.lines import Line, cells, lines_of, region
 from spolia.types import Region
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_PICTURE = re.compile(  # or code within a line, which shows none
+    r"(?<!`)(?P<ticks>`{1,9}+)(?!`)(?:(?!(?P=ticks))[^\n]){0,1000}+(?P=ticks)"
+    r"|!\[(?P<said>[^\[\]]{0,2000}+)\]\(\s{0,9}+(?:<(?P<wrapped>[^<>\n]++)>|(?P<name>[^\s()<>]++))[^()\n]{0,1000}+\)"
+)
 _RULE = re.compile(r"\s*+\|?\s*+:?-++:?\s*+(?:\|\s*+:?-++:?\s*+)*+\|?")
 
 
@@ -36,6 +40,34 @@ def regions_of(text: str, start: int = 0) -> Iterator[Region]:
         else:
             end = at + 1
         at = end
+
+
+def with_pictures(text: str, start: int, regions: Iterator[Region]) -> Iterator[Region]:
+    """Regions in order, and between them the pictures that a text shows: by their names, with what is said of them.
+
+    >>> text = "`![a](b.png)` ![A wall](img/wall.png 'Old')"
+    >>> [(one.image, text[one.start : one.end]) for one in with_pictures(text, 0, iter(()))]
+    [('img/wall.png', 'A wall')]
+    """
+    pictures = _PICTURE.finditer(text, start)
+    waiting = next(pictures, None)
+    for other in regions:
+        while waiting is not None and waiting.start() < other.start:
+            yield from _picture(waiting)
+            waiting = next(pictures, None)
+        yield other
+        while waiting is not None and waiting.start() < other.end:
+            if other.kind == "table":
+                yield from _picture(waiting)
+            waiting = next(pictures, None)
+    for found in filter(None, (waiting, *pictures)):
+        yield from _picture(found)
+
+
+def _picture(found: re.Match[str]) -> Iterator[Region]:
+    if found["said"] is not None:
+        name, said = found["wrapped"] or found["name"], " ".join(found["said"].split())
+        yield Region("image", *found.span("said"), image=name, caption=said)
 
 
 def _closing(lines: Sequence[Line], at: int, fence: str) -> int:

@@ -145,7 +145,8 @@ def _chapters(archive: zipfile.ZipFile, book: _Book, labels: dict[str, str], pic
         if path not in names:
             continue
         pictures.chapter = path
-        layout, _ = content_of(characters(archive.read(path), path).text, pictures)
+        layout, _ = content_of(characters(archive.read(path), path).text)
+        layout.regions = list(pictures.shown(layout.regions))
         if not layout.headings and (label := labels.get(path)) and len(layout):
             body, layout = layout, Layout()
             layout.heading(label, 1)

@@ -16,7 +16,9 @@ _LEAST = 72
 """Bytes; a picture of fewer is a dot that holds the place of another one."""
 
 
-_CAPTION = 12
+_BESIDE = re.compile(r"(?![a-zA-Z][a-zA-Z0-9+.-]*:)[^/\\?#\s][^\x00-\x1f]{0,1000}")
+"""A name without a scheme, which does not begin at a root."""
+LEAST_CAPTION = 12
 """Characters of what is said of a picture, from which on it can be found by that; shorter ones are signs and logos."""
 
 
@@ -53,11 +55,22 @@ class Linked:
         image = Blob(f"{self.uri}/{last}", data)
         return self.images.setdefault(image.content_hash, image).content_hash
 
+    def told(self, regions: Iterable[Region]) -> tuple[tuple[Region, ...], tuple[tuple[int, str], ...]]:
+        """As `shown`; names of files that may stand beside the document are told with the number of their region."""
+        kept, beside = list[Region](), list[tuple[int, str]]()
+        for region in regions:
+            if region.kind == "image" and _BESIDE.fullmatch(region.image):
+                beside.append((len(kept), region.image))
+                kept.append(region.but(image=""))
+            else:
+                kept += self.shown([region])
+        return tuple(kept), tuple(beside)
+
     def shown(self, regions: Iterable[Region]) -> Iterator[Region]:
         """Regions whose pictures have names so far, with the pictures; without those of which there is nothing."""
         for region in regions:
             image = self.named(region.image) if region.image else ""
-            if region.kind != "image" or image or len(region.caption) >= _CAPTION:
+            if region.kind != "image" or image or len(region.caption) >= LEAST_CAPTION:
                 yield region.but(image=image)
 
 
