@@ -12,6 +12,7 @@ from spolia.errors import ModelError
 from spolia.generation.reader import Reader
 from spolia.indexing.transforms.summary import ROLE, Summary
 from spolia.models import template
+from spolia.models.delimiters import Setting
 from spolia.models.languages import LANGUAGES, language_of
 from spolia.models.parsers import Text, YesNo
 from spolia.models.role import Role
@@ -60,13 +61,13 @@ def test_a_translated_prompt_is_made_like_the_english_one(path: Path) -> None:
     assert (found.places, found.tags) == (english.places, english.tags)
     assert language in LANGUAGES[1:]
     assert language_of(found.messages[0].content) == language
-    for word in ("none", "Q:", "A:", "[1]"):  # what the parsers read stays as it is
+    for word in ("none", "Q:", "A:", "[1]", "#1", "`1. …`"):  # what the parsers read stays as it is
         assert (word in found.messages[0].content) == (word in english.messages[0].content)
 
 
 def test_every_prompt_that_is_translated_is_so_in_all_languages() -> None:
     names = {path.name.split(".")[0]: path.parent for path in TRANSLATED}
-    assert {"answer", "brief", "summary", "keywords", "question_answers", "repair"} <= names.keys()
+    assert {"answer", "summary", "keywords", "question_answers", "rewrite", "multi_query", "repair"} <= names.keys()
     for name, folder in names.items():
         assert {path.name for path in folder.glob(f"{name}.??.txt")} == {f"{name}.{one}.txt" for one in LANGUAGES[1:]}
 
@@ -90,11 +91,12 @@ def test_the_question_decides_whatever_the_passages_are_in(files: Path) -> None:
     assert asked(role, question="누가 썼습니까?", passages=[]) == "Enough?"  # there is no Korean file
 
 
-def test_without_a_question_the_longest_text_decides() -> None:
-    assert ROLE.prompt_for({"heading": "", "max_words": "60", "text": "달이 조수를 일으킨다."}).text.startswith("글을")
-    assert ROLE.prompt_for({"heading": "Tides", "max_words": "60", "text": "月が潮を起こす。"}).text.startswith(
-        "テキスト"
-    )
+@pytest.mark.parametrize(
+    ("text", "begins"), [("달이 조수를 일으킨다.", "글을"), ("月が潮を起こす。", "テキスト"), ("Tides.", "You")]
+)
+def test_without_a_question_the_longest_text_decides(text: str, begins: str) -> None:
+    filled = ROLE.prompt_for({"heading": "海", "max_words": Setting("60"), "text": text})
+    assert filled.text.startswith(begins)
 
 
 def test_a_field_says_another_language(files: Path) -> None:
@@ -108,7 +110,7 @@ def test_a_field_says_another_language(files: Path) -> None:
 def test_a_reply_is_sent_back_in_the_same_language() -> None:
     role = Role("spolia:indexing/prompts/summary.txt", YesNo(), default="no")
     model = ScriptedModel((("返答は使えません", "yes"), "Hm."))
-    assert role.ask(model, {"heading": "", "max_words": "9", "text": "月が潮を起こす。"}) is True
+    assert role.ask(model, {"heading": "", "max_words": Setting("9"), "text": "月が潮を起こす。"}) is True
 
 
 def test_a_role_is_another_one_when_a_file_in_another_language_changes(files: Path) -> None:
