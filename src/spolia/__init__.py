@@ -171,7 +171,9 @@ if TYPE_CHECKING:
     )
     from spolia.retrieval.graph.hops import Hops as Hops
     from spolia.retrieval.graph.pagerank import PersonalisedPageRank as PersonalisedPageRank
+    from spolia.retrieval.late_interaction import LateInteraction as LateInteraction
     from spolia.retrieval.learned_sparse import LearnedSparse as LearnedSparse
+    from spolia.retrieval.multi_head import MultiHead as MultiHead
     from spolia.retrieval.multi_source import MultiSource as MultiSource
     from spolia.retrieval.phrase import Phrase as Phrase
     from spolia.retrieval.similarity import similarity as similarity
@@ -360,7 +362,9 @@ WHERE = {
     "spolia.retrieval.graph.edges": ("Belonging", "InOrder", "SharedEntities", "Similar",),
     "spolia.retrieval.graph.hops": ("Hops",),
     "spolia.retrieval.graph.pagerank": ("PersonalisedPageRank",),
+    "spolia.retrieval.late_interaction": ("LateInteraction",),
     "spolia.retrieval.learned_sparse": ("LearnedSparse",),
+    "spolia.retrieval.multi_head": ("MultiHead",),
     "spolia.retrieval.multi_source": ("MultiSource",),
     "spolia.retrieval.phrase": ("Phrase",),
     "spolia.retrieval.similarity": ("similarity",),

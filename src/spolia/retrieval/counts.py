@@ -117,10 +117,11 @@ def derived(snapshot: Snapshot, key: object, compute: Callable[[], T]) -> T:
 def _counted(snapshot: Snapshot, group: str, field: str) -> Counts:
     analyzer = snapshot.manifest(group).analyzer
     keys = snapshot.records(group).keys
-    return Counts.of(keys, (analyzer.terms(text) for text in _texts(snapshot, keys, field)))
+    return Counts.of(keys, (analyzer.terms(text) for text in texts_of(snapshot, keys, field)))
 
 
-def _texts(snapshot: Snapshot, keys: Keys, field: str) -> Iterator[str]:
+def texts_of(snapshot: Snapshot, keys: Keys, field: str = ALL) -> Iterator[str]:
+    """A field of nodes, in the order of their keys."""
     for start in range(0, len(keys), _AT_ONCE):
         some = json.dumps(keys[start : start + _AT_ONCE].tolist())
         for _, context, text, search_text, _ in snapshot.opened.rows(sql.TEXTS_OF_KEYS, {"keys": some}):

@@ -14,6 +14,7 @@ VECTORS = "vectors"
 GRAPHS = "graphs"
 DATABASES = "databases"
 LINKS = "links"
+TOKENS = "tokens"
 
 
 def pin_path(store: Path, generation: int) -> Path:
@@ -44,6 +45,11 @@ def graph_folder(store: Path, embedder: str) -> Path:
 def links_folder(store: Path, group: str) -> Path:
     """The links between the nodes of a group; all of it can be built again."""
     return store / LINKS / _named(group)
+
+
+def tokens_folder(store: Path, embedder: str) -> Path:
+    """Where the vectors of the tokens of texts are kept, by an embedder of tokens."""
+    return store / TOKENS / _named(embedder)
 
 
 def _named(name: str) -> str:

@@ -1,0 +1,80 @@
+"""Search by the vectors of single tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from spolia.errors import WiringError
+from spolia.models.protocols import TokenEmbedder
+from spolia.retrieval.group_search import GroupSearch
+from spolia.retrieval.searched import searched
+from spolia.stores.corpus import NodeGroup
+from spolia.types import Filter, Hit, Query
+
+if TYPE_CHECKING:
+    from spolia.stores.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class LateInteraction(GroupSearch):
+    """The nodes of which some token is near to each token of the query.
+
+    score(q, d) = Σ_i max_j q_i · d_j over the vectors of length 1 of the query's and the node's tokens; exact, over all
+    nodes that may be found. For a large group write `BM25(group, top_k=100) >> ColBERT(embedder)`.
+
+    The token vectors of the group's nodes are made at the first search, and kept in the store's folder by what the text
+    is, so that no text is embedded twice: some 50 kB for a passage of 100 tokens with 128 numbers each. A folder that
+    is lost costs nothing but the embedding.
+
+    Args:
+        group: the node group to search.
+        embedder: gives a vector for each token.
+        top_k: hits to return, at most.
+        source: name of the ranking, for weights when it is fused.
+        filter: what may be found at all; the query's filter and the run's narrow it further.
+
+    Raises:
+        QueryError: for an empty query.
+        FilterError: for a filter on a field that the store does not declare.
+        ModelError: what the embedder gives are no token vectors.
+        StoreError: when the store cannot be read, or has no such group.
+        WiringError: what stands for the embedder is none.
+
+    Source: Khattab, Zaharia, "ColBERT: efficient and effective passage search via contextualized late interaction over
+    BERT", SIGIR 2020.
+
+    >>> from spolia.stores.corpus import Corpus
+    >>> from spolia.testing.hashing import HashingTokens
+    >>> LateInteraction(Corpus("notes.spolia").group(), HashingTokens(), top_k=5).short
+    "LateInteraction(top_k=5, source='tokens')"
+    """
+
+    group: NodeGroup
+    embedder: TokenEmbedder
+    top_k: int = 10
+    source: str = "tokens"
+    filter: Filter | None = None
+
+    cached: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.embedder, type) or not isinstance(self.embedder, TokenEmbedder):
+            raise WiringError(
+                f"LateInteraction wants an embedder of tokens, and was given {self.embedder!r:.80}. Write one that has "
+                "embed_tokens(texts, kind=)."
+            )
+
+    def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
+        import numpy as np
+
+        from spolia.retrieval.tokens.index import embedded, token_index
+
+        text, allowed = searched(query), snapshot.allowed(self.group.name, who, wanted)
+        index = token_index(snapshot, self.group.name, self.embedder)
+        asked = embedded(self.embedder, [text], is_query=True).row(0)
+        positions = allowed.positions()
+        scores, keys = index.scores(asked, positions), allowed.keys[positions]
+        best = np.lexsort((keys, -scores))[: self.top_k] if len(asked) else np.zeros(0, np.int64)
+        return snapshot.hits(zip(keys[best].tolist(), scores[best].tolist(), strict=True), who)

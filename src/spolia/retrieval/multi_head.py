@@ -1,0 +1,167 @@
+"""Search by each part of a vector for itself: what has several aspects is found by each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
+
+from spolia.errors import WiringError
+from spolia.models.protocols import Embedder, refuse_no_embedder
+from spolia.retrieval.counts import derived
+from spolia.retrieval.embedded import read, refuse_other, vectors_of
+from spolia.retrieval.group_search import GroupSearch
+from spolia.stores.corpus import NodeGroup
+from spolia.types import Filter, Hit, Query
+from spolia.wiring import refuse_counts
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from spolia.stores.snapshot import Snapshot
+
+    Numbers = npt.NDArray[np.float64]
+    Vectors = npt.NDArray[np.float32]
+
+Votes: TypeAlias = Literal["strength", "decay", "distance", "rank"]
+_NEAREST = 1e-6
+RRF_K = 60
+
+
+@dataclass(frozen=True)
+class MultiHead(GroupSearch):
+    """The nodes that the heads of a vector vote for: each head gives votes to its `top_k` nearest nodes.
+
+    A vector is cut into `heads` parts of one length, e_h. Score(d) = Σ_h vote_h(d), with rank r from 0 in the order of
+    the head's cosines and s_h = mean ‖e_h‖ · mean (1 - cos) of all pairs of nodes, which tells heads that see
+    differences from those that do not:
+
+    | votes | of head h for the node of rank r |
+    |---|---|
+    | `strength` | s_h · 2^-r |
+    | `decay` | 2^-r |
+    | `distance` | s_h / (1 - cos), at most s_h · 10⁶ |
+    | `rank` | 1 / (60 + r + 1), reciprocal rank fusion of the heads |
+
+    With an embedder that gives what the attention heads of a language model's last layer say of a text, one after the
+    other, this is multi-head RAG. With any other it is the paper's split baseline, which needs no such model. All nodes
+    that may be found are compared. The strengths are of all nodes of the generation.
+
+    Args:
+        group: the node group to search.
+        embedder: one that the group was built with; its dimension is a multiple of `heads`.
+        heads: parts of a vector.
+        votes: of the table.
+        top_k: hits to return, and nodes that each head votes for, at most.
+        source: name of the ranking, for weights when it is fused.
+        filter: what may be found at all; the query's filter and the run's narrow it further.
+
+    Raises:
+        QueryError: for an empty query.
+        FilterError: for a filter on a field that the store does not declare.
+        ManifestMismatch: when the group was built with another embedder, or none.
+        StoreError: when the store cannot be read, or has no such group.
+        WiringError: a vector cannot be cut into so many parts, or there are no such votes.
+
+    Source: Besta et al., "Multi-head RAG: solving multi-aspect problems with LLMs", 2024.
+
+    >>> from spolia.models.minilm import MiniLM
+    >>> from spolia.stores.corpus import Corpus
+    >>> MultiHead(Corpus("notes.spolia").group(), MiniLM(), heads=32).short
+    "MultiHead(heads=32, votes='strength', top_k=10, source='heads')"
+    """
+
+    group: NodeGroup
+    embedder: Embedder
+    heads: int = 32
+    votes: Votes = "strength"
+    top_k: int = 10
+    source: str = "heads"
+    filter: Filter | None = None
+
+    cached: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_no_embedder(self.embedder, "MultiHead", Embedder)
+        refuse_counts(self, "heads")
+        if self.votes not in get_args(Votes):
+            raise WiringError(f"There are no votes {self.votes!r}. Write one of: {', '.join(get_args(Votes))}.")
+
+    def reads(self, value: Query, /) -> object:
+        return (value.text if value.vector is None else value.vector), value.filter
+
+    def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
+        import numpy as np
+
+        refuse_other(self.group, snapshot, self.embedder)
+        asked = self._cut(vectors_of([query], [read(query, self.embedder)], self.embedder))[0]
+        allowed = snapshot.allowed(self.group.name, who, wanted)
+        keys = allowed.keys[allowed.positions()]
+        if not len(keys):
+            return ()
+        parts = self._cut(snapshot.vectors(self.group.name, self.embedder.name, allowed))
+        key = ("strengths", self.group.name, self.embedder.name, self.heads)
+        scores = self._scores(asked, parts, derived(snapshot, key, lambda: self._strengths(snapshot)))
+        voted = np.flatnonzero(scores > 0)
+        best = voted[np.lexsort((keys[voted], -scores[voted]))[: self.top_k]]
+        return snapshot.hits(zip(keys[best].tolist(), scores[best].tolist(), strict=True), who)
+
+    def _cut(self, vectors: Vectors) -> Numbers:
+        """float64[n, heads, d / heads]."""
+        if vectors.shape[1] % self.heads:
+            raise WiringError(
+                f"{self.short}: vectors of {vectors.shape[1]} numbers cannot be cut into {self.heads} parts. "
+                f"Write a number of heads that divides {vectors.shape[1]}."
+            )
+        return vectors.astype("float64").reshape(len(vectors), self.heads, -1)
+
+    def _scores(self, asked: Numbers, parts: Numbers, strengths: Numbers) -> Numbers:
+        """float64[n]: the votes for each node."""
+        import numpy as np
+
+        found = np.zeros(len(parts))
+        ranks = np.arange(min(self.top_k, len(parts)))
+        for head in range(self.heads):
+            cosines = np.round(_unit(parts[:, head]) @ _unit(asked[head][None])[0], 9)
+            nearest = np.argsort(-cosines, kind="stable")[: self.top_k]
+            if self.votes == "distance":
+                votes = strengths[head] / np.maximum(1 - cosines[nearest], _NEAREST)
+            elif self.votes == "rank":
+                votes = 1 / (RRF_K + ranks + 1)
+            else:
+                votes = (strengths[head] if self.votes == "strength" else 1.0) * 2.0**-ranks
+            found[nearest] += votes
+        return found
+
+    def _strengths(self, snapshot: Snapshot) -> Numbers:
+        """float64[heads]: s_h over all nodes; 1 where fewer than two nodes have no differences."""
+        import numpy as np
+
+        every = snapshot.records(self.group.name).allowed(None, None)
+        parts = self._cut(snapshot.vectors(self.group.name, self.embedder.name, every))
+        if len(parts) < 2:
+            return np.ones(self.heads)
+        return np.array([_strength(parts[:, head]) for head in range(self.heads)])
+
+
+def _strength(parts: Numbers) -> float:
+    """Mean length · mean (1 - cosine) of all pairs, in the time of one look at each.
+
+    >>> import numpy as np
+    >>> round(_strength(np.array([[2.0, 0.0], [0.0, 2.0], [2.0, 0.0]])), 6)  # of three pairs, two are 1 apart
+    1.333333
+    """
+    import numpy as np
+
+    count, unit = len(parts), _unit(parts)
+    squares = float((unit**2).sum())
+    cosines = (float((unit.sum(axis=0) ** 2).sum()) - squares) / (count * (count - 1))
+    return float(np.linalg.norm(parts, axis=1).mean()) * max(0.0, 1 - cosines)
+
+
+def _unit(rows: Numbers) -> Numbers:
+    import numpy as np
+
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(lengths > 0, lengths, 1.0), dtype=np.float64)

@@ -1,0 +1,1 @@
+"""Vectors of the tokens of nodes, kept beside a store."""
