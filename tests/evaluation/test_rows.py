@@ -116,7 +116,7 @@ def test_what_met_a_server_that_was_down_is_asked_again(tmp_path: Path, part: st
     else:
         before = whole.run(path=tmp_path / "a.experiment")
         assert [one.value for one in before.flows[0].measured if one.measure == score] in ([0.0], [None])
-        told = "it: 3 questions met a server that was down or busy; the same experiment asks them again"
+        told = "it: 3 questions met a server that was down or busy; the same experiment asks again"
         assert told in before.warnings
     down.unlink()
     after = whole.run(path=tmp_path / "a.experiment")
