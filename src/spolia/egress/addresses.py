@@ -77,7 +77,7 @@ def connected(host: str, port: int, timeout_s: float | None, *, public: bool) ->
         kinds = ", ".join(f"{address} ({refused(address)})" for address in addresses[:3])
         raise EgressRefused(
             f"{host} is at {kinds}, which is not a public address. If it is meant to be asked, allow it: "
-            f"allow=({host!r},)."
+            f"allow=({host!r},); in a file of sources (--sources), allow: [{host!r}]."
         )
     last: OSError | None = None
     for address in allowed:
