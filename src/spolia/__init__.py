@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from spolia.models.embeddings import EmbeddingModel as EmbeddingModel
     from spolia.models.local.cross_encoder import LocalCrossEncoder as LocalCrossEncoder
     from spolia.models.local.embedder import LocalEmbedder as LocalEmbedder
+    from spolia.models.local.image_embedder import LocalImageEmbedder as LocalImageEmbedder
     from spolia.models.local.language_model import LocalModel as LocalModel, LocalSeq2Seq as LocalSeq2Seq
     from spolia.models.local.sparse_embedder import LocalSparseEmbedder as LocalSparseEmbedder
     from spolia.models.local.token_embedder import LocalTokenEmbedder as LocalTokenEmbedder
@@ -283,6 +284,7 @@ WHERE = {
     "spolia.models.embeddings": ("EmbeddingModel",),
     "spolia.models.local.cross_encoder": ("LocalCrossEncoder",),
     "spolia.models.local.embedder": ("LocalEmbedder",),
+    "spolia.models.local.image_embedder": ("LocalImageEmbedder",),
     "spolia.models.local.language_model": ("LocalModel", "LocalSeq2Seq",),
     "spolia.models.local.sparse_embedder": ("LocalSparseEmbedder",),
     "spolia.models.local.token_embedder": ("LocalTokenEmbedder",),

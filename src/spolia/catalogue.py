@@ -107,6 +107,7 @@ BUILT_IN: Mapping[str, str] = {
     "LocalCrossEncoder": "spolia.models.local.cross_encoder",
     "LocalEmbedder": "spolia.models.local.embedder",
     "LocalEncoder": "spolia.models.local.encoder",
+    "LocalImageEmbedder": "spolia.models.local.image_embedder",
     "LocalModel": "spolia.models.local.language_model",
     "LocalSeq2Seq": "spolia.models.local.language_model",
     "LocalSparseEmbedder": "spolia.models.local.sparse_embedder",

@@ -15,9 +15,10 @@ from spolia.codec import decode, encode
 from spolia.errors import MissingExtra, ModelError, WeightsError
 from spolia.models.local.cross_encoder import LocalCrossEncoder
 from spolia.models.local.embedder import LocalEmbedder
+from spolia.models.local.image_embedder import LocalImageEmbedder
 from spolia.models.local.sparse_embedder import LocalSparseEmbedder
 from spolia.models.local.token_embedder import LocalTokenEmbedder
-from spolia.models.protocols import Embedder, Scorer, SparseEmbedder, TokenEmbedder
+from spolia.models.protocols import Embedder, ImageEmbedder, Scorer, SparseEmbedder, TokenEmbedder
 from spolia.run import Run
 from spolia.testing import check_embedder
 from tests.models.local import tiny
@@ -219,6 +220,34 @@ def test_of_a_pair_that_is_too_long_the_longer_is_cut(tmp_path: Path) -> None:
     scorer = LocalCrossEncoder(str(tmp_path), window=12)
     long = "salt is dug in mines " * 20
     assert scorer.scores("who", [long]) == pytest.approx(scorer.scores("who", [long + "by nobody"]))
+
+
+def test_pictures_and_texts_are_embedded_in_one_space(tmp_path: Path) -> None:
+    pytest.importorskip("PIL", reason="pillow is not installed")
+    from spolia.indexing.readers.pictures.png import png_of
+
+    model = tiny.clip(tmp_path)
+    embedder = LocalImageEmbedder(str(tmp_path), images_at_once=2)
+    assert isinstance(embedder, ImageEmbedder)
+    check_embedder(embedder)
+    drawn = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
+    mean, deviation = np.array([0.48145466, 0.4578275, 0.40821073]), np.array([0.26862954, 0.26130258, 0.27577711])
+    pixels = torch.tensor(((drawn / 255 - mean) / deviation).transpose(0, 3, 1, 2), dtype=torch.float32)
+    with torch.no_grad():
+        seen = model.visual_projection(model.vision_model(pixel_values=pixels).pooler_output).double().numpy()
+        ids = torch.tensor([embedder.opened().ids(TEXTS[0], None)])
+        read = model.text_projection(model.text_model(input_ids=ids).pooler_output)[0].double().numpy()
+    found = embedder.embed_images([png_of(one) for one in drawn])
+    np.testing.assert_allclose(found, [unit(row) for row in seen], atol=1e-5)
+    np.testing.assert_allclose(embedder.embed(TEXTS[:1], kind="query"), [unit(read)], atol=1e-5)
+    assert embedder.embed_images([]).shape == (0, 8)
+    with pytest.raises(Exception, match="cannot identify image"):
+        embedder.embed_images([b"no picture"])
+
+
+def test_a_model_of_texts_embeds_no_pictures(encoder: Any) -> None:
+    with pytest.raises(WeightsError, match="no projection_dim"):
+        LocalImageEmbedder(encoder[0]).embed_images([b""])
 
 
 @pytest.fixture

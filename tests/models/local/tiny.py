@@ -98,3 +98,16 @@ def t5(folder: Path) -> Any:
         eos_token_id=0, decoder_start_token_id=1,
     )  # fmt: skip
     return saved(folder, "T5ForConditionalGeneration", config)
+
+
+def clip(folder: Path) -> Any:
+    """A model of pictures of 16 by 16 points and of texts, with 8 numbers each."""
+    from transformers import CLIPConfig
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+
+    tokenizer = word_pieces(folder)
+    text = SMALL | {"vocab_size": len(tokenizer), "max_position_embeddings": 77, "eos_token_id": 3, "pad_token_id": 0}
+    vision = SMALL | {"image_size": 16, "patch_size": 8}
+    sizes = {"size": {"shortest_edge": 16}, "crop_size": {"height": 16, "width": 16}}
+    CLIPImageProcessorPil(**sizes).save_pretrained(folder)
+    return saved(folder, "CLIPModel", CLIPConfig(text_config=text, vision_config=vision, projection_dim=8))

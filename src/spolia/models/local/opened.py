@@ -74,8 +74,8 @@ class Opened:
             text = text.replace(mark, f"‹{mark[1:]}" if mark[0] == "<" else f"{mark[0]}\u200b{mark[1:]}")
         return text
 
-    def run(self, **inputs: Any) -> Any:
-        """What the model gives; `inputs` are tensors, or lists that become tensors."""
+    def run(self, part: Any = None, /, **inputs: Any) -> Any:
+        """What the model gives, or a part of it; `inputs` are tensors, or lists that become tensors."""
         core = torch()
         core.set_num_threads(self.threads)
         given = {
@@ -83,7 +83,7 @@ class Opened:
             for name, value in inputs.items()
         }
         with core.no_grad():
-            return self.model(**given)
+            return (part or self.model)(**given)
 
     def padded(self, rows: Sequence[Sequence[int]]) -> dict[str, Any]:
         """Rows of tokens as one rectangle, padded at their ends, and which of it are tokens."""

@@ -1,0 +1,109 @@
+"""Pictures and texts in one space, on this machine: CLIP and models made like it (Radford et al. 2021)."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from spolia.errors import MissingExtra, WeightsError
+from spolia.models.local.embedder import unit
+from spolia.models.local.encoder import LocalEncoder
+from spolia.models.local.folder import folder_of
+from spolia.models.local.opened import Opened, transformers
+from spolia.models.protocols import Kind
+from spolia.surrounding import charge, check_cancelled
+from spolia.types import Usage
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vectors = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class LocalImageEmbedder(LocalEncoder):
+    """The address of a model that embeds pictures and texts (an `ImageEmbedder`).
+
+    Its settings are those of every `LocalEncoder`. Its folder has a `preprocessor_config.json` too, which says how
+    pictures are scaled and cut.
+
+    Args:
+        window: longest text in tokens; CLIP reads 77.
+        images_at_once: pictures that are run together.
+
+    >>> LocalImageEmbedder("models/clip").window
+    77
+    """
+
+    window: int = 77
+    images_at_once: int = 16
+
+    indifferent: ClassVar[frozenset[str]] = LocalEncoder.indifferent | {"images_at_once"}
+
+    @property
+    def dimension(self) -> int:
+        config = json.loads((folder_of(self.model, self.revision) / "config.json").read_bytes())
+        if not isinstance(found := config.get("projection_dim"), int):
+            raise WeightsError(f"config.json of {self.model} has no projection_dim: it embeds no pictures.")
+        return found
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
+        """One vector of length 1 for each text: float32, shape (texts, dimension)."""
+        import numpy as np
+
+        found = np.empty((len(texts), self.dimension), np.float32)
+        if not len(texts):
+            return found
+        opened, rows = self.opened(), self.rows(texts, kind)
+        for batch in self.in_batches(rows):
+            given = opened.padded([rows[number] for number in batch])
+            found[batch] = self._of(opened, "get_text_features", **given)
+            charge(Usage(embedded=len(batch)))
+        return found
+
+    def embed_images(self, images: Sequence[bytes]) -> Vectors:
+        """One vector of length 1 for each picture, a file of PNG, JPEG …: float32, shape (images, dimension)."""
+        import numpy as np
+
+        found = np.empty((len(images), self.dimension), np.float32)
+        if not len(images):
+            return found
+        opened, scaled = self.opened(), self._scaling()
+        for start in range(0, len(images), self.images_at_once):
+            check_cancelled()
+            some = images[start : start + self.images_at_once]
+            pixels = scaled(images=[_picture(one) for one in some], return_tensors="pt")["pixel_values"]
+            found[start : start + len(some)] = self._of(
+                opened, "get_image_features", pixel_values=pixels.to(self.device, opened.model.dtype)
+            )
+            charge(Usage(embedded=len(some)))
+        return found
+
+    def _of(self, opened: Opened, method: str, **inputs: Any) -> Vectors:
+        given = opened.run(getattr(opened.model, method), **inputs)
+        return unit(getattr(given, "pooler_output", given), self.name)
+
+    def _scaling(self) -> Any:
+        """What scales and cuts pictures, as the model's own file says, with Pillow."""
+        folder = folder_of(self.model, self.revision)
+        try:
+            return transformers().AutoImageProcessor.from_pretrained(
+                folder, backend="pil", trust_remote_code=False, local_files_only=True
+            )
+        except Exception as error:
+            raise WeightsError(
+                f"{folder} does not say how pictures are scaled: {str(error).strip().splitlines()[0]:.300} "
+                "Write a folder with a preprocessor_config.json."
+            ) from error
+
+
+def _picture(data: bytes) -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingExtra("local", "pillow", "Embedding pictures") from error
+    return Image.open(io.BytesIO(data)).convert("RGB")
