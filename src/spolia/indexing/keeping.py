@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cache
 
+from spolia.errors import FolderError
 from spolia.filters import Field, notes_on
+from spolia.indexing.closing import Closed, above, close
 from spolia.indexing.files import File, Found
 from spolia.indexing.intake import Item, fetched, intake
 from spolia.indexing.labels import Labels
@@ -20,6 +22,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.groups.materialising import materialise
 from spolia.stores.groups.storing import make_up
 from spolia.stores.tables.rows import Stamp
+from spolia.stores.writer import Writer
 
 
 def keep(
@@ -41,21 +44,23 @@ def keep(
     """Bring a store, made if it is not there, in step with what was found; see `sync`.
 
     Args:
-        refuse: raises if this is not to be done to a store with these sources, of a folder that was there.
+        refuse: raises if the store holds, with these sources, another folder than was found.
     """
     began = time.perf_counter()
     corpus.create()
     with corpus.writer(timeout_s) as writer, intake(corpus.truth.folder, workers, limits) as taking:
         known = writer.stamps(found.uris)
-        if refuse is not None:
-            refuse(known, writer.cursor(FOLDER, ROOT))
+        is_other = _is_other(refuse, known, writer, rebuild=rebuild)
         labels.refuse_bad_readers(found.files)
-        before = writer.schema
-        if fields is not None:
-            writer.declare(fields)
         if labels.access is None and writer.is_restricted():
             is_closed = cache(writer.is_restricted_now)
             labels = replace(labels, kept=writer.readers(found.uris), is_closed=is_closed)
+        closed = Closed() if is_other else close(writer, found, labels, known, taking)
+        if closed.removed:
+            known = writer.stamps(found.uris)
+        before = writer.schema
+        if fields is not None:
+            writer.declare(fields)
         made = dict(writer.manifests)
         renews = wanted.define(writer, found, taking, rebuild=rebuild)
         wanted.refuse_changed(writer.manifests)
@@ -63,7 +68,7 @@ def keep(
             known = writer.stamps(found.uris)
         is_anew = rebuild and made and made != writer.manifests  # what was there is found until all is made
         batches = None if is_anew else batch
-        run = Keeping(writer, wanted, labels, found, taking, known, progress, batches, retry)
+        run = Keeping(writer, wanted, labels, found, taking, known, progress, batches, retry, closed)
         run.run(recount=renews)
         notes = notes_on(writer.declared, writer.metadata()) if writer.declared != before else ()
     if wanted.groups:
@@ -73,6 +78,24 @@ def keep(
     report = run.tally.report(published.generation, found, time.perf_counter() - began)
     unmade = tuple(dict.fromkeys((*published.unmade(), *run.unread)))
     return report.but(unmade=unmade, behind=run.behind, fields=notes)
+
+
+def _is_other(
+    refuse: Callable[[Mapping[str, Stamp], str], None] | None,
+    known: Mapping[str, Stamp],
+    writer: Writer,
+    *,
+    rebuild: bool,
+) -> bool:
+    """Whether a store holds another folder, which is found until all of this one is there."""
+    try:
+        if refuse is not None:
+            refuse(known, writer.cursor(FOLDER, ROOT))
+    except FolderError:
+        if not rebuild:
+            raise
+        return True
+    return False
 
 
 class Keeping(Taking):
@@ -91,6 +114,7 @@ class Keeping(Taking):
         changed = self._changed({row.uri for row in given_up})
         self.tally.total = len(changed)
         self.tally.unchanged = len(self.found.files) - len(changed) + self._parts_left_alone(changed) - len(given_up)
+        self._tell_of_closed({file.uri for file in changed})
         for taken in self.intake.ahead(map(self._item, changed), self._is_read):
             self._take(taken)
         self._cut(self.filing)
@@ -102,6 +126,16 @@ class Keeping(Taking):
                 self.filing.recount(document)
         self.writer.remember(self.found.source, self.found.cursors)
         self._publish()
+
+    def _tell_of_closed(self, changed: Set[str]) -> None:
+        """Count and tell what was published before; what is taken for other reasons too is told when its turn comes."""
+        for uri in self.closed.removed:
+            self._tell_of_removed(uri)
+        for uri in sorted(self.closed.relabelled):
+            if changed.isdisjoint((uri, *above(uri))):
+                self.tally.total, self.tally.done = self.tally.total + 1, self.tally.done + 1
+                self.tally.unchanged, self.tally.changed = self.tally.unchanged - 1, self.tally.changed + 1
+                self._tell(uri, "changed")
 
     def _open_stale_to_those_who_may_read_it(self) -> None:
         """A source that is not tried again may have other readers by now all the same."""

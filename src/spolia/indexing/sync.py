@@ -54,6 +54,9 @@ def sync(
 ) -> SyncReport:
     """Make a store hold the files of a folder, and no others, and what sources have, in all its node groups.
 
+    What is gone, and what readers lose, is published first, before anything is read, asked or embedded: it is so even if
+    the run fails, for a model server that is away or a group that is refused.
+
     A file whose size and time are the same is not opened, one whose content is the same is not read again; a moved file
     keeps its nodes, and a text that was embedded before is not embedded again. What stands in archives and mails are
     documents of their own, `a.zip/b.pdf`. Each batch is published when it is complete, so that it can be searched, and
@@ -85,7 +88,7 @@ def sync(
         metadata: fields of the document in a file, by its uri. Other fields for a file that is there already make
             anew only what reads them.
         access: principals who may read the document in a file, by its uri; none for everybody. Another list for a file
-            that is there already applies with the next publication, and embeds nothing.
+            that is there already embeds nothing, and applies first.
         known: operators of your own in definitions of groups that the store has.
         progress: is told how far it is, after every file and every few hundred texts that were embedded.
         batch: documents that are published together.
@@ -138,7 +141,7 @@ def sync(
         found = walk(folder, by_name, follow_links=follow_links)
         named = str(folder if isinstance(folder, (str, Path)) else ", ".join(map(str, folder)))
         refuse_empty(named, found, by_name)
-        refuse = None if rebuild else partial(refuse_other, named, found, store=corpus.path)
+        refuse = partial(refuse_other, named, found, store=corpus.path)
         reports.append(kept(found=found, labels=labels(), refuse=refuse, rebuild=rebuild))
     failed: list[tuple[str, str]] = []
     for source in others:
