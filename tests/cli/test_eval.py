@@ -281,3 +281,15 @@ def test_quotes_that_a_shell_takes_away_are_not_missed_and_a_name_becomes_a_file
     assert list(ran.json["measures"]) == ['nDCG@5(rule="exponential")', "MRR"]
     assert (tmp_path / "mine.experiment").is_file()
     assert [one["flow"] for one in ran.json["flows"]] == ["bm25"]
+
+
+def test_a_look_is_said_when_it_is_taken_and_takes_only_what_it_asked(spolia: Spolia, data: Path) -> None:
+    rows = [{"id": f"t{n}", "question": "Where is salt dug?", "gold_ids": ["p2"]} for n in range(40)]
+    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    ran = spolia("eval", "bm25", "--data", data, "--split", "tune", "--limit", 3, "--measures", "R@1")
+    assert "3 questions of the part tune looked at, and not reported on from now on: spolia data looks" in ran.err
+    refused = spolia("eval", "bm25", "--data", data, "--measures", "R@1")
+    assert refused.code == 2
+    assert "3 of 40 questions were tuned on" in refused.err
+    assert "3 questions of the part tune: bm25; " in refused.err
+    assert "1 look in " in spolia("data", "looks", data).out

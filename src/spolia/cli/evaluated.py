@@ -20,7 +20,7 @@ from spolia.evaluation.datasets import DataSet, drawn
 from spolia.evaluation.experiment import Experiment, Told
 from spolia.evaluation.gate import gating
 from spolia.evaluation.gate.comparable import refuse_what_decides_nothing
-from spolia.evaluation.looks import LOOKS, Looks, Marks, marks_of
+from spolia.evaluation.looks import LOOKS, TUNED, Looks, Marks, marks_of
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.parse import parse_measures
 from spolia.evaluation.splits import part_of
@@ -118,6 +118,9 @@ class Evaluated:
         )
         with self._asking(ready) as (run, told):
             found = experiment.run(run=run, path=save or kept_in(), again=again, looks=self._looks(ready), told=told)
+            if self.split in TUNED:
+                what = f"{several(found.n, 'question')} of the part {self.split}"
+                self.screen.say(f"{what} looked at, and not reported on from now on: spolia data looks {self.data}")
             return found, ready.chosen, _traces(run)
 
     def baseline(self, name: str, measures: str, decides: Mapping[str, Any], *, overlap: bool = False) -> Baseline:
