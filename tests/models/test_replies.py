@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from spolia.models.parsers import JsonObject, Lines, Number, OneOf, Order, Parser, YesNo
+from spolia.models.parsers import (
+    ControlTokens,
+    JsonObject,
+    Lines,
+    Number,
+    OneOf,
+    Order,
+    Parser,
+    Sections,
+    Tags,
+    YesNo,
+)
 
 FOLDER = Path(__file__).parent / "replies"
 Row = tuple[Parser[Any], Any, str]
@@ -20,13 +31,24 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in text.split(", ")]
 
 
-FAMILIES: dict[str, tuple[Callable[[str], Parser[Any]], Callable[[str], Any]]] = {
-    "yes_no": (lambda _: YesNo(), lambda stated: {"yes": True, "no": False}[stated]),
-    "label": (lambda given: OneOf(tuple(_split(given))), str),
-    "score": (lambda given: Number(*map(float, _split(given))), float),
-    "ranking": (lambda _: Order(), lambda stated: tuple(map(int, stated.split()))),
-    "items": (lambda _: Lines(), lambda stated: tuple(stated.split("|"))),
-    "json_object": (lambda given: JsonObject(tuple(_split(given))), json.loads),
+def _named(given: str, stated: str) -> dict[str, str]:
+    """Texts by the names in whose order they stand."""
+    return dict(zip(_split(given), stated.replace("⏎", "\n").split("|"), strict=True))
+
+
+FAMILIES: dict[str, tuple[Callable[[str], Parser[Any]], Callable[[str, str], Any]]] = {
+    "yes_no": (lambda _: YesNo(), lambda _, stated: {"yes": True, "no": False}[stated]),
+    "label": (lambda given: OneOf(tuple(_split(given))), lambda _, stated: stated),
+    "score": (lambda given: Number(*map(float, _split(given))), lambda _, stated: float(stated)),
+    "ranking": (lambda _: Order(), lambda _, stated: tuple(map(int, stated.split()))),
+    "items": (lambda _: Lines(), lambda _, stated: tuple(stated.split("|"))),
+    "json_object": (lambda given: JsonObject(tuple(_split(given))), lambda _, stated: json.loads(stated)),
+    "tags": (lambda given: Tags(tuple(_split(given))), _named),
+    "sections": (lambda given: Sections(tuple(_split(given))), _named),
+    "control_tokens": (
+        lambda given: ControlTokens(tuple(_split(given))),
+        lambda _, stated: tuple(_split(stated)),
+    ),
 }
 
 
@@ -37,7 +59,7 @@ def rows(family: str) -> Iterator[Row]:
     for line in (FOLDER / f"{family}.txt").read_text(encoding="utf-8").split("\n")[1:]:
         if " :: " in line:
             stated, reply = line.split(" :: ", 1)
-            yield parser_of(given), value_of(stated), reply.replace("⏎", "\n")
+            yield parser_of(given), value_of(given, stated), reply.replace("⏎", "\n")
         elif line.startswith("= "):
             given = line[2:]
 

@@ -4,12 +4,30 @@ A reply is read as people read it: reasoning before it, fences, bold type, intro
 letters do not matter. What is not clear is refused, never guessed.
 """
 
+from spolia.models.parsers.control_tokens import ControlTokens, without_tokens
 from spolia.models.parsers.lines import Lines
 from spolia.models.parsers.number import Number
 from spolia.models.parsers.objects import JsonObject
 from spolia.models.parsers.order import Order, completed
 from spolia.models.parsers.parser import Parser, spoken
+from spolia.models.parsers.sections import Sections
+from spolia.models.parsers.tags import Tags
 from spolia.models.parsers.text import Text
 from spolia.models.parsers.words import OneOf, YesNo
 
-__all__ = ["JsonObject", "Lines", "Number", "OneOf", "Order", "Parser", "Text", "YesNo", "completed", "spoken"]
+__all__ = [
+    "ControlTokens",
+    "JsonObject",
+    "Lines",
+    "Number",
+    "OneOf",
+    "Order",
+    "Parser",
+    "Sections",
+    "Tags",
+    "Text",
+    "YesNo",
+    "completed",
+    "spoken",
+    "without_tokens",
+]
