@@ -39,7 +39,7 @@ def test_what_a_data_set_holds_is_shown(spolia: Spolia, data: Path) -> None:
     assert (told["name"], told["form"], told["passages"], told["questions"], told["with_gold"]) == (
         "small", "spolia", 3, 3, 3,
     )  # fmt: skip
-    assert told["types"] == {"short": 3}
+    assert (told["types"], told["fields"]) == ({"short": 3}, {"type": 3})
     assert sum(told["parts"].values()) == 3
     assert "small, spolia: corpus.jsonl" in spolia("data", "show", data).out
 

@@ -115,7 +115,7 @@ def looks(
     from spolia.evaluation.looks import LOOKS, Looks, marks_of
 
     screen, path = Screen(json=json), kept_in() / LOOKS
-    data = marks_of(_data(source, form).items())
+    data = marks_of(_data(source, form).items(stored=True))  # whatever their gold names
     found = Looks(path).of(data)
     if forget:
         Looks(path).forget(data)
@@ -170,6 +170,7 @@ def _moved(
 
 
 def _told(given: DataSet, passages: Sequence[Document], items: Sequence[Item]) -> dict[str, Any]:
+    from spolia.evaluation.slices import TYPE, fields_of, kinds_of
     from spolia.evaluation.splits import counted
 
     characters = sorted(len(one.text) for one in passages)
@@ -183,7 +184,8 @@ def _told(given: DataSet, passages: Sequence[Document], items: Sequence[Item]) -
         "with_quotes": sum(bool(item.quotes) for item in items),
         "with_answers": sum(bool(item.answers) for item in items),
         "with_decomposition": sum(bool(item.decomposition) for item in items),
-        "types": dict(Counter(item.type for item in items).most_common()),
+        "types": dict(Counter(kind for item in items for kind in kinds_of(item, TYPE)).most_common()),
+        "fields": dict(sorted(Counter(name for item in items for name in fields_of(item)).items())),
         "groups": dict(sorted(Counter(len(item.gold) for item in items).items())),
         "parts": counted(item.id for item in items),
     }
