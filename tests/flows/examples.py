@@ -22,7 +22,7 @@ from spolia.models.token_vectors import TokenVectors
 from spolia.operator import Operator, Then
 from spolia.retrieval.similarity import similarity
 from spolia.stores.definition import Definition, Whole
-from spolia.types import Node, Query, Scalar, State, Value
+from spolia.types import Answer, Node, Query, Scalar, State, Value
 from spolia.wiring import parameters_of
 from tests.tree import written_in_flows
 
@@ -56,6 +56,11 @@ class Tag(Operator[Query, Query]):
 @step
 def language(query: Query) -> str:
     return "en"
+
+
+@step
+def replied(query: Query) -> Answer:
+    return Answer("an answer")
 
 
 @step
@@ -130,7 +135,7 @@ class TokenWords(Value):
         return TokenVectors.of([[[1.0, len(text)]] for text in texts], 2)
 
 
-OWN = (SparseWords, TokenWords, Tag, Walk, language, worth, first, hopped, grown, merit, shared, apart)
+OWN = (SparseWords, TokenWords, Tag, Walk, language, replied, worth, first, hopped, grown, merit, shared, apart)
 
 texts = st.text(max_size=8) | st.sampled_from(
     [
@@ -238,6 +243,8 @@ definitions = st.builds(
 )
 
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
+    "answer": st.just(replied),
+    "draft": st.just(replied),
     "definition": st.none() | definitions,
     "filter": conditions,
     "filters": several(conditions),
