@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def best(
     snapshot: Snapshot, group: NodeGroup, query: Query, embedder: Embedder | None, allowed: Allowed, top_k: int
 ) -> list[tuple[int, float]]:
-    """Keys and scores of the best allowed nodes, best first; words: ties by node id, vectors: by key.
+    """Keys and scores of the best allowed nodes, best first, ties by node id.
 
     Args:
         embedder: one that the group was embedded with; None for BM25, which finds only what shares a term with the
@@ -32,7 +32,7 @@ def best(
     if embedder is None:
         return snapshot.lexical(group.name).search(searched(query), top_k, None, allowed, ids=snapshot.ids)
     scores = by_meaning(snapshot, group, query, embedder, allowed)
-    return ordered(scores.items(), top_k)
+    return ordered(scores.items(), top_k, snapshot.ids)
 
 
 def by_meaning(

@@ -83,7 +83,7 @@ class Snapshot(Contents):
         access: frozenset[str],
         filter: Filter | None = None,
     ) -> list[tuple[int, float]]:
-        """Keys and cosines of the nodes nearest to a vector float32[d], best first, ties by key."""
+        """Keys and cosines of the nodes nearest to a vector float32[d], best first, ties by node id."""
         return self.nearest_batch(group, embedder, vector.reshape(1, -1), top_k, access, filter)[0]
 
     def nearest_batch(
@@ -97,7 +97,7 @@ class Snapshot(Contents):
     ) -> list[list[tuple[int, float]]]:
         """`nearest` for each row of float32[m, d], with the same results."""
         found: list[list[tuple[int, float]]]
-        found = self._vectors(group, embedder).search(vectors, top_k, self.allowed(group, access, filter))
+        found = self._vectors(group, embedder).search(vectors, top_k, self.allowed(group, access, filter), self.ids)
         return found
 
     def sparse(
@@ -109,8 +109,8 @@ class Snapshot(Contents):
         access: frozenset[str],
         filter: Filter | None = None,
     ) -> list[list[tuple[int, float]]]:
-        """For each sparse vector, keys and products of the nodes that share a term with it, best first, ties by key."""
-        found = self._vectors(group, embedder).search(queries, top_k, self.allowed(group, access, filter))
+        """For each sparse vector, keys and products of the nodes that share a term with it, best first, ties by id."""
+        found = self._vectors(group, embedder).search(queries, top_k, self.allowed(group, access, filter), self.ids)
         return [[(key, score) for key, score in row if score > 0] for row in found]
 
     def allowed(self, group: str, access: frozenset[str], filter: Filter | None = None) -> Allowed:

@@ -25,9 +25,11 @@ from spolia.stores.postgres.embedding import has_index
 from spolia.stores.postgres.session import Session
 from spolia.stores.postgres.vectors import OPERATORS, with_vectors
 from spolia.stores.reading.allowed import Allowed, Keys
+from spolia.stores.reading.ordered import Ids
 from spolia.stores.tables import sql
 from spolia.stores.truth import translated
 from spolia.stores.vectors.beside import how_embedded
+from spolia.stores.vectors.best import ordered_scores
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.metrics import exact, questions
 from spolia.stores.vectors.searching import Found
@@ -77,14 +79,14 @@ class DatabaseSearch:
         self.opened, self.values, self.metric, self.index = opened, values, metric, index
         self._operator = OPERATORS[metric][0]
 
-    def search(self, queries: Vectors, top_k: int, allowed: Allowed) -> Found:
+    def search(self, queries: Vectors, top_k: int, allowed: Allowed, ids: Ids | None = None) -> Found:
         """See `Search`."""
         wanted = min(top_k, allowed.count)
         if wanted <= 0:
             return [[] for _ in queries]
         queries = questions(self.metric, queries, self._dimension)
         with translated(self.opened.store, "searched"):
-            return [self._best(query, wanted, allowed) for query in queries]
+            return [self._best(query, wanted, allowed, ids) for query in queries]
 
     def at(self, positions: npt.NDArray[np.int64]) -> Vectors:
         """See `Stored`."""
@@ -93,11 +95,9 @@ class DatabaseSearch:
             rows = self._asked(SQL(dialect.VECTORS_OF_KEYS), asked)
         return np.stack([row[0] for row in rows]) if rows else np.zeros((0, self._dimension), np.float32)
 
-    def _best(self, query: Vectors, wanted: int, allowed: Allowed) -> list[tuple[int, float]]:
+    def _best(self, query: Vectors, wanted: int, allowed: Allowed, ids: Ids | None) -> list[tuple[int, float]]:
         keys, vectors = self._along_graph(query, wanted, allowed) or self._compared(query, wanted, allowed)
-        scores = exact(self.metric, query, vectors)
-        order = np.lexsort((keys, -scores))[:wanted]
-        return [(int(keys[at]), float(scores[at])) for at in order]
+        return ordered_scores(keys, exact(self.metric, query, vectors), wanted, ids)
 
     # What may be the nearest.
 

@@ -17,6 +17,7 @@ from spolia.errors import StoreUnavailable
 from spolia.stores.definition import Metric
 from spolia.stores.indexes import VectorIndex
 from spolia.stores.reading.allowed import Allowed, Keys
+from spolia.stores.reading.ordered import Ids
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.exact import ExactSearch
 from spolia.stores.vectors.metrics import questions
@@ -54,19 +55,19 @@ class AdaptedSearch:
         self.index, self.placed, self.metric = index, placed, metric
         self._exact = ExactSearch(placed, metric)
 
-    def search(self, queries: Vectors, top_k: int, allowed: Allowed) -> Found:
+    def search(self, queries: Vectors, top_k: int, allowed: Allowed, ids: Ids | None = None) -> Found:
         """See `Search`. When the database cannot be reached, exact search answers, with a note."""
         self.placed.positions(allowed)
         wanted, count = min(top_k, allowed.count), allowed.count
         fetch = -(-4 * wanted * len(allowed.keys) // max(count, 1))
         if wanted <= 0 or count <= _COMPARED or fetch > _MOST:
-            return self._exact.search(queries, top_k, allowed)
+            return self._exact.search(queries, top_k, allowed, ids)
         asked = questions(self.metric, queries, self.placed.dimension)
         near = self._fetched(asked, allowed, wanted, fetch)
         return [
-            self._exact.search(asked[row][None], top_k, allowed)[0]
+            self._exact.search(asked[row][None], top_k, allowed, ids)[0]
             if row not in near
-            else self.placed.best(self.metric, asked[row], near[row], wanted)
+            else self.placed.best(self.metric, asked[row], near[row], wanted, ids)
             for row in range(len(asked))
         ]
 

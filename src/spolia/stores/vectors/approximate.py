@@ -16,6 +16,7 @@ import numpy as np
 
 from spolia.stores.definition import Metric
 from spolia.stores.reading.allowed import Allowed, Mask
+from spolia.stores.reading.ordered import Ids
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.exact import ExactSearch
 from spolia.stores.vectors.graphs import Graph
@@ -53,7 +54,7 @@ class GraphSearch:
         self.placed, self.metric, self.graphs, self.expansion = placed, metric, graphs, expansion
         self._exact = ExactSearch(placed, metric)
 
-    def search(self, queries: Vectors, top_k: int, allowed: Allowed) -> Found:
+    def search(self, queries: Vectors, top_k: int, allowed: Allowed, ids: Ids | None = None) -> Found:
         """See `Search`."""
         positions = self.placed.positions(allowed)
         wanted = min(top_k, allowed.count)
@@ -63,7 +64,9 @@ class GraphSearch:
         walks, rest = self._plan(positions, wanted)
         near = self._exact.near(queries, rest, wanted) if rest is None or len(rest) else (rest for _ in queries)
         return [
-            self.placed.best(self.metric, query, together([some, *self._walked(query, walks, allowed, wanted)]), wanted)
+            self.placed.best(
+                self.metric, query, together([some, *self._walked(query, walks, allowed, wanted)]), wanted, ids
+            )
             for query, some in zip(queries, near, strict=True)
         ]
 

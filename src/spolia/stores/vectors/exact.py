@@ -9,6 +9,7 @@ import numpy as np
 
 from spolia.stores.definition import Metric
 from spolia.stores.reading.allowed import Allowed
+from spolia.stores.reading.ordered import Ids
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.metrics import questions, rough, slack
 from spolia.stores.vectors.placed import Placed, Rows
@@ -41,7 +42,7 @@ class ExactSearch:
     def __init__(self, placed: Placed, metric: Metric = "cosine") -> None:
         self.placed, self.metric = placed, metric
 
-    def search(self, queries: Vectors, top_k: int, allowed: Allowed) -> Found:
+    def search(self, queries: Vectors, top_k: int, allowed: Allowed, ids: Ids | None = None) -> Found:
         """See `Search`."""
         positions = self.placed.positions(allowed)
         wanted = min(top_k, allowed.count)
@@ -49,7 +50,7 @@ class ExactSearch:
             return [[] for _ in queries]
         queries = questions(self.metric, queries, self.placed.dimension)
         near = self.near(queries, positions, wanted)
-        return [self.placed.best(self.metric, *pair, wanted) for pair in zip(queries, near, strict=True)]
+        return [self.placed.best(self.metric, *pair, wanted, ids) for pair in zip(queries, near, strict=True)]
 
     def near(self, queries: Vectors, positions: Rows | None, wanted: int) -> Iterator[Rows]:
         """For each query, the positions that may be among the best; some more than are wanted."""

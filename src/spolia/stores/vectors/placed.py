@@ -11,6 +11,8 @@ import numpy.typing as npt
 from spolia.errors import StoreError
 from spolia.stores.definition import Metric
 from spolia.stores.reading.allowed import Allowed, Keys
+from spolia.stores.reading.ordered import Ids
+from spolia.stores.vectors.best import ordered_scores
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.metrics import exact
 
@@ -94,14 +96,14 @@ class Placed:
         """The vectors of the nodes at these positions, float32[n, d]."""
         return self.vectors(self.places[positions])
 
-    def best(self, metric: Metric, query: Vectors, positions: Rows, wanted: int) -> list[tuple[int, float]]:
-        """Keys and exact scores of the best of these nodes, ties by key."""
+    def best(
+        self, metric: Metric, query: Vectors, positions: Rows, wanted: int, ids: Ids | None = None
+    ) -> list[tuple[int, float]]:
+        """Keys and exact scores of the best of these nodes; `ids` as for `Search`."""
         rows, which = _distinct(self.places[positions])
         blocks = [rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE)]
         scores = np.concatenate([exact(metric, query, self.vectors(block)) for block in blocks] or [np.zeros(0)])[which]
-        keys = self.keys[positions]
-        order = np.lexsort((keys, -scores))[:wanted]
-        return [(int(keys[at]), float(scores[at])) for at in order]
+        return ordered_scores(self.keys[positions], scores, wanted, ids)
 
 
 def _distinct(places: Rows) -> tuple[Rows, Rows]:

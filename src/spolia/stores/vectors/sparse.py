@@ -18,6 +18,8 @@ import numpy.typing as npt
 
 from spolia.models.sparse import SparseRows, Terms, Weights
 from spolia.stores.reading.allowed import Allowed, Keys
+from spolia.stores.reading.ordered import Ids
+from spolia.stores.vectors.best import ordered_scores
 from spolia.stores.vectors.dense import head, open_checked, write_checked
 from spolia.stores.vectors.metrics import Scores
 from spolia.stores.vectors.placed import Rows
@@ -158,15 +160,15 @@ class SparseSearch:
     def __init__(self, keys: Keys, segments: Sequence[SparseSegment], places: Rows) -> None:
         self.keys, self.segments, self.places = keys, segments, places
 
-    def search(self, queries: SparseRows, top_k: int, allowed: Allowed) -> Found:
-        """See `Search`; a node that shares no term with the query has the score 0."""
+    def search(self, queries: SparseRows, top_k: int, allowed: Allowed, ids: Ids | None = None) -> Found:
+        """See `Search`; a node that shares no term with the query has the score 0, and these are ordered by key."""
         wanted = min(top_k, allowed.count)
         if wanted <= 0:
             return [[] for _ in range(len(queries))]
         places, keys = self.places, self.keys
         if allowed.mask is not None:
             places, keys = places[allowed.mask], keys[allowed.mask]
-        return [_best(keys, self._scores(*queries.row(at))[places], wanted) for at in range(len(queries))]
+        return [_best(keys, self._scores(*queries.row(at))[places], wanted, ids) for at in range(len(queries))]
 
     def row(self, position: int) -> SparseRows:
         """The vector of the node at a position in `keys`."""
@@ -181,7 +183,16 @@ class SparseSearch:
         return np.concatenate([segment.scores(terms, weights) for segment in self.segments])
 
 
-def _best(keys: Keys, scores: Scores, wanted: int) -> list[tuple[int, float]]:
+def _best(keys: Keys, scores: Scores, wanted: int, ids: Ids | None) -> list[tuple[int, float]]:
+    above = np.flatnonzero(scores > 0)
+    found = ordered_scores(keys[above], scores[above], wanted, ids)
+    if len(found) < wanted:
+        rest = np.flatnonzero(scores <= 0)
+        found += _by_key(keys[rest], scores[rest], wanted - len(found))
+    return found
+
+
+def _by_key(keys: Keys, scores: Scores, wanted: int) -> list[tuple[int, float]]:
     lowest = np.partition(scores, len(scores) - wanted)[len(scores) - wanted]
     above = np.flatnonzero(scores > lowest)
     equal = np.flatnonzero(scores == lowest)[: wanted - len(above)]  # by key, as the keys ascend

@@ -92,7 +92,7 @@ class Searching(Contract):
                     for top_k in (1, 7, 500):
                         rows = snapshot.nearest_batch("line", DENSE.name, queries, top_k, who, filter)
                         for query, row in zip(queries.astype(np.float64), rows, strict=True):
-                            _compare(row, keys, _scores(metric, query, given.astype(np.float64)), top_k)
+                            _compare(snapshot, row, keys, _scores(metric, query, given.astype(np.float64)), top_k)
 
     def test_sparse_vectors_are_found_by_their_products(self, tmp_path: Path) -> None:
         with self.store(tmp_path) as corpus:
@@ -106,7 +106,7 @@ class Searching(Contract):
                 for query, got in zip(queries, found, strict=True):
                     scores = [sum(weight * row.get(term, 0.0) for term, weight in query.items()) for row in rows]
                     held = [(key, score) for key, score in zip(keys, scores, strict=True) if score > 0]
-                    _compare(got, [key for key, _ in held], [score for _, score in held], 7)
+                    _compare(snapshot, got, [key for key, _ in held], [score for _, score in held], 7)
 
     def test_nothing_is_handed_out_to_who_may_not_read_it(self, tmp_path: Path) -> None:
         shelf = entries()
@@ -247,9 +247,12 @@ def _row(text: str) -> dict[int, float]:
     return dict(zip(rows.terms.tolist(), rows.weights.tolist(), strict=True))
 
 
-def _compare(found: list[tuple[int, float]], keys: list[int], scores: list[float], top_k: int) -> None:
-    right = sorted(zip(keys, scores, strict=True), key=lambda hit: (-hit[1], hit[0]))
-    assert found == sorted(found, key=lambda hit: (-hit[1], hit[0])), "not in order"
+def _compare(
+    snapshot: Snapshot, found: list[tuple[int, float]], keys: list[int], scores: list[float], top_k: int
+) -> None:
+    ids = snapshot.ids(keys)
+    right = sorted(zip(keys, scores, strict=True), key=lambda hit: (-hit[1], ids[hit[0]]))
+    assert found == sorted(found, key=lambda hit: (-hit[1], ids[hit[0]])), "not in order"
     assert len(found) == min(top_k, len(right))
     for (_, score), (_, wanted) in zip(found, right, strict=False):
         assert abs(score - wanted) < 1e-5, f"{score} in place of {wanted}"
