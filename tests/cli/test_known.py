@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from spolia.stores.corpus import Corpus
+from tests.indexing.making import locked_pdf
 
 from .conftest import Spolia
 
@@ -108,6 +109,41 @@ def test_a_module_that_serves_nothing_is_refused(spolia: Spolia, place: Path, te
     (place / "cutting.py").write_text(text)
     ran = spolia("sync", "notes", "--store", "n.spolia", "--known", named)
     assert (ran.code, said in ran.err) == (2, True), ran.err
+    assert not (place / "n.spolia").exists()
+
+
+READING = """
+from spolia.indexing.readers.pdf import PdfReader
+
+
+def minutes(blob):
+    return blob.data.decode()[::-1]
+
+
+READERS = {"*.min": minutes, "*.pdf": PdfReader(passwords=(("*", "NOTES_PASSWORD"),))}
+"""
+
+
+def test_readers_of_a_module_read_files(spolia: Spolia, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pypdfium2")
+    monkeypatch.setenv("NOTES_PASSWORD", "secret")
+    (place / "cutting.py").write_text(READING)
+    (place / "notes" / "a.min").write_text(".tlasaB")
+    (place / "notes" / "b.pdf").write_bytes(locked_pdf("secret"))
+    how = ("notes", "--store", "n.spolia", "--no-vectors", "--json")
+    assert spolia("plan", *how[:-1], "--json", "--known", "cutting.py").json["new"] == ["a.min", "b.pdf", "tides.txt"]
+    found = spolia("index", *how, "--known", "cutting.py")
+    assert (found.code, found.json["added"]) == (0, 3)
+    assert "Basalt." in texts("chunk")
+    assert "reader" in spolia("sync", *how).json["error"]["message"]
+
+
+def test_readers_that_are_none_are_refused(spolia: Spolia, place: Path) -> None:
+    for said in ("['*.min']", "{'*.min': 3}", "{1: str}"):
+        (place / "cutting.py").write_text(f"READERS = {said}")
+        ran = spolia("sync", "notes", "--store", "n.spolia", "--known", "cutting.py")
+        assert (ran.code, "Write READERS = {'*.foo': my_function" in ran.err) == (2, True), ran.err
+        sys.modules.pop("cutting")
     assert not (place / "n.spolia").exists()
 
 

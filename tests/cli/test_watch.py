@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from spolia.cli.watch import Patience, Watch
+from spolia.indexing.readers.choosing import READERS
 from spolia.stores.corpus import Corpus
 
 WAIT_S = 30.0
@@ -251,7 +252,7 @@ def test_sources_are_looked_at_again_after_a_while(
         return index_folder(screen, making, **how)
 
     report, _ = run()
-    assert Watch(screen, making.places(), run, 2.0, (), follow_links=False).go_on(report) == 0
+    assert Watch(screen, making.places(), run, 2.0, (), follow_links=False, readers=READERS).go_on(report) == 0
     assert set(slept) == {2.0}
     assert f"added    {uri}" in capsys.readouterr().out
     assert uri in Corpus(str(store)).latest().sources()

@@ -62,10 +62,13 @@ def index(
 
         screen.show(reported(_read(store), screen.width))
     if watch:
+        from spolia.cli.own import own
         from spolia.cli.watch import Watch
+        from spolia.indexing.readers.choosing import READERS
 
         beside = [path for path in (making.readers, making.groups) if path is not None]
-        return Watch(screen, places, run, every, beside, follow_links=making.follow_links).go_on(report)
+        read = own(making.known).readers or READERS
+        return Watch(screen, places, run, every, beside, follow_links=making.follow_links, readers=read).go_on(report)
     return Exit.DONE if report.is_in_step else Exit.PARTLY
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +21,7 @@ from spolia.errors import ManifestMismatch, MissingExtra, QueryError, WeightsErr
 from spolia.flows.default import covers
 from spolia.indexing.intake import Unreadable, intake
 from spolia.indexing.parts import main_definition
-from spolia.indexing.readers.choosing import READERS, by_suffix
+from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
 from spolia.indexing.report import Progress, SyncReport
 from spolia.indexing.sources.source import Source
 from spolia.indexing.sync import sync
@@ -100,6 +100,7 @@ def parts(screen: Screen, making: Making, corpus: Corpus, *, rebuild: bool) -> t
         "fields": fields_of(making.fields),
         "access": access_of(making.readers),
         "known": mine.operators,
+        "readers": mine.readers or READERS,
         "workers": making.workers,
         "follow_links": making.follow_links,
     }
@@ -108,7 +109,7 @@ def parts(screen: Screen, making: Making, corpus: Corpus, *, rebuild: bool) -> t
     if main is not None and main.embeddings:
         found["embedder"] = _only_embedder(main, making)
         return found, f"with vectors of {found['embedder'].name}"
-    why = "" if making.vectors else why_none(corpus, found["sources"], embedder, making, rebuild=rebuild)
+    why = "" if making.vectors else why_none(corpus, found, embedder, making, rebuild=rebuild)
     found["embedder"] = None if why else embedder
     if main is None and not rebuild:
         found["splitter"] = _splitter_of(corpus, found["embedder"], mine.operators)
@@ -126,17 +127,19 @@ def _only_embedder(main: Definition, making: Making) -> Embedder | SparseEmbedde
     return first.embedder
 
 
-def why_none(
-    corpus: Corpus, paths: Path | Sequence[Path | Source], embedder: MiniLM, making: Making, *, rebuild: bool
-) -> str:
-    """Why nothing is to be embedded; nothing when it is. Of sources that are no folders nothing is known before."""
+def why_none(corpus: Corpus, given: Mapping[str, Any], embedder: MiniLM, making: Making, *, rebuild: bool) -> str:
+    """Why nothing is to be embedded; nothing when it is. Of sources that are no folders nothing is known before.
+
+    Args:
+        given: the sources, and the readers of their files.
+    """
     if making.vectors is False:
         return "as asked for"
     if not rebuild and (built := _built_with(corpus)) is not None:
         return "" if built == embedder.name else f"the store was built {f'with {built}' if built else 'without'}"
     try:
         find(making.weights)
-        return covers(samples, embedder) if (samples := list(_samples(paths))) else ""
+        return covers(samples, embedder) if (samples := list(_samples(given["sources"], given["readers"]))) else ""
     except MissingExtra as error:
         return str(error)
     except WeightsError as error:
@@ -164,12 +167,12 @@ def _built(corpus: Corpus) -> Manifest | None:
     return corpus.snapshot().manifests.get(MAIN) if corpus.exists() else None
 
 
-def _samples(places: Path | Sequence[Path | Source]) -> Iterator[str]:
+def _samples(places: Path | Sequence[Path | Source], readers: Readers) -> Iterator[str]:
     """The beginnings of some documents from all over some folders."""
     paths = places if isinstance(places, Path) else [one for one in places if isinstance(one, Path)]
     if not paths:
         return
-    files = [file for file in walk(paths, by_suffix(READERS)).files.values() if file.size <= SAMPLED_BYTES]
+    files = [file for file in walk(paths, by_suffix(readers)).files.values() if file.size <= SAMPLED_BYTES]
     with TemporaryDirectory(prefix="spolia-") as spool, intake(Path(spool), 1) as taking:
         for file in islice(files, 0, None, max(1, len(files) // SAMPLED_FILES)):
             try:

@@ -53,8 +53,8 @@ Known: TypeAlias = Annotated[
     typer.Option(
         "--known",
         metavar="MODULE",
-        help="Python file or module whose functions, operators, groups and measures may be named, or MODULE:NAME; "
-        "repeat it.",
+        help="Python file or module whose functions, operators, groups and measures may be named, and whose READERS "
+        "read files, or MODULE:NAME; repeat it.",
         show_default=False,
     ),
 ]

@@ -1,4 +1,4 @@
-"""What Python modules of the user's own define: functions, operators, groups and measures that may be named."""
+"""What Python modules of the user's own define: functions, operators, groups, measures, and readers of files."""
 
 from __future__ import annotations
 
@@ -13,9 +13,14 @@ from typing import Any
 
 from spolia.errors import QueryError
 from spolia.evaluation.measures.measure import SetMeasure
+from spolia.indexing.readers.by_function import Reads
+from spolia.indexing.readers.reading import Reader
 from spolia.operator import Operator
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.definition import Definition
+
+READERS = "READERS"
+"""What a module calls its readers."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +31,13 @@ class Own:
         operators: instances and classes.
         groups: definitions of node groups by name: `NAME = Definition(…)`.
         measures: classes of measures.
+        readers: by suffix or pattern, what reads some files otherwise than the built-in readers: `READERS = {…}`.
     """
 
     operators: tuple[Operator[Any, Any] | type, ...] = ()
     groups: Mapping[str, Definition] = field(default_factory=dict)
     measures: tuple[type[SetMeasure], ...] = ()
+    readers: Mapping[str, Reader | Reads] = field(default_factory=dict)
 
 
 def own(named: Sequence[str] | None) -> Own:
@@ -45,6 +52,7 @@ def own(named: Sequence[str] | None) -> Own:
     operators: list[Operator[Any, Any] | type] = []
     groups: dict[str, Definition] = {}
     measures: list[type[SetMeasure]] = []
+    readers: dict[str, Reader | Reads] = {}
     for one in named or ():
         for name, value in _things(one).items():
             if isinstance(value, NodeGroup) and value.definition is not None:
@@ -53,9 +61,29 @@ def own(named: Sequence[str] | None) -> Own:
                 groups[name] = value
             elif _is_measure(value):
                 measures.append(value)
+            elif name == READERS:
+                readers |= _readers(one, value)
             else:
                 operators.append(value)
-    return Own(tuple(operators), groups, tuple(measures))
+    return Own(tuple(operators), groups, tuple(measures), readers)
+
+
+def _readers(place: str, said: object) -> Mapping[str, Reader | Reads]:
+    """What reads which files.
+
+    Raises:
+        QueryError: it is no mapping of patterns to readers.
+    """
+    if isinstance(said, Mapping) and all(isinstance(name, str) and callable(_read(one)) for name, one in said.items()):
+        return said
+    raise QueryError(
+        f"--known {place}: {READERS} is {said!r:.100}. Write {READERS} = {{'*.foo': my_function, '*.pdf': PdfReader()}}"
+        ", patterns with functions or readers."
+    )
+
+
+def _read(reader: object) -> object:
+    return reader if callable(reader) else getattr(reader, "read", None)
 
 
 def _things(named: str) -> dict[str, Any]:
@@ -66,11 +94,12 @@ def _things(named: str) -> dict[str, Any]:
             f"--known {named}: {place} has no {wanted!r}. Write the name of a function or definition in it."
         )
     found = {wanted: getattr(module, wanted)} if wanted else vars(module)
-    things = {name: value for name, value in found.items() if _is_own(value)}
+    things = {name: value for name, value in found.items() if name == READERS or _is_own(value)}
     if not things:
         raise QueryError(
-            f"--known {named}: there is no operator, no measure and no definition of a group. Write functions under "
-            "@transform or @step there, classes of operators or of measures, or NAME = Definition(...)."
+            f"--known {named}: there is no operator, no measure, no definition of a group and no {READERS}. Write "
+            "functions under @transform or @step there, classes of operators or of measures, NAME = Definition(...), "
+            f"or {READERS} = {{'*.foo': my_function}}."
         )
     return things
 

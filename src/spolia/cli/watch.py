@@ -14,6 +14,7 @@ from spolia.errors import SpoliaError, StoreCorrupt
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from spolia.indexing.readers.choosing import Readers
     from spolia.indexing.report import Progress, SyncReport
     from spolia.indexing.sources.source import Source
 
@@ -72,6 +73,7 @@ class Watch:
         every: seconds between two looks.
         beside: other files that say what the store holds and how it is made.
         follow_links: look where links lead too.
+        readers: by suffix or pattern, what reads some files otherwise than the built-in readers.
     """
 
     def __init__(
@@ -83,11 +85,12 @@ class Watch:
         beside: Sequence[Path],
         *,
         follow_links: bool,
+        readers: Readers,
     ) -> None:
         self.screen, self.places, self.run, self.every = screen, places, run, every
         self.folders = [place for place in places if isinstance(place, Path)]
         self._polled = time.monotonic()
-        self.beside, self.follow_links = beside, follow_links
+        self.beside, self.follow_links, self.readers = beside, follow_links, readers
         self.patience = Patience(every)
         self._said = ""
         self._failing: set[str] = set()
@@ -124,13 +127,13 @@ class Watch:
         return there
 
     def _sizes(self) -> Sizes:
-        from spolia.indexing.readers.choosing import READERS, by_suffix
+        from spolia.indexing.readers.choosing import by_suffix
         from spolia.indexing.walking import walk
 
         sizes: Sizes = {}
         if self.folders:
             folders = self.folders[0] if len(self.places) == 1 else self.folders
-            sizes = walk(folders, by_suffix(READERS), follow_links=self.follow_links).files.sizes()
+            sizes = walk(folders, by_suffix(self.readers), follow_links=self.follow_links).files.sizes()
         for path in self.beside:
             if path.exists():
                 said = path.stat()

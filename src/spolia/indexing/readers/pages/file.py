@@ -105,7 +105,8 @@ def _locked(blob: Blob, name: str) -> EncryptedDocument:
         tried = "and none is known for it"
     return EncryptedDocument(
         f"{blob.uri} is locked with a password, {tried}. Put the password into an environment variable and write "
-        f"PdfReader(passwords=(({blob.uri!r}, 'NAME'),)), or write a copy without one, for example: "
+        f"PdfReader(passwords=(({blob.uri!r}, 'NAME'),)), for the command line among READERS in a file that --known "
+        "names, or write a copy without one, for example: "
         "qpdf --password=PASSWORD --decrypt OLD.pdf NEW.pdf"
     )
 
