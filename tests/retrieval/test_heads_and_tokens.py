@@ -223,7 +223,7 @@ def test_what_are_no_token_vectors_is_an_error(stored: Stored) -> None:
         TokenVectors.of([[[1.0]], [[float("nan")]]], 1)
     with pytest.raises(ModelError, match="offsets"):
         TokenVectors(np.array([0, 2]), np.zeros((1, 1), np.float32))
-    with pytest.raises(WiringError, match="an embedder of tokens"):
+    with pytest.raises(WiringError, match="lacks embed_tokens"):
         LateInteraction(stored(TEXTS), HashingEmbedder())  # type: ignore[arg-type]
 
 

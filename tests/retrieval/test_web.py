@@ -267,24 +267,24 @@ class Down(Value):
 def test_the_preferred_source_comes_first_and_others_only_where_it_lacks() -> None:
     local, web = source("local", "a", "b"), source("web", "b", "c")
     with Run() as run, run.lane() as lane:
-        found = MultiSource(local, web)(MOON)
+        found = MultiSource((local, web))(MOON)
     assert [(hit.node.id, hit.score, hit.parts) for hit in found.hits] == [
         ("a", 1.0, (("local", 1.0),)),
         ("b", 0.5, (("local", 0.9),)),
     ]
     assert [ranking.source for ranking in lane.retrievals] == ["local"]
-    both = MultiSource(local, web, enough=3)(MOON)
+    both = MultiSource((local, web), enough=3)(MOON)
     assert [(hit.node.id, hit.parts) for hit in both.hits] == [
         ("a", (("local", 1.0),)),
         ("b", (("local", 0.9),)),
         ("c", (("web", 0.9),)),
     ]
-    assert len(MultiSource(local, web, enough=None, top_k=1)(MOON)) == 1
+    assert len(MultiSource((local, web), enough=None, top_k=1)(MOON)) == 1
     assert [hit.score for hit in both.hits] == [1.0, 0.5, pytest.approx(1 / 3)]
 
 
 def test_calls_and_documents_are_counted_by_source() -> None:
-    flow = MultiSource(source("local"), source("web", "w1", "w2"), source("wiki", "x"), enough=2)
+    flow = MultiSource((source("local"), source("web", "w1", "w2"), source("wiki", "x")), enough=2)
     with Run() as run, run.lane() as lane:
         found = flow(MOON)
     case = Case(Item("q", MOON.text), Answer("so", evidence=found.cut(1)), retrievals=tuple(lane.retrievals))
@@ -298,7 +298,7 @@ def test_calls_and_documents_are_counted_by_source() -> None:
 def test_a_source_that_fails_is_passed_over_and_that_is_recorded(tmp_path: Path) -> None:
     runs = Runs(tmp_path / "runs.db")
     with Run(journal=runs.journal) as run, run.lane() as lane:
-        found = MultiSource(WebSearch(Down()), source("local", "a"))(MOON)
+        found = MultiSource((WebSearch(Down()), source("local", "a")))(MOON)
     assert [node.id for node in found.nodes] == ["a"]
     assert lane.interrupted
     runs.journal.flush()
@@ -309,16 +309,16 @@ def test_a_source_that_fails_is_passed_over_and_that_is_recorded(tmp_path: Path)
 
 def test_all_sources_failing_is_an_error_and_so_is_a_spent_budget() -> None:
     with pytest.raises(SourceUnavailable, match="It is down"):
-        MultiSource(WebSearch(Down()), WebSearch(Down(name="other")))(MOON)
+        MultiSource((WebSearch(Down()), WebSearch(Down(name="other"))))(MOON)
     with pytest.raises(BudgetSpent):
-        MultiSource(WebSearch(Down("budget")), source("local", "a"))(MOON)
+        MultiSource((WebSearch(Down("budget")), source("local", "a")))(MOON)
     with pytest.raises(QueryError):
-        MultiSource(WebSearch(Down()), source("local", "a"))(Query(""))
+        MultiSource((WebSearch(Down()), source("local", "a")))(Query(""))
 
 
 def test_sources_that_find_nothing_give_nothing() -> None:
-    assert MultiSource(source("local"), source("web"))(MOON).hits == ()
-    rows = MultiSource(source("local", "a")).batch([MOON, Query("other")])
+    assert MultiSource((source("local"), source("web")))(MOON).hits == ()
+    rows = MultiSource((source("local", "a"),)).batch([MOON, Query("other")])
     assert not any(isinstance(row, Failure) for row in rows)
 
 
@@ -328,15 +328,15 @@ def test_what_is_no_source_is_refused() -> None:
         return ""
 
     with pytest.raises(WiringError, match="at least one source"):
-        MultiSource()
+        MultiSource(())
     with pytest.raises(WiringError, match="gives no Ranking"):
-        MultiSource(text)  # type: ignore[arg-type]
+        MultiSource((text,))  # type: ignore[arg-type]
     with pytest.raises(WiringError, match="enough counts from 1"):
-        MultiSource(source("local"), enough=0)
+        MultiSource((source("local"),), enough=0)
 
 
 def test_it_is_written_and_read() -> None:
-    op = MultiSource(WebSearch(SearXNG("https://a.example")), WebSearch(Brave()), enough=5, top_k=4)
+    op = MultiSource((WebSearch(SearXNG("https://a.example")), WebSearch(Brave())), enough=5, top_k=4)
     assert load(dump(op)) == op
     assert (
         eval(repr(op), {"MultiSource": MultiSource, "WebSearch": WebSearch, "SearXNG": SearXNG, "Brave": Brave}) == op

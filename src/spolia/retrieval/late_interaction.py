@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from spolia.errors import WiringError
-from spolia.models.protocols import TokenEmbedder
+from spolia.models.protocols import TokenEmbedder, refuse_no_embedder
 from spolia.retrieval.group_search import GroupSearch
 from spolia.retrieval.searched import searched
 from spolia.stores.corpus import NodeGroup
@@ -60,11 +59,7 @@ class LateInteraction(GroupSearch):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.embedder, type) or not isinstance(self.embedder, TokenEmbedder):
-            raise WiringError(
-                f"LateInteraction wants an embedder of tokens, and was given {self.embedder!r:.80}. Write one that has "
-                "embed_tokens(texts, kind=)."
-            )
+        refuse_no_embedder(self.embedder, "LateInteraction", TokenEmbedder)
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
         import numpy as np

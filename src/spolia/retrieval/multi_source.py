@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 from spolia.bounds import total
 from spolia.errors import BudgetSpent, QueryError, UndecidedError, WiringError
 from spolia.operator import Operator, checked_operator
 from spolia.surrounding import attempt, degrade
 from spolia.types import Failure, Hit, Query, Ranking
-from spolia.wiring import refuse_counts
+from spolia.wiring import fits, refuse_counts
 
 _MEANT = (BudgetSpent, QueryError, UndecidedError, WiringError)
 """What is wrong with the question or the flow, and not with a source."""
 
 
-@dataclass(frozen=True, init=False, repr=False)
+@dataclass(frozen=True)
 class MultiSource(Operator[Query, Ranking]):
     """Ask sources in the order in which they are preferred, until there are enough hits.
 
@@ -48,28 +47,24 @@ class MultiSource(Operator[Query, Ranking]):
     ... def web(query: Query) -> Ranking:
     ...     return Ranking(query, (Hit(Node("w", "From the web."), 0.7),), "web")
     >>> from spolia.types import Node
-    >>> [(hit.score, hit.parts) for hit in MultiSource(local, web)(Query("?"))]
+    >>> [(hit.score, hit.parts) for hit in MultiSource((local, web))(Query("?"))]
     [(1.0, (('web', 0.7),))]
     """
 
     sources: tuple[Operator[Query, Ranking], ...]
     enough: int | None = 1
     top_k: int = 10
-    variadic: ClassVar[str] = "sources"
 
-    def __init__(self, *sources: Operator[Query, Ranking], enough: int | None = 1, top_k: int = 10) -> None:
-        if not sources:
-            raise WiringError(
-                "MultiSource needs at least one source. Write MultiSource(BM25(notes), WebSearch(engine))."
-            )
-        for at, source in enumerate(sources):
-            if checked_operator(source, f"source {at} of MultiSource").gives(Query) is not Ranking:
-                raise WiringError(f"Source {at} of MultiSource, {source.short}, gives no Ranking. Write a retriever.")
-        object.__setattr__(self, "sources", sources)
-        object.__setattr__(self, "enough", enough)
-        object.__setattr__(self, "top_k", top_k)
+    def __post_init__(self) -> None:
         refuse_counts(self, "top_k")
         refuse_counts(self, "enough", optional=True)
+        if not self.sources:
+            raise WiringError(
+                "MultiSource needs at least one source. Write MultiSource((BM25(notes), WebSearch(engine)))."
+            )
+        for at, source in enumerate(self.sources):
+            if not fits(Ranking, checked_operator(source, f"source {at} of MultiSource").gives(Query), {}):
+                raise WiringError(f"Source {at} of MultiSource, {source.short}, gives no Ranking. Write a retriever.")
 
     def apply(self, value: Query, /) -> Ranking:
         found: dict[str, Hit] = {}
