@@ -244,8 +244,10 @@ def test_a_model_that_one_document_could_not_reach_fails_that_one(
     monkeypatch.setattr(ScriptedModel, "generate", unreached)
     group = corpus.group("summary", Definition(Summary(ScriptedModel(("A summary.",)))))
     assert told(sync(folder, corpus, groups=[group]).unmade) == [(BAD, "summary")]
-    with pytest.raises(ModelUnavailable, match="nobody answers"):  # there is nobody who could be reached
-        sync(folder, corpus, groups=[group])
+    report = sync(folder, corpus, groups=[group])
+    assert told(report.unmade) == [(BAD, "summary")]
+    ((behind, why),) = report.behind  # nobody could be reached: that keeps nothing else from being done, so it is told
+    assert (behind, "nobody answers" in why) == ("summary", True)
     monkeypatch.undo()
     assert sync(folder, corpus, groups=[group]).unmade == ()
 

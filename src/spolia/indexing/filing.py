@@ -13,6 +13,7 @@ from spolia.indexing.readers.reading import Reading
 from spolia.indexing.report import DocumentReport
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.groups.growing import Grown, Growth, grow
+from spolia.stores.groups.reaching import passes
 from spolia.stores.groups.storing import store
 from spolia.stores.tables.rows import SourceRow
 from spolia.stores.writer import Writer
@@ -137,7 +138,8 @@ class Filing:
             self.tried.add(one.document.id)
             if not one.made:
                 reason = next(iter(one.reasons.values()))
-                raise Unreadable(filed.row, reason, DocumentError(reason))
+                is_away = any(map(passes, one.failures.values()))  # which is not the document's fault
+                raise Unreadable(filed.row, reason, None if is_away else DocumentError(reason))
 
     def _corrected(self, filed: Filed, said: DocumentReport, one: Grown, counted: Counted) -> DocumentReport:
         """The report once all nodes were made: those of a long document are counted as they pass."""

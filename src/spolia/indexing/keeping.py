@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cache
 
@@ -19,8 +19,9 @@ from spolia.indexing.same_folder import FOLDER, ROOT
 from spolia.indexing.taking import Taking
 from spolia.indexing.workers.limits import Limits
 from spolia.stores.corpus import Corpus
-from spolia.stores.groups.materialising import materialise
+from spolia.stores.groups.materialising import materialise, refuse_away
 from spolia.stores.groups.storing import make_up
+from spolia.stores.manifest import Manifest
 from spolia.stores.tables.rows import Stamp
 from spolia.stores.writer import Writer
 
@@ -69,7 +70,7 @@ def keep(
         is_anew = rebuild and made and made != writer.manifests  # what was there is found until all is made
         batches = None if is_anew else batch
         run = Keeping(writer, wanted, labels, found, taking, known, progress, batches, retry, closed)
-        run.run(recount=renews)
+        run.run(recount=renews, anew=_anew(made, writer.manifests) if is_anew else ())
         notes = notes_on(writer.declared, writer.metadata()) if writer.declared != before else ()
     if wanted.groups:
         tell = run.tell_of_groups
@@ -98,14 +99,20 @@ def _is_other(
     return False
 
 
+def _anew(made: Mapping[str, Manifest], now: Mapping[str, Manifest]) -> list[str]:
+    """Groups that had nodes which were made otherwise."""
+    return [name for name, there in made.items() if name in now and there.signature != now[name].signature]
+
+
 class Keeping(Taking):
     """One run: its order."""
 
-    def run(self, *, recount: bool = False) -> None:
+    def run(self, *, recount: bool = False, anew: Collection[str] = ()) -> None:
         """Bring the store in step.
 
         Args:
             recount: the main group was built anew, so that no report tells its nodes any more.
+            anew: groups that would lose what they have if their model is away.
         """
         self._open_stale_to_those_who_may_read_it()
         given_up = self.known.given_up(retry=self.retry)
@@ -124,6 +131,7 @@ class Keeping(Taking):
         for document in self.writer.documents() if recount else ():
             if document.id not in self.filing.counted:
                 self.filing.recount(document)
+        refuse_away(growth for growth in self.growths if growth.group in anew)
         self.writer.remember(self.found.source, self.found.cursors)
         self._publish()
 

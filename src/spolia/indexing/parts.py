@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -22,6 +22,7 @@ from spolia.stores.definition import Definition, Embedding, Part, Pieces, Transf
 from spolia.stores.groups.asked import refuse_other
 from spolia.stores.groups.defining import Defining, ways_out
 from spolia.stores.groups.growing import Growth
+from spolia.stores.groups.reaching import Reach
 from spolia.stores.lexical.analysis import Analyzer, analyzer_for
 from spolia.stores.manifest import Manifest
 from spolia.stores.writer import Writer
@@ -60,6 +61,7 @@ class Wanted:
         groups: further ones.
         known: operators of the caller's own in definitions that the store holds.
         readers: of formats.
+        reaches: whether that which makes each group could be reached so far.
     """
 
     main: str
@@ -67,6 +69,7 @@ class Wanted:
     groups: Sequence[NodeGroup] = ()
     known: Sequence[Operator[Any, Any] | type] = ()
     readers: Readers = ()
+    reaches: dict[str, Reach] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         refuse_no_groups(self.groups, "groups=")
@@ -125,7 +128,8 @@ class Wanted:
             if manifest.group == self.main:
                 raise
             transform = _Unmakeable(f"{error} The other groups go on. {ways_out(manifest.group)}")
-        return Growth(manifest.group, transform, *lineage, embedders)
+        reach = self.reaches.setdefault(manifest.group, Reach())
+        return Growth(manifest.group, transform, *lineage, embedders, reach)
 
     def refuse_changed(self, manifests: dict[str, Manifest]) -> None:
         """Refuse to go on with groups of the store that would be made otherwise by now.
@@ -170,8 +174,13 @@ class _Unmakeable(Operator[Part, Pieces]):
 
 
 def behind(growths: Iterable[Growth]) -> tuple[tuple[str, str], ...]:
-    """Groups that cannot be made here, and why."""
-    return tuple((each.group, each.transform.reason) for each in growths if isinstance(each.transform, _Unmakeable))
+    """Groups that cannot be made here, or whose model is away, and why."""
+    reasons = ((each.group, _why_behind(each)) for each in growths)
+    return tuple((group, reason) for group, reason in reasons if reason)
+
+
+def _why_behind(growth: Growth) -> str:
+    return growth.transform.reason if isinstance(growth.transform, _Unmakeable) else growth.reach.reason
 
 
 def _redefine(writer: Writer, there: Manifest, main: Manifest) -> bool:

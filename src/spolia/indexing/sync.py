@@ -54,8 +54,8 @@ def sync(
 ) -> SyncReport:
     """Make a store hold the files of a folder, and no others, and what sources have, in all its node groups.
 
-    What is gone, and what readers lose, is published first, before anything is read, asked or embedded: it is so even if
-    the run fails, for a model server that is away or a group that is refused.
+    What is gone, and what readers lose, is published first, before anything is read, asked or embedded: so it is also
+    where the run fails, since a model server is away or a group is refused.
 
     A file whose size and time are the same is not opened, one whose content is the same is not read again; a moved file
     keeps its nodes, and a text that was embedded before is not embedded again. What stands in archives and mails are
@@ -64,8 +64,9 @@ def sync(
     go on; later runs try it again, and till then its last good version stays (`report.stale`); a file that was deleted
     goes. What `add_texts` has added stays.
 
-    A group of the store that cannot be made here, since its function or its embedder is not known, is left behind, and
-    the others go on (`report.behind`); what it lacks is made as soon as it can be.
+    A group of the store that cannot be made now, since its function or its embedder is not known here or its model is
+    away, is left behind, and the others go on (`report.behind`); what it lacks is made as soon as it can be. A model
+    that fails three times in a row, as one that is away does, is not asked again in this run.
 
     Of a source, pages of the web or rows of a database (`spolia.indexing.sources`), only what has changed since the
     last run is asked for. What others have put into the store stays, and so does what a source has that is not named
@@ -111,6 +112,8 @@ def sync(
         ManifestMismatch: the group was built with another splitter, embedder, analyser or reader, naming both.
         GroupError: the main group cannot be embedded here; or one that is made from it would be lost by a rebuild,
             since it is made by what is not known here.
+        ModelUnavailable: a rebuild would lose what a group has, since its model is away, so that none of it was
+            published; or a new group could be made of no document, after all else was published.
         StoreError: the store cannot be written.
 
     >>> import tempfile

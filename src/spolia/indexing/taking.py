@@ -68,7 +68,7 @@ class Taking:
         self.tally, self.intake = Tally(), taking
         self.retry, self.closed = retry, closed
         self.growths = wanted.growths(writer.manifests)
-        self.behind, self.unread = behind(self.growths), list[Unmade]()
+        self.unread: list[Unmade] = []
         self.filing = Filing(writer, self.growths, wanted.main, labels)
         says = labels.access or labels.metadata or labels.kept is not None
         held = (
@@ -82,6 +82,11 @@ class Taking:
                 row = self.known.rows[uri]
                 self.labels.contain(uri, (DocumentReport.of(row.report).within if row.report else "") or container)
         self._changes = self._chunks = 0
+
+    @property
+    def behind(self) -> tuple[tuple[str, str], ...]:
+        """Groups that are not kept in step, and why."""
+        return behind(self.growths)
 
     def _is_read(self, uri: str, row: SourceRow) -> bool:
         """Whether a source is read, as far as can be told before its turn comes."""

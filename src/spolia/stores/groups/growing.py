@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -11,6 +11,7 @@ from spolia.models.protocols import Embedder, ImageEmbedder, SparseEmbedder
 from spolia.stores.definition import DOCUMENT, Part, Piece, Splitter, Transform, transform_for, whole
 from spolia.stores.groups.making import Making
 from spolia.stores.groups.pictures import embed_pictures
+from spolia.stores.groups.reaching import Reach
 from spolia.stores.tables.rows import Unmade
 from spolia.stores.writer import Writer
 from spolia.surrounding import check_cancelled
@@ -34,6 +35,7 @@ class Growth:
         parent: of whose nodes.
         ref: whose nodes the transform sees beside; empty for none.
         embedders: of the nodes.
+        reach: whether that which makes it could be reached in this run.
     """
 
     group: str
@@ -41,6 +43,7 @@ class Growth:
     parent: str = DOCUMENT
     ref: str = ""
     embedders: tuple[Embedder | SparseEmbedder, ...] = ()
+    reach: Reach = field(default_factory=Reach, compare=False, repr=False)
 
 
 class Grown:
@@ -124,14 +127,12 @@ def grow(
 ) -> list[Grown]:
     """The nodes of documents in some groups. A transform that asks models gets the parts of all documents at once.
 
-    What cannot be made of one document in one group is noted; the other groups and documents go on.
+    What cannot be made of one document in one group is noted; the other groups and documents go on. What is away is
+    asked a few times, and then no more in this run.
 
     Args:
         growths: each after those that it is made from.
         there: the nodes of a document in a group that is not among them.
-
-    Raises:
-        SpoliaError: a model could be reached for none of the documents.
     """
     found = [Grown(document, lambda group, of=document: there(of, group)) for document in documents]  # type: ignore[misc]
     needed = {name for growth in growths for name in (growth.parent, growth.ref)}
@@ -161,18 +162,13 @@ def _nodes(one: Grown, growth: Growth, parts: Sequence[Part], pieces: Iterable[I
 
 def _ask(growth: Growth, transform: Transform, found: Sequence[Grown]) -> None:
     parts = [one.parts(growth) for one in found]
-    answers = iter(transform.batch([part for some in parts for part in some]))
-    passing: list[Exception] = []
+    answers = growth.reach.answers(transform, [part for some in parts for part in some])
     for one, some in zip(found, parts, strict=True):
         pieces = list(islice(answers, len(some)))
         if failure := next((answer for answer in pieces if isinstance(answer, Failure)), None):
             one.fail(growth.group, failure)
-            if getattr(error := failure.raised(), "transient", False):
-                passing.append(error)
         else:
             one.take(growth.group, _nodes(one, growth, some, pieces))  # type: ignore[arg-type]
-    if passing and len(passing) == len(found):
-        raise passing[0]
 
 
 def embed(writer: Writer, growths: Iterable[Growth], tell: Callable[[int], None] = lambda count: None) -> list[Unmade]:

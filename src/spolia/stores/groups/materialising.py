@@ -9,7 +9,7 @@ from spolia.operator import Operator
 from spolia.stores.corpus import NodeGroup, refuse_no_groups
 from spolia.stores.groups.asked import lacking, refuse_other, searched_otherwise
 from spolia.stores.groups.defining import Defining, by_name
-from spolia.stores.groups.growing import embed, grow, in_batches
+from spolia.stores.groups.growing import Growth, embed, grow, in_batches
 from spolia.stores.groups.naming import Unseen
 from spolia.stores.groups.storing import DOCUMENTS_AT_ONCE, make_up, store
 from spolia.stores.tables.rows import NOT_YET, Unmade
@@ -56,7 +56,8 @@ def materialise(
         ManifestMismatch: a group of this name is made of something else.
         StoreBusy: another process writes, and did not finish in time.
         StoreError: the store cannot be written.
-        SpoliaError: what the transform raised, when a group could be made of no document; nothing was published.
+        SpoliaError: what the transform raised, when a group could be made of no document, or a model was away while a
+            group was built anew, which would lose what it has; nothing was published.
 
     >>> import tempfile
     >>> from spolia.indexing.sync import sync
@@ -128,7 +129,7 @@ class Building(Defining):
         """Cut all documents in them, and in the groups below them: what `define` has named.
 
         Raises:
-            SpoliaError: what a transform raised that could make nothing of any document.
+            SpoliaError: what a transform raised that could make nothing of any document, or is away, in a rebuild.
             GroupError: a transform names metadata that no document has.
         """
         unseen = Unseen(self.built, self.writer.schema)
@@ -145,6 +146,8 @@ class Building(Defining):
             self._documents += len(some)
             self.tell(self.built[-1].group, self._documents, 0)
         _refuse_nothing_made(failures, made)
+        if self.rebuild:
+            refuse_away(self.built)
         if self._documents:
             unseen.refuse()
 
@@ -173,4 +176,13 @@ def _refuse_nothing_made(failures: Mapping[str, Failure], made: Set[str]) -> Non
         if group not in made:
             error = failure.raised()
             error.add_note(f"Group {group!r} could be made of no document. Nothing was published.")
+            raise error
+
+
+def refuse_away(growths: Iterable[Growth]) -> None:
+    """Raise what kept a group that is made anew from being made: it would lose what it has of the documents."""
+    for growth in growths:
+        if growth.reach.reason and growth.reach.failure is not None:
+            error = growth.reach.failure.raised()
+            error.add_note(f"Group {growth.group!r} stays as it was. Nothing was published.")
             raise error

@@ -16,15 +16,13 @@ def relabel(writer: Writer, growths: Sequence[Growth], old: Document, new: Docum
     """Give a document the metadata and readers of another one with the same text.
 
     Its nodes stay, and nothing is asked or embedded again, but in groups whose transform reads what has changed
-    (`Operator.reads`), and in those that are made from them.
+    (`Operator.reads`), and in those that are made from them. Where a model for that is away, they are left to a later
+    run.
 
     Args:
         growths: all groups of the store, in order.
         old: as the store has it.
         new: the same with other metadata or readers.
-
-    Raises:
-        SpoliaError: a group has to be made again, and its model cannot be reached.
     """
     before = _parts(writer, growths, old)
     writer.relabel(old, new.meta, new.readers)

@@ -43,14 +43,11 @@ def store(writer: Writer, one: Grown, before: Mapping[str, str] | None = None) -
 
 
 def make_up(writer: Writer, growths: Sequence[Growth], unmade: Sequence[Unmade]) -> Iterator[Grown]:
-    """Try again what could not be made, and what is made of that.
+    """Try again what could not be made, and what is made of that; but not in groups whose model is away.
 
     Args:
         growths: all groups of the store, in order.
         unmade: of documents that have not changed since.
-
-    Raises:
-        SpoliaError: a model could be reached for none of the documents.
     """
     before: dict[str, dict[str, str]] = {}
     for lack in unmade:
@@ -59,9 +56,11 @@ def make_up(writer: Writer, growths: Sequence[Growth], unmade: Sequence[Unmade])
     for document, reasons in before.items():
         alike.setdefault(frozenset(reasons), []).append(document)
     for groups, documents in alike.items():
-        wanted = with_those_below(groups, growths)
         for some in in_batches(iter(documents), DOCUMENTS_AT_ONCE):
             check_cancelled()
+            if not (left := groups - {growth.group for growth in growths if growth.reach.is_away}):
+                break
+            wanted = with_those_below(left, growths)
             found = [writer.document(id) for id in some]
             for one in grow(found, wanted, lambda document, group: writer.nodes(document.id, group)):
                 store(writer, one, before[one.document.id])
