@@ -247,3 +247,18 @@ def test_a_baseline_is_not_written_on_what_was_tuned_on(spolia: Spolia, data: Pa
     assert "1 look in " in spolia("data", "looks", "questions", "--forget").out
     assert spolia(*WRITE).code == 0
     assert spolia("data", "looks", "questions", "--json").json["looks"] == []
+
+
+def test_an_order_of_passages_changes_nothing(spolia: Spolia, data: Path) -> None:
+    """Several passages score the same for each question, and one of them is gold."""
+    asked = [
+        {"id": f"q{n}", "question": f"Which {TOPICS[n % 12]} do visitors like best?", "gold_ids": [f"p{n}"]}
+        for n in range(30)
+    ]
+    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    spolia(*WRITE, "--measures", "R@1,MRR")
+    lines = (data / "corpus.jsonl").read_text().splitlines()
+    (data / "corpus.jsonl").write_text("\n".join(lines[::-1]))
+    ran = spolia(*CHECK, "--tolerance", "0", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    assert (ran.json["changes"], ran.json["questions"]) == ([], [])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,15 @@ from spolia.evaluation.pages.gated import markdown
 from spolia.evaluation.statistics.interval import Interval
 from spolia.function import step
 from spolia.generation.reader import Reader
+from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.sync import sync
 from spolia.models.scripted import ScriptedModel
 from spolia.orchestration.fusion import ReciprocalRankFusion
 from spolia.retrieval.bm25 import BM25
+from spolia.retrieval.dense import Dense
 from spolia.run import Run
-from spolia.stores.corpus import NodeGroup
+from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.testing.hashing import HashingEmbedder
 from spolia.types import Item, Query, Quote, Ranking
 from tests.evaluation.gate.held import TEXTS, asked, items, stored
 from tests.evaluation.killed import experiment
@@ -388,3 +394,25 @@ def test_the_page_says_it_all(before: Baseline, chunks: NodeGroup) -> None:
     assert json.loads(json.dumps(plain)) == plain
     assert plain["passed"] is False
     assert len(plain["questions"]) == 40
+
+
+@pytest.mark.parametrize("by", [BM25, partial(Dense, embedder=HashingEmbedder(8))])
+def test_a_file_that_is_edited_and_put_back_changes_nothing(tmp_path: Path, by: Callable[..., Any]) -> None:
+    """All documents say the same in one paragraph, so that all score the same."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for name, text in TEXTS.items():
+        (folder / f"{name}.txt").write_text(f"{text}\n\nVisitors are let in from nine to five, with a guide.")
+    corpus = Corpus(str(tmp_path / "a.spolia"))
+    keep = partial(sync, folder, corpus, splitter=SlidingWindow(size=16, overlap=0), embedder=HashingEmbedder(8))
+    keep()
+    ask = "Are visitors let in from nine to five, with a guide?"
+    questions = [Item(f"q{n}", ask, gold=((f"{n}.txt",),)) for n in range(40)]
+    before = recorded(asked(by(corpus.group(), top_k=30), questions))[1]
+    assert len({one.seen["MRR"] for one in before.questions}) > 10  # who comes first is decided by nothing else
+    written = (folder / "7.txt").read_text()
+    for text in ("Nothing at all.", written):
+        (folder / "7.txt").write_text(text)
+        keep()
+    found = gate(asked(by(corpus.group(), top_k=30), questions), before, tolerance=0)
+    assert (found.passed, found.changes, found.moved) == (True, (), ())
