@@ -64,6 +64,19 @@ def test_a_folder_of_something_else(fast_folder: Path) -> None:
     assert "a folder without corpus.db; it was not touched. Name another path" in refused(fast_folder / "photos")
 
 
+def test_the_database_alone_is_enough_to_go_on(fast_folder: Path) -> None:
+    made, alone = Corpus(str(fast_folder / "made")).create(), Corpus(str(fast_folder / "alone"))
+    sync(made, FIRST)
+    (fast_folder / "alone").mkdir()
+    with closing(sqlite3.connect(fast_folder / "made" / "corpus.db")) as connection:
+        connection.execute("VACUUM INTO ?", (str(fast_folder / "alone" / "corpus.db"),))
+    sync(alone, SECOND)
+    sync(made, SECOND)
+    assert alone.snapshot().check() == []
+    there, here = (corpus.snapshot().search("chunk", "temples", 9, NOBODY) for corpus in (made, alone))
+    assert len(here) == len(there) > 0
+
+
 def test_a_database_of_another_application(fast_folder: Path) -> None:
     other = other_database(fast_folder / "places.sqlite")
     assert "another application's SQLite database" in refused(other)

@@ -208,6 +208,22 @@ def test_a_truncated_file_is_refused(exported: Path, left: int) -> None:
     refused(exported)
 
 
+def test_a_changed_bit_of_the_end_record_is_damage(exported: Path, corpus: Corpus) -> None:
+    data, expected, damaged = exported.read_bytes(), asked(corpus), 0
+    for at in range(len(data) - 22, len(data)):
+        changed = bytearray(data)
+        changed[at] ^= 0x40
+        exported.write_bytes(changed)
+        target = Corpus(str(exported.with_name(f"target{at}.spolia")))
+        try:
+            import_store(exported, target)
+        except StoreCorrupt:
+            damaged += 1
+        else:
+            assert asked(target) == expected
+    assert damaged > 10
+
+
 def test_a_changed_byte_is_noticed_wherever_it_matters(exported: Path, corpus: Corpus) -> None:
     data, draw, expected = exported.read_bytes(), random.Random(7), asked(corpus)
     harmless = 0

@@ -140,7 +140,7 @@ def test_other_readers_for_the_same_bytes_are_a_new_version(corpus: Corpus) -> N
     [
         (1, np.ones((1, 8), np.float32), "has length 2.8"),
         (1, np.full((1, 8), np.nan, np.float32), "holds NaN or infinity"),
-        (2, np.zeros((1, 8), np.float32), "2 hashes came with vectors of shape"),
+        (2, np.zeros((1, 8), np.float32), "gave 1 vectors for 2 texts"),
         (1, np.zeros((1, 5), np.float32), "8 numbers in a vector"),
     ],
 )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 from spolia.types import Value
+from spolia.wiring import refuse_counts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,6 +43,9 @@ class HNSW(IndexSettings):
         above: vectors of a group, and of a segment, below which there is no graph. One is faster from 4,000 on (384
             numbers each, one core); up to 20,000 exact search takes 2.5 ms, is always right and needs no building.
 
+    Raises:
+        WiringError: one of them is no whole number, or too small.
+
     Source: Malkov, Yashunin, "Efficient and robust approximate nearest neighbor search using Hierarchical Navigable
     Small World graphs", 2018.
     """
@@ -50,6 +54,10 @@ class HNSW(IndexSettings):
     expansion_add: int = 128
     expansion_search: int = 128
     above: int = 20_000
+
+    def __post_init__(self) -> None:
+        refuse_counts(self, "connectivity", "expansion_add", "expansion_search")
+        refuse_counts(self, "above", least=0)
 
 
 DEFAULT_INDEX = HNSW()

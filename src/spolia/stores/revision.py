@@ -66,7 +66,7 @@ class Revision(Draft):
     def drop(self, group: str) -> None:
         """Forget a group with its nodes; vectors stay for when their texts return."""
         self._refuse_unknown(group)
-        if below := sorted(m.group for m in self.manifests.values() if group in (m.parent, m.ref)):
+        if below := sorted(m.group for m in self.manifests.values() if group in (m.parent, m.ref) and m.group != group):
             raise GroupError(f"Group {group!r} has groups made from it: {', '.join(below)}. Drop these first.")
         with self._transaction.change():
             self._changes.clear(group)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import struct
@@ -100,6 +101,10 @@ def _refusing(path: Path) -> Iterator[None]:
         if isinstance(error, StoreError):
             raise
         raise damaged(path, f"{type(error).__name__}: {error}") from error
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        raise damaged(path, "it says that something stands before its beginning") from error
 
 
 def _verified(path: Path, file: ZipFile, tell: Tell) -> Contents:

@@ -29,6 +29,7 @@ def _sweep_indexes(store: Path, published: list[dict[str, tuple[int, int]]]) -> 
 
 
 def _sweep_pins(store: Path, needed: set[str]) -> None:
+    (store / PINS).mkdir(exist_ok=True)  # of a database that was put back alone it is not there
     for path in sorted((store / PINS).iterdir()):
         if path.name not in needed:
             fail_point("sweep.pin")

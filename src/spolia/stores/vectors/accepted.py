@@ -26,8 +26,9 @@ def accepted(embedder: str, count: int, vectors: Vectors | Sequence[Vectors], kn
             than 1; naming the row.
     """
     if len(vectors) != count:
-        shape = getattr(vectors, "shape", len(vectors))
-        raise StoreError(f"{count} hashes came with vectors of shape {shape}. Write one row for each hash.")
+        raise StoreError(
+            f"{embedder!r} gave {len(vectors)} vectors for {count} texts. Correct the embedder: one row for each."
+        )
     for row, vector in enumerate(vectors):
         if np.ndim(vector) != 1 or (known := known or len(vector)) != len(vector):
             raise StoreError(
