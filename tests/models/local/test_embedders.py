@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,23 @@ def test_what_is_beyond_the_window_is_not_read(encoder: Any) -> None:
     assert short.tokens(["salt is dug in mines"]) == [7]
     expected = unit(states(folder, model, "salt is dug").mean(axis=0))
     np.testing.assert_allclose(short.embed(["salt is dug in mines"], kind="passage"), [expected], atol=2e-6)
+
+
+def test_threads_that_cut_otherwise_do_not_disturb_each_other(encoder: Any) -> None:
+    embedder, text, wrong = LocalEmbedder(encoder[0]), "salt is dug " * 50, list[int]()
+
+    def cut(window: int) -> None:
+        short = embedder.but(window=window)
+        for _ in range(200):
+            lengths = [*short.tokens([text]), len(short.rows([text], "query")[0])]
+            wrong.extend([] if lengths == [152, window] else lengths)
+
+    threads = [threading.Thread(target=cut, args=(window,)) for window in range(5, 11)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
 
 
 def test_it_keeps_the_contract_of_embedders(encoder: Any) -> None:
@@ -262,9 +280,11 @@ def test_other_weights_and_other_settings_are_other_embedders(folders: Path) -> 
     changed = [one, other, one.but(pooling="cls"), one.but(query_prefix="q: "), one.but(window=9)]
     assert len({each.fingerprint() for each in changed}) == len({each.name for each in changed}) == len(changed)
     assert one.but(threads=2, batch_tokens=1).fingerprint() == one.fingerprint()
-    before = one.fingerprint()
+    before, vectors = one.fingerprint(), one.embed(TEXTS, kind="query")
+    np.testing.assert_array_equal(one.embed(TEXTS, kind="query"), vectors)
     tiny.bert(folders / "a", seed=2)
     assert one.fingerprint() != before
+    assert abs(one.embed(TEXTS, kind="query") - vectors).max() > 0.1  # what is open is what the fingerprint says
     assert LocalEmbedder(str(folders / "none")).fingerprint() is None
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from spolia.errors import ModelError, ModelRejected
 from spolia.models.local.address import Local
-from spolia.models.local.opened import Opened, unicode
+from spolia.models.local.opened import Opened
 from spolia.surrounding import charge
 from spolia.types import Usage
 
@@ -58,8 +58,7 @@ class LocalCrossEncoder(Local):
         return tuple(found[number] for number in range(len(texts)))
 
     def _pair(self, opened: Opened, query: str, text: str) -> dict[str, list[int]]:
-        asked, read = unicode(self.query_prefix + query), unicode(self.text_prefix + text)
-        return dict(opened.tokenizer(asked, read, truncation="longest_first", max_length=self.window))
+        return opened.read(self.query_prefix + query, self.text_prefix + text, window=self.window)
 
     def _scored(self, logits: Any) -> list[float]:
         classes = logits.shape[-1]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from spolia.errors import ModelError, WeightsError
 from spolia.models.local.address import Local
 from spolia.models.local.folder import folder_of
-from spolia.models.local.opened import torch, unicode
+from spolia.models.local.opened import torch
 from spolia.models.protocols import Kind
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ class LocalEncoder(Local):
         """Share of the characters that are not mapped to the token for what is unknown; 1 for an empty text."""
         if not text:
             return 1.0
-        tokenizer = self.opened().tokenizer
-        read = tokenizer(unicode(text), return_offsets_mapping=True, add_special_tokens=False)
+        opened = self.opened()
+        read = opened.read(text, return_offsets_mapping=True, add_special_tokens=False)
         tokens = zip(read["offset_mapping"], read["input_ids"], strict=True)
-        unknown = [range(*ends) for ends, id in tokens if id == tokenizer.unk_token_id]
+        unknown = [range(*ends) for ends, id in tokens if id == opened.tokenizer.unk_token_id]
         return 1.0 - len({at for places in unknown for at in places}) / len(text)
 
     def rows(self, texts: Sequence[str], kind: Kind, *, whole: bool = False) -> list[list[int]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from spolia.errors import ModelRejected
 from spolia.models.completions import written
 from spolia.models.local.address import Local
-from spolia.models.local.opened import torch, unicode
+from spolia.models.local.opened import torch
 from spolia.models.local.pieces import Pieces
 from spolia.models.local.stepping import Stepping
 from spolia.models.protocols import (
@@ -96,7 +96,7 @@ class LocalModel(Local):
         The text is cut into tokens by itself, so that none begins in the prompt. It may hold special tokens.
         """
         opened = self.opened()
-        read = opened.marking(unicode(text), add_special_tokens=False, return_offsets_mapping=True)
+        read = opened.read(text, marks=True, add_special_tokens=False, return_offsets_mapping=True)
         ids, ends = read["input_ids"], [end for _, end in read["offset_mapping"]]
         if not ids:
             return ()
@@ -182,7 +182,7 @@ class LocalModel(Local):
         return found
 
     def _in_template(self, opened: Opened, prompt: Prompt) -> list[int]:
-        said = [{"role": one.role, "content": opened.unmarked(unicode(one.content))} for one in prompt.messages]
+        said = [{"role": one.role, "content": opened.unmarked(one.content)} for one in prompt.messages]
         try:
             text = opened.tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
         except Exception as error:  # the template may refuse roles and orders in its own words
@@ -190,7 +190,7 @@ class LocalModel(Local):
                 f"The chat template of {self.name} refuses the messages: {error}. Write other roles, or "
                 "templated=False."
             ) from error
-        found: list[int] = opened.marking(text, add_special_tokens=False)["input_ids"]
+        found: list[int] = opened.read(text, marks=True, add_special_tokens=False)["input_ids"]
         return found
 
 

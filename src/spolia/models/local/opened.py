@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spolia.errors import MissingExtra, WeightsError
-from spolia.models.local.folder import folder_of
+from spolia.models.local.folder import content_of, folder_of
 
 if TYPE_CHECKING:
     from spolia.models.local.address import Local
@@ -41,8 +41,7 @@ class Opened:
 
     Attributes:
         folder: with its files.
-        tokenizer: of transformers. Where a text has what looks like a special token, it is that text.
-        marking: the same, where it is that token: for what the model's own template writes.
+        tokenizer: of transformers; texts are cut by `read`.
         model: of transformers, evaluating.
         padding: number of the token that stands where a shorter row has none.
     """
@@ -51,8 +50,8 @@ class Opened:
         self.folder = folder_of(address.model, address.revision)
         self.device, self.threads = address.device, address.threads
         self.model = _model(self.folder, address)
-        self.tokenizer = _tokenizer(self.folder, split_special_tokens=True)
-        self.marking = _tokenizer(self.folder, split_special_tokens=False)
+        self.tokenizer = _tokenizer(self.folder)
+        self._reading = threading.Lock()
         self.padding = int(self.tokenizer.pad_token_id or 0)
         added = self.tokenizer.added_tokens_decoder.values()
         self._marks = {str(token) for token in added if str(token).strip()}
@@ -62,10 +61,20 @@ class Opened:
         """What the model's own configuration says."""
         return self.model.config
 
+    def read(self, *texts: str, window: int | None = None, marks: bool = False, **how: Any) -> dict[str, Any]:
+        """A text, or a pair of texts, as tokens: `input_ids`, and what else `how` asks of the tokenizer.
+
+        Args:
+            window: where it is longer, those that fit, and its special ones.
+            marks: whether what looks like a special token is that token. Else it is what is written there.
+        """
+        cut = {} if window is None else {"truncation": "longest_first", "max_length": window}
+        with self._reading:  # a tokenizer keeps how it cuts, and what it does with marks, for whoever is next
+            return dict(self.tokenizer(*map(unicode, texts), split_special_tokens=not marks, **cut, **how))
+
     def ids(self, text: str, window: int | None) -> list[int]:
         """Numbers of a text's tokens, special ones included; of a longer one those that fit, and its special ones."""
-        cut = {} if window is None else {"truncation": True, "max_length": window}
-        found: list[int] = self.tokenizer(unicode(text), **cut)["input_ids"]
+        found: list[int] = self.read(text, window=window)["input_ids"]
         return found or [self.padding]  # an empty text of a tokenizer without special tokens
 
     def unmarked(self, text: str) -> str:
@@ -99,12 +108,17 @@ def unicode(text: str) -> str:
 
 
 def opened(address: Local) -> Opened:
-    """The model at an address, opened once per process for all addresses that differ in nothing of it."""
+    """The model at an address, opened once per process for all addresses that differ in nothing of it.
+
+    Files that have changed since are opened anew, so that results are those of the weights that the fingerprint names.
+    """
     key = (address.model, address.revision, address.head, address.device, address.dtype, address.threads)
+    content = content_of(address.model, address.revision)
     with _opening:
-        if key not in _open:
-            _open[key] = Opened(address)
-        return _open[key]
+        held = _open.get(key)
+        if held is None or held[0] != content:
+            held = _open[key] = (content, Opened(address))
+        return held[1]
 
 
 def _model(folder: Path, address: Local) -> Any:
@@ -131,10 +145,9 @@ def _model(folder: Path, address: Local) -> Any:
     return model.eval().to(address.device)
 
 
-def _tokenizer(folder: Path, **how: bool) -> Any:
-    kind = transformers().AutoTokenizer
+def _tokenizer(folder: Path) -> Any:
     try:
-        return kind.from_pretrained(folder, trust_remote_code=False, local_files_only=True, **how)
+        return transformers().AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as error:
         raise WeightsError(
             f"The tokenizer in {folder} cannot be opened: {str(error).strip().splitlines()[0]:.300} "
@@ -142,7 +155,7 @@ def _tokenizer(folder: Path, **how: bool) -> Any:
         ) from error
 
 
-_open: dict[tuple[object, ...], Opened] = {}
+_open: dict[tuple[object, ...], tuple[str | None, Opened]] = {}
 _opening = threading.RLock()
 
 
