@@ -91,12 +91,11 @@ def test_a_store_that_is_cut_otherwise_is_told_apart(spolia: Spolia, data: Path,
     def store(name: str, size: int) -> str:
         corpus = Corpus(str(tmp_path / name))
         sync(files, corpus, splitter=SlidingWindow(size=size, overlap=0))
-        named = {uri: row.document for uri, row in corpus.snapshot().sources().items()}
-        for n, row in enumerate(rows):
-            row["gold_ids"] = [named[f"{n}.txt"]]
-        (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
         return name
 
+    for n, row in enumerate(rows):
+        row["gold_ids"] = [f"{n}.txt"]
+    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
     (data / "corpus.jsonl").unlink()
     wide, narrow = store("wide.spolia", 200), store("narrow.spolia", 12)
     assert spolia(*WRITE, "--store", wide, "--measures", "MRR").code == 0
@@ -262,3 +261,36 @@ def test_an_order_of_passages_changes_nothing(spolia: Spolia, data: Path) -> Non
     ran = spolia(*CHECK, "--tolerance", "0", "--json")
     assert (ran.code, ran.err) == (0, "")
     assert (ran.json["changes"], ran.json["questions"]) == ([], [])
+
+
+def test_gold_that_names_files_and_quotes_them_outlives_edits(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    files = tmp_path / "notes"
+    files.mkdir()
+    for n in range(30):
+        (files / f"{n}.txt").write_text(text(n))
+    asked = [
+        {
+            "id": f"q{n}",
+            "question": question(n),
+            "gold_ids": [{"document": f"{n}.txt", "quote": f"bought in {1800 + n}"}],
+        }
+        for n in range(30)
+    ]
+    (data / "corpus.jsonl").unlink()
+    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    keeping = ("index", "notes", "--store", "n.spolia", "--no-vectors")
+    assert spolia(*keeping).code == 0
+    assert spolia(*WRITE, "--store", "n.spolia", "--measures", "R@5,MRR").code == 0
+    (files / "3.txt").write_text("Another beginning.\n\n" + text(3).replace("bought in", "bought\nin"))
+    assert spolia(*keeping).code == 0
+    ran = spolia(*CHECK, "--json")
+    assert (ran.code, ran.json["changes"]) == (0, [{"kind": "documents", "change": "3.txt has another text"}])
+    (files / "3.txt").write_text(text(3).replace("bought", "found"))
+    assert spolia(*keeping).code == 0
+    lost = spolia(*CHECK)
+    assert lost.code == 2
+    assert "Gold '3.txt “bought in 1803”' of question 'q3' does not stand in '3.txt' of n.spolia" in lost.err
+    (files / "3.txt").unlink()
+    assert spolia(*keeping).code == 0
+    gone = spolia(*CHECK)
+    assert (gone.code, "names no document of n.spolia" in gone.err) == (2, True)
