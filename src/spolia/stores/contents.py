@@ -29,6 +29,8 @@ from spolia.stores.tables.schema import read_schema
 from spolia.types import Box, Document, Hit, Node, Span, Value
 
 NODES_KEPT = 8_192
+PUBLIC: frozenset[str] = frozenset()
+"""Who says nothing of who asks, reads what everybody may read."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class Contents:
 
     # Nodes.
 
-    def nodes(self, keys: Iterable[int], access: frozenset[str]) -> list[Node]:
+    def nodes(self, keys: Iterable[int], access: frozenset[str] = PUBLIC) -> list[Node]:
         """The nodes of these keys in this order; those that may not be read are left out."""
         return [node for _, node in self._readable(list(keys), access)]
 
@@ -88,7 +90,7 @@ class Contents:
         """The ids of nodes by their keys: what a node is, where a key is when it came."""
         return dict(self.opened.rows(sql.IDS_OF_KEYS, {"keys": json.dumps(keys)}))
 
-    def node(self, id: str, access: frozenset[str]) -> Node:
+    def node(self, id: str, access: frozenset[str] = PUBLIC) -> Node:
         """The node of this id, as a citation names it."""
         row = self.opened.row(sql.NODE_KEY, {"id": id, "at": self.generation})
         found = self.nodes([row[0]], access) if row else []
@@ -101,7 +103,7 @@ class Contents:
 
     # Lineage.
 
-    def parents(self, nodes: Sequence[Node], access: frozenset[str]) -> dict[str, Node]:
+    def parents(self, nodes: Sequence[Node], access: frozenset[str] = PUBLIC) -> dict[str, Node]:
         """The nodes that these were made from, by id; a whole document stands there as a node of group `document`."""
         wanted = [node.parent for node in nodes if node.parent]
         found = self._nodes_of_ids(wanted, access)
@@ -110,13 +112,13 @@ class Contents:
                 found[id] = whole(document)
         return found
 
-    def children(self, ids: Sequence[str], group: str, access: frozenset[str]) -> list[Node]:
+    def children(self, ids: Sequence[str], group: str, access: frozenset[str] = PUBLIC) -> list[Node]:
         """The nodes of a group that were made from these nodes, in the order of `ids`, then of the text."""
         self.manifest(group)
         values = {"ids": json.dumps(list(ids)), "grp": group, "at": self.generation}
         return self.readable_of(self.opened.rows(sql.CHILDREN, values), access)
 
-    def numbered(self, document: str, group: str, first: int, last: int, access: frozenset[str]) -> list[Node]:
+    def numbered(self, document: str, group: str, first: int, last: int, access: frozenset[str] = PUBLIC) -> list[Node]:
         """The nodes of a document in a group whose `number` is in [first, last], in order."""
         self.manifest(group)
         values = {"document": document, "grp": group, "first": first, "last": last, "at": self.generation}
@@ -129,7 +131,7 @@ class Contents:
             found.append(self.manifest(found[-1]).parent)
         return tuple(found)
 
-    def ancestors(self, nodes: Sequence[Node], group: str, access: frozenset[str]) -> list[Node | None]:
+    def ancestors(self, nodes: Sequence[Node], group: str, access: frozenset[str] = PUBLIC) -> list[Node | None]:
         """For each node its ancestor in a group above its own, itself if it is of that group; None if not readable."""
         at: dict[int, Node] = dict(enumerate(nodes))
         while open_ := {row: node for row, node in at.items() if node.group != group}:
@@ -141,7 +143,7 @@ class Contents:
                     at[row] = parent
         return [at.get(row) for row in range(len(nodes))]
 
-    def descendants(self, nodes: Sequence[Node], group: str, access: frozenset[str]) -> list[list[Node]]:
+    def descendants(self, nodes: Sequence[Node], group: str, access: frozenset[str] = PUBLIC) -> list[list[Node]]:
         """For each node those of a group below its own that were made from it, in order; itself if of that group."""
         within: list[list[Node]] = [[node] for node in nodes]
         way = list(self.above(group))
@@ -157,12 +159,12 @@ class Contents:
         values = {"ids": json.dumps(list(dict.fromkeys(ids))), "at": self.generation}
         return {node.id: node for node in self.readable_of(self.opened.rows(sql.NODES_OF_IDS, values), access)}
 
-    def readable_of(self, rows: Sequence[Any], access: frozenset[str]) -> list[Node]:
+    def readable_of(self, rows: Sequence[Any], access: frozenset[str] = PUBLIC) -> list[Node]:
         """The nodes that these rows of the truth hold, as far as they may be read."""
         who, lists = self.rights.asker(access), self.readers.lists
         return [node_of(row, lists) for row in rows if who.may_read(row[DOCUMENT_OF_NODE], row[AUDIENCE_OF_NODE])]
 
-    def document(self, id: str, access: frozenset[str]) -> Document:
+    def document(self, id: str, access: frozenset[str] = PUBLIC) -> Document:
         """The document of this id."""
         found = self._document(id, access)
         if found is None:
@@ -178,7 +180,7 @@ class Contents:
             return None
         return document_of(row, self.readers.lists)
 
-    def image(self, document: str, hash: str, access: frozenset[str]) -> bytes:
+    def image(self, document: str, hash: str, access: frozenset[str] = PUBLIC) -> bytes:
         """A picture of a document, by the hash that a region of it names.
 
         Raises:
@@ -192,7 +194,7 @@ class Contents:
             )
         return bytes(row[0])
 
-    def boxes(self, document: str, span: Span, access: frozenset[str] = frozenset()) -> tuple[Box, ...]:
+    def boxes(self, document: str, span: Span, access: frozenset[str] = PUBLIC) -> tuple[Box, ...]:
         """Where a stretch of a document stands on its pages, line by line; nothing where its format has no places.
 
         A node stands where its `span` does.
@@ -202,14 +204,14 @@ class Contents:
         """
         return self.document(document, access).boxes.within(span.start, span.end)
 
-    def documents(self, access: frozenset[str] = frozenset()) -> Iterator[Document]:
+    def documents(self, access: frozenset[str] = PUBLIC) -> Iterator[Document]:
         """All readable documents, by id."""
         who = self.rights.asker(access)
         for row in self.opened.each(sql.DOCUMENTS, {"at": self.generation}):
             if who.may_read(row[0], row[AUDIENCE_OF_DOCUMENT]):
                 yield document_of(row, self.readers.lists)
 
-    def all_nodes(self, group: str, access: frozenset[str] = frozenset()) -> Iterator[Node]:
+    def all_nodes(self, group: str, access: frozenset[str] = PUBLIC) -> Iterator[Node]:
         """All readable nodes of a group, by id."""
         who = self.rights.asker(access)
         for row in self.opened.each(sql.NODES, {"grp": group, "at": self.generation}):
