@@ -1,3 +1,4 @@
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -6,7 +7,9 @@ from hypothesis import strategies as st
 
 from spolia.errors import StepFailed, WiringError
 from spolia.operator import Operator
+from spolia.orchestration.even_split import EvenSplit
 from spolia.orchestration.fusion import ConvexCombination, ReciprocalRankFusion
+from spolia.orchestration.highest import HighestScore
 from spolia.orchestration.side_by_side import asked
 from spolia.types import Hit, Node, Query, Ranking
 
@@ -105,3 +108,46 @@ def test_fusion_keeps_the_best_of_what_was_found_once(found_scores: list[dict[st
         assert len(set(ids(fused))) == len(fused)
         assert [hit.score for hit in fused.hits] == sorted((hit.score for hit in fused.hits), reverse=True)
         assert fused.hits == fuse.but(top_k=6)(rankings).hits[:top_k]
+
+
+ODD = (math.nan, math.inf, -math.inf, 1e308, -1e308, 0.0)
+
+
+@pytest.mark.parametrize(
+    "fuse",
+    [
+        ReciprocalRankFusion(),
+        HighestScore(),
+        EvenSplit(),
+        *(ConvexCombination(normalisation=name) for name in ConvexCombination.known),
+    ],
+    ids=lambda fuse: fuse.short,
+)
+@given(st.lists(st.sampled_from(ODD), max_size=5), st.lists(st.sampled_from(ODD), max_size=5))
+def test_scores_that_are_no_numbers_or_endless_are_fused_all_the_same(
+    fuse: Operator[Sequence[Ranking], Ranking], first: list[float], second: list[float]
+) -> None:
+    both = [dict(zip("abcde", scores, strict=False)) for scores in (first, second)]
+    fused = fuse((found("bm25", **both[0]), found("dense", **both[1])))
+    assert set(ids(fused)) == set(both[0]) | set(both[1])
+    if not isinstance(fuse, EvenSplit):  # which leaves scores as they are
+        assert all(math.isfinite(hit.score) for hit in fused.hits)
+        assert [hit.score for hit in fused.hits] == sorted((hit.score for hit in fused.hits), reverse=True)
+
+
+@pytest.mark.parametrize("fuse", [ReciprocalRankFusion(), HighestScore(), EvenSplit(), ConvexCombination()])
+def test_ten_thousand_hits_are_fused_and_so_are_equal_ones(fuse: Operator[Sequence[Ranking], Ranking]) -> None:
+    many = {f"n{at:05}": 1.0 for at in range(10_000)}
+    fused = fuse((found("bm25", **many), found("dense", **many)))
+    assert ids(fused) == [f"n{at:05}" for at in range(5 if isinstance(fuse, EvenSplit) else 10)]
+
+
+def test_one_id_for_two_texts_of_two_stores_is_two_hits() -> None:
+    def one(store: str, text: str) -> Ranking:
+        return Ranking(Query("?"), (Hit(Node("n1", text, uri=f"{store}/a.md"), 1.0),), "dense")
+
+    fuse = HighestScore()
+    both = fuse((one("x", "Stones."), one("y", "Sea.")))
+    assert [node.text for node in both.nodes] == ["Stones.", "Sea."]
+    assert [node.text for node in fuse((both,)).nodes] == ["Stones.", "Sea."]
+    assert len(fuse((one("x", "Stones."), one("y", "Stones.")))) == 1

@@ -61,7 +61,7 @@ class Reorder(Operator[Ranking, Ranking]):
         if self.order == "reverse":
             return hits[::-1]
         if self.order == "ascending":
-            return sorted(hits, key=lambda hit: hit.score)
+            return sorted(hits, key=lambda hit: (hit.score == hit.score, hit.score))  # NaN is the lowest
         if self.order == "best again":
             return hits + hits[: len(hits) > 1]
         shuffled = list(hits)

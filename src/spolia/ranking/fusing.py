@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spolia.ranking.scalings import Scaling
+from spolia.ranking.scalings import Scaling, finite
 
 if TYPE_CHECKING:
     from spolia.ranking.aligned import Aligned, Numbers, Scored
@@ -132,7 +132,7 @@ def by_highest(aligned: Aligned) -> Numbers:
     """float64[1, documents]: max_r s_r(d)."""
     import numpy as np
 
-    values = aligned.spread(aligned.scores, [-np.inf] * len(aligned.scores))
+    values = aligned.spread([finite(scores) for scores in aligned.scores], [-np.inf] * len(aligned.scores))
     return np.asarray(values.max(axis=0, initial=-np.inf, keepdims=True))
 
 

@@ -7,10 +7,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Numbers: TypeAlias = npt.NDArray[np.float64]
 
 Scaling: TypeAlias = Callable[[Sequence[float]], tuple[list[float], float]]
 """From the scores of a list to their values on a common scale, and the value of a document that is absent."""
+
+
+def finite(scores: Sequence[float]) -> Numbers:
+    """float64[n]: the scores as numbers that can be reckoned with.
+
+    NaN says nothing, and counts as the least of the others; what is infinite counts as the largest number of its sign.
+
+    >>> finite([math.nan, 2.0, 1.0]).tolist(), finite([math.inf]).tolist()
+    ([1.0, 2.0, 1.0], [1.7976931348623157e+308])
+    """
+    import numpy as np
+
+    found = np.nan_to_num(np.asarray(scores, dtype=np.float64), nan=np.nan)
+    known = ~np.isnan(found)
+    return np.where(known, found, found[known].min() if known.any() else 0.0)
 
 
 def min_max(scores: Sequence[float]) -> tuple[list[float], float]:
@@ -19,7 +40,7 @@ def min_max(scores: Sequence[float]) -> tuple[list[float], float]:
     >>> min_max([4.0, 3.0, 2.0]), min_max([5.0])
     (([1.0, 0.5, 0.0], 0.0), ([1.0], 0.0))
     """
-    return theoretical_min_max(scores, min(scores, default=0.0))
+    return theoretical_min_max(scores, float(finite(scores).min(initial=math.inf)) if len(scores) else 0.0)
 
 
 def theoretical_min_max(scores: Sequence[float], minimum: float) -> tuple[list[float], float]:
@@ -36,7 +57,7 @@ def theoretical_min_max(scores: Sequence[float], minimum: float) -> tuple[list[f
     """
     import numpy as np
 
-    halves = np.array(scores, dtype=np.float64) / 2 - minimum / 2  # so that no difference is too large for a float
+    halves = finite(scores) / 2 - minimum / 2  # so that no difference is too large for a float
     span = halves.max(initial=0.0)
     if not span > 0:
         return [1.0] * len(scores), 0.0
