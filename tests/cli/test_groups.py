@@ -194,6 +194,57 @@ def test_a_group_made_by_a_model_says_where_texts_go(spolia: Spolia, store: Path
     assert [node["text"] for node in nodes] == ["It is about the sea."]
 
 
+def test_where_texts_go_is_said_of_groups_that_the_store_holds(
+    spolia: Spolia, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "g.yaml").write_text("transform: {Summary: {llm: {use: llm}}}\n")
+    with OpenAIServer(Served("It is about the sea.")) as server:
+        options = ("--llm", server.url, "--model", "m")
+        assert spolia("groups", "add", "short", "--from", tmp_path / "g.yaml", "--store", store, *options).code == 0
+        (tmp_path / "notes" / "krill.txt").write_text("Krill glows.")
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
+        said = f"Questions and passages go to {server.url} (m), with the key in OPENAI_API_KEY."
+        where = ("--store", store)
+        for command in ("plan", "sync", "index"):
+            ran = spolia(command, tmp_path / "notes", *where, "--no-vectors")
+            assert (ran.code, said in ran.err) == (0, True), ran.err
+        for names in (("short",), ("short", "--rebuild")):
+            assert said in spolia("groups", "build", *names, *where).err
+        assert said not in spolia("groups", "build", "page", *where).err
+        assert "go to" not in spolia("docs", "list", *where).err
+
+
+def test_a_server_that_is_away_is_said_and_keeps_nothing_from_being_found(
+    spolia: Spolia, store: Path, tmp_path: Path
+) -> None:
+    reply = Served("It is about the sea.")
+    with OpenAIServer(reply, reply, Served(status=503)) as server:
+        model = f"{{model: m, base_url: '{server.url}', retries: 0}}"
+        (tmp_path / "g.yaml").write_text(f"transform: {{Summary: {{llm: {{ChatModel: {model}}}}}}}\n")
+        assert spolia("groups", "add", "short", "--from", tmp_path / "g.yaml", "--store", store).code == 0
+        (tmp_path / "notes" / "krill.txt").write_text("Krill glows.")
+        ran = spolia("sync", tmp_path / "notes", "--store", store, "--no-vectors")
+    assert (ran.code, f"go to {server.url} (m)" in ran.err) == (5, True), ran.err
+    assert "1 not kept in step:\n  group short" in ran.out
+    assert "krill.txt" in spolia("search", "krill", "--store", store).out
+
+
+def test_where_texts_go_is_said_of_embedders_too(spolia: Spolia, store: Path, tmp_path: Path) -> None:
+    with OpenAIServer() as server:
+        (tmp_path / "g.yaml").write_text(
+            "near:\n  transform: Sentences\n  embeddings:\n"
+            f"  - embedder: {{EmbeddingModel: {{model: e, base_url: '{server.url}', dimension: 8}}}}\n"
+        )
+        said = f"go to {server.url} (e)"
+        how = ("--store", store, "--no-vectors")
+        ran = spolia("sync", tmp_path / "notes", *how, "--groups", tmp_path / "g.yaml")
+        assert (ran.code, said in ran.err) == (0, True), ran.err
+        (tmp_path / "notes" / "krill.txt").write_text("Krill glows.")
+        for command in ("plan", "sync"):
+            ran = spolia(command, tmp_path / "notes", *how)
+            assert (ran.code, said in ran.err) == (0, True), ran.err
+
+
 def test_a_document_that_a_group_cannot_be_made_of_is_told(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text(
         "transform: {Summary: {llm: {ScriptedModel: {replies: [[dug in mines, About salt.]]}}}}\n"

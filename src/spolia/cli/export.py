@@ -67,17 +67,12 @@ def contents_data(found: Contents) -> dict[str, Any]:
 def servers_of(found: Contents) -> Iterator[str]:
     """Which servers the groups of a store send texts to when documents are added; who made the file chose them."""
     from spolia.cli.sending import destination
-    from spolia.errors import GroupError
-    from spolia.models.chat import ChatModel
-    from spolia.stores.defined import transform_of
+    from spolia.models.remote import Remote
+    from spolia.stores.defined import asked_by
 
     for manifest in found.manifests:
-        try:
-            models = transform_of(manifest).resources
-        except GroupError:
-            continue  # it cannot be built on here, so that nothing is sent
-        for model in models:
-            if isinstance(model, ChatModel):
+        for model in asked_by(manifest):
+            if isinstance(model, Remote):
                 yield f"Group {manifest.group!r}, when documents are added: {destination(model)}"
 
 

@@ -117,14 +117,12 @@ def add(
     """
     from spolia.cli.own import own
     from spolia.cli.parts import in_words_of_the_command_line, model_at, parts_of
-    from spolia.cli.sending import tell_of_transforms
     from spolia.flows.definitions import load_named
     from spolia.stores.corpus import Corpus
 
     screen, mine = Screen(json=json), own(known)
     with in_words_of_the_command_line():
         definition = load_named(name, file, parts_of(store, weights, model_at(llm, model)).given(), mine.operators)
-    tell_of_transforms(screen, [definition])
     return _built(screen, [Corpus(store, wait).group(name, definition)], rebuild, mine)
 
 
@@ -201,6 +199,7 @@ def _built(screen: Screen, wanted: list[NodeGroup], rebuild: bool, mine: Own) ->
 
     corpus = wanted[0].corpus
     before = corpus.latest()
+    _tell_where_texts_go(screen, wanted, before.manifests, mine)
     total = before.stats().documents
     with screen.progress("building") as told:
 
@@ -222,6 +221,17 @@ def _built(screen: Screen, wanted: list[NodeGroup], rebuild: bool, mine: Own) ->
     for lack in unmade:
         screen.show(f"not in {lack.group}: {one_line(lack.uri)}  {one_line(lack.reason, 300)}")
     return Exit.PARTLY if unmade else Exit.DONE
+
+
+def _tell_where_texts_go(screen: Screen, wanted: list[NodeGroup], there: Mapping[str, Manifest], mine: Own) -> None:
+    """Of what is made: what is wanted, and what the store has below it."""
+    from spolia.cli.sending import tell_of_groups
+    from spolia.stores.defined import in_order
+    from spolia.stores.groups.storing import with_those_below
+
+    given = {group.name: group.definition for group in wanted if group.definition is not None}
+    made = with_those_below([group.name for group in wanted], in_order(dict(there)))
+    tell_of_groups(screen, given.values(), [one for one in made if one.group not in given], mine.operators)
 
 
 def _tree(manifests: Mapping[str, Manifest], counts: Mapping[str, int]) -> Tree:

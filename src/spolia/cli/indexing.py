@@ -15,7 +15,7 @@ from spolia.cli.making import MAIN, Making
 from spolia.cli.own import own
 from spolia.cli.reader_lists import access_of
 from spolia.cli.screen import Screen
-from spolia.cli.sending import tell_of_transforms
+from spolia.cli.sending import tell_of_groups
 from spolia.cli.spread import written
 from spolia.errors import ManifestMismatch, MissingExtra, QueryError, WeightsError
 from spolia.flows.default import covers
@@ -91,7 +91,9 @@ def parts(screen: Screen, making: Making, corpus: Corpus, *, rebuild: bool) -> t
     places, embedder, mine = making.places(), making.embedder(), own(making.known)
     defined = {**mine.groups, **making.definitions(embedder, mine.operators)}
     main = defined.pop(MAIN, None)
-    tell_of_transforms(screen, [*defined.values(), *([main] if main else [])])
+    given = {**defined, **({MAIN: main} if main else {})}
+    stored = corpus.snapshot().manifests if corpus.exists() else {}
+    tell_of_groups(screen, given.values(), [stored[name] for name in stored if name not in given], mine.operators)
     paths = [one for one in places if isinstance(one, Path)]
     found: dict[str, Any] = {
         "sources": paths[0] if places == paths[:1] else places,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from spolia.cli.screen import Screen
-    from spolia.models.chat import ChatModel
     from spolia.models.protocols import LanguageModel
+    from spolia.models.remote import Remote
     from spolia.operator import Operator
     from spolia.stores.definition import Definition
+    from spolia.stores.manifest import Manifest
 
 
 def tell_of_models(screen: Screen, flow: Operator[Any, Any], given: LanguageModel | None = None) -> bool:
@@ -32,16 +34,29 @@ def tell_of_models(screen: Screen, flow: Operator[Any, Any], given: LanguageMode
     return bool(models)
 
 
-def tell_of_transforms(screen: Screen, definitions: Iterable[Definition]) -> None:
-    """Say of each language model that node groups are made by where it is and which key goes there."""
-    from spolia.models.chat import ChatModel
+def tell_of_groups(
+    screen: Screen,
+    definitions: Iterable[Definition],
+    manifests: Iterable[Manifest] = (),
+    known: Iterable[Operator[Any, Any] | type] = (),
+) -> None:
+    """Say of each server that node groups are made or embedded by where it is and which key goes there.
 
-    models = (model for definition in definitions for model in definition.transform.resources)
-    for model in dict.fromkeys(model for model in models if isinstance(model, ChatModel)):
+    Args:
+        definitions: of groups that are given.
+        manifests: of further ones, that a store holds: perhaps somebody else has made it.
+        known: operators of the user's own.
+    """
+    from spolia.models.remote import Remote
+    from spolia.stores.defined import asked_by
+
+    given = [(*one.transform.resources, *(how.embedder for how in one.embeddings)) for one in definitions]
+    asked = chain(*given, *(asked_by(manifest, known) for manifest in manifests))
+    for model in dict.fromkeys(model for model in asked if isinstance(model, Remote)):
         screen.say(destination(model))
 
 
-def destination(model: ChatModel) -> str:
+def destination(model: Remote) -> str:
     """One line: the server, the model, the variable of the key; never the key.
 
     >>> from spolia.models.chat import ChatModel

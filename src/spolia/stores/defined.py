@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from spolia.catalogue import Catalogue
@@ -156,6 +157,21 @@ def transform_of(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type]
             f"Group {manifest.group!r} is made by what is not known here, {manifest.transform}. {advice} "
             f"({error.reason.partition('. ')[0]})"
         ) from error
+
+
+def asked_by(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type] = ()) -> tuple[Any, ...]:
+    """The stores, models and embedders that a group of the store is kept in step by, as far as they are known here.
+
+    Args:
+        passed: operators of the caller's own, that no catalogue has.
+    """
+    found: list[Any] = []
+    with suppress(GroupError):  # by what is not known here nothing is made, so that nothing is sent
+        found += transform_of(manifest, passed).resources
+    for how in manifest.embeddings:
+        with suppress(SpoliaError):
+            found += [decode(json.loads(how.plain), known=Catalogue())] if how.plain else []
+    return tuple(found)
 
 
 def definition_by_now(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type] = ()) -> Definition:
