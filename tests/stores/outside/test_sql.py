@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from spolia.errors import Cancelled, StatementError, StoreError
@@ -32,18 +32,20 @@ TABLES = {"person": ("id", "name", "born"), "work": ("person", "employer")}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    found = Server(tmp_path_factory.mktemp("pg"))
-    for statement in MADE:
-        found.told(statement)
-    yield found
-    found.stop()
+def asked(server: Server) -> str:
+    """The address of a database of its own on the server."""
+    server.told("CREATE DATABASE asked")
+    uri = server.uri.replace("/postgres?", "/asked?")
+    with psycopg.connect(uri, autocommit=True) as connection:
+        for statement in MADE:
+            connection.execute(statement.encode())
+    return uri
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Asked:
     if request.param == "postgres":
-        return PostgresDatabase(request.getfixturevalue("server").uri, tables=("person", "work"))
+        return PostgresDatabase(request.getfixturevalue("asked"), tables=("person", "work"))
     return SQLiteFile(filled(tmp_path / "people.db"), tables=("person", "work"))
 
 
@@ -123,6 +125,17 @@ WRITES = [
     "SELECT sql FROM sqlite_master",
     "SELECT * FROM pg_catalog.pg_shadow",
     "SELECT * FROM information_schema.tables",
+    "SELECT name FROM other.person",
+    "SELECT * FROM elsewhere.public.person",
+    "SELECT * FROM read_csv('/etc/passwd')",
+    "SELECT * FROM ROWS FROM (pg_sleep(1)) AS x(a)",
+    "SELECT name FROM person ORDER BY pg_catalog.pg_sleep(1)",
+    "SELECT name FROM person, LATERAL pg_sleep(1) AS z",
+    "SELECT array(SELECT word FROM secret)",
+    "SELECT * FROM (TABLE secret) AS q",
+    "EXECUTE foo",
+    "PREPARE x AS DELETE FROM person",
+    "SELECT randomblob(1000000000)",
     "SELECT word FROM secret",
     "SELECT * FROM (SELECT * FROM secret) AS q",
     "SELECT name FROM person WHERE EXISTS (SELECT 1 FROM secret WHERE word LIKE 'p%')",
@@ -179,6 +192,8 @@ def test_what_is_wrong_says_what_there_is() -> None:
     for statement, said in [
         ("SELECT nme FROM person", r"no column 'nme'. There are: person\(id, name, born\); work"),
         ("SELECT * FROM people", r"no table 'people'. There are: person"),
+        ("SELECT name FROM other.person", r"no table 'other\.person'"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "function ReadCSV may not"),
         ("DELETE FROM person", "is Delete, and may only read"),
         ("SELECT 1; SELECT 2", "There are 2 statements"),
         ("SELECT f(1)", "function f may not"),

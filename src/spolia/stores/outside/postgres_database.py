@@ -75,7 +75,7 @@ class PostgresDatabase(Value):
     def ask(self, statement: str, limits: Limits) -> Rows:
         with self._opened(limits) as connection:
             tables = {table: tuple(pairs) for table, pairs in self._columns(connection).items()}
-            refuse_writes(statement, "postgres", tables)
+            refuse_writes(statement, "postgres", tables, self.schema)
             with self._told(limits, tables), connection.cursor(name="asked") as cursor:
                 cursor.itersize = min(limits.rows + 1, 1000)
                 cursor.execute(statement.encode())

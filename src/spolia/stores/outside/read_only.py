@@ -30,12 +30,13 @@ _HARMLESS = frozenset(_COMPUTE.split())
 """Functions that the parser has no class for, and that only compute."""
 
 
-def refuse_writes(statement: str, dialect: str, tables: Mapping[str, Sequence[str]]) -> None:
+def refuse_writes(statement: str, dialect: str, tables: Mapping[str, Sequence[str]], schema: str = "main") -> None:
     """Refuse what is not one reading query over some tables.
 
     Args:
         dialect: `sqlite` or `postgres`.
         tables: their names, with those of their columns.
+        schema: what may stand before the name of a table.
 
     Raises:
         StatementError: what it is instead, and what to write.
@@ -50,7 +51,7 @@ def refuse_writes(statement: str, dialect: str, tables: Mapping[str, Sequence[st
     query = _parsed(statement, dialect)
     _refuse_other_statements(query)
     _refuse_functions(query)
-    _refuse_unknown(query, tables)
+    _refuse_unknown(query, tables, schema)
 
 
 def _parsed(statement: str, dialect: str) -> exp.Query:
@@ -94,12 +95,14 @@ def _refuse_other_statements(query: exp.Query) -> None:
 def _refuse_functions(query: exp.Query) -> None:
     from sqlglot import exp
 
-    for node in query.find_all(exp.Anonymous, exp.AnonymousAggFunc):
-        if str(node.this).lower() not in _HARMLESS:
-            raise StatementError(f"The function {str(node.this)[:60]} may not be used. Write the query without it.")
+    reaching = (exp.ReadCSV, exp.ReadParquet, exp.ToFile, exp.NextValueFor)
+    for node in query.find_all(exp.Anonymous, exp.AnonymousAggFunc, *reaching):
+        name = _kind(node) if isinstance(node, reaching) else str(node.this)
+        if name.lower() not in _HARMLESS:
+            raise StatementError(f"The function {name[:60]} may not be used. Write the query without it.")
 
 
-def _refuse_unknown(query: exp.Query, tables: Mapping[str, Sequence[str]]) -> None:
+def _refuse_unknown(query: exp.Query, tables: Mapping[str, Sequence[str]], schema: str) -> None:
     """Refuse tables and columns that were not shown; a quoted column that is none would be a text to SQLite."""
     from sqlglot import exp
 
@@ -108,8 +111,9 @@ def _refuse_unknown(query: exp.Query, tables: Mapping[str, Sequence[str]]) -> No
     known = {table.lower() for table in tables}
     for table in query.find_all(exp.Table):
         computed = isinstance(table.this, exp.Func) and not isinstance(table.this, exp.Anonymous)
-        if not computed and table.name.lower() not in known and not _is_expression(table):
-            raise StatementError(f"There is no table {table.name or table.sql()!r:.60}. There are: {named(tables)}")
+        elsewhere = table.catalog or table.db.lower() not in ("", schema.lower())
+        if not computed and (elsewhere or table.name.lower() not in known) and not _is_expression(table):
+            raise StatementError(f"There is no table {_written(table)!r:.60}. There are: {named(tables)}")
     columns = {column.lower() for names in tables.values() for column in names} | made | known
     for column in query.find_all(exp.Column):
         if not isinstance(column.this, exp.Star) and column.name.lower() not in columns:
@@ -127,6 +131,11 @@ def _is_expression(table: exp.Table) -> bool:
             return True
         around = around.parent
     return False
+
+
+def _written(table: exp.Table) -> str:
+    """The name of a table as the statement has it."""
+    return ".".join(part.name for part in table.parts) or table.sql()
 
 
 def _kind(node: object) -> str:
