@@ -296,8 +296,15 @@ def _of(hint: Any) -> st.SearchStrategy[Any]:
         return st.frozensets(st.sampled_from(["chat", "stream", "logprobs"]))
     kind = origin or hint
     if kind is Operator and args:
-        return st.sampled_from([cls for cls in _possible(kind) if parameters_of(cls, kind) == args]).flatmap(instances)
+        return st.sampled_from(_leaves([cls for cls in _possible(kind) if parameters_of(cls, kind) == args])).flatmap(
+            instances
+        )
     return st.sampled_from(_possible(kind)).flatmap(instances)
+
+
+def _leaves(found: list[type]) -> list[type]:
+    """Those without operators in them, where there are any, or examples would hold others without end."""
+    return [cls for cls in found if not any("Operator[" in str(hint) for hint in get_type_hints(cls).values())] or found
 
 
 @cache

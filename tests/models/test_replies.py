@@ -12,13 +12,13 @@ import pytest
 
 from spolia.models.parsers import (
     ControlTokens,
+    Headed,
     JsonObject,
     Lines,
     Number,
     OneOf,
     Order,
     Parser,
-    Sections,
     Tags,
     YesNo,
 )
@@ -44,7 +44,7 @@ FAMILIES: dict[str, tuple[Callable[[str], Parser[Any]], Callable[[str, str], Any
     "items": (lambda _: Lines(), lambda _, stated: tuple(stated.split("|"))),
     "json_object": (lambda given: JsonObject(tuple(_split(given))), lambda _, stated: json.loads(stated)),
     "tags": (lambda given: Tags(tuple(_split(given))), _named),
-    "sections": (lambda given: Sections(tuple(_split(given))), _named),
+    "sections": (lambda given: Headed(tuple(_split(given))), _named),
     "control_tokens": (
         lambda given: ControlTokens(tuple(_split(given))),
         lambda _, stated: tuple(_split(stated)),

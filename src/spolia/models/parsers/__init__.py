@@ -5,12 +5,12 @@ letters do not matter. What is not clear is refused, never guessed.
 """
 
 from spolia.models.parsers.control_tokens import ControlTokens, without_tokens
+from spolia.models.parsers.headed import Headed
 from spolia.models.parsers.lines import Lines
 from spolia.models.parsers.number import Number
 from spolia.models.parsers.objects import JsonObject
 from spolia.models.parsers.order import Order, completed
 from spolia.models.parsers.parser import Parser, spoken
-from spolia.models.parsers.sections import Sections
 from spolia.models.parsers.tags import Tags
 from spolia.models.parsers.text import Text
 from spolia.models.parsers.words import OneOf, YesNo
@@ -23,7 +23,7 @@ __all__ = [
     "OneOf",
     "Order",
     "Parser",
-    "Sections",
+    "Headed",
     "Tags",
     "Text",
     "YesNo",

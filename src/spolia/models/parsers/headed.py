@@ -23,7 +23,7 @@ _ALONE = rf"{_MARKS}[:：]?[ \t]*+[*_]{{0,3}}[ \t]*+$"
 
 
 @dataclass(frozen=True)
-class Sections(Parser[dict[str, str]]):
+class Headed(Parser[dict[str, str]]):
     """The text of each of some sections, the last where one comes several times.
 
     A section begins at a line that begins with its name, with a colon, an arrow or a dash after it, or with nothing but
@@ -34,7 +34,7 @@ class Sections(Parser[dict[str, str]]):
         names: of the sections, all of which have to be there.
         optional: of sections that may be there.
 
-    >>> Sections(("thought", "answer")).parse("Sure.\\n**Thought:** It was Nokia.\\n### Answer\\nNokia")
+    >>> Headed(("thought", "answer")).parse("Sure.\\n**Thought:** It was Nokia.\\n### Answer\\nNokia")
     {'thought': 'It was Nokia.', 'answer': 'Nokia'}
     """
 
@@ -43,7 +43,7 @@ class Sections(Parser[dict[str, str]]):
 
     def __post_init__(self) -> None:
         if not self.names or not all(re.search(r"\w", name) for name in (*self.names, *self.optional)):
-            raise WiringError(f"Sections has names={self.names!r:.80}. Write names of letters: ('answer',).")
+            raise WiringError(f"Headed has names={self.names!r:.80}. Write names of letters: ('answer',).")
 
     def parse(self, reply: str) -> dict[str, str]:
         every = (*self.names, *self.optional)
