@@ -330,6 +330,12 @@ def test_nothing_is_imported_before_it_is_needed() -> None:
     assert not {"torch", "transformers"} & set(ran.stdout.split())
 
 
+def test_a_window_beyond_what_the_model_was_made_for_is_refused(encoder: Any) -> None:
+    with pytest.raises(WeightsError, match=r"made for 512 tokens, and window is 513\. Write window=512, or less"):
+        LocalEmbedder(encoder[0], window=513).embed(["salt"], kind="query")
+    assert LocalEmbedder(encoder[0]).embed(["salt " * 1000], kind="query").shape == (1, 16)
+
+
 def test_a_folder_without_a_model(folders: Path) -> None:
     with pytest.raises(WeightsError, match=r"no folder with a config\.json"):
         LocalEmbedder(str(folders)).embed(["salt"], kind="query")

@@ -72,7 +72,7 @@ def bert(folder: Path, kind: str = "BertModel", seed: int = 0, **more: Any) -> A
     from transformers import BertConfig
 
     tokenizer = word_pieces(folder)
-    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, pad_token_id=0, **SMALL, **more)
+    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=512, pad_token_id=0, **SMALL, **more)
     return saved(folder, kind, config, seed)
 
 
@@ -82,7 +82,7 @@ def llama(folder: Path, template: str = TEMPLATE, kind: str = "LlamaForCausalLM"
 
     tokenizer = bytes_of(folder, template)
     config = LlamaConfig(
-        vocab_size=len(tokenizer), max_position_embeddings=256, eos_token_id=0, bos_token_id=None, pad_token_id=0,
+        vocab_size=len(tokenizer), max_position_embeddings=1000, eos_token_id=0, bos_token_id=None, pad_token_id=0,
         num_key_value_heads=1, **SMALL,
     )  # fmt: skip
     return saved(folder, kind, config)

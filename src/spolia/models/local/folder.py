@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from spolia.models.pinned import hash_of
 
 KINDS = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja")
 """What is read of a model; nothing else is fetched. Weights are safetensors alone, which hold no code."""
+_ENDINGS = tuple(kind.removeprefix("*") for kind in KINDS)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -64,12 +66,22 @@ def content_of(model: str, revision: str) -> str | None:
     """What tells the files apart from others: the revision, or a hash of all of them; None where there are none."""
     if revision:
         return revision
-    digest = blake2b(digest_size=16)
-    paths = sorted({path for kind in KINDS for path in Path(model).expanduser().glob(kind)})
-    if not any(path.suffix == ".safetensors" for path in paths):
+    folder = Path(model).expanduser()
+    try:
+        files = sorted((file.name, file.stat()) for file in os.scandir(folder) if file.name.endswith(_ENDINGS))
+    except OSError:
         return None
-    for path in paths:
-        digest.update(f"{path.name}:{hash_of(path)}\n".encode())
+    if not any(name.endswith(".safetensors") for name, _ in files):
+        return None
+    return _hash(folder, tuple((name, found.st_size, found.st_mtime_ns, found.st_ctime_ns) for name, found in files))
+
+
+@lru_cache(maxsize=64)
+def _hash(folder: Path, files: tuple[tuple[str, int, int, int], ...]) -> str:
+    """Of the files in a folder, computed once for files of these sizes and times."""
+    digest = blake2b(digest_size=16)
+    for name, *_ in files:
+        digest.update(f"{name}:{hash_of(folder / name)}\n".encode())
     return digest.hexdigest()
 
 

@@ -43,6 +43,7 @@ class Opened:
         folder: with its files.
         tokenizer: of transformers; texts are cut by `read`.
         model: of transformers, evaluating.
+        made_for: longest text in tokens, where the model has so many positions and no more.
         padding: number of the token that stands where a shorter row has none.
     """
 
@@ -50,11 +51,20 @@ class Opened:
         self.folder = folder_of(address.model, address.revision)
         self.device, self.threads = address.device, address.threads
         self.model = _model(self.folder, address)
+        self.made_for = getattr(self.config.get_text_config(), "max_position_embeddings", None)
         self.tokenizer = _tokenizer(self.folder)
         self._reading = threading.Lock()
         self.padding = int(self.tokenizer.pad_token_id or 0)
         added = self.tokenizer.added_tokens_decoder.values()
         self._marks = {str(token) for token in added if str(token).strip()}
+
+    def refuse_wider(self, address: Local) -> None:
+        """Refuse a window beyond the model's positions, where it reads nothing or fails."""
+        if self.made_for is not None and address.window > self.made_for:
+            raise WeightsError(
+                f"{address.model} was made for {self.made_for} tokens, and window is {address.window}. "
+                f"Write window={self.made_for}, or less."
+            )
 
     @property
     def config(self) -> Any:
@@ -118,7 +128,8 @@ def opened(address: Local) -> Opened:
         held = _open.get(key)
         if held is None or held[0] != content:
             held = _open[key] = (content, Opened(address))
-        return held[1]
+    held[1].refuse_wider(address)
+    return held[1]
 
 
 def _model(folder: Path, address: Local) -> Any:
