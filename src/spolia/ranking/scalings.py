@@ -19,7 +19,7 @@ Scaling: TypeAlias = Callable[[Sequence[float]], tuple[list[float], float]]
 """From the scores of a list to their values on a common scale, and the value of a document that is absent."""
 
 
-def finite(scores: Sequence[float]) -> Numbers:
+def finite(scores: Sequence[float] | Numbers) -> Numbers:
     """float64[n]: the scores as numbers that can be reckoned with.
 
     NaN says nothing, and counts as the least of the others; what is infinite counts as the largest number of its sign.
