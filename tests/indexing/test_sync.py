@@ -183,6 +183,26 @@ def test_two_files_that_change_places(folder: Path, corpus: Corpus) -> None:
     assert corpus.snapshot().check() == []
 
 
+def test_what_was_read_is_published_after_a_while_however_little_it_is(
+    folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spolia.indexing.taking.LONGEST_UNPUBLISHED_S", 0.0)
+    seen: list[int] = []
+
+    def stop(now: Progress) -> None:
+        seen.append(len(corpus.latest().sources()))
+        if now.done == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sync(folder, corpus, progress=stop, workers=0)
+    assert len(corpus.latest().sources()) >= 2
+    assert sorted(seen) == seen
+    monkeypatch.undo()
+    assert sync(folder, corpus).failed == ()
+    assert corpus.latest().check() == []
+
+
 def test_each_batch_is_published(folder: Path, corpus: Corpus) -> None:
     for number in range(10):
         (folder / f"n{number}.txt").write_text(f"Passage number {number}.")

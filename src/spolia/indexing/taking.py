@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 
 from spolia.errors import DocumentError, MissingExtra
@@ -30,6 +31,8 @@ CUT_AT_ONCE, WEIGHT_AT_ONCE = 64, 5_000_000
 characters and bytes of pictures, beyond which they are fewer."""
 CHUNKS_PER_DOCUMENT = 20
 """A batch of documents is published early when it has more chunks than so many for each."""
+LONGEST_UNPUBLISHED_S = 60.0
+"""Seconds after which what was read is published, however little it is: who stops a run over scans loses no hours."""
 
 
 NOTHING = Closed()
@@ -82,6 +85,7 @@ class Taking:
                 row = self.known.rows[uri]
                 self.labels.contain(uri, (DocumentReport.of(row.report).within if row.report else "") or container)
         self._changes = self._chunks = 0
+        self._published_at = time.monotonic()
 
     @property
     def behind(self) -> tuple[tuple[str, str], ...]:
@@ -129,7 +133,7 @@ class Taking:
             self._fail(Unreadable(row, str(error), None), taken.reader.name, within)
         finally:
             taken.drop()
-        if len(self.filing.pending) >= CUT_AT_ONCE or self.filing.weight >= WEIGHT_AT_ONCE:
+        if len(self.filing.pending) >= CUT_AT_ONCE or self.filing.weight >= WEIGHT_AT_ONCE or self._is_late:
             self._cut(self.filing)
 
     def _open(self, taken: Taken, before: SourceRow | None, contents: Contents, depth: int) -> Opened:
@@ -265,14 +269,21 @@ class Taking:
     def _publish_if_many(self) -> None:
         if self.batch is None:
             return
-        if self._changes >= self.batch or self.tally.chunks - self._chunks >= self.batch * CHUNKS_PER_DOCUMENT:
+        are_many = self._changes >= self.batch or self.tally.chunks - self._chunks >= self.batch * CHUNKS_PER_DOCUMENT
+        if are_many or self._is_late:
             self._publish()
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether nothing was published for long, where parts of a run are published at all."""
+        return self.batch is not None and time.monotonic() - self._published_at >= LONGEST_UNPUBLISHED_S
 
     def _publish(self) -> None:
         """Embed what has no vector yet, then make everything since the last time visible."""
         self.unread += embed(self.writer, self.growths, self._embedded)
         self.writer.publish()
         self._changes, self._chunks = 0, self.tally.chunks
+        self._published_at = time.monotonic()
 
     def _embedded(self, count: int) -> None:
         self.tally.embedded += count
