@@ -37,7 +37,7 @@ def close(writer: Writer, found: Found, labels: Labels, stamps: Mapping[str, Sta
         stamps: of the sources that the store has.
         taking: reads new files that may be what is gone, under another name.
     """
-    if labels.access is None and all(uri in found.files for uri in stamps):
+    if labels.access is None and stamps.keys() <= found.files.kept.keys():
         return Closed()
     known = Known(writer, found, stamps, Beside(found, labels), all=False)
     return _Closing(writer, found, labels, known, taking).close()
