@@ -111,12 +111,14 @@ def by_vectors(ranking: Ranking, embedder: Embedder, group: NodeGroup | None) ->
     import numpy as np
 
     nodes = ranking.nodes
-    known = {} if group is None else _stored(nodes, embedder, group)
-    lacking = [node for node in nodes if node.id not in known]
-    if lacking:
-        embedded = _checked(embedder, [node.indexed_text for node in lacking], "passage")
-        known |= {node.id: vector for node, vector in zip(lacking, embedded, strict=True)}
-    return ByVectors(_asked(ranking.query, embedder), np.stack([known[node.id] for node in nodes]))
+    vectors, stored = np.zeros((len(nodes), embedder.dimension), np.float32), np.zeros(len(nodes), dtype=np.bool_)
+    if group is not None:
+        places, found = _stored(nodes, embedder, group)
+        vectors[places], stored[places] = found, True
+    lacking = np.flatnonzero(~stored)
+    if len(lacking):
+        vectors[lacking] = _checked(embedder, [nodes[at].indexed_text for at in lacking], "passage")
+    return ByVectors(_asked(ranking.query, embedder), vectors)
 
 
 def by_words(ranking: Ranking) -> ByWords:
@@ -133,8 +135,8 @@ def _asked(query: Query, embedder: Embedder) -> Vectors:
     return found
 
 
-def _stored(nodes: Sequence[Node], embedder: Embedder, group: NodeGroup) -> dict[str, Vectors]:
-    """Vectors that a store has, by node id."""
+def _stored(nodes: Sequence[Node], embedder: Embedder, group: NodeGroup) -> tuple[list[int], Vectors]:
+    """Places of the nodes whose vectors a store has, and float32[places, d] these."""
     import numpy as np
 
     from spolia.stores.defined import refuse_other_embedder
@@ -143,14 +145,14 @@ def _stored(nodes: Sequence[Node], embedder: Embedder, group: NodeGroup) -> dict
     snapshot = group.snapshot()
     how = snapshot.manifest(group.name).embedded(embedder.name)
     if how is None:
-        return {}
+        return [], np.zeros((0, embedder.dimension), np.float32)
     refuse_other_embedder(how, group.name, embedder)
-    ids = {node.id for node in nodes if node.group == group.name}
-    keys = keys_of(snapshot, ids)
+    keys = keys_of(snapshot, {node.id for node in nodes if node.group == group.name})
     there = snapshot.allowed(group.name, access()).only(keys.values())
-    vectors = snapshot.vectors(group.name, embedder.name, there)
     row = {key: at for at, key in enumerate(there.keys[there.positions()].tolist())}
-    return {id: np.asarray(vectors[row[key]]) for id, key in keys.items() if key in row}
+    rows = [(at, row[keys[node.id]]) for at, node in enumerate(nodes) if keys.get(node.id) in row]
+    found = snapshot.vectors(group.name, embedder.name, there)
+    return [at for at, _ in rows], found[[place for _, place in rows]]
 
 
 def _checked(embedder: Embedder, texts: Sequence[str], kind: str) -> Vectors:
@@ -167,5 +169,5 @@ def _checked(embedder: Embedder, texts: Sequence[str], kind: str) -> Vectors:
 def _unit(vectors: Vectors) -> Vectors:
     import numpy as np
 
-    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
     return np.asarray(vectors / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
