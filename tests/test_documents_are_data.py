@@ -8,6 +8,7 @@ the texts does not matter: documents, their names and metadata, questions, answe
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 import sqlite3
@@ -21,6 +22,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import spolia
 from spolia.errors import ModelRejected, SpoliaError
 from spolia.filters import Field
 from spolia.function import step
@@ -356,3 +358,32 @@ def test_a_reply_that_calls_a_tool_is_none() -> None:
         llm = ChatModel("any", server.url, capabilities=Capabilities((CHAT,)))
         with pytest.raises(ModelRejected, match="has no text"):
             Reader(llm)(ranking(TAME))
+
+
+# ---------------------------------------------------------------------------------------------------------- one place
+
+MESSAGES_ARE_MADE = {
+    "models/template.py": "of a prompt file, filled in",
+    "models/role.py": "of a reply that is sent back, without marks",
+    "models/likelihood.py": "of a text that is scored; nothing is written after it",
+    "generation/ensemble/tokens.py": "of what was written so far, without marks",
+}
+
+
+def test_messages_are_made_in_one_place() -> None:
+    root = Path(spolia.__file__).parent
+    makers = {
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        if "testing" not in path.parts and _makes_messages(ast.parse(path.read_text()))
+    }
+    assert makers == set(MESSAGES_ARE_MADE), (
+        "Write a prompt file, and ask with a Role, which keeps texts in."
+    )
+
+
+def _makes_messages(module: ast.Module) -> bool:
+    chats = [node for node in ast.walk(module) if isinstance(node, ast.ImportFrom) and node.module == "spolia.types"]
+    imported = any(alias.name == "Message" for node in chats for alias in node.names)
+    calls = (node.func for node in ast.walk(module) if isinstance(node, ast.Call))
+    return imported and any(isinstance(called, ast.Name) and called.id == "Message" for called in calls)
