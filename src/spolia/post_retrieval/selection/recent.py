@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from spolia.errors import WiringError
 from spolia.operator import Operator
-from spolia.types import Hit, Node, Ranking, Time, is_time
+from spolia.post_retrieval.selection.kept import reaching
+from spolia.post_retrieval.times import days_of, latest
+from spolia.types import Ranking, Time, is_time
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Recent(Operator[Ranking, Ranking]):
     Source: `recency_filter` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval Augmented
     Generation Pipeline", 2024.
 
-    >>> from spolia.types import Query
+    >>> from spolia.types import Hit, Node, Query
     >>> nodes = [Node(year, "", meta=(("year", year),)) for year in ("2019", "2024", "2022")]
     >>> found = Ranking(Query("?"), tuple(Hit(node, 1.0) for node in nodes))
     >>> [[hit.node.id for hit in Recent(since, "year")(found)] for since in ("2020-06", "2030")]
@@ -46,15 +49,6 @@ class Recent(Operator[Ranking, Ranking]):
             )
 
     def apply(self, value: Ranking, /) -> Ranking:
-        since, times = Time(self.since).first, [self._time(hit.node) for hit in value.hits]
-        kept = tuple(hit for hit, time in zip(value.hits, times, strict=True) if time >= since)
-        return value.but(hits=kept or _newest(value.hits, times))
-
-    def _time(self, node: Node) -> str:
-        """The latest second that its field names; an empty text, before all of them, where there is none."""
-        values = [str(value) for name, value in node.meta if name == self.field and value is not None]
-        return max((Time(value).first for value in values if is_time(value)), default="")
-
-
-def _newest(hits: tuple[Hit, ...], times: list[str]) -> tuple[Hit, ...]:
-    return (hits[times.index(max(times))],) if hits else ()
+        since, times = days_of(Time(self.since)), [latest(hit.node, self.field) for hit in value.hits]
+        dated = [-math.inf if time is None else time for time in times]
+        return value.but(hits=reaching(value.hits, dated, since))
