@@ -559,7 +559,7 @@ def test_gold_is_a_stretch_of_a_document(tmp_path: Path, member: object, start: 
         ({"document": "d", "start": 30, "end": 99}, r"is no stretch of 'd'"),
         ({"document": "d", "start": 9, "end": 9}, r"is no stretch of 'd'"),
         ({"document": "d", "start": 0, "quote": "moon"}, r"'d' has 'The ' at 0, not 'moon'"),
-        ({"document": "e", "quote": "moon"}, r"document 'e', which is not in the corpus"),
+        ({"document": "e", "quote": "moon"}, r"gold id 'e' of question 'q' is not in the corpus"),
         ({"start": 3, "end": 4}, r"'document' is missing"),
         (7, r"'gold_ids' holds 7"),
     ],
