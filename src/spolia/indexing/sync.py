@@ -59,10 +59,10 @@ def sync(
 
     A file whose size and time are the same is not opened, one whose content is the same is not read again; a moved file
     keeps its nodes, and a text that was embedded before is not embedded again. What stands in archives and mails are
-    documents of their own, `a.zip/b.pdf`. Each batch is published when it is complete, or after a minute, so that it can
-    be searched, and a run that is stopped goes on where it was. A file that cannot be read is recorded with the reason, and the others
-    go on; later runs try it again, and till then its last good version stays (`report.stale`); a file that was deleted
-    goes. What `add_texts` has added stays.
+    documents of their own, `a.zip/b.pdf`. Each batch is published when it is complete, or after a minute, so that it
+    can be searched, and a run that is stopped goes on where it was. A file that cannot be read is recorded with the
+    reason, and the others go on; later runs try it again, and till then its last good version stays (`report.stale`); a
+    file that was deleted goes. What `add_texts` has added stays.
 
     A group of the store that cannot be made now, since its function or its embedder is not known here or its model is
     away, is left behind, and the others go on (`report.behind`); what it lacks is made as soon as it can be. A model
