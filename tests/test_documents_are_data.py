@@ -377,9 +377,7 @@ def test_messages_are_made_in_one_place() -> None:
         for path in root.rglob("*.py")
         if "testing" not in path.parts and _makes_messages(ast.parse(path.read_text()))
     }
-    assert makers == set(MESSAGES_ARE_MADE), (
-        "Write a prompt file, and ask with a Role, which keeps texts in."
-    )
+    assert makers == set(MESSAGES_ARE_MADE), "Write a prompt file, and ask with a Role, which keeps texts in."
 
 
 def _makes_messages(module: ast.Module) -> bool:
