@@ -9,15 +9,19 @@ import pytest
 import spolia
 from spolia.combinators import Branch
 from spolia.errors import FlowFileError, ModelError, WiringError
+from spolia.evaluation.identity import reads
 from spolia.flows.asked import ANY_MODEL, alone, case_for, sent_for
 from spolia.flows.files import dump, load
 from spolia.flows.prompts import name_of, overridden, prompt_called, shipped
 from spolia.flows.schema import schema
+from spolia.generation.ensemble.answers import AnswerEnsemble
+from spolia.generation.ensemble.tokens import TokenEnsemble
 from spolia.generation.reader import Reader
 from spolia.indexing.transforms.keywords import Keywords
 from spolia.indexing.transforms.summary import ROLE, Summary
 from spolia.models import template
 from spolia.models.scripted import ScriptedModel
+from spolia.post_retrieval.upr import UPR
 from spolia.pre_retrieval.multi_query import MultiQuery
 from spolia.types import Message, Query, Ranking
 from tests.flows.validating import valid
@@ -144,6 +148,19 @@ def test_another_prompt_is_another_fingerprint(tmp_path: Path) -> None:
     assert before != ROLE.fingerprint()
     own(tmp_path, "In brief: {{text}}")
     assert found.role.fingerprint() != before
+
+
+@pytest.mark.parametrize(
+    "operator", [Reader, AnswerEnsemble, TokenEnsemble, UPR], ids=lambda operator: operator.__name__
+)
+def test_another_text_of_a_prompt_file_is_another_resource(tmp_path: Path, operator: type) -> None:
+    file = own(tmp_path, "{{passages}} {{question}}", "mine.txt") / "mine.txt"
+    flow = operator(ANY_MODEL, prompt=str(file))
+    before, shipped_one = reads(flow), reads(operator(ANY_MODEL))
+    file.write_text("{{passages}} {{question}} Think.")
+    assert reads(flow) != before
+    assert reads(operator(ANY_MODEL)) == shipped_one
+    assert any("prompts/" in name for name in shipped_one)
 
 
 def test_the_readers_prompt_and_the_one_for_repairs(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from spolia.errors import QueryError
 
 if TYPE_CHECKING:
     from spolia.flows.asked import Sent
-    from spolia.flows.prompts import PromptFile
+    from spolia.flows.prompts import ShippedPrompt
 
 WHAT = "A prompt as `list` names it; or an operator, a built-in flow, or a YAML file with one, for a case."
 What = Annotated[str, typer.Argument(metavar="WHAT", help=WHAT, show_default=False)]
@@ -122,7 +122,7 @@ for _name, _command in (("list", list_), ("show", show), ("override", override))
     prompts.command(_name)(guarded(_command))
 
 
-def _all() -> dict[str, PromptFile]:
+def _all() -> dict[str, ShippedPrompt]:
     """Every prompt, with operators and measures that ask with it."""
     from spolia.evaluation.measures.known import WRITTEN, class_of
     from spolia.flows.prompts import shipped
@@ -130,7 +130,7 @@ def _all() -> dict[str, PromptFile]:
     return shipped({name: class_of(name.removesuffix("@k")) for name in WRITTEN})
 
 
-def _show_file(screen: Screen, found: PromptFile, case: object) -> Exit:
+def _show_file(screen: Screen, found: ShippedPrompt, case: object) -> Exit:
     if case:
         users = " or ".join(found.asked_by) or "a flow with it"
         raise QueryError(f"A prompt has no case of its own. Write: spolia prompts show {users}, with the same options.")

@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
-class PromptFile(Value):
+class ShippedPrompt(Value):
     """A prompt file that comes with Spolia.
 
     Args:
@@ -53,7 +53,7 @@ class PromptFile(Value):
         return template.read(self.place).places
 
 
-def shipped(others: Mapping[str, type | None] | None = None) -> dict[str, PromptFile]:
+def shipped(others: Mapping[str, type | None] | None = None) -> dict[str, ShippedPrompt]:
     """Every prompt file that comes with Spolia, by name.
 
     Args:
@@ -66,7 +66,7 @@ def shipped(others: Mapping[str, type | None] | None = None) -> dict[str, Prompt
     for called, cls in [*((cls.type_id(), cls) for cls in Catalogue().operators()), *(others or {}).items()]:
         for name in _asked_with(cls):
             users.setdefault(name, set()).add(called)
-    return {name: PromptFile(name, tuple(sorted(users.get(name, ())))) for name in _names()}
+    return {name: ShippedPrompt(name, tuple(sorted(users.get(name, ())))) for name in _names()}
 
 
 def _names() -> list[str]:
@@ -74,7 +74,7 @@ def _names() -> list[str]:
     return sorted(f"{path.parent.parent.as_posix()}/{path.stem}" for path in found if len(path.suffixes) == 1)
 
 
-def prompt_called(name: str, every: Mapping[str, PromptFile]) -> PromptFile:
+def prompt_called(name: str, every: Mapping[str, ShippedPrompt]) -> ShippedPrompt:
     """The prompt file of a name, or of its last part where only one of them all has that.
 
     Raises:
@@ -131,7 +131,7 @@ def _own(folder: Path) -> dict[str | None, str]:
     """The places of the prompt files in a folder of the user's, by the names of those that they stand for."""
     if not folder.is_dir():
         raise ModelError(f"There is no folder {str(folder)!r}. Write: spolia prompts override NAME --into {folder}.")
-    every, found = {name: PromptFile(name) for name in _names()}, dict[str | None, str]()
+    every, found = {name: ShippedPrompt(name) for name in _names()}, dict[str | None, str]()
     for path in sorted(folder.rglob("*.txt")):
         name, _, language = path.relative_to(folder).with_suffix("").as_posix().partition(".")
         if name not in every or (language and language not in LANGUAGES):

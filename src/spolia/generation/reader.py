@@ -12,6 +12,7 @@ from spolia.errors import ModelError, ModelRejected, WiringError
 from spolia.generation.passages import cited, fitting, numbered
 from spolia.models.delimiters import Setting
 from spolia.models.parsers.markers import Markers
+from spolia.models.prompted import Prompted
 from spolia.models.protocols import CHAT, LanguageModel
 from spolia.models.template import Template, checked_language, chosen
 from spolia.operator import Operator
@@ -24,7 +25,7 @@ _MARKED = re.compile(r"\[\d+\]")
 
 
 @dataclass(frozen=True)
-class Reader(Operator[Ranking, Answer]):
+class Reader(Prompted, Operator[Ranking, Answer]):
     """Ask a language model to answer the question from the ranking's passages.
 
     The passages are numbered from 1, best first. The reply's markers (`[1]`, `[1, 2]`, `【1】` …) become citations of

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from spolia.errors import ModelError, WiringError
 from spolia.models.delimiters import Setting
+from spolia.models.prompted import Prompted
 from spolia.models.protocols import NEXT_TOKENS, ForetellsTokens, LanguageModel
 from spolia.models.template import chosen
 from spolia.operator import Operator
@@ -19,7 +20,7 @@ from spolia.wiring import refuse_counts
 
 
 @dataclass(frozen=True)
-class ByNextToken(Operator[Query, ArmScores]):
+class ByNextToken(Prompted, Operator[Query, ArmScores]):
     """Score arms by the probability of their tokens as the model's next one: P(F_j) = p(T_j) / Σ_i p(T_i).
 
     p(T_j) is the sum of the probabilities of an arm's tokens, computed from probabilities, never from their logarithms.

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from spolia.errors import ModelError, ModelRejected
 from spolia.models import template
+from spolia.models.prompted import Prompted
 from spolia.models.protocols import LanguageModel
 from spolia.post_retrieval.judging import Judging
 from spolia.surrounding import gather, note
@@ -16,7 +17,7 @@ from spolia.types import Failure, Prompt, Ranking
 from spolia.wiring import refuse_counts
 
 
-class AskedOfEach(Judging):
+class AskedOfEach(Prompted, Judging):
     """Base of the rerankers that send a prompt for each hit; where they wait, several at the same time.
 
     One hit that cannot be judged leaves all in their order (`Judging`): scores of some and not of others would tell

@@ -233,6 +233,13 @@ def test_messages_in_plain_text_where_there_is_no_template(causal: Any) -> None:
     np.testing.assert_allclose(model.but(templated=False).distribution(ASKED), chances(raw, ids, []), atol=1e-4)
 
 
+def test_a_last_message_of_the_assistant_is_gone_on_with(causal: Any) -> None:
+    model, raw, tokenizer = causal
+    begun = ASKED.but(messages=(*ASKED.messages, Message("assistant", "The moon")))
+    ids = tokenizer(WRITTEN + "The moon", add_special_tokens=False)["input_ids"]
+    np.testing.assert_allclose(model.distribution(begun), chances(raw, ids, []), atol=1e-4)
+
+
 def test_a_template_that_refuses_is_told(tmp_path: Path) -> None:
     tiny.llama(tmp_path, "{{ raise_exception('System role not supported') }}")
     with pytest.raises(ModelRejected, match="System role not supported"):

@@ -12,6 +12,7 @@ from spolia import __version__
 from spolia.evaluation.flows import Flow, groups_of, written
 from spolia.evaluation.identity import code_of, inside
 from spolia.function import Function
+from spolia.models.prompted import PromptFile
 from spolia.models.protocols import Embedder, LanguageModel
 from spolia.models.role import Role
 from spolia.run import Run
@@ -120,7 +121,8 @@ def signature(flow: Flow, held: Held, run: Run) -> Signature:
         "index": searched,
         "flow": {"written": written(flow), "code": code_of(flow) | _functions(parts)},
         "models": {one.name: one.fingerprint() for one in parts if isinstance(one, LanguageModel)},
-        "prompts": {one.prompt: one.fingerprint() for one in parts if isinstance(one, Role)},
+        "prompts": {one.prompt: one.fingerprint() for one in parts if isinstance(one, Role)}
+        | {one.place: one.fingerprint() for one in flow.resources if isinstance(one, PromptFile)},
         "embedders": {one.name: one.fingerprint() for one in parts if isinstance(one, Embedder)},
         "asked for": {"principals": sorted(run.principals), "filter": repr(run.filter or "")},
         "Spolia": {"version": __version__},

@@ -13,6 +13,7 @@ from spolia.generation.ensemble.weights import weights
 from spolia.generation.generate import Generate
 from spolia.generation.reader import Reader
 from spolia.models.parsers.same import plain_words
+from spolia.models.prompted import Prompted
 from spolia.models.protocols import CHAT, LOGPROBS, LanguageModel
 from spolia.operator import Operator
 from spolia.surrounding import degrade, emit, gather
@@ -23,7 +24,7 @@ Reply = tuple[Answer, float]
 
 
 @dataclass(frozen=True)
-class AnswerEnsemble(Operator[Ranking, Answer]):
+class AnswerEnsemble(Prompted, Operator[Ranking, Answer]):
     """Answer from each passage alone, and give the answer that weighs most: p(y|q) = Σ_d λ_d · exp(mean_t ln p(y_t)).
 
     λ = softmax(s / τ) over the scores of the passages. Answers are the same where their words are, in any case and
@@ -64,6 +65,8 @@ class AnswerEnsemble(Operator[Ranking, Answer]):
 
     waits: ClassVar[bool] = True
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT, LOGPROBS))}
+
+    prompt_file = Reader.prompt_file
 
     def __post_init__(self) -> None:
         refuse_counts(self, "max_passages", "max_characters", "max_tokens")

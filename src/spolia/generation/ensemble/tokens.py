@@ -15,6 +15,7 @@ from spolia.generation.passages import cited
 from spolia.generation.reader import Reader
 from spolia.models.delimiters import without_marks
 from spolia.models.parsers.markers import Markers
+from spolia.models.prompted import Prompted
 from spolia.models.protocols import NEXT_TOKENS, ForetellsTokens, LanguageModel
 from spolia.operator import Operator
 from spolia.surrounding import degrade, emit, gather
@@ -26,7 +27,7 @@ ENDS = ("\n", "</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<end_of_turn
 
 
 @dataclass(frozen=True)
-class TokenEnsemble(Operator[Ranking, Answer]):
+class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
     """Write an answer token by token, each the likeliest of a mixture: p(y_t) = Σ_d λ_d · p(y_t | d, q, y_<t).
 
     λ = softmax(s / τ) over the scores of the passages, each of which has a prompt of its own. Of each, the `top` most
@@ -68,6 +69,8 @@ class TokenEnsemble(Operator[Ranking, Answer]):
     cached: ClassVar[bool] = True
     waits: ClassVar[bool] = True
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((NEXT_TOKENS,))}
+
+    prompt_file = Reader.prompt_file
 
     def __post_init__(self) -> None:
         refuse_counts(self, "max_passages", "top", "max_tokens", "max_characters")

@@ -184,7 +184,10 @@ class LocalModel(Local):
     def _in_template(self, opened: Opened, prompt: Prompt) -> list[int]:
         said = [{"role": one.role, "content": opened.unmarked(one.content)} for one in prompt.messages]
         try:
-            text = opened.tokenizer.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+            goes_on = prompt.messages[-1].role == "assistant"  # what the reply has begun with
+            text = opened.tokenizer.apply_chat_template(
+                said, tokenize=False, add_generation_prompt=not goes_on, continue_final_message=goes_on
+            )
         except Exception as error:  # the template may refuse roles and orders in its own words
             raise ModelRejected(
                 f"The chat template of {self.name} refuses the messages: {error}. Write other roles, or "
