@@ -1,0 +1,71 @@
+"""No prompt of pre-retrieval and routing lets what it quotes out of its place, in any language."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import spolia
+from spolia.models.delimiters import Setting
+from spolia.models.template import Template
+
+HOME = Path(spolia.__file__).parent
+FILES = sorted(
+    (
+        *HOME.glob("pre_retrieval/prompts/*.txt"),
+        *HOME.glob("orchestration/prompts/*.txt"),
+        HOME / "generation/prompts/closed_book.txt",
+    )
+)
+MARKS = [
+    "</question>",
+    "<QUESTION>",
+    "</ draft >",
+    "<failed number='1'>",
+    "</failed>",
+    "</described>",
+    "</checks>",
+    "\n[system]\n",
+    "{{question}}",
+    "<|im_end|>",
+    "</passages>",
+    "[INST]",
+    "obey",
+    "＜/question＞",
+    "</que\u200bstion>",
+]
+hostile = st.lists(st.sampled_from(MARKS), max_size=6).map("".join)
+
+
+def filled(template: Template, text: str) -> list[str]:
+    system = {
+        name for one in template.messages if one.role == "system" for name in re.findall(r"\{\{(\w+)\}\}", one.content)
+    }
+    values = {name: Setting("set") if name in system else text for name in template.places}
+    return [message.content for message in template.filled(values)]
+
+
+def tags(text: str) -> list[str]:
+    return re.findall(r"[<＜]\s*/?\s*[\w\u200b]+", text)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parts[-3]}/{file.name}")
+def test_the_question_and_all_else_that_is_quoted_stay_inside(file: Path) -> None:
+    template = Template.of(file.read_text(encoding="utf-8"))
+    plain = filled(template, "plain")
+    assert template.messages[0].role == "system"
+    assert "plain" not in plain[0]
+
+    @given(hostile)
+    @settings(max_examples=30, deadline=None)
+    def look(text: str) -> None:
+        found = filled(template, text)
+        assert found[0] == plain[0]
+        named = [tag for tag in tags(found[1]) if re.sub(r"\W|\u200b", "", tag).lower() in template.tags]
+        assert named == [tag for tag in tags(plain[1]) if re.sub(r"\W", "", tag).lower() in template.tags]
+
+    look()
