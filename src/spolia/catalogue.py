@@ -150,6 +150,7 @@ BUILT_IN: Mapping[str, str] = {
     "PickArm": "spolia.orchestration.pick_arm",
     "Piece": "spolia.stores.definition",
     "PostgresDatabase": "spolia.stores.outside.postgres_database",
+    "PromptFile": "spolia.models.prompted",
     "Qdrant": "spolia.stores.adapters.qdrant",
     "QuestionAnswers": "spolia.indexing.transforms.questions",
     "Questions": "spolia.indexing.transforms.parsers",
