@@ -41,7 +41,7 @@ class Known:
         self.unlike: dict[str, File] = found.files.unlike(stamps)
         self.parts: dict[str, list[str]] = {}
         gone = []
-        others = sorted(stamps.keys() - found.files.keys())
+        others = sorted(uri for uri in stamps if uri not in found.files.kept)
         if found.uris is None:
             others = [uri for uri in others if not is_elsewhere(uri)]
         pages = {uri for uri, row in writer.sources(filter(is_elsewhere, others)).items() if not _is_part(row)}
