@@ -117,3 +117,25 @@ def test_a_prompt_of_ones_own_is_begun_changed_and_used(spolia: Spolia, place: P
     again = spolia("prompts", "override", "answer", "--into", "mine")
     assert again.code == 2
     assert "is there already" in again.err
+
+
+def test_prompts_of_ones_own_are_measured_and_a_change_is_asked_anew(
+    spolia: Spolia, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPOLIA_CACHE", str(place / "cache"))
+    (place / "data").mkdir()
+    (place / "data/corpus.jsonl").write_text(json.dumps({"id": "p", "title": "", "text": "The moon pulls the sea."}))
+    item = {"id": "q", "question": "What pulls the sea?", "gold_ids": ["p"], "answers": ["The moon"]}
+    (place / "data/questions.jsonl").write_text(json.dumps(item))
+    spolia("prompts", "override", "answer", "--into", "mine")
+    with OpenAIServer(Served("The moon [1].")) as server:
+        asked = ("eval", "naive", "--data", "data", "--measures", "EM", "--llm", server.url, "--model", "m")
+        for text in (
+            "One: {{question}} {{passages}}",
+            "Two: {{question}} {{passages}}",
+            "Two: {{question}} {{passages}}",
+        ):
+            (place / "mine/generation/answer.txt").write_text(text)
+            assert spolia(*asked, "--prompts", "mine").code == 0
+        sent = [request.body["messages"][0]["content"][:4] for request in server.requests]
+    assert sent == ["One:", "Two:"]

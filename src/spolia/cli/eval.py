@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exits import Exit
-from spolia.cli.options import FLOWS, AsJson, Known, ModelName, ModelUrl, Weights
+from spolia.cli.options import FLOWS, AsJson, Known, ModelName, ModelUrl, OwnPrompts, Weights
 from spolia.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ def evaluate(
     store: OverStore = None,
     llm: ModelUrl = "",
     model: ModelName = "",
+    prompts: OwnPrompts = None,
     weights: Weights = "",
     json: AsJson = False,
 ) -> Exit:
@@ -123,7 +124,7 @@ def evaluate(
     refuse_other_kinds(report or ())
     if save is not None and not save.suffix and not save.exists():
         save = save.with_suffix(".experiment")
-    wanted = Evaluated(screen, data, split, limit, seed, llm, model, weights, own(known), store)
+    wanted = Evaluated(screen, data, split, limit, seed, llm, model, weights, own(known), store, prompts)
     found, chosen, traces = wanted.report(
         flows, measures, by=by, correction=correction, save=save, again=again, overlap=overlap
     )

@@ -75,6 +75,7 @@ class Evaluated:
     weights: str
     known: Own = field(default_factory=Own)
     store: str | None = None
+    prompts: Path | None = None
 
     def ready(self, names: Sequence[str], measures: str) -> Ready:
         """The flows of these names, over the data set's passages or the store, and the questions to ask them."""
@@ -87,6 +88,7 @@ class Evaluated:
                 parts, unsuited = parts_over(source, names, self.weights, reader, told, self.known.operators)
         else:
             parts, unsuited = parts_of(self.store, self.weights, reader).but(known=self.known.operators), ""
+        parts = parts.but(prompts=self.prompts)
         flows, chosen = self._flows(names, parts, unsuited)
         return Ready(source, marks_of(every), items, wanted, flows, parts, chosen)
 
