@@ -366,6 +366,27 @@ def test_g9_what_is_used_is_built_with_what_is_above_it_and_nothing_else(corpus:
     assert corpus.snapshot().generation == generation
 
 
+def test_g9_what_is_searched_first_is_built_with_the_groups_that_were_given(corpus: Corpus) -> None:
+    above = corpus.group("above", Definition(paragraphs))
+    below = corpus.group("below", Definition(Sentences(), parent="above"))
+    found = (BM25(below) >> Mapped(above))(Query("older buildings"))
+    assert found.hits
+    assert corpus.snapshot().groups() == ("above", "below", "chunk")
+
+
+def test_r1_built_in_groups_are_searched_by_vectors_as_by_words(corpus: Corpus) -> None:
+    embedder = HashingEmbedder(32)
+    assert len(Dense(corpus.group("sentence"), embedder, 2)(Query("older buildings"))) == 2
+    assert BM25(corpus.group("page"))(Query("milestones")).hits
+    assert corpus.snapshot().manifest("page").embeddings == ()
+    assert len(Dense(corpus.group("page"), embedder, 1)(Query("older buildings"))) == 1
+    both = [corpus.snapshot().manifest(name).embeddings for name in ("sentence", "page")]
+    assert [[how.embedder for how in embeddings] for embeddings in both] == [[embedder.name], [embedder.name]]
+    generation = corpus.snapshot().generation
+    assert len(Dense(corpus.group("page"), embedder, 1)(Query("older buildings"))) == 1
+    assert corpus.snapshot().generation == generation
+
+
 def test_g10_what_is_not_asked_for_is_neither_built_nor_embedded(corpus: Corpus) -> None:
     assert corpus.snapshot().groups() == ("chunk",)
     with Run() as run:

@@ -10,6 +10,7 @@ from spolia.flows.retrievers import bm25, group_of, hybrid
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
 from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.defined import built_in
 from spolia.stores.lexical.analysis import in_words
 from spolia.surrounding import access
 from spolia.types import Query, Ranking
@@ -53,6 +54,8 @@ def suits(corpus: Corpus | NodeGroup, embedder: Embedder | None) -> str:
     group = group_of(corpus)
     snapshot = group.snapshot()
     built = snapshot.manifest(group.name).embedder
+    if not built and built_in(group.name) is not None:
+        return f"group {group.name!r} has no vectors yet; the flow dense makes them at its first search"
     if built != embedder.name:
         return f"the corpus was indexed {f'with {built}, not {embedder.name}' if built else 'without an embedder'}"
     keys = snapshot.lexical(group.name).keys()

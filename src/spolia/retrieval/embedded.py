@@ -11,6 +11,7 @@ from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.retrieval.searched import searched
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.defined import refuse_other_embedder
+from spolia.stores.definition import MAIN
 from spolia.surrounding import note
 from spolia.types import Query
 
@@ -120,8 +121,16 @@ def refuse_other(group: NodeGroup, snapshot: Snapshot, embedder: Embedder | Spar
         refuse_other_embedder(how, group.name, embedder)
     else:
         names = ", ".join(repr(embedding.embedder) for embedding in manifest.embeddings)
+        way = (
+            "index again with this one"
+            if group.name == MAIN
+            else (
+                f"give it vectors by this one: corpus.group({group.name!r}, Definition(..., "
+                "embeddings=(Embedding(embedder),)))"
+            )
+        )
         raise ManifestMismatch(
             f"Group {group.name!r} of {snapshot.opened.store} was built with "
             f"{f'the embedder {names}' if names else 'no embedder'}, and is searched with "
-            f"{embedder.name!r}. Search with BM25, with that embedder, or index again with this one."
+            f"{embedder.name!r}. Search with BM25, with that embedder, or {way}."
         )

@@ -53,7 +53,11 @@ class GroupSearch(Operator[Query, Ranking]):
         """
 
     def apply(self, value: Query, /) -> Ranking:
-        return Ranking(value, self.hits(value, self.group.snapshot(), access(), self.wanted(value)), self.source)
+        return Ranking(value, self.hits(value, self.snapshot(), access(), self.wanted(value)), self.source)
+
+    def snapshot(self) -> Snapshot:
+        """The generation that is searched, in which the group is built."""
+        return self.group.snapshot()
 
     def reads(self, value: Query, /) -> object:
         return value.text, value.filter

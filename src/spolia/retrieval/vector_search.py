@@ -66,8 +66,14 @@ class VectorSearch(GroupSearch, Generic[V]):
         (found,) = self._found([query], [self.read(query, None)], snapshot, who)
         return found
 
+    def snapshot(self) -> Snapshot:
+        """The generation that is searched. A built-in group gets vectors by the embedder at their first use."""
+        from spolia.stores.groups.first_use import with_vectors
+
+        return with_vectors(self.group, self.embedder).snapshot()
+
     def apply_batch(self, values: Sequence[Query], /) -> list[Ranking | Failure]:
-        snapshot, who = self.group.snapshot(), access()
+        snapshot, who = self.snapshot(), access()
         results: dict[int, Ranking | Failure] = {}
         texts: dict[int, str | None] = {}
         for row, query in enumerate(values):

@@ -16,6 +16,7 @@ from spolia.stores.postgres.address import address_of
 from spolia.stores.truth import Truth
 from spolia.surrounding import pin
 from spolia.types import Value
+from spolia.types.value import kept
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot import Snapshot
@@ -75,9 +76,18 @@ class Corpus(Value):
             name: of a group that the store has, that is built in (`document`, `page`, `sentence`, `fine`, `medium`,
                 `coarse`), or that `definition` defines. One that is not built yet is built when it is first searched.
             definition: what it is made of; None for what the store says, which keeps it once the group is built: by its
-                first search, `materialise` or `sync`. Until then it is in this address only.
+                first search, `materialise` or `sync`. Until then it is in this address, and groups of this corpus that
+                are made from it find it.
         """
-        return NodeGroup(self, name, definition)
+        group = NodeGroup(self, name, definition)
+        if group.definition is not None:
+            self.given[name] = group.definition
+        return group
+
+    @kept
+    def given(self) -> dict[str, Definition]:
+        """The definitions that were given for groups of this very object, by name."""
+        return {}
 
     def exists(self) -> bool:
         """Whether something that calls itself a store is there; opening it tells whether it is one."""

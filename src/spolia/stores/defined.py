@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 from spolia.catalogue import Catalogue
@@ -30,6 +31,7 @@ BUILT_IN: Mapping[str, Any] = {
 """Groups that every store can build without being told how. Sizes in tokens, of 4 characters where none are counted."""
 
 
+@cache
 def built_in(name: str) -> Definition | None:
     """The definition of a built-in group; None if there is none of this name.
 
@@ -248,7 +250,7 @@ def _refuse_lineage(name: str, definition: Definition, above: Mapping[str, Manif
     if name == DOCUMENT and definition.transform != Whole():
         raise GroupError(
             f"Group {DOCUMENT!r} is the whole documents, and is asked for as made by {definition.transform.short}. "
-            "Give the group another name."
+            "Give the group another name; for vectors of whole documents write Definition(Whole(), embeddings=(...,))."
         )
     for role, group in (("parent", definition.parent), ("ref", definition.ref)):
         if name != DOCUMENT and name in (group, *_line(group, above)):

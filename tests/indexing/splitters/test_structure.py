@@ -40,6 +40,15 @@ def both(splitter: Splitter, part: Part) -> list[tuple[str, str]]:
 # ------------------------------------------------------------------------------------------ pages and paragraphs
 
 
+def test_what_says_nothing_alone_is_no_sentence() -> None:
+    text = "---\n\nRun this.\n\n```bash\nspolia index docs\n```\n\n* * *\n\nThe end."
+    found = texts(Sentences(), part_of(text))
+    assert found == ["---\n\nRun this.", "```bash\nspolia index docs\n```", "* * *\n\nThe end."]
+    assert texts(Sentences(), part_of("One.\n\n***\n\nTwo.", headings=(11,)))[-1] == "Two."
+    assert texts(Sentences(), part_of("!!!")) == ["!!!"]
+    assert max(map(len, texts(Sentences(size=5), part_of("One two three.\n" + "-" * 30 + "\nFour five.")))) <= 20
+
+
 def test_one_piece_a_page_and_none_for_an_empty_one() -> None:
     text = "One.\n\nStill one.\n\n  \nThree."
     assert texts(Pages(), part_of(text, pages=(0, 18, 21))) == ["One.\n\nStill one.", "Three."]

@@ -22,10 +22,11 @@ def definition_of(group: NodeGroup) -> Definition:
     Raises:
         GroupError: nobody says it.
     """
-    found = group.definition or built_in(group.name)
+    given = group.corpus.given
+    found = group.definition or given.get(group.name) or built_in(group.name)
     if found is None:
         there = group.corpus.latest().manifests if group.corpus.exists() else ()
-        raise unknown(group.name, group.corpus.path, there)
+        raise unknown(group.name, group.corpus.path, {*there, *given})
     return found
 
 

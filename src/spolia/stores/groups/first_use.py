@@ -7,12 +7,14 @@ import time
 from typing import TYPE_CHECKING
 
 from spolia.errors import StoreBusy
-from spolia.stores.defined import built_in
+from spolia.stores.defined import built_in, signature
+from spolia.stores.definition import Embedding
 from spolia.stores.groups.asked import serves
 from spolia.stores.groups.materialising import materialise
 from spolia.surrounding import check_cancelled, note
 
 if TYPE_CHECKING:
+    from spolia.models.protocols import Embedder, SparseEmbedder
     from spolia.stores.corpus import NodeGroup
     from spolia.stores.snapshot import Snapshot
 
@@ -40,6 +42,18 @@ def built(group: NodeGroup) -> Snapshot:
                 raise _out_of_patience(group, busy, snapshot) from busy
             said = said or _told(group, busy)
     return snapshot
+
+
+def with_vectors(group: NodeGroup, embedder: Embedder | SparseEmbedder) -> NodeGroup:
+    """A built-in group that has no vectors by an embedder yet, asked for with them; any other as it is."""
+    definition = None if group.definition is not None else built_in(group.name)
+    if definition is None:
+        return group
+    manifests = group.corpus.latest().manifests
+    there = manifests.get(group.name)
+    if there and (there.embedded(embedder.name) is not None or there.signature != signature(definition, manifests)):
+        return group
+    return group.but(definition=definition.but(embeddings=(Embedding(embedder),)))
 
 
 def _build(group: NodeGroup, wait_s: float) -> None:
