@@ -197,6 +197,7 @@ if TYPE_CHECKING:
         Part as Part,
         Piece as Piece,
         Splitter as Splitter,
+        Whole as Whole,
     )
     from spolia.stores.groups.materialising import materialise as materialise
     from spolia.stores.indexes import HNSW as HNSW, Exact as Exact
@@ -383,7 +384,7 @@ WHERE = {
     "spolia.stores.adapters.opensearch": ("OpenSearch",),
     "spolia.stores.adapters.qdrant": ("Qdrant",),
     "spolia.stores.corpus": ("Corpus", "NodeGroup",),
-    "spolia.stores.definition": ("Definition", "Embedding", "Part", "Piece", "Splitter",),
+    "spolia.stores.definition": ("Definition", "Embedding", "Part", "Piece", "Splitter", "Whole",),
     "spolia.stores.groups.materialising": ("materialise",),
     "spolia.stores.indexes": ("Exact", "HNSW",),
     "spolia.stores.outside.graph_file": ("GraphFile",),
