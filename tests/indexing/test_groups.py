@@ -84,7 +84,7 @@ def test_every_built_in_group_can_be_searched(corpus: Corpus, name: str) -> None
 
 def test_a_group_is_built_with_those_that_it_is_made_from(corpus: Corpus) -> None:
     paragraphs = corpus.group("paragraph", Definition(Paragraphs()))
-    sentences = corpus.group("clause", Definition(Sentences(), parent="paragraph"))
+    sentences = Corpus(corpus.path).group("clause", Definition(Sentences(), parent="paragraph"))
     with pytest.raises(GroupError, match=r"no node group 'paragraph'.*corpus\.group\('paragraph', Definition"):
         materialise([sentences])
     materialise([paragraphs, sentences])

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from spolia.errors import GroupError, StoreError
 from spolia.misfits import refuse_misfits
 from spolia.stores.addresses import POSTGRES, truth_of
-from spolia.stores.definition import Definition
+from spolia.stores.definition import DOCUMENT, Definition
 from spolia.stores.postgres.address import address_of
 from spolia.stores.truth import Truth
 from spolia.surrounding import pin
-from spolia.types import Value
-from spolia.types.value import kept
+from spolia.types import Value, kept
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot import Snapshot
@@ -80,7 +79,7 @@ class Corpus(Value):
                 are made from it find it.
         """
         group = NodeGroup(self, name, definition)
-        if group.definition is not None:
+        if group.definition is not None and name != DOCUMENT:
             self.given[name] = group.definition
         return group
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from functools import cache
 from typing import Any
 
 from spolia.catalogue import Catalogue
@@ -31,7 +30,6 @@ BUILT_IN: Mapping[str, Any] = {
 """Groups that every store can build without being told how. Sizes in tokens, of 4 characters where none are counted."""
 
 
-@cache
 def built_in(name: str) -> Definition | None:
     """The definition of a built-in group; None if there is none of this name.
 
