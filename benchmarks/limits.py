@@ -218,6 +218,13 @@ def _fusion(result: Result) -> Judged:
     return found | {"279 settings of 100 questions, cpu_s": (result["sweep"]["cpu_s"], most(0.2))}
 
 
+def _workers(result: Result) -> Judged:
+    return {
+        "reading, times as fast with two": (result["reading"]["ratio"], least(1.7)),
+        "sync, times as fast with two": (result["sync"]["ratio"], None),
+    }
+
+
 def _fuzz(result: Result) -> Judged:
     return {
         "inputs": (result["inputs"], None),
@@ -250,5 +257,6 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "fusion": _fusion,
     "fuzz": _fuzz,
     "large": _large,
+    "workers": _workers,
 }
 """By the name of the result."""

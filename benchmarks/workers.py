@@ -1,30 +1,25 @@
-"""Reading in workers: throughput with one and with two, and the memory that large files need.
+"""Reading in workers: how much faster two are than one.
 
-    python benchmarks/workers.py --data FOLDER [--copies 12] [--rounds 5] [--megabytes 1000] [--pages 5000] [--out FILE]
+    python benchmarks/workers.py [--copies 12] [--rounds 5] [--out FILE]
 
-FOLDER has PDF and DOCX files. Each is copied, each copy made another file by some bytes after its end, and all are
-brought into a new store by `sync` without vectors, with one worker and with two in turn; wall-clock, the best round
-counts. `reading` is the same without what one process does alone: cutting, storing, indexing. For memory, a CSV of so
-many megabytes and a PDF of so many pages are synced in a process of their own; the most that it and its workers needed.
+PDF and DOCX files of the shared documents. Each is copied, each copy made another file by some bytes after its end.
+`reading` is what workers do: files on their way to being documents. `sync` brings them into a new store, without
+vectors: the process that cuts, stores and indexes is one however many read, and works beside a single worker too. One
+worker and two in turn; wall-clock, the best round counts. Data: `SPOLIA_DATASETS`, else `../shared/datasets` beside the
+checkout.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
-import resource
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pypdfium2
+from results import publish
 
 from spolia.indexing.intake import Bytes, Item, intake
 from spolia.indexing.readers.choosing import by_suffix, reader_of
@@ -32,6 +27,8 @@ from spolia.indexing.readers.reading import Blob
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
 from spolia.stores.tables.rows import SourceRow
+
+DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parents[2] / "shared" / "datasets")
 
 
 def lay(data: Path, folder: Path, copies: int) -> int:
@@ -88,77 +85,16 @@ def throughput(folder: Path, rounds: int) -> dict[str, Any]:
     }
 
 
-def large_csv(path: Path, megabytes: int) -> None:
-    row = "{0},stone number {0},a place that has a name of some length,{1:.3f}\n"
-    with path.open("w") as file:
-        file.write("number,what,where,weight\n")
-        number = 0
-        while file.tell() < megabytes * 1_000_000:
-            file.writelines(row.format(number + n, (number + n) / 7) for n in range(10_000))
-            number += 10_000
-
-
-def long_pdf(path: Path, data: Path, pages: int) -> None:
-    papers = [pypdfium2.PdfDocument(paper) for paper in sorted(data.rglob("ar-*.pdf"))[:2]]
-    with closing(pypdfium2.PdfDocument.new()) as made:
-        while len(made) < pages:
-            for paper in papers:
-                made.import_pages(paper, list(range(min(len(paper), pages - len(made)))))
-        made.save(path)
-
-
-def memory(folder: Path) -> dict[str, Any]:
-    """What a `sync` of a folder needs, in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, "--sync", folder], check=True, capture_output=True, text=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def synced(folder: Path) -> dict[str, Any]:
-    began = time.perf_counter()
-    with tempfile.TemporaryDirectory(dir=folder.parent) as place:
-        report = sync(folder, Corpus(f"{place}/s.spolia"), workers=2)
-    return {
-        "file_mb": round(sum(path.stat().st_size for path in folder.iterdir()) / 1e6),
-        "sources": report.added,
-        "failed": [reason for _, reason in report.failed],
-        "chunks": report.chunks,
-        "most_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-        "most_of_a_worker_mb": round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024),
-        "seconds": round(time.perf_counter() - began),
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path)
     parser.add_argument("--copies", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--megabytes", type=int, default=1_000)
-    parser.add_argument("--pages", type=int, default=5_000)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--sync", type=Path, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.sync:
-        print(json.dumps(synced(arguments.sync)))
-        return
-    result: dict[str, Any] = {"python": platform.python_version(), "cores": os.cpu_count()}
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        folders = {name: Path(place, name) for name in ("files", "csv", "pdf")}
-        for folder in folders.values():
-            folder.mkdir()
-        result["files"] = lay(arguments.data, folders["files"], arguments.copies)
-        result |= throughput(folders["files"], arguments.rounds)
-        if arguments.pages:
-            long_pdf(folders["pdf"] / "long.pdf", arguments.data, arguments.pages)
-            result[f"PDF of {arguments.pages} pages"] = memory(folders["pdf"])
-        if arguments.megabytes:
-            large_csv(folders["csv"] / "large.csv", arguments.megabytes)
-            result[f"CSV of {arguments.megabytes} MB"] = memory(folders["csv"])
-    text = json.dumps(result, indent=1)
-    print(text)
-    if arguments.out:
-        arguments.out.write_text(text + "\n")
+        folder = Path(place)
+        files = lay(DATA / "documents" / "files", folder, options.copies)
+        publish("workers", {"files": files, **throughput(folder, options.rounds)}, options.out)
 
 
 if __name__ == "__main__":

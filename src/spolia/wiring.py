@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import Mapping, Sequence
+from inspect import getattr_static
 from typing import Annotated, Any, ForwardRef, Literal, TypeVar, Union, get_args, get_origin
 
 from spolia.errors import WiringError
@@ -34,6 +35,18 @@ def refuse_counts(op: Any, *names: str, least: int = 1, optional: bool = False) 
         if type(value) is not int or not least <= value <= MOST:
             said = f"{getattr(op, 'short', op)}: {name} counts from {least}, and is {value!r}"
             raise WiringError(f"{said}. Write a whole number, at most 2**63 - 1.")
+
+
+def members(protocol: type) -> list[str]:
+    """The names that a protocol asks for."""
+    return [name for name in dir(protocol) if not name.startswith("_")]
+
+
+def lacking(given: object, protocol: type) -> list[str]:
+    """The members of a protocol that something does not have. Nothing of it is computed, as `isinstance` would."""
+    if hasattr(type(given), "__getattr__"):
+        return []
+    return [name for name in members(protocol) if getattr_static(given, name, None) is None]
 
 
 def name_of(kind: Any) -> str:

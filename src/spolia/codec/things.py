@@ -12,6 +12,7 @@ from spolia.codec.shape import Plain, Shape, wanted
 from spolia.errors import CodecError
 from spolia.function import Function
 from spolia.operator import Operator, Then
+from spolia.wiring import lacking
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Thing:
         """Whether a value may stand here."""
         if not self.open:
             return isinstance(found, self.cls)
-        return not getattr(self.cls, "_is_runtime_protocol", False) or isinstance(found, self.cls)
+        return not getattr(self.cls, "_is_runtime_protocol", False) or not lacking(found, self.cls)
 
     @property
     def words(self) -> str:

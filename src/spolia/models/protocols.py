@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from inspect import getattr_static, signature
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from spolia.errors import WiringError
 from spolia.types import Addressed, Generation, Prompt, Token
+from spolia.wiring import lacking, members
 
 if TYPE_CHECKING:
     import numpy as np
@@ -285,28 +286,17 @@ def refuse_no_embedder(given: object, whose: str, *kinds: type) -> None:
     Traceback (most recent call last):
     spolia.errors.WiringError: It wants an embedder, and was given 8 (int). Write MiniLM(); docs/models.md shows one.
     """
-    kind = max(kinds, key=lambda kind: len(_members(kind)) - len(_lacking(given, kind)))
-    lacks = _lacking(given, kind)
+    kind = max(kinds, key=lambda kind: len(members(kind)) - len(lacking(given, kind)))
+    lacks = lacking(given, kind)
     if not isinstance(given, (type, str)) and not lacks:
         return
     said = f"{whose} wants an embedder, and was given {given!r:.80} ({type(given).__name__})."
     if isinstance(given, type):
         raise WiringError(f"{said} Write {given.__name__}(...).")
-    if len(lacks) == len(_members(kind)):
+    if len(lacks) == len(members(kind)):
         raise WiringError(f"{said} Write MiniLM(); docs/models.md shows one.")
     written = ", ".join(name + _written(getattr(kind, name)) for name in lacks)
     raise WiringError(f"{said} It lacks {written}: docs/models.md shows one.")
-
-
-def _members(protocol: type) -> list[str]:
-    return [name for name in dir(protocol) if not name.startswith("_")]
-
-
-def _lacking(given: object, protocol: type) -> list[str]:
-    """The members of a protocol that something does not have."""
-    if hasattr(type(given), "__getattr__"):
-        return []
-    return [name for name in _members(protocol) if getattr_static(given, name, None) is None]
 
 
 def _written(member: object) -> str:
