@@ -48,7 +48,7 @@ from spolia.stores.adapters.milvus import Milvus
 from spolia.stores.addresses import truth_of
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.defined import BUILT_IN, index_of
-from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric, Part, Piece, Transform
+from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric, Part, Piece, Transform, Whole
 from spolia.stores.groups.materialising import materialise
 from spolia.stores.indexes import HNSW, Exact
 from spolia.stores.manifest import Embedded, Manifest
@@ -385,6 +385,16 @@ def test_r1_built_in_groups_are_searched_by_vectors_as_by_words(corpus: Corpus) 
     generation = corpus.snapshot().generation
     assert len(Dense(corpus.group("page"), embedder, 1)(Query("older buildings"))) == 1
     assert corpus.snapshot().generation == generation
+
+
+def test_whole_documents_embedded_by_what_is_not_known_here_are_left_behind(corpus: Corpus) -> None:
+    assert Dense(corpus.group("document"), HashingEmbedder(32), 1)(Query("older buildings")).hits
+    assert add_texts(corpus, {"more": "A new bridge."}).behind[0][0] == "document"
+    assert BM25(corpus.group())(Query("bridge")).hits
+    group = corpus.group("document", Definition(Whole(), embeddings=(Embedding(HashingEmbedder(32)),)))
+    materialise([group])
+    assert len(Dense(group, HashingEmbedder(32), 9)(Query("bridge"))) == corpus.snapshot().stats().documents
+    assert corpus.snapshot().check() == []
 
 
 def test_g10_what_is_not_asked_for_is_neither_built_nor_embedded(corpus: Corpus) -> None:

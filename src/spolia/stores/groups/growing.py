@@ -8,7 +8,7 @@ from itertools import chain, islice
 from typing import TypeVar
 
 from spolia.models.protocols import Embedder, ImageEmbedder, SparseEmbedder
-from spolia.stores.definition import DOCUMENT, Part, Piece, Splitter, Transform, transform_for, whole
+from spolia.stores.definition import DOCUMENT, Part, Piece, Splitter, Transform, Whole, transform_for, whole
 from spolia.stores.groups.making import Making
 from spolia.stores.groups.pictures import embed_pictures
 from spolia.stores.groups.reaching import Reach
@@ -72,8 +72,8 @@ class Grown:
         return {group: f"{failure.kind}: {failure.message}" for group, failure in self.failures.items()}
 
     def may_grow(self, growth: Growth) -> bool:
-        """Whether a group's turn has come, as far as those that it is made from could be made."""
-        if {growth.parent, growth.ref}.isdisjoint({*self.failures, *self.passed_over}):
+        """Whether a group's turn has come, as far as those that it is made from could be made; documents are there."""
+        if ({growth.parent, growth.ref} - {DOCUMENT}).isdisjoint({*self.failures, *self.passed_over}):
             return True
         self.passed_over.add(growth.group)
         return False
@@ -142,7 +142,7 @@ def grow(
             if not one.may_grow(growth):
                 continue
             transform = transform_for(growth.transform, one.document)
-            if growth.group == DOCUMENT:
+            if growth.group == DOCUMENT and isinstance(transform, Whole):
                 one.take(DOCUMENT, one.of(DOCUMENT) if one.document.text.strip() else ())
             elif isinstance(transform, Splitter):
                 parts = one.parts(growth)
