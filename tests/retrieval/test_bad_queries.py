@@ -14,22 +14,28 @@ from spolia.errors import ManifestMismatch, ModelError, QueryError, WiringError
 from spolia.indexing.splitters.sentence_pieces import Sentences
 from spolia.indexing.sync import sync
 from spolia.models.minilm import MiniLM
-from spolia.models.protocols import Kind
+from spolia.models.protocols import CHAT, NEXT_TOKENS, SCORES, Kind
+from spolia.models.reranking import RerankModel
+from spolia.models.scripted import ScriptedModel
 from spolia.models.sparse import SparseRows
 from spolia.operator import Operator
+from spolia.orchestration.knowledge_guided import KnowledgeGuided
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.by_similarity import BySimilarity
 from spolia.retrieval.dense import Dense
 from spolia.retrieval.graph.address import NodeGraph
 from spolia.retrieval.graph.edges import InOrder
 from spolia.retrieval.graph.hops import Hops
+from spolia.retrieval.late_interaction import LateInteraction
 from spolia.retrieval.learned_sparse import LearnedSparse
 from spolia.retrieval.similarity import similarity
 from spolia.retrieval.tree import Descend
+from spolia.retrieval.web.searxng import SearXNG
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialising import materialise
-from spolia.testing.hashing import HashingEmbedder
+from spolia.stores.outside.graph_file import GraphFile
+from spolia.testing.hashing import HashingEmbedder, HashingTokens
 from spolia.types import Failure, Query, Ranking
 from tests.retrieval.test_learned_sparse import Counting
 from tests.tree import operators
@@ -113,12 +119,16 @@ def test_a_count_that_is_none_is_refused_by_every_operator(
 ) -> None:
     resources = {
         "group": group,
-        "embedder": Counting() if cls is LearnedSparse else EMBEDDER,
+        "embedder": {LearnedSparse: Counting(), LateInteraction: HashingTokens()}.get(cls, EMBEDDER),
+        "llm": ScriptedModel(("Yes.",), frozenset({CHAT, NEXT_TOKENS, SCORES})),
+        "scorer": RerankModel("any", "http://127.0.0.1:1/v1"),
+        "engine": SearXNG("https://searx.example.org"),
+        "sources": (BM25(group), BM25(group)),
         "similarity": product,
         "corpus": group.corpus,
         "target": group,
         "levels": (group, group),
-        "graph": NodeGraph(group, (InOrder(),)),
+        "graph": GraphFile("people.json") if cls is KnowledgeGuided else NodeGraph(group, (InOrder(),)),
     }
     given = {f.name: resources[f.name] for f in fields(cls) if f.name in resources}  # type: ignore[arg-type]
     cls.made(given)

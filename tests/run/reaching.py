@@ -18,7 +18,8 @@ import pytest
 
 from spolia.errors import WiringError
 from spolia.filters import Condition
-from spolia.models.protocols import Embedder, SparseEmbedder
+from spolia.models.protocols import Embedder, LanguageModel, SparseEmbedder, TokenEmbedder
+from spolia.models.scripted import ScriptedModel
 from spolia.operator import Operator
 from spolia.retrieval.graph.address import NodeGraph
 from spolia.retrieval.graph.edges import Belonging, InOrder, SharedEntities, Similar
@@ -29,6 +30,7 @@ from spolia.stores.reading.allowed import Allowed
 from spolia.stores.snapshot import Snapshot
 from spolia.stores.tables import sql
 from spolia.stores.truth import Truth
+from spolia.testing.hashing import HashingTokens
 from spolia.types import Filter, Node, Query, Ranking, Span
 from tests.run.hiding import EMBEDDER, GROUPS, PICTURE, PRINCIPALS, QUERY, SECRET, SPARSE
 from tests.tree import classes, modules, operators
@@ -63,13 +65,19 @@ def product(query: Any, vectors: Any) -> Any:
     return vectors @ query
 
 
+COUNTS = {"top_k": 100, "heads": 4}
+"""Fields that are given a number: as many as find everything."""
+
+
 def that_reach() -> list[type[Operator[Any, Any]]]:
-    """Operators with a field that names a store, or something in one."""
+    """Operators with a field that names a store, or something in one; databases of others have no readers."""
     return [cls for cls in operators() if any(_reaches(hint) for hint in get_type_hints(cls).values())]
 
 
 def _reaches(hint: Any) -> bool:
     if isinstance(hint, type) and is_dataclass(hint) and hasattr(hint, "scoped") and hasattr(hint, "fingerprint"):
+        if hint.__module__.startswith("spolia.stores.outside."):
+            return False
         return not hasattr(hint, "generate") and not hasattr(hint, "embed")
     return any(_reaches(arg) for arg in get_args(hint))
 
@@ -103,8 +111,8 @@ def is_filter(hint: Any) -> bool:
 
 
 def _choices(cls: type, name: str, hint: Any, corpus: Corpus, field: Any) -> Sequence[Any]:
-    if name == "top_k":
-        return (100,)
+    if name in COUNTS:
+        return (COUNTS[name],)
     groups = [corpus.group(group) for group in GROUPS]
     graph = NodeGraph(corpus.group("sentence"), (Similar(), InOrder(), Belonging(to="chunk"), SharedEntities()))
     known: Mapping[Any, Sequence[Any]] = {
@@ -113,6 +121,8 @@ def _choices(cls: type, name: str, hint: Any, corpus: Corpus, field: Any) -> Seq
         NodeGraph: [graph],
         Embedder: [EMBEDDER],
         SparseEmbedder: [SPARSE],
+        TokenEmbedder: [HashingTokens()],
+        LanguageModel: [ScriptedModel(("{}",))],
         Similarity: [length, product],
         tuple[NodeGroup, ...]: [tuple(groups[:2]), tuple(groups[:1])],
     }
@@ -141,8 +151,8 @@ def given_to(op: Operator[Any, Any], query: Query, found: Sequence[Ranking]) -> 
 
 
 OPEN = {
-    "above", "check", "groups", "ids", "lexical", "manifest", "records", "sources", "stats", "stored", "unmade",
-    "vectors",
+    "above", "check", "groups", "ids", "lexical", "manifest", "named", "records", "sources", "stats", "stored",
+    "unmade", "vectors",
 }  # fmt: skip
 """Methods of a snapshot that are not told who asks: they give no nodes, are for its owner, or take `Allowed`."""
 

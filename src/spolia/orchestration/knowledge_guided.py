@@ -48,8 +48,8 @@ class KnowledgeGuided(Operator[Query, Plan]):
     fallback: Operator[Query, Plan] | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         refuse_counts(self, "hops")
+        super().__post_init__()
 
     def apply(self, value: Query, /) -> Plan:
         graph = self.graph.graph()

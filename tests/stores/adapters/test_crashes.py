@@ -8,7 +8,7 @@ import pytest
 
 from tests.stores.test_crashes import results
 
-KILLS = 10
+KILLS = 6
 
 
 @pytest.mark.slow
