@@ -1,6 +1,6 @@
 """Reading in workers: how much faster two are than one.
 
-    python benchmarks/workers.py [--copies 12] [--rounds 5] [--out FILE]
+    python benchmarks/workers.py [--copies 40] [--rounds 4] [--out FILE]
 
 PDF and DOCX files of the shared documents. Each is copied, each copy made another file by some bytes after its end.
 `reading` is what workers do: files on their way to being documents. `sync` brings them into a new store, without
@@ -87,8 +87,8 @@ def throughput(folder: Path, rounds: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--copies", type=int, default=12)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--copies", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:

@@ -247,7 +247,7 @@ def test_what_cannot_be_reported_is_said_before_anything_is_asked(
 
 def test_help_names_all_measures_that_the_command_can_take() -> None:
     named = set(re.findall(r"[\w@-]+", WHAT.partition(". ")[2]))
-    assert set(WRITTEN) - {"BERTScore"} <= named  # which needs an embedder of tokens, and none is shipped
+    assert set(WRITTEN) - {"BERTScore"} <= named  # which needs an embedder of tokens, and no name can give one
 
 
 def test_words_find_passages_in_chinese(spolia: Spolia, shared_datasets: Path) -> None:

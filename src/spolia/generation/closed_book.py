@@ -74,4 +74,4 @@ class ClosedBook(Operator[Query, Answer]):
         return query.sample if self.temperature > 0 else 0
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        return 2 if self.role.repair else 1
+        return self.role.calls

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from contextvars import copy_context
@@ -27,6 +27,8 @@ from spolia.surrounding import check_cancelled, on_cancel
 MOST_WORKERS = 4
 LONGEST_TEXT, LARGEST_HERE = 200_000_000, 900_000_000
 """Characters of a document, which a store can take, and bytes that are read in this process."""
+AHEAD, AHEAD_BYTES = 8, 32 << 20
+"""Files that are read ahead for each worker, so that none waits while another has a long one; bytes of all these."""
 SPOOL = "spool"
 """The folder for copies, in that of the store: what a killed run left there is known to be nobody's."""
 
@@ -194,33 +196,37 @@ class Intake:
         return looked.reading
 
     def ahead(self, items: Iterable[Item], is_wanted: Callable[[str, SourceRow], bool]) -> Iterator[Taken]:
-        """Items in their order, while workers read the next ones: as many more as there are workers, not all.
+        """Items in their order, while workers read the next ones: some for each worker, fewer where they are large.
 
         Args:
             is_wanted: whether an item will probably be read, by its uri and row; it is asked in threads.
         """
-        waiting, under_way = deque[Taken](), deque[Begun]()
-        most = 2 * self.workers.count if self.workers else 0
+        waiting, under_way = deque[Taken](), deque[tuple[Begun, int]]()
+
+        def next_one() -> Taken:
+            if waiting[0]._begun is not None:
+                under_way.popleft()
+            return waiting.popleft()
+
         try:
             for item in items:
                 begun: Begun | None = None
                 if self.workers is not None and self._is_apart(item.reader, item.size):
                     begun = self._threads.submit(copy_context().run, self._work, item, is_wanted)
-                    under_way.append(begun)
+                    under_way.append((begun, item.size))
                 waiting.append(Taken(item, self, begun))
-                while waiting and (len(under_way) > most or waiting[0]._begun is None):
-                    yield self._next(waiting, under_way)
+                while waiting and (waiting[0]._begun is None or self._is_enough([size for _, size in under_way])):
+                    yield next_one()
             while waiting:
-                yield self._next(waiting, under_way)
+                yield next_one()
         finally:
-            for begun in under_way:
+            for begun, _ in under_way:
                 begun.cancel()
 
-    def _next(self, waiting: deque[Taken], under_way: deque[Begun]) -> Taken:
-        taken = waiting.popleft()
-        if taken._begun is not None:
-            under_way.popleft()
-        return taken
+    def _is_enough(self, sizes: Sequence[int]) -> bool:
+        """Whether nothing more is begun before the first is taken."""
+        workers = self.workers.count if self.workers else 0
+        return len(sizes) > (AHEAD if sum(sizes) <= AHEAD_BYTES else 2) * workers
 
     def _work(self, item: Item, is_wanted: Callable[[str, SourceRow], bool]) -> Looked:
         found = item.fetch()

@@ -83,7 +83,7 @@ class Ask(Operator[Brief, Any]):
         return value.sample if self.temperature > 0 else 0
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        return 2 if self.role.repair else 1
+        return self.role.calls
 
 
 def replies(ask: Operator[Brief, Any], briefs: Sequence[Brief]) -> list[Any]:

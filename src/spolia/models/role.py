@@ -67,6 +67,11 @@ class Role(Value, Generic[T]):
         return "|".join(found.digest.hex() for file in files for found in template.every(file, self.language).values())
 
     @property
+    def calls(self) -> int:
+        """Of the model for one question, at most: the question, and the reply that is sent back."""
+        return 2 if self.repair else 1
+
+    @property
     def places(self) -> frozenset[str]:
         """What has a place in the prompt, whatever its language."""
         found = [one.places for one in template.every(self.prompt, self.language).values()]

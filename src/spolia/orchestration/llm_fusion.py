@@ -82,7 +82,7 @@ class LLMFusion(Operator[Sequence[Answer], Answer]):
         return Answer(text, citations, "answered", evidence) if text else said[0]
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        return None if rows is None else rows * (2 if self.shorten.repair else 1) + (2 if self.role.repair else 1)
+        return None if rows is None else rows * self.shorten.calls + self.role.calls
 
     def _short(self, texts: Sequence[str], question: str) -> list[str]:
         """The texts, those that are too long shortened; cut where that could not be done."""

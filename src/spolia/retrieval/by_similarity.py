@@ -24,8 +24,8 @@ AT_ONCE = 2_048
 class BySimilarity(GroupSearch):
     """The nodes that are most alike the query by a plain function: every node that may be found is compared.
 
-    The function never sees a node that the asker may not read or that the filters leave out. Equal scores are in the
-    order in which the nodes were stored. For a distance the score is its negative.
+    The function never sees a node that the asker may not read or that the filters leave out. Equal scores go
+    by the nodes' ids. For a distance the score is its negative.
 
     Args:
         group: the node group to search.
@@ -74,15 +74,15 @@ class BySimilarity(GroupSearch):
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
         import numpy as np
 
+        from spolia.stores.vectors.best import ordered_scores
+
         allowed = snapshot.allowed(self.group.name, who, wanted)
         if self.embedder is not None:
             parts = self._of_vectors(self.embedder, query, snapshot, allowed)
         else:
             parts = self._of_nodes(query, snapshot, allowed, who)
         scores = np.array([score for part in parts for score in part], dtype=np.float64)
-        keys = allowed.keys[allowed.positions()]
-        best = np.lexsort((keys, -scores))[: self.top_k]
-        found = [(int(keys[at]), float(scores[at])) for at in best]
+        found = ordered_scores(allowed.keys[allowed.positions()], scores, self.top_k, snapshot.ids)
         return snapshot.hits(found, who)
 
     def reads(self, value: Query, /) -> object:

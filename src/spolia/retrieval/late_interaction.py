@@ -62,14 +62,14 @@ class LateInteraction(GroupSearch):
         refuse_no_embedder(self.embedder, "LateInteraction", TokenEmbedder)
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
-        import numpy as np
-
         from spolia.retrieval.tokens.index import embedded, token_index
+        from spolia.stores.vectors.best import ordered_scores
 
         text, allowed = searched(query), snapshot.allowed(self.group.name, who, wanted)
         index = token_index(snapshot, self.group.name, self.embedder)
         asked = embedded(self.embedder, [text], is_query=True).row(0)
+        if not len(asked):
+            return ()
         positions = allowed.positions()
-        scores, keys = index.scores(asked, positions), allowed.keys[positions]
-        best = np.lexsort((keys, -scores))[: self.top_k] if len(asked) else np.zeros(0, np.int64)
-        return snapshot.hits(zip(keys[best].tolist(), scores[best].tolist(), strict=True), who)
+        scores = index.scores(asked, positions)
+        return snapshot.hits(ordered_scores(allowed.keys[positions], scores, self.top_k, snapshot.ids), who)

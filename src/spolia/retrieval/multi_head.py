@@ -92,7 +92,7 @@ class MultiHead(GroupSearch):
         return (value.text if value.vector is None else value.vector), value.filter
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
-        import numpy as np
+        from spolia.stores.vectors.best import ordered_scores
 
         refuse_other(self.group, snapshot, self.embedder)
         asked = self._cut(vectors_of([query], [read(query, self.embedder)], self.embedder))[0]
@@ -103,9 +103,8 @@ class MultiHead(GroupSearch):
         parts = self._cut(snapshot.vectors(self.group.name, self.embedder.name, allowed))
         key = ("strengths", self.group.name, self.embedder.name, self.heads)
         scores = self._scores(asked, parts, derived(snapshot, key, lambda: self._strengths(snapshot)))
-        voted = np.flatnonzero(scores > 0)
-        best = voted[np.lexsort((keys[voted], -scores[voted]))[: self.top_k]]
-        return snapshot.hits(zip(keys[best].tolist(), scores[best].tolist(), strict=True), who)
+        voted = scores > 0
+        return snapshot.hits(ordered_scores(keys[voted], scores[voted], self.top_k, snapshot.ids), who)
 
     def _cut(self, vectors: Vectors) -> Numbers:
         """float64[n, heads, d / heads]."""

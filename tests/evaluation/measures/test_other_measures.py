@@ -18,6 +18,8 @@ from spolia.evaluation.measures.costs.tokens import AverageTokens
 from spolia.evaluation.measures.measure import Case, SetMeasure
 from spolia.evaluation.measures.measured import measured
 from spolia.evaluation.measures.parse import parse_measure
+from spolia.models.protocols import Kind
+from spolia.models.token_vectors import TokenVectors
 from spolia.run import Run
 from spolia.testing import HashingEmbedder
 from spolia.types import Answer, Failure, Hit, Item, Node, Query, Ranking, Usage, Value
@@ -117,15 +119,17 @@ class Tokens(Value):
     """Words as vectors in a plane, by hand."""
 
     name: str = "plane"
+    dimension: int = 2
+    window: int = 512
     scoped = False
 
     def fingerprint(self) -> str:
         return self.name
 
-    def embed_tokens(self, texts: Sequence[str]) -> list[Any]:
+    def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> TokenVectors:
         angle = {"moon": 0.0, "lune": np.pi / 3, "tax": np.pi / 2}
         rows = [[(np.cos(angle[word]), np.sin(angle[word])) for word in text.split()] for text in texts]
-        return [np.array(row, np.float32).reshape(-1, 2) for row in rows]
+        return TokenVectors.of(rows, dimension=2)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +148,7 @@ def test_bert_score_is_what_one_works_out_by_hand(text: str, answers: list[str],
 
 def test_bert_score_needs_the_vectors_of_tokens() -> None:
     embedder: Any = HashingEmbedder()
-    with pytest.raises(MeasureError, match="an object with embed_tokens"):
+    with pytest.raises(MeasureError, match="is no embedder of tokens: it lacks embed_tokens"):
         BERTScore(embedder)
 
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 HYPHEN = "\ufffe"
 _MARK = re.compile("(?:\ufffe|\u00ad)+[ \t]*+\n?[ \t]*+")
-_NO_WORD = re.compile(r"\W")
+_LETTERS = re.compile(r"\w*")
 _LONGEST = 40
-_WORD = re.compile("[-\\w\ufffe\u00ad]+")
+_WORD = re.compile("[a-z\\w\ufffe\u00ad-]+")  # letters first, which most characters are
 Change = tuple[int, int, str]
 """Start and end of what goes, and what comes in its place."""
 
@@ -39,8 +39,8 @@ def joints(pages: Sequence[str]) -> list[list[Change]]:
 
     def change(mark: re.Match[str]) -> Change:
         page, start, end = mark.string, mark.start(), mark.end()
-        left = _NO_WORD.split(page[max(0, start - _LONGEST) : start])[-1]
-        right = _NO_WORD.split(page[end : end + _LONGEST], maxsplit=1)[0]
+        left = _first_word(page[max(0, start - _LONGEST) : start][::-1])[::-1]
+        right = _first_word(page[end : end + _LONGEST])
         return start, end, "-" if left and right and _has_hyphen(left, right, words) else ""
 
     return [[change(mark) for mark in _MARK.finditer(page)] for page in pages]
@@ -54,6 +54,11 @@ def changed(text: str, changes: Sequence[Change]) -> str:
         pieces += text[at:start], instead
         at = end
     return "".join((*pieces, text[at:])) if changes else text
+
+
+def _first_word(text: str) -> str:
+    found = _LETTERS.match(text)
+    return found[0] if found else ""
 
 
 def _has_hyphen(left: str, right: str, words: set[str]) -> bool:

@@ -81,18 +81,13 @@ class Asking(Operator[Part, Pieces], Generic[T]):
         return (self.role.prompt_for(self._asked(value)), value.node.text)
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        return calls_of(self.role)
+        return self.role.calls
 
     def _asked(self, part: Part) -> Filling:
         check_places(self.role, "text")
         text = shortened(part.node.text, self.characters)
         settings = {name: Setting(said) for name, said in self.places().items()}
         return {"text": text, "heading": part.node.context or part.document.title, **settings}
-
-
-def calls_of(role: Role[Any]) -> int:
-    """Calls for one question at most: the question, and the reply that is sent back."""
-    return 2 if role.repair else 1
 
 
 def check_places(role: Role[Any], *names: str) -> None:

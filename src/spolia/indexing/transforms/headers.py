@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from spolia.bounds import times, total
 from spolia.errors import WiringError
-from spolia.indexing.transforms.asking import CHARACTERS, calls_of, check_places
+from spolia.indexing.transforms.asking import CHARACTERS, check_places
 from spolia.indexing.transforms.parsers import NOTHING, says_nothing
 from spolia.models.parsers import Text
 from spolia.models.protocols import CHAT, LanguageModel
@@ -59,7 +59,7 @@ class Situate(Operator[Passage, str]):
         return self.role.prompt_for(self._asked(value))
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        return calls_of(self.role)
+        return self.role.calls
 
     def _asked(self, passage: Passage) -> Filling:
         check_places(self.role, "document", "passage")

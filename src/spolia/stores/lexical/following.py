@@ -80,7 +80,7 @@ def _make(snapshot: Snapshot, manifest: Manifest, target: Path) -> None:
     values = {"grp": manifest.group, "at": snapshot.generation}
     live = {key for (key,) in snapshot.opened.each(sql.LIVE_KEYS, values)}
     base, indexed = _newest(target.parent, manifest)
-    if base is not None and len(indexed) > len(indexed & live) and is_worn(base, len(indexed - live)):
+    if base is not None and (dead := len(indexed - live)) and is_worn(base, dead):
         base, indexed = None, set()
     fail_point("follow.build")
     added = _texts(snapshot, sorted(live - indexed))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.answers.answer import AnswerMeasure
 from spolia.evaluation.measures.sets import harmonic
-from spolia.types import Addressed
+from spolia.models.protocols import TokenEmbedder
+from spolia.wiring import lacking
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,18 +22,6 @@ BLOCK = 1 << 22
 """Cosines in memory at a time."""
 
 
-@runtime_checkable
-class TokenEmbedder(Addressed, Protocol):
-    """Maps the tokens of a text to vectors, each in its context."""
-
-    @property
-    def name(self) -> str: ...
-
-    def embed_tokens(self, texts: Sequence[str]) -> Sequence[Vectors]:
-        """For each text the vectors of its tokens, of length 1: float32, shape (tokens, dimension)."""
-        ...
-
-
 @dataclass(frozen=True)
 class BERTScore(AnswerMeasure):
     """F1 of tokens matched greedily by cosine; the best over the accepted answers. Without idf, without rescaling.
@@ -41,7 +30,7 @@ class BERTScore(AnswerMeasure):
     (P + R). A text without tokens scores 0.
 
     Args:
-        embedder: any object with `embed_tokens`. Spolia brings none; its name is a part of the measure's.
+        embedder: gives a vector for each token, as `LocalTokenEmbedder` does; its name is a part of the measure's.
 
     Source: Zhang et al. 2020.
     """
@@ -51,11 +40,15 @@ class BERTScore(AnswerMeasure):
     called: ClassVar[str] = "BERTScore"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.embedder, TokenEmbedder):
-            raise MeasureError(f"{self.embedder} embeds texts as a whole. Give BERTScore an object with embed_tokens.")
+        if lacks := lacking(self.embedder, TokenEmbedder):
+            raise MeasureError(
+                f"{self.embedder!r:.80} is no embedder of tokens: it lacks {', '.join(lacks)}. Give BERTScore a "
+                "LocalTokenEmbedder, or an object of your own with these."
+            )
 
     def of(self, text: str, answers: Sequence[str]) -> float:
-        own, *others = self.embedder.embed_tokens([text, *answers])
+        found = self.embedder.embed_tokens([text, *answers], kind="passage")
+        own, *others = (found.row(at) for at in range(len(found)))
         return max(_f1(own, other) for other in others)
 
 

@@ -109,11 +109,14 @@ class Sheet:
         >>> Sheet(0, 0, 600, 800, quarters=1).areas([[10, 20, 110, 40]])
         [Area(left=20.0, top=10.0, right=40.0, bottom=110.0)]
         """
+        return list(map(_area, self.shown(sides).tolist()))
+
+    def shown(self, sides: Any) -> Any:
+        """Many rectangles as arrays: n × 4, left, bottom, right, top; back left, top, right, bottom as shown."""
         sides = np.asarray(sides, dtype=float)
         sane = np.where(np.isfinite(sides), np.clip(sides, -FARTHEST, FARTHEST), 0.0)
         x, y = self._turned(sane[:, 0::2], sane[:, 1::2])
-        found = np.column_stack([x.min(1), y.min(1), x.max(1), y.max(1)])
-        return list(map(_area, found.tolist()))
+        return np.column_stack([x.min(1), y.min(1), x.max(1), y.max(1)])
 
     def point(self, x: float, y: float) -> tuple[float, float]:
         """A point of the file's coordinates as it is shown."""

@@ -48,7 +48,7 @@ def letters_of(text_page: Any, text: str, stretches: Iterable[tuple[int, int]], 
         numbers = [at for at in numbers if not NO_TEXT.match(text[at])]
     sides, nowhere = boxes(text_page, numbers)
     said = [text[at] for at in numbers]
-    letters = list(map(_letter, zip(numbers, said, *zip(*sheet.areas(sides), strict=True), strict=True)))
+    letters = list(map(_letter, zip(numbers, said, *sheet.shown(sides).T.tolist(), strict=True)))
     return list(compress(letters, ~nowhere)) if nowhere.any() else letters
 
 
@@ -66,8 +66,10 @@ def rows_of(letters: Sequence[Letter]) -> list[Row]:
     """Letters that stand at one height, from top to bottom, each row from left to right; small ones join large ones."""
     if not letters:
         return []
-    usual = 0.8 * median([bottom - top for _, _, _, top, _, bottom in letters])
-    large = [letter for letter in letters if letter.bottom - letter.top >= usual]
+    heights = [bottom - top for _, _, _, top, _, bottom in letters]
+    usual = 0.8 * median(heights)
+    large = [letter for letter, height in zip(letters, heights, strict=True) if height >= usual]
+    small = [letter for letter, height in zip(letters, heights, strict=True) if height < usual]
     rows: list[Row] = []
     reach = float("-inf")
     for letter in sorted(large, key=_middle):
@@ -77,10 +79,9 @@ def rows_of(letters: Sequence[Letter]) -> list[Row]:
             reach = (top + bottom) / 2 + 0.45 * min(bottom - top, 20.0)
         rows[-1].append(letter)
     middles = [row[0].middle for row in rows]
-    for letter in letters:
-        if letter.bottom - letter.top < usual:
-            middle = letter.middle
-            rows[min(range(len(rows)), key=lambda number: abs(middles[number] - middle))].append(letter)
+    for letter in small:
+        middle = letter.middle
+        rows[min(range(len(rows)), key=lambda number: abs(middles[number] - middle))].append(letter)
     return [sorted(row, key=_left) for row in rows]
 
 

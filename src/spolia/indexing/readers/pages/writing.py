@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ def written(lines: Sequence[Line], number: int) -> Written:
     places = np.empty(len(texts), _PLACE)
     places["start"], places["page"] = starts[: len(texts)], number
     places["end"] = places["start"] + [len(text.rstrip(HYPHEN)) for text in texts]
-    places["sides"] = np.array([line.area for line in lines], dtype="<f4").reshape(-1, 4)
+    places["sides"] = np.fromiter(chain.from_iterable(line.area for line in lines), "<f4").reshape(-1, 4)
     return Written("".join(piece for pair in zip(texts, (*gaps, ""), strict=False) for piece in pair), places)
 
 
