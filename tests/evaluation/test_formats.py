@@ -20,6 +20,7 @@ from spolia.evaluation.formats.trec import read_run, write_run
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.measured import measured
 from spolia.evaluation.measures.parse import parse_measure
+from spolia.evaluation.splits import part_of
 from spolia.types import Document, Hit, Item, Node, Query, Quote, Ranking, SubQuestion
 
 HOTPOT: dict[str, Any] = {
@@ -141,6 +142,7 @@ def test_musique_has_its_decomposition_and_what_cannot_be_answered(tmp_path: Pat
     assert item.gold == (("Lilli's Marriage#1",), ("Berlin#1",))
     assert item.decomposition[1] == SubQuestion("On what river does #1 lie?", "Spree", "Berlin#1")
     assert (item.type, other.type, other.gold, other.answers) == ("2hop", "unanswerable", (), ())
+    assert part_of(item.id) == part_of(other.id)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,15 @@ def test_a_question_never_changes_its_part() -> None:
     assert part_of("質問") == "select"
 
 
+def test_a_question_and_its_twin_that_cannot_be_answered_are_in_the_same_part() -> None:
+    twins = [(f"2hop__{n}", f"2hop__{n}-unanswerable") for n in range(50)]
+    assert all(part_of(one) == part_of(other) for one, other in twins)
+    assert {part_of(one) for one, _ in twins} == set(PARTS)
+    tuned = {part_of(one): one for one, _ in twins}["tune"]
+    seen = Looks(None).at([Item(tuned, "?")], {"a": "a"}, ["R@5"])
+    assert seen.chose_by(f"{tuned}-unanswerable")
+
+
 def test_parts_have_about_the_shares_that_they_should_have() -> None:
     found = counted(f"question number {i}" for i in range(10_000))
     assert {name: round(number / 10_000, 1) for name, number in found.items()} == dict(PARTS)

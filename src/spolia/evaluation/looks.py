@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
-from spolia.evaluation.splits import part_of
+from spolia.evaluation.splits import asked_by, part_of
 from spolia.evaluation.wording import several
 from spolia.types import Item, Value, digest_of
 
@@ -177,7 +177,7 @@ def _look(text: str) -> Look | None:
 
 
 def _short(id: str) -> str:
-    return digest_of(id).hex()[:12]
+    return digest_of(asked_by(id)).hex()[:12]
 
 
 def marks_of(items: Iterable[Item]) -> Marks:

@@ -11,18 +11,18 @@ from spolia.evaluation.formats.form import Asked, Form, Placed
 from spolia.evaluation.formats.own import plain
 from spolia.evaluation.formats.pooled import Pool, context_of, field_of, has_fields, rest_of
 from spolia.evaluation.jsonl import records, write_rows
+from spolia.evaluation.splits import TWIN
 from spolia.types import Document, Item, SubQuestion
 
 KNOWN = ("id", "question", "paragraphs", "question_decomposition", "answer", "answer_aliases", "answerable")
 OURS = ("context", "supporting", "steps", "answer")
-TWIN = "-unanswerable"
 
 
 class MuSiQue(Form):
     """One file of JSON lines, as it is published.
 
     A question that cannot be answered has no gold. MuSiQue-Full has each question twice under one id, with paragraphs
-    that answer it and without; here the id of the second ends in `-unanswerable`.
+    that answer it and without; here the id of the second ends in `-unanswerable`, and both are in the same part.
     """
 
     called: ClassVar[str] = "musique"
