@@ -15,6 +15,7 @@ from typing import Any
 import typer
 
 from spolia.cli.app import app
+from tests import catalogue_pages
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -34,8 +35,8 @@ def made(name: str) -> str:
     makers = {
         "exit codes": exit_codes,
         "options": options,
-        "operators": operators,
-        "addresses": addresses,
+        "operators": catalogue_pages.operators,
+        "addresses": catalogue_pages.addresses,
         "measured": measured,
     }
     lines = makers[name]() if name in makers else command(name)
@@ -113,36 +114,6 @@ def exit_codes() -> Iterator[str]:
 
     yield "| code | says |\n|---|---|"
     yield from (f"| {int(code)} | {meaning} |" for code, meaning in MEANING.items())
-
-
-def operators() -> Iterator[str]:
-    """Every operator that a flow file may hold, with its fields."""
-    return _described("operator.", leave={"Then", "Vary"})
-
-
-def addresses() -> Iterator[str]:
-    """Every store and model that a flow file may name, with its fields."""
-    return _described("value.")
-
-
-def _described(kind: str, leave: frozenset[str] | set[str] = frozenset()) -> Iterator[str]:
-    from spolia.flows.schema import schema
-
-    for key, found in schema()["$defs"].items():
-        name = key.removeprefix(kind)
-        if not key.startswith(kind) or name in leave:
-            continue
-        yield f"- **`{name}`**: {found['description']}"
-        fields = found["properties"][name]
-        fields = fields["anyOf"][-1] if "anyOf" in fields else fields
-        for field, said in fields["properties"].items():
-            yield f"  - `{field}`{_default(field, said, fields)}: {said.get('description', '')}".rstrip(": ")
-
-
-def _default(field: str, said: dict[str, Any], fields: dict[str, Any]) -> str:
-    if field in fields.get("required", ()):
-        return " (required)"
-    return f" = `{json.dumps(said['default'], ensure_ascii=False)}`" if "default" in said else ""
 
 
 def measured() -> Iterator[str]:

@@ -52,6 +52,9 @@ class Reader(Prompted, Operator[Ranking, Answer]):
 
     Stop reasons: `answered`; `abstained`; `cap` when the reply was cut off at `max_tokens`.
 
+    Source: citations as in Gao, Yen, Yu, Chen, "Enabling large language models to generate text with citations", EMNLP
+    2023.
+
     >>> from spolia.models.scripted import ScriptedModel
     >>> from spolia.types import Hit, Node, Query
     >>> node = Node("n1", "Clovis made Paris his capital in 508.", document="d1", uri="france.txt")

@@ -42,6 +42,14 @@ class ByNextToken(Prompted, Operator[Query, ArmScores]):
 
     Source: Asai et al., "Self-RAG: learning to retrieve, generate, and critique through self-reflection", ICLR 2024
     (whose code divides log-probabilities, which turns the decision round).
+
+    >>> from spolia.models.completions import CompletionModel
+    >>> from spolia.testing import OpenAIServer, Served
+    >>> arms = (("retrieve", ("true",)), ("recall", ("false",)))
+    >>> with OpenAIServer(Served("true false", logprob=-0.5)) as server:
+    ...     scores = ByNextToken(CompletionModel("any", server.url), arms)(Query("Who employed Olsen?")).by_arm
+    >>> round(scores["retrieve"], 3)  # of log-probabilities -0.5 and -1.0
+    0.622
     """
 
     llm: LanguageModel

@@ -30,6 +30,15 @@ class Classified(Operator[Chain, Verdict]):
         WiringError: for a threshold that is no number.
 
     Source: Yeom et al., "Chain of retrieval with an external sufficiency classifier", 2025.
+
+    >>> from spolia.models.reranking import RerankModel
+    >>> from spolia.testing import OpenAIServer
+    >>> from spolia.types import Query
+    >>> chain = Chain(Query("Who employed Olsen?"), (("Who is Olsen?", "An engineer whom Nokia employed."),))
+    >>> with OpenAIServer() as server:  # which scores by the words that question and chain share
+    ...     judge = Classified(RerankModel("any", server.url), threshold=0.25)
+    ...     judge(chain), judge.but(threshold=0.9)(chain)
+    (Verdict(stop=True, reason='sufficient'), Verdict(stop=False, reason='sufficient'))
     """
 
     classifier: Scorer

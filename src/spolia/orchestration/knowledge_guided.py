@@ -41,6 +41,17 @@ class KnowledgeGuided(Operator[Query, Plan]):
 
     Source: Luo et al., "Reasoning on graphs: faithful and interpretable large language model reasoning", ICLR 2024
     (paths as plans; here found by the words of the question, without a model).
+
+    >>> import json, tempfile
+    >>> path = tempfile.mkdtemp() + "/people.json"
+    >>> nodes = [{"id": name, "properties": {"name": name}} for name in ("Olsen", "Nokia", "Salo")]
+    >>> links = [("EMPLOYED_BY", "Olsen", "Nokia"), ("LOCATED_IN", "Nokia", "Salo")]
+    >>> with open(path, "w") as file:
+    ...     relationships = [{"type": kind, "from": start, "to": end} for kind, start, end in links]
+    ...     json.dump({"nodes": nodes, "relationships": relationships}, file)
+    >>> plan = KnowledgeGuided(GraphFile(path))(Query("Where is located whom Olsen was employed by?"))
+    >>> plan.steps
+    ('Olsen employed by what?', '#1 located in what?')
     """
 
     graph: GraphFile

@@ -19,10 +19,12 @@ class PickArm(Operator[ArmScores, str]):
 
     Args:
         default: the arm for a question that belongs to no arm.
-        floor: the least score.
+        floor: the least score; behind `ByMeaning`, whose scores sum to 1, 0.3 is usual.
 
     Raises:
         WiringError: for a floor that is no number.
+
+    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, routing.
 
     >>> pick = PickArm("general", floor=0.3)
     >>> pick(ArmScores((("law", 0.4), ("medicine", 0.4)))), pick(ArmScores((("law", 0.2),)))

@@ -21,6 +21,9 @@ class StopWhen(Operator[State, Verdict]):
     Raises:
         WiringError: when it runs: the state has no such field, or one that is neither.
 
+    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, rule
+    judge.
+
     >>> from spolia.types import Chain, Query
     >>> StopWhen("pairs", 1)(Chain(Query("Who?"), (("Who is it?", "Olsen."),)))
     Verdict(stop=True, reason='sufficient')

@@ -24,6 +24,8 @@ class KeywordFilter(Operator[Ranking, Ranking]):
     Raises:
         WiringError: for a keyword without a letter or digit, which no text can hold.
 
+    Source: `KeywordFilter` of LazyLLM.
+
     >>> from spolia.types import Hit, Query
     >>> texts = ("apple pie", "banana split", "apple and banana")
     >>> found = Ranking(Query("dessert"), tuple(Hit(Node(text, text), 1.0) for text in texts))

@@ -45,6 +45,18 @@ class ConstructFilter(AsksOfQuery[Query]):
 
     Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, query
     construction.
+
+    >>> import tempfile
+    >>> from spolia.filters import Field
+    >>> from spolia.indexing.texts import add_texts
+    >>> from spolia.models.scripted import ScriptedModel
+    >>> from spolia.stores.corpus import Corpus
+    >>> corpus = Corpus(tempfile.mkdtemp() + "/notes.spolia")
+    >>> _ = add_texts(corpus, {"mines.txt": "Salt is dug in mines."}, fields=(Field("year", "int"),))
+    >>> said = '{"search": "salt mines", "conditions": [{"field": "year", "is": ">=", "value": 2020}]}'
+    >>> found = ConstructFilter(ScriptedModel((said,)), corpus.group())(Query("salt mines since 2020"))
+    >>> found.text, found.question, found.filter
+    ('salt mines', 'salt mines since 2020', Between(field='year', at_least=2020, at_most=None, above=None, below=None))
     """
 
     llm: LanguageModel

@@ -18,6 +18,9 @@ class ShowRows(Operator[Rows, Ranking]):
     Args:
         source: name of the ranking, for weights when it is fused.
 
+    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, query
+    construction.
+
     >>> rows = Rows(("born",), ((1968,),), "SELECT born FROM person", query=Query("When?"), uri="people.db")
     >>> found = ShowRows()(rows)
     >>> print(found.nodes[0].text)

@@ -39,6 +39,8 @@ class Dense(VectorSearch["Vectors"]):
         StoreError: when the store cannot be read, or has no such group.
         WiringError: what stands for the embedder is none, and what it lacks.
 
+    Source: Karpukhin et al., "Dense passage retrieval for open-domain question answering", EMNLP 2020.
+
     >>> from spolia.models.minilm import MiniLM
     >>> from spolia.stores.corpus import Corpus
     >>> Dense(Corpus("notes.spolia").group(), MiniLM(), top_k=5).short

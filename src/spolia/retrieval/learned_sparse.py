@@ -41,6 +41,11 @@ class LearnedSparse(VectorSearch["SparseRows"]):
         WiringError: what stands for the embedder is none, and what it lacks.
 
     Source: Formal et al., "SPLADE: Sparse lexical and expansion model for first stage ranking", 2021.
+
+    >>> from spolia.models.local.sparse_embedder import LocalSparseEmbedder
+    >>> from spolia.stores.corpus import Corpus
+    >>> LearnedSparse(Corpus("notes.spolia").group(), LocalSparseEmbedder("splade"), top_k=5).short
+    "LearnedSparse(top_k=5, source='sparse')"
     """
 
     group: NodeGroup

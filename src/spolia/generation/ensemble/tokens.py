@@ -54,6 +54,14 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
         ModelRejected: likewise; also where the model foretells nothing.
 
     Source: Shi et al., "REPLUG: Retrieval-augmented black-box language models", NAACL 2024.
+
+    >>> from spolia.models.completions import CompletionModel
+    >>> from spolia.testing import OpenAIServer, Served
+    >>> from spolia.types import Hit, Node, Query
+    >>> found = Ranking(Query("Who?"), tuple(Hit(Node(id, f"It was {id}."), 1.0) for id in ("Nokia", "Sony")))
+    >>> with OpenAIServer(Served("Nokia Sony", logprob=-0.5)) as server:  # the likeliest next token is the first
+    ...     TokenEnsemble(CompletionModel("any", server.url), max_tokens=1)(found).text
+    'Nokia'
     """
 
     llm: LanguageModel

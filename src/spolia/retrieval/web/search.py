@@ -32,6 +32,8 @@ class WebSearch(Operator[Query, Ranking]):
         SourceUnavailable: the engine cannot be reached, is overloaded, or fell silent.
         SourceError: it refuses, leads elsewhere, or answers with what is no answer.
 
+    Source: web search beside a corpus as in Yan, Gu, Zhu, Ling, "Corrective retrieval augmented generation", 2024.
+
     >>> from spolia.retrieval.web.searxng import SearXNG
     >>> WebSearch(SearXNG("https://searx.example.org"), top_k=5).short
     "WebSearch(top_k=5, source='web')"

@@ -1,0 +1,97 @@
+"""What `docs/operators.md` says of operators and addresses, made from their fields, types and docstrings."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from spolia.catalogue import Catalogue
+from spolia.codec import plan_of
+from spolia.codec.things import Maybe, Thing
+from spolia.flows.schema import schema
+from spolia.models import protocols
+from spolia.operator import Operator
+from spolia.wiring import name_of, parameters_of
+
+LEFT_OUT = frozenset({"Then", "Vary"})
+MODELS = (
+    protocols.LanguageModel,
+    protocols.Scorer,
+    protocols.Embedder,
+    protocols.ImageEmbedder,
+    protocols.SparseEmbedder,
+    protocols.TokenEmbedder,
+)
+WITH_WEIGHTS: Mapping[str, str] = {"Dense": "benchmarks/first_table.py", "Extract": "benchmarks/first_table.py"}
+"""Operators that were run with the weights of a published model, all-MiniLM-L6-v2, and what ran them."""
+_SOURCE = re.compile(r"^Source: (.*?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def operators() -> Iterator[str]:
+    """Every operator that a flow file may hold: what it takes and gives, its fields, what it needs, its source."""
+    classes = {cls.type_id(): cls for cls in Catalogue().operators()}
+    for name, said, fields in _described("operator."):
+        if name not in LEFT_OUT:
+            taken, given = parameters_of(classes[name], Operator) or (Any, Any)
+            yield f"- **`{name}`** (`{name_of(taken)}` → `{name_of(given)}`): {said}"
+            yield from fields
+            yield from needs(classes[name])
+            yield from (f"  - *Source*: {' '.join(source.split())}" for source in sources(classes[name]))
+
+
+def addresses() -> Iterator[str]:
+    """Every store and model that a flow file may name, with its fields."""
+    for name, said, fields in _described("value."):
+        yield f"- **`{name}`**: {said}"
+        yield from fields
+
+
+def needs(cls: type[Operator[Any, Any]]) -> Iterator[str]:
+    """The models that an operator asks, what they must be able to do, and which it was run with."""
+    asked = list(_models(cls))
+    if asked:
+        ran = (
+            f"run with the weights of all-MiniLM-L6-v2 (`{WITH_WEIGHTS[cls.__name__]}`)"
+            if cls.__name__ in WITH_WEIGHTS
+            else "contract-tested"
+        )
+        yield f"  - *Needs*: {'; '.join(asked)}. *Models*: {ran}."
+
+
+def sources(cls: type[Operator[Any, Any]]) -> list[str]:
+    """The publication that a docstring names, if it does."""
+    return _SOURCE.findall(inspect.cleandoc(cls.__doc__ or ""))
+
+
+def _models(cls: type[Operator[Any, Any]]) -> Iterator[str]:
+    for place in plan_of(cls).places:
+        optional = isinstance(place.shape, Maybe)
+        shape = place.shape.item if isinstance(place.shape, Maybe) else place.shape
+        if isinstance(shape, Thing) and shape.cls in MODELS:
+            able = ", ".join(f"`{one}`" for one in sorted(cls.needs.get(place.name, ())))
+            least = f" with {able}" if able else ", or none" if optional else ""
+            kind = shape.cls.__name__
+            yield f"`{place.name}`, {'an' if kind[0] in 'EI' else 'a'} `{kind}`{least}"
+
+
+def _described(prefix: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Name, summary and lines about the fields of each entry of a kind."""
+    for key, found in schema()["$defs"].items():
+        if key.startswith(prefix):
+            name = key.removeprefix(prefix)
+            fields = found["properties"][name]
+            fields = fields["anyOf"][-1] if "anyOf" in fields else fields
+            lines = [
+                f"  - `{field}`{_default(field, said, fields)}: {said.get('description', '')}".rstrip(": ")
+                for field, said in fields["properties"].items()
+            ]
+            yield name, found["description"], lines
+
+
+def _default(field: str, said: dict[str, Any], fields: dict[str, Any]) -> str:
+    if field in fields.get("required", ()):
+        return " (required)"
+    return f" = `{json.dumps(said['default'], ensure_ascii=False)}`" if "default" in said else ""
