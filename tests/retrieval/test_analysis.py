@@ -73,6 +73,14 @@ def test_encoded_data_makes_no_endless_term() -> None:
     assert plain.terms("a" * 100_000) == []
 
 
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_long_clause_without_a_space_has_all_its_ngrams(n: int) -> None:
+    clause = "กองกำลังของแพนเธอร์สเสียแต้มเพียงไม่กี่คะแนน" * 5
+    by_grams = Analyzer(ngram=n)
+    assert len(by_grams.terms(clause)) == 5 * len(by_grams.terms(clause[:44])) + 4 * (n - 1)
+    assert by_grams.terms("a" * 100_000) == []
+
+
 def test_choices_are_fields() -> None:
     assert Analyzer(stem="").terms("Running cafés") == ["running", "cafes"]
     assert Analyzer(stop_words="english").terms("The end of the road") == ["end", "road"]

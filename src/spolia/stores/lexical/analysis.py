@@ -25,7 +25,7 @@ STEMMERS = (
     "norwegian", "portuguese", "romanian", "russian", "spanish", "swedish", "tamil", "turkish",
 )  # fmt: skip
 VERSION = 1
-LONGEST_TERM_BYTES = 256  # longer "words" are encoded data; nobody searches for them
+LONGEST_TERM_BYTES = 255  # longer "words" are encoded data; nobody searches for them
 
 # Scripts with a stemmer of their own, and the characters by which they are recognised (after NFKC).
 _STEMMED = {"greek": "\u0370-\u03ff\u1f00-\u1fff", "russian": "\u0400-\u052f", "arabic": "\u0600-\u06ff\u0750-\u077f",
@@ -121,8 +121,8 @@ class Analyzer(Value):
         if self.tokenizer:
             return _subwords(self.tokenizer, self.tokenizer_hash)(_plain(text, False))
         if self.ngram:
-            words = _words("", self.fold, "")(_plain(text, self.fold))
-            return [gram for word in words for gram in _grams(word, self.ngram)]
+            words = _words("", self.fold, "", longest=0)(_plain(text, self.fold))
+            return [gram for word in words if _is_read(word) for gram in _grams(word, self.ngram)]
         if text.isascii():
             return _ascii_words(self.stem, self.stop_words)(text)
         text = _plain(text, self.fold)
@@ -170,6 +170,11 @@ def _plain(text: str, fold: bool) -> str:
     return _SURROGATES.sub(" ", _DROPPED[fold].sub("", unicodedata.normalize("NFKC", text)))
 
 
+def _is_read(word: str) -> bool:
+    """Whether it is no encoded data: short, or of a script in which a whole clause stands without a space."""
+    return len(word.encode()) <= LONGEST_TERM_BYTES or _RUN.search(word) is not None
+
+
 def _grams(run: str, n: int) -> list[str]:
     if n == 2 and len(run) > 1:
         return [a + b for a, b in pairwise(run)]
@@ -185,17 +190,22 @@ def _ascii_words(stem: str, stop_words: str) -> Callable[[str], list[str]]:
 
 
 @lru_cache(maxsize=64)
-def _words(stem: str, fold: bool, stop_words: str, scripts: tuple[str, ...] = ()) -> Callable[[str], list[str]]:
+def _words(
+    stem: str, fold: bool, stop_words: str, scripts: tuple[str, ...] = (), longest: int = LONGEST_TERM_BYTES
+) -> Callable[[str], list[str]]:
     from tantivy import Tokenizer
 
     # Letters, their marks and digits: a mark inside a word (Devanagari, Arabic) does not end it.
-    return _built(Tokenizer.regex(r"[\p{L}\p{M}\p{N}]+"), fold, (stem, *(s for s in scripts if s != stem)), stop_words)
+    stems = (stem, *(s for s in scripts if s != stem))
+    return _built(Tokenizer.regex(r"[\p{L}\p{M}\p{N}]+"), fold, stems, stop_words, longest)
 
 
-def _built(tokenizer: Any, fold: bool, stems: tuple[str, ...], stop_words: str) -> Callable[[str], list[str]]:
+def _built(
+    tokenizer: Any, fold: bool, stems: tuple[str, ...], stop_words: str, longest: int = LONGEST_TERM_BYTES
+) -> Callable[[str], list[str]]:
     from tantivy import Filter, TextAnalyzerBuilder
 
-    filters = [Filter.remove_long(LONGEST_TERM_BYTES)]
+    filters = [Filter.remove_long(longest + 1)] if longest else []  # it removes what is as long, too
     filters += [Filter.ascii_fold()] if fold else []  # before lower-casing: İ has no lower case in one character
     filters += [Filter.lowercase()]
     filters += [Filter.stopword(stop_words)] if stop_words else []
