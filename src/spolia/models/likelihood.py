@@ -17,6 +17,10 @@ BEFORE = 4_000
 """Characters before a text that are shown with it at most, so that a model's window holds both."""
 
 
+IMPOSSIBLE = 1e6
+"""Self-information of a token whose probability is 0, in nats, so that it can be added up and compared."""
+
+
 @dataclass(frozen=True)
 class Continuation(Value):
     """A text, and what it follows.
@@ -108,7 +112,7 @@ def aligned(tokens: Sequence[Token], text: str) -> list[Surprise]:
     nats: list[float] = []
     at, held = 0, 0.0
     for token in tokens:
-        surprise = max(0.0, -token.logprob)
+        surprise = min(IMPOSSIBLE, max(0.0, -token.logprob))  # 0 for NaN, too
         place = _place(token.text, text, at, first=not starts)
         if place is None:
             held += surprise

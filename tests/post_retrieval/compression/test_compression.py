@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -16,7 +18,7 @@ from spolia.models.completions import CompletionModel
 from spolia.models.likelihood import Surprise, aligned
 from spolia.models.scripted import ScriptedModel
 from spolia.operator import Operator
-from spolia.post_retrieval.compression.budget import segments
+from spolia.post_retrieval.compression.budget import of_spans, segments
 from spolia.post_retrieval.compression.extractive import Extractive
 from spolia.post_retrieval.compression.llmlingua import LLMLingua
 from spolia.post_retrieval.compression.long_llmlingua import LongLLMLingua, shares
@@ -25,7 +27,7 @@ from spolia.post_retrieval.compression.selective_context import SelectiveContext
 from spolia.post_retrieval.compression.tree_summarise import TreeSummarise
 from spolia.run import Run
 from spolia.testing import OpenAIServer, Served
-from spolia.types import Hit, Node, Query, Ranking, Span, Token
+from spolia.types import Hit, Node, Prompt, Query, Ranking, Span, Token
 from tests.degrading import degraded
 from tests.post_retrieval.compression.scorer import Scorer
 
@@ -288,6 +290,49 @@ def test_any_text_is_compressed(make: Callable[..., Operator[Ranking, Ranking]],
     short = make(Scorer())(found(text))
     assert is_subsequence("".join(texts(short)).split(), text.split()) or "".join(texts(short)) in text
     assert texts(short)
+
+
+@dataclass(frozen=True)
+class Blanks(Scorer):
+    """A model for which blanks are tokens of their own, and tell more than any word."""
+
+    def continuation(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
+        return tuple(Token(part, -99.0 if part.isspace() else -1.0) for part in re.findall(r"\s+|\S+", text))
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        LLMLingua(Blanks(), 0.1),
+        LongLLMLingua(Blanks(), target_tokens=1),
+        SelectiveContext(Blanks(), 0.9, "token"),
+    ],
+    ids=lambda op: type(op).__name__,
+)
+def test_of_a_text_with_words_a_word_is_left(op: Operator[Ranking, Ranking]) -> None:
+    assert texts(op(found("\nNokia\n\nemployed\nOlsen\n"))) == ["Nokia"]
+
+
+def test_words_that_a_blank_stood_between_stay_apart() -> None:
+    model = Blanks(nats=())
+    assert texts(LLMLingua(Scorer(nats=(("a", 9.0), ("c", 9.0))), 0.67)(found("a b c"))) == ["a c"]
+    assert of_spans("Nokia\nemployed\nOlsen", [(0, 5), (15, 20)]) == "Nokia\nOlsen"
+    assert is_subsequence("".join(texts(LLMLingua(model, 0.8)(found("a\nb c\nd")))), "a\nb c\nd")
+
+
+@pytest.mark.parametrize("logprob", [-math.inf, math.nan])
+@pytest.mark.parametrize("make", SCORING)
+def test_tokens_that_are_impossible_or_have_no_probability_leave_some(
+    make: Callable[..., Operator[Ranking, Ranking]], logprob: float
+) -> None:
+    @dataclass(frozen=True)
+    class Odd(Scorer):
+        def continuation(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
+            return tuple(Token(word, logprob) for word in re.findall(r"\s*\S+", text))
+
+    short = make(Odd())(found("One. Two. Three.", "Four."))
+    assert "".join(texts(short)).strip()
+    assert all(math.isfinite(hit.score) for hit in short.hits)
 
 
 def test_a_text_that_a_model_cannot_hold_is_an_error() -> None:

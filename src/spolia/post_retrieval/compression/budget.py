@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from spolia.models.likelihood import Surprise
 from spolia.sentences import sentences
@@ -18,13 +18,33 @@ def most_telling(weights: Sequence[float], count: int) -> list[int]:
     return sorted(order[: max(0, count)])
 
 
-def of_tokens(text: str, told: Sequence[Surprise], kept: Sequence[int]) -> str:
-    """The text that some of its tokens make.
+def telling(text: str, told: Sequence[Surprise], weights: Sequence[float], count: int) -> str:
+    """What the heaviest tokens of a text make of it; of a text with a word, one of them is no blank.
 
-    >>> of_tokens("Paris is it", [Surprise(0, 5, 1.0), Surprise(5, 8, 1.0), Surprise(8, 11, 1.0)], [0, 2])
-    'Paris it'
+    >>> told = [Surprise(0, 1, 9.0), Surprise(1, 6, 2.0), Surprise(6, 12, 1.0)]
+    >>> telling("\\nParis, France", told, [one.nats for one in told], 1)
+    'Paris'
     """
-    return "".join(text[told[at].start : told[at].end] for at in kept)
+    kept = most_telling(weights, count)
+    words = [at for at, one in enumerate(told) if not text[one.start : one.end].isspace()]
+    if kept and words and not set(kept).intersection(words):
+        kept = sorted([*kept[1:], max(words, key=lambda at: weights[at])])
+    return of_spans(text, [(told[at].start, told[at].end) for at in kept])
+
+
+def of_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """The text that some stretches of it make, in their order; words that a blank stood between stay apart.
+
+    >>> of_spans("Paris is it", [(0, 5), (8, 11)]), of_spans("Paris\\nis\\nit", [(0, 5), (9, 11)])
+    ('Paris it', 'Paris\\nit')
+    """
+    found, before = "", 0
+    for start, end in spans:
+        if found and not found[-1].isspace() and not text[start : start + 1].isspace():
+            found += next((sign for sign in text[before:start] if sign.isspace()), "")
+        found += text[start:end]
+        before = end
+    return found
 
 
 def segments(text: str, characters: int) -> Iterator[str]:

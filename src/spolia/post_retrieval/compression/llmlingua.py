@@ -11,7 +11,7 @@ from typing import ClassVar
 from spolia.models.likelihood import Continuation, surprises
 from spolia.models.protocols import SCORES, LanguageModel
 from spolia.operator import Operator
-from spolia.post_retrieval.compression.budget import most_telling, of_tokens, segments
+from spolia.post_retrieval.compression.budget import segments, telling
 from spolia.post_retrieval.selection.kept import ALMOST, refuse_no_share
 from spolia.post_retrieval.shown import showing
 from spolia.surrounding import gather
@@ -53,6 +53,7 @@ class LLMLingua(Operator[Ranking, Ranking]):
     rate: float = 0.5
     segment: int = 1_000
 
+    version: ClassVar[int] = 2
     waits: ClassVar[bool] = True
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((SCORES,))}
 
@@ -76,11 +77,10 @@ class LLMLingua(Operator[Ranking, Ranking]):
 
     def _compressed(self, text: str) -> str:
         kept, seen, stayed = "", 0, 0
-        for segment in segments(text, self.segment):
+        for segment in segments(text.strip(), self.segment):
             (told,) = surprises(self.llm, [Continuation.of(segment, kept)])
             seen += len(told)
             count = max(1, math.floor(self.rate * seen + ALMOST)) - stayed  # what one rounds off, the next one has
-            places = most_telling([one.nats for one in told], count)
-            stayed += len(places)
-            kept += of_tokens(segment, told, places)
+            stayed += min(count, len(told))
+            kept += telling(segment, told, [one.nats for one in told], count)
         return kept.strip()

@@ -11,7 +11,7 @@ from spolia.errors import WiringError
 from spolia.models.likelihood import Continuation, surprises
 from spolia.models.protocols import SCORES, LanguageModel
 from spolia.operator import Operator
-from spolia.post_retrieval.compression.budget import most_telling, of_tokens
+from spolia.post_retrieval.compression.budget import telling
 from spolia.post_retrieval.selection.kept import ALMOST
 from spolia.post_retrieval.shown import showing
 from spolia.types import Hit, Ranking
@@ -64,6 +64,7 @@ class LongLLMLingua(Operator[Ranking, Ranking]):
     spread: float = 0.3
     characters: int = 4_000
 
+    version: ClassVar[int] = 2
     waits: ClassVar[bool] = True
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((SCORES,))}
 
@@ -73,7 +74,8 @@ class LongLLMLingua(Operator[Ranking, Ranking]):
             raise WiringError(f"{self.short}: spread is {self.spread}. Write a number from 0 to 1.")
 
     def apply(self, value: Ranking, /) -> Ranking:
-        hits = self._ordered([hit for hit in value.hits if hit.node.text.strip()], value.query.question)
+        legible = [hit for hit in value.hits if hit.node.text[: self.characters].strip()]
+        hits = self._ordered(legible, value.query.question)
         if not hits:
             return value
         texts = [hit.node.text[: self.characters] for hit in hits]
@@ -84,8 +86,7 @@ class LongLLMLingua(Operator[Ranking, Ranking]):
         for hit, text, before, after, count in zip(hits, texts, alone, asked, counts, strict=True):
             told = {one.start: one.nats for one in after}  # where a question changes how the first word is cut
             weights = [one.nats - told.get(one.start, one.nats) for one in before]
-            kept = of_tokens(text, before, most_telling(weights, count)).strip()
-            if kept:
+            if kept := telling(text, before, weights, count).strip():
                 found.append(hit if kept == hit.node.text.strip() else showing(hit, kept))
         return value.but(hits=tuple(found))
 

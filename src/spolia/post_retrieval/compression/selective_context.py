@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import ClassVar, Literal
 
 from spolia.errors import WiringError
 from spolia.models.likelihood import Continuation, Surprise, surprises
 from spolia.models.protocols import SCORES, LanguageModel
 from spolia.operator import Operator
+from spolia.post_retrieval.compression.budget import of_spans
 from spolia.post_retrieval.shown import showing
 from spolia.sentences import sentences
 from spolia.types import Hit, Ranking
@@ -24,8 +26,8 @@ class SelectiveContext(Operator[Ranking, Ranking]):
 
     I(u) = mean over the tokens of a stretch u of -ln p(x_t | x_<t), each sentence read on its own. Of all stretches of
     all hits, those with I below the percentile of `ratio` go (interpolated linearly between neighbours); the others
-    stay, in their order. With ratio 0 all stay. A hit of which nothing is left goes too. Scores and citations are as
-    they were.
+    stay, in their order. With ratio 0 all stay. A hit of which nothing but blanks is left goes too; of some words at
+    least one stretch stays. Scores and citations are as they were.
 
     Args:
         llm: a model with the capability `scores`; a small one will do.
@@ -51,6 +53,7 @@ class SelectiveContext(Operator[Ranking, Ranking]):
     ratio: float = 0.35
     unit: Literal["sentence", "phrase", "token"] = "sentence"
 
+    version: ClassVar[int] = 2
     waits: ClassVar[bool] = True
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((SCORES,))}
 
@@ -69,11 +72,15 @@ class SelectiveContext(Operator[Ranking, Ranking]):
             for first, last, nats in self._units(text, told)
         ]
         bound = percentile([nats for *_, nats in units], self.ratio)
-        kept: list[list[str]] = [[] for _ in value.hits]
-        for at, first, last, nats in units:
-            if nats >= bound:
-                kept[at].append(value.nodes[at].text[first:last])
-        return value.but(hits=tuple(_left(hit, parts) for hit, parts in zip(value.hits, kept, strict=True) if parts))
+        words = [unit for unit in units if value.nodes[unit[0]].text[unit[1] : unit[2]].strip()]
+        kept = [unit for unit in units if unit[3] >= bound]
+        if not set(kept).intersection(words):
+            kept = [max(words, key=lambda unit: unit[3])] if words else []
+        left = [
+            _left(value.hits[at], [(first, last) for _, first, last, _ in own])
+            for at, own in groupby(kept, lambda unit: unit[0])
+        ]
+        return value.but(hits=tuple(hit for hit in left if hit is not None))
 
     def _units(self, text: str, told: Sequence[Surprise]) -> list[tuple[int, int, float]]:
         """Start, end and mean surprise of the stretches of a sentence."""
@@ -106,6 +113,9 @@ def _sentences(text: str) -> list[tuple[int, int]]:
     return list(zip([0, *starts[1:]], [*starts[1:], len(text)], strict=True)) if starts else []
 
 
-def _left(hit: Hit, parts: Sequence[str]) -> Hit:
-    text = "".join(parts).strip()
+def _left(hit: Hit, spans: Sequence[tuple[int, int]]) -> Hit | None:
+    """The hit with what is left of its text; None for nothing."""
+    text = of_spans(hit.node.text, spans).strip()
+    if not text:
+        return None
     return hit if text == hit.node.text.strip() else showing(hit, text)
