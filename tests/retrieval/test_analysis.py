@@ -2,7 +2,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spolia.errors import SpoliaError
@@ -62,6 +62,7 @@ def test_what_cannot_be_seen_does_not_matter() -> None:
 
 
 @given(st.text(st.characters(codec=None, exclude_categories=())))
+@example("\u064b")
 def test_any_string_has_terms_without_blanks(text: str) -> None:
     for analyzer in (plain, Analyzer(stem=""), Analyzer(ngram=3), Analyzer(fold=False)):
         terms = analyzer.terms(text)

@@ -136,7 +136,7 @@ class Analyzer(Value):
         found: list[str] = []
         for index, run in enumerate(_RUN.split(text)):
             if index % 2 == 0:
-                found += words(run) if run else ()
+                found += filter(None, words(run))  # of marks alone a stemmer leaves nothing
             else:
                 found += _grams(run, 2)
                 if len(run) > 2 and _THAI_LIKE.match(run):
