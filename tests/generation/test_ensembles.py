@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ from spolia.generation.ensemble.weights import weights
 from spolia.generation.reader import Reader
 from spolia.models.protocols import Capabilities
 from spolia.models.scripted import ScriptedModel
-from spolia.types import Answer, Hit, Node, Prompt, Query, Ranking, Token
+from spolia.types import Answer, Generation, Hit, Node, Prompt, Query, Ranking, Token
 from tests.degrading import degraded
 
 ABLE = Capabilities(("chat", "logprobs"))
@@ -70,6 +71,20 @@ def test_equal_answers_add_up() -> None:
     assert answer.evidence == ranking
     heavy = found(("Sony", math.log(0.7)), ("Nokia", math.log(0.15)), ("NOKIA", math.log(0.15)))
     assert AnswerEnsemble(model(*rows))(heavy).text == "Sony [1]"
+
+
+@pytest.mark.parametrize(("other", "winner"), [(0.59, "Nokia [1]"), (0.61, "Sony [1]")])
+def test_a_reply_counts_by_the_geometric_mean_of_its_probabilities(other: float, winner: str) -> None:
+    # both passages weigh 1/2; "Nokia [1]" counts sqrt(0.9 * 0.4) = 0.6, where a product has 0.36 and a mean 0.65
+    said = {"Nokia": (0.9, 0.4), "Sony": (other, other)}
+
+    @dataclass(frozen=True)
+    class Stated(ScriptedModel):
+        def generate(self, prompt: Prompt, **how: Any) -> Generation:
+            name = next(name for name in said if name in prompt.text)
+            return Generation(f"{name} [1]", tokens=tuple(Token("x", math.log(p)) for p in said[name]))
+
+    assert AnswerEnsemble(Stated((), ABLE))(found(("Nokia", 1.0), ("Sony", 1.0))).text == winner
 
 
 def test_a_confident_reply_weighs_more() -> None:
@@ -158,6 +173,17 @@ def test_a_reply_that_goes_on_for_ever_is_cut() -> None:
 
     answer = TokenEnsemble(Endless(), max_tokens=5)(found(("Sony", 1.0)))
     assert (answer.text, answer.stop_reason) == ("no no no no no", "cap")
+
+
+@pytest.mark.parametrize("told", [(), (Token("x", NAN),), (Token("x", 1000.0),)])
+def test_a_model_that_foretells_nothing_is_told(told: tuple[Token, ...]) -> None:
+    @dataclass(frozen=True)
+    class Silent(Foreteller):
+        def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
+            return told
+
+    with pytest.raises(ModelRejected, match="foretells no token"):
+        TokenEnsemble(Silent())(found(("Sony", 1.0)))
 
 
 def test_a_passage_that_fails_is_left_out_of_the_mixture() -> None:

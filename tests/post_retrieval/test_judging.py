@@ -302,6 +302,13 @@ def test_mono_t5_adds_up_spellings_and_bounds_what_is_not_named() -> None:
     assert score(("false", half), ("x", quarter)) == pytest.approx(1 / 3)
     assert score(("true", -800.0), ("false", 0.0)) == 0.0
     assert score(("x", half)) == 1.0  # no score: it is left as it was
+    for odd in (1000.0, math.inf, math.nan):  # no log-probability, so no score either
+        assert score(("true", odd), ("false", half)) == 1.0
+
+
+@pytest.mark.parametrize("logprob", [0.1, math.inf, math.nan])
+def test_upr_has_no_score_for_what_is_no_log_probability(logprob: float) -> None:
+    assert ids(UPR(Told((("a", logprob), ("b", -3.0))))(ranking("a", "b"))) == ["b", "a"]
 
 
 def test_no_log_probabilities_where_they_were_promised_keep_the_order() -> None:

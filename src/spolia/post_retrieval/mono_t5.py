@@ -18,7 +18,8 @@ class MonoT5(AskedOfEach):
 
     score(q, d) = p(true) / (p(true) + p(false)), the softmax over the two words as first token of the reply. A word
     that is not among the `top` most probable tokens counts as the least of these; where both are not, there is no
-    score. Case and blanks around a token do not matter.
+    score, and neither where a word has a log-probability that is NaN or above 0. Case and blanks around a token do not
+    matter.
 
     With `relevant="yes", irrelevant="no"` it scores as the language models do that were trained as rerankers by yes and
     no.
@@ -56,6 +57,7 @@ class MonoT5(AskedOfEach):
     characters: int = 4_000
     strict: bool = False
 
+    version: ClassVar[int] = 2
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((NEXT_TOKENS,))}
 
     places: ClassVar[tuple[str, ...]] = ("question", "passage")
@@ -70,13 +72,15 @@ class MonoT5(AskedOfEach):
 
 
 def _logprob(tokens: Sequence[Token], word: str) -> float | None:
-    """Log-probability of a word in all its spellings; None where it is not among the tokens.
+    """Log-probability of a word in all its spellings; None where it is not among the tokens, NaN where one has none.
 
     >>> tokens = (Token(" True", math.log(0.5)), Token("true", math.log(0.25)), Token("t", -3.0))
     >>> round(math.exp(_logprob(tokens, "true")), 6), _logprob(tokens, "false")
     (0.75, None)
     """
     found = [token.logprob for token in tokens if token.text.strip(" \t\n▁Ġ").lower() == word.lower()]
+    if not all(logprob <= 0 for logprob in found):
+        return math.nan
     return math.log(math.fsum(map(math.exp, found))) if found and max(found) > -700 else max(found, default=None)
 
 

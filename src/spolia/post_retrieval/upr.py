@@ -17,6 +17,7 @@ class UPR(AskedOfEach):
     """Score each hit by the likelihood that a language model asks the question when it is shown the hit.
 
     score(q, d) = Σ_t ln p(q_t | q_<t, d, instruction) over the tokens of the question; at most 0. It needs no training.
+    Where a token has a log-probability that is NaN or above 0, there is no score.
 
     Args:
         llm: a model with the capability `scores`.
@@ -45,8 +46,9 @@ class UPR(AskedOfEach):
     characters: int = 4_000
     strict: bool = False
 
+    version: ClassVar[int] = 2
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((SCORES,))}
 
     def score(self, prompt: Prompt, question: str, /) -> float:
         tokens: Sequence[Token] = able(self.llm, ScoresContinuations, SCORES).continuation(prompt, f" {question}")
-        return math.fsum(token.logprob for token in tokens)
+        return math.fsum(token.logprob if token.logprob <= 0 else math.nan for token in tokens)

@@ -74,6 +74,7 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
     max_characters: int = 20_000
     abstention: str = "I do not know."
 
+    version: ClassVar[int] = 2
     cached: ClassVar[bool] = True
     waits: ClassVar[bool] = True
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((NEXT_TOKENS,))}
@@ -139,7 +140,11 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
         if not isinstance(self.llm, ForetellsTokens) or NEXT_TOKENS not in self.llm.capabilities:
             raise ModelRejected(f"{self.llm.name} has no {NEXT_TOKENS!r}. Write a model that has, as CompletionModel.")
         written = Message("assistant", without_marks(text))
-        return self.llm.next_tokens(prompt.but(messages=(*prompt.messages, written)), top=self.top)
+        told = self.llm.next_tokens(prompt.but(messages=(*prompt.messages, written)), top=self.top)
+        known = tuple(token for token in told if token.logprob <= 0)  # NaN is not
+        if not known:
+            raise ModelRejected(f"{self.llm.name} foretells no token with a log-probability. Ask another model.")
+        return known
 
 
 def likeliest(told: Sequence[Sequence[Token]], shares: Sequence[float]) -> str:
