@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -21,6 +22,8 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 NAMED = re.compile(r"^`([\w/]+\.jsonl)`:\n\n```json\n(.*?)^```$", re.M | re.S)
 NOT_RUN = {"make test", "make check", "make bench", "make versions", "make pages", "make demo", "make demo DIR=papers"}
 """`make test` runs this test; the Makefile is run as a whole before a change lands."""
+ASKED = {"queries.md", "run_contract.md", "stores.md"}
+"""The pages that blocks ask about without naming them. Not all pages, since blocks embed them several times."""
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -38,9 +41,13 @@ def with_blocks(language: str) -> list[Path]:
 
 
 @pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the project's own docs as `docs`, as a reader who follows the README has it."""
-    (tmp_path / "docs").symlink_to(ROOT / "docs")
+def workplace(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with those of the project's own docs as `docs` that the blocks of a page name or ask about."""
+    (tmp_path / "docs").mkdir()
+    run = "".join(code for _, code in FENCE.findall(page.read_text()))
+    for doc in PAGES[1:]:
+        if doc.name in ASKED or doc.name in run:
+            shutil.copy(doc, tmp_path / "docs")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
