@@ -119,14 +119,19 @@ def test_a_prompt_of_ones_own_is_begun_changed_and_used(spolia: Spolia, place: P
     assert "is there already" in again.err
 
 
-def test_prompts_of_ones_own_are_measured_and_a_change_is_asked_anew(
-    spolia: Spolia, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SPOLIA_CACHE", str(place / "cache"))
+def a_data_set(place: Path) -> None:
+    """One passage, and a question about it."""
     (place / "data").mkdir()
     (place / "data/corpus.jsonl").write_text(json.dumps({"id": "p", "title": "", "text": "The moon pulls the sea."}))
     item = {"id": "q", "question": "What pulls the sea?", "gold_ids": ["p"], "answers": ["The moon"]}
     (place / "data/questions.jsonl").write_text(json.dumps(item))
+
+
+def test_prompts_of_ones_own_are_measured_and_a_change_is_asked_anew(
+    spolia: Spolia, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPOLIA_CACHE", str(place / "cache"))
+    a_data_set(place)
     spolia("prompts", "override", "answer", "--into", "mine")
     with OpenAIServer(Served("The moon [1].")) as server:
         asked = ("eval", "naive", "--data", "data", "--measures", "EM", "--llm", server.url, "--model", "m")
@@ -139,3 +144,33 @@ def test_prompts_of_ones_own_are_measured_and_a_change_is_asked_anew(
             assert spolia(*asked, "--prompts", "mine").code == 0
         sent = [request.body["messages"][0]["content"][:4] for request in server.requests]
     assert sent == ["One:", "Two:"]
+
+
+def test_a_gate_asks_with_them_and_its_baseline_says_which(
+    spolia: Spolia, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPOLIA_CACHE", str(place / "cache"))
+    a_data_set(place)
+    (place / "ci").mkdir()
+    spolia("prompts", "override", "answer", "--into", "mine")
+    with OpenAIServer(Served("The moon")) as server:
+        asked = ("gate", "--baseline", "ci/baseline.json", "--llm", server.url, "--model", "m")
+        first = ("naive", "--data", "data", "--measures", "EM", "--prompts", "mine", "--write")
+        for text, more in (("One", first), ("Two", ())):
+            (place / "mine/generation/answer.txt").write_text(text + ": {{question}} {{passages}}")
+            ran = spolia(*asked, *more)
+            assert ran.code == 0, ran.err
+        sent = [request.body["messages"][0]["content"][:4] for request in server.requests]
+    assert sent == ["One:", "Two:"]
+    assert json.loads((place / "ci/baseline.json").read_text())["command"]["prompts"] == "../mine"
+
+
+def test_a_flow_is_looked_at_with_them(spolia: Spolia, place: Path) -> None:
+    (place / "flow.yaml").write_text("[BM25: {group: {use: chunks}}, Reader: {llm: {use: llm}}]")
+    spolia("prompts", "override", "answer", "--into", "mine")
+    assert spolia("show", "flow.yaml", "--yaml", "--prompts", "mine").out.rstrip().endswith("answer.txt")
+    assert spolia("check", "flow.yaml", "--prompts", "mine").code == 0
+    (place / "mine/generation/answer.txt").write_text("{{pasages}}")
+    ran = spolia("check", "flow.yaml", "--prompts", "mine")
+    assert ran.code != 0
+    assert "has a place {{pasages}}, which nobody fills" in ran.err

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spolia.cli.exits import Exit
-from spolia.cli.options import AsJson, FlowArgument, Known, MaybeStore
+from spolia.cli.options import AsJson, FlowArgument, Known, MaybeStore, OwnPrompts
 from spolia.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -14,14 +14,20 @@ if TYPE_CHECKING:
     from spolia.checking import Checked
 
 
-def check(flow: FlowArgument, store: MaybeStore = None, known: Known = None, json: AsJson = False) -> Exit:
+def check(
+    flow: FlowArgument,
+    store: MaybeStore = None,
+    known: Known = None,
+    prompts: OwnPrompts = None,
+    json: AsJson = False,
+) -> Exit:
     """Look for what would go wrong in a flow: wiring, arms that never run, loops without end, missing capabilities."""
     from spolia.checking import check as look
     from spolia.cli.described import described, looked_at
     from spolia.types import Query
 
     screen = Screen(json=json)
-    found = look(described(flow, looked_at(store, known)), takes=Query)
+    found = look(described(flow, looked_at(store, known, prompts)), takes=Query)
     screen.give(
         flow=flow,
         ok=found.ok,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from spolia.cli.own import own
@@ -18,11 +19,11 @@ from spolia.types import Query
 STAND_IN = Parts(Corpus("store.spolia").group(), MiniLM(), ChatModel("model", "http://127.0.0.1:8000/v1"))
 
 
-def looked_at(store: str | None, known: Sequence[str] | None = None) -> Parts:
+def looked_at(store: str | None, known: Sequence[str] | None = None, prompts: Path | None = None) -> Parts:
     """The parts of a store, or what stands in for them; with a model that is never asked."""
     if store is None:
-        return STAND_IN.but(known=own(known).operators)
-    return parts_of(store, known=known).but(llm=STAND_IN.llm)
+        return STAND_IN.but(known=own(known).operators, prompts=prompts)
+    return parts_of(store, known=known, prompts=prompts).but(llm=STAND_IN.llm)
 
 
 def described(name: str, parts: Parts = STAND_IN) -> Operator[Query, Any]:

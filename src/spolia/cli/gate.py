@@ -10,7 +10,7 @@ import typer
 
 from spolia.cli.eval import DATA, MEASURES, WHAT, Limit, OverStore, Part
 from spolia.cli.exits import Exit
-from spolia.cli.options import FLOWS, AsJson, Known, ModelName, ModelUrl, Weights
+from spolia.cli.options import FLOWS, AsJson, Known, ModelName, ModelUrl, OwnPrompts, Weights
 from spolia.cli.plain import json_text
 from spolia.cli.reports import refuse_other_kinds
 from spolia.cli.screen import Screen
@@ -76,6 +76,7 @@ def gate(
     known: Known = None,
     llm: ModelUrl = "",
     model: ModelName = "",
+    prompts: OwnPrompts = None,
     weights: Weights = "",
     json: AsJson = False,
 ) -> Exit:
@@ -84,7 +85,8 @@ def gate(
     Told apart are documents that changed, a corpus that was cut otherwise, a ranker that orders the same nodes
     otherwise, and other answers from the same passages. Exit code 0 if it passes, 1 if not, 2 if the two cannot be
     compared. With `--write` the baseline is written instead: of `--measures`, `--split`, `--limit`. It keeps flow,
-    data, store, part, tolerances, rule and `--known`, with paths from where it is; what is written here goes first.
+    data, store, part, tolerances, rule, `--known` and `--prompts`, with paths from where it is; what is written here
+    goes first.
     """
     from spolia.cli.evaluated import Evaluated
     from spolia.cli.own import own
@@ -100,7 +102,7 @@ def gate(
         )
     which = Remembered(split=split, limit=str(limit or ""), seed=str(seed or ""))
     said = which.but(flow=flow or "", data=str(data or ""), store=store or "", known=tuple(known or ()))
-    said = said.but(tolerance=tuple(tolerance or ()), rule=rule)
+    said = said.but(tolerance=tuple(tolerance or ()), rule=rule, prompts=str(prompts or ""))
     if before is not None:
         said = said.over(Remembered.read(before.command, baseline))
     if not said.flow or not said.data:
@@ -108,7 +110,8 @@ def gate(
     decides = _deciding(said.tolerance, said.rule)
     drawn = (int(said.limit) if said.limit and write else None), int(said.seed or 0)
     mine = own(said.known)
-    asked = Evaluated(screen, Path(said.data), said.split, *drawn, llm, model, weights, mine, said.store or None)
+    over = said.store or None, Path(said.prompts) if said.prompts else None
+    asked = Evaluated(screen, Path(said.data), said.split, *drawn, llm, model, weights, mine, *over)
     if write:
         wanted = measures or ",".join(before.measures if before is not None else ()) or MEASURES
         written = asked.baseline(said.flow, wanted, decides, overlap=overlap).but(command=said.kept(baseline))

@@ -24,6 +24,7 @@ class Remembered(Value):
         split, limit, seed: which of them.
         tolerance, rule: what decides.
         known: modules and files of functions of the user's own.
+        prompts: folder of prompts of the user's own.
     """
 
     flow: str = ""
@@ -35,6 +36,7 @@ class Remembered(Value):
     tolerance: tuple[str, ...] = ()
     rule: str = ""
     known: tuple[str, ...] = ()
+    prompts: str = ""
 
     @classmethod
     def read(cls, command: Mapping[str, str | list[str]], baseline: Path) -> Self:
@@ -81,6 +83,7 @@ class Remembered(Value):
             data=moved(self.data) if self.data else "",
             store=moved(self.store) if self.store and "://" not in self.store else self.store,
             known=tuple(map(named, self.known)),
+            prompts=moved(self.prompts) if self.prompts else "",
         )
 
 

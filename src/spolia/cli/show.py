@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spolia.cli.exits import Exit
-from spolia.cli.options import FLOWS, AsJson, Known, MaybeStore
+from spolia.cli.options import FLOWS, AsJson, Known, MaybeStore, OwnPrompts
 from spolia.cli.screen import Screen
 from spolia.errors import QueryError
 
@@ -19,6 +19,7 @@ def show(
     flow: Annotated[str, typer.Argument(metavar="FLOW", help=FLOWS, show_default=False)] = "",
     store: MaybeStore = None,
     known: Known = None,
+    prompts: OwnPrompts = None,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart, for Markdown pages.")] = False,
     yaml: Annotated[bool, typer.Option("--yaml", help="As a flow file, to be changed and given to --flow.")] = False,
     schema: Annotated[
@@ -34,7 +35,7 @@ def show(
         raise QueryError("No flow to show. Write for example: spolia show hybrid; or: spolia show --schema.")
     from spolia.cli.described import looked_at
 
-    return _show_flow(screen, flow, looked_at(store, known), mermaid, yaml)
+    return _show_flow(screen, flow, looked_at(store, known, prompts), mermaid, yaml)
 
 
 def _show_flow(screen: Screen, flow: str, parts: Parts, mermaid: bool, yaml: bool) -> Exit:
