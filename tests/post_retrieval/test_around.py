@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,14 @@ def test_what_is_reached_twice_or_found_comes_once_with_its_best_score(corpus: C
     assert [(hit.node.text, hit.score) for hit in found.hits] == [
         ("a5", 8.0), ("a6", 6.0), ("a4", 4.0), ("a7", 3.0), ("a8", 1.0), ("a9", 0.5),
     ]  # fmt: skip
+
+
+def test_scores_that_are_none_come_last_and_infinite_ones_stay_in_order(corpus: Corpus) -> None:
+    odd = ranking(corpus, ("a2", math.nan), ("a6", 1.0), ("a10", math.inf), ("b2", 3.0))
+    found = Neighbours(corpus, decay=0.5)(odd)
+    assert texts(found)[:9] == ["a10", "a9", "a11", "b2", "b1", "b3", "a6", "a5", "a7"]
+    assert [hit.score for hit in found.hits[:9]] == [math.inf] * 3 + [3.0, 1.5, 1.5, 1.0, 0.5, 0.5]
+    assert texts(SentenceWindow(corpus, before=1, after=1)(odd)) == ["a9;a10;a11", "b1;b2;b3", "a5;a6;a7", "a1;a2;a3"]
 
 
 def test_a_node_without_a_number_stays_alone(corpus: Corpus) -> None:

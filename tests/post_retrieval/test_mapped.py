@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -51,6 +52,11 @@ def test_two_children_of_one_parent_give_it_once_with_the_better_score(corpus: C
     found = ranking(corpus, ("b:sentence:3", 3.0), ("a:sentence:4", 2.0), ("b:sentence:2", 1.0), ("a:sentence:3", 0.5))
     assert shown(Mapped(corpus.group("chunk"))(found)) == [("b:chunk:2", 3.0), ("a:chunk:2", 2.0)]
     assert shown(Mapped(corpus.group("chunk"), top_k=1)(found)) == [("b:chunk:2", 3.0)]
+
+
+def test_a_score_that_is_none_comes_last(corpus: Corpus) -> None:
+    found = ranking(corpus, ("a:sentence:1", math.nan), ("b:sentence:1", 1.0), ("a:sentence:5", 3.0))
+    assert [node.id for node in Mapped(corpus.group("chunk"))(found).nodes] == ["a:chunk:3", "b:chunk:1", "a:chunk:1"]
 
 
 def test_several_levels_up_to_the_whole_document(corpus: Corpus) -> None:

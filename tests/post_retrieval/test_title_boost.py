@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from spolia.errors import WiringError
@@ -47,6 +49,11 @@ def test_an_exact_title_comes_above_a_higher_score_within_the_factor() -> None:
 def test_a_title_never_counts_against_a_hit() -> None:
     found = TitleBoost()(ranking(("Stones", -2.0), ("Spolia", -2.4)))
     assert [(hit.node.id, round(hit.score, 6)) for hit in found.hits] == [("Spolia", -1.6), ("Stones", -2.0)]
+
+
+def test_scores_that_are_none_come_last_and_infinite_ones_stay_in_order() -> None:
+    odd = ranking(("a", math.nan), ("b", -math.inf), ("Spolia", 1.0), ("c", math.inf), ("d", 3.0))
+    assert [node.id for node in TitleBoost()(odd).nodes] == ["c", "d", "Spolia", "a", "b"]
 
 
 def test_what_makes_no_sense_is_refused() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from spolia.operator import Operator
 from spolia.orchestration.side_by_side import SideBySide
+from spolia.ranking.order import falling
 from spolia.types import Hit, Ranking
 from spolia.wiring import refuse_counts
 
@@ -40,6 +42,8 @@ class EvenSplit(Operator[Sequence[Ranking], Ranking]):
     top_k: int = 10
     once: bool = True
 
+    version: ClassVar[int] = 2
+
     def __post_init__(self) -> None:
         refuse_counts(self, "top_k")
 
@@ -49,7 +53,7 @@ class EvenSplit(Operator[Sequence[Ranking], Ranking]):
         taken: list[tuple[int, Hit]] = []
         for row, (ranking, places) in enumerate(zip(value, side_by_side.aligned.places, strict=True)):
             taken += list(zip(places.tolist(), ranking.hits, strict=True))[: each + (row < more)]
-        taken.sort(key=lambda one: -one[1].score)
+        taken.sort(key=lambda one: falling(one[1].score))
         if self.once:
             best: dict[int, Hit] = {}
             for place, hit in taken:

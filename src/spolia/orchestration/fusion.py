@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf, isfinite
 from typing import TYPE_CHECKING, ClassVar
 
 from spolia.errors import WiringError
@@ -60,6 +61,9 @@ class ReciprocalRankFusion(Fusion):
 class ConvexCombination(Fusion):
     """Fuse rankings by score: score(d) = Σ_r w_r · φ(s_r(d)) / Σ_r w_r, weights named by the rankings' `source`.
 
+    A document that ranking r does not hold counts 0 there, and by `z-score` -3 or the least that r has: never more than
+    one that it holds.
+
     Args:
         weights: for each source; relative, and times the weight of the ranking's query.
         normalisation: φ: `min-max`, `theoretical-min-max`, `z-score` or `3-sigma` (distribution-based score fusion).
@@ -68,7 +72,8 @@ class ConvexCombination(Fusion):
 
     Raises:
         StepFailed: when there is no ranking to fuse.
-        WiringError: for a ranking whose source has no weight or, where it is needed, no minimum.
+        WiringError: for weights or minimums that make no sense; when it runs, for a ranking whose source has no weight
+            or, where it is needed, no minimum.
 
     Source: Bruch, Gai, Ingber, "An analysis of fusion functions for hybrid retrieval", TOIS 2023.
 
@@ -86,7 +91,7 @@ class ConvexCombination(Fusion):
     top_k: int = 10
     minimums: tuple[tuple[str, float], ...] = (("bm25", 0.0), ("dense", -1.0))
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     known: ClassVar[tuple[str, ...]] = ("min-max", "theoretical-min-max", "z-score", "3-sigma")
 
     def __post_init__(self) -> None:
@@ -95,8 +100,10 @@ class ConvexCombination(Fusion):
                 f"There is no normalisation {self.normalisation!r}. Write one of: {', '.join(self.known)}."
             )
         super().__post_init__()
-        if any(weight < 0 for _, weight in self.weights) or not any(weight for _, weight in self.weights):
+        if not all(0 <= weight < inf for _, weight in self.weights) or not any(weight for _, weight in self.weights):
             raise WiringError(f"The weights are {self.weights!r}. Write numbers of at least 0, not all of them 0.")
+        if not all(isfinite(minimum) for _, minimum in self.minimums):
+            raise WiringError(f"The minimums are {self.minimums!r}. Write numbers.")
 
     def alike(self) -> object:
         return self.top_k, self.normalisation, self.minimums

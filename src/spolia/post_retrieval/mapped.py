@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from spolia.errors import WiringError
 from spolia.filters import narrowed
 from spolia.operator import Operator
 from spolia.post_retrieval.shown import found_in
+from spolia.ranking.order import falling
 from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.stores.definition import DOCUMENT
 from spolia.surrounding import access, narrowing, note
@@ -59,6 +60,8 @@ class Mapped(Operator[Ranking, Ranking]):
     target: NodeGroup
     by: Literal["lineage", "span"] = "lineage"
     top_k: int | None = None
+
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         refuse_no_group(self.target, "Mapped")
@@ -116,4 +119,4 @@ def _parts(node: Node, hits: Iterable[Hit]) -> Iterator[Node]:
 
 
 def _best(hit: Hit) -> float:
-    return -hit.score
+    return falling(hit.score)

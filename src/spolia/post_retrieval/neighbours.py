@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from spolia.errors import WiringError
 from spolia.filters import narrowed
 from spolia.operator import Operator
 from spolia.post_retrieval.beside import beside, refuse_nothing
+from spolia.ranking.order import falling
 from spolia.stores.corpus import Corpus, refuse_no_corpus
 from spolia.surrounding import access, narrowing
 from spolia.types import Hit, Node, Ranking
@@ -47,6 +50,8 @@ class Neighbours(Operator[Ranking, Ranking]):
     decay: float = 0.5
     top_k: int | None = None
 
+    version: ClassVar[int] = 2
+
     def __post_init__(self) -> None:
         refuse_no_corpus(self.corpus, "Neighbours(corpus)")
         refuse_nothing(self, "before", "after")
@@ -62,7 +67,7 @@ class Neighbours(Operator[Ranking, Ranking]):
             for node in beside(snapshot, hit.node, self.before, self.after, who, wanted):
                 steps = abs(node.number - hit.node.number)
                 new = self._hit(hit, node, steps)
-                place = (-new.score, steps, rank, new)
+                place = (falling(new.score), steps, rank, new)
                 if node.id not in found or place[:3] < found[node.id][:3]:
                     found[node.id] = place
         hits = [place[3] for place in sorted(found.values(), key=lambda place: place[:3])]
@@ -71,4 +76,5 @@ class Neighbours(Operator[Ranking, Ranking]):
     def _hit(self, hit: Hit, node: Node, steps: int) -> Hit:
         if not steps:
             return hit
-        return Hit(node, hit.score - (1 - self.decay**steps) * abs(hit.score))
+        less = (1 - self.decay**steps) * abs(hit.score) if math.isfinite(hit.score) else 0.0
+        return Hit(node, hit.score - less)

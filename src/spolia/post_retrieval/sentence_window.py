@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from spolia.errors import StoreError
 from spolia.filters import narrowed
 from spolia.operator import Operator
 from spolia.post_retrieval.beside import beside, refuse_nothing, runs
 from spolia.post_retrieval.shown import found_in, is_cut
+from spolia.ranking.order import falling
 from spolia.stores.corpus import Corpus, refuse_no_corpus
 from spolia.surrounding import access, narrowing
 from spolia.types import Document, Hit, Node, Ranking, Span
@@ -52,6 +53,8 @@ class SentenceWindow(Operator[Ranking, Ranking]):
     after: int = 3
     top_k: int | None = None
 
+    version: ClassVar[int] = 2
+
     def __post_init__(self) -> None:
         refuse_no_corpus(self.corpus, "SentenceWindow(corpus)")
         refuse_nothing(self, "before", "after")
@@ -87,7 +90,7 @@ def _windows(document: Document | None, hits: Sequence[Hit], around: Iterable[Se
     found = []
     for run in around:
         numbers = {node.number for node in run}
-        inside = sorted((hit for hit in hits if hit.node.number in numbers), key=lambda hit: -hit.score)
+        inside = sorted((hit for hit in hits if hit.node.number in numbers), key=lambda hit: falling(hit.score))
         best = inside[0]
         shown = _stretch(document, best.node, [node for node in run if is_cut(node)])
         parts = dict.fromkeys(part for hit in inside for part in found_in(shown, hit))
@@ -111,4 +114,4 @@ def _ends(places: Sequence[int]) -> tuple[int, int] | None:
 
 def _in_order(hits: Iterable[Hit], before: Sequence[Hit]) -> list[Hit]:
     ranks = {hit.node.id: rank for rank, hit in reversed(list(enumerate(before)))}
-    return sorted(hits, key=lambda hit: (-hit.score, ranks[hit.node.id]))
+    return sorted(hits, key=lambda hit: (falling(hit.score), ranks[hit.node.id]))

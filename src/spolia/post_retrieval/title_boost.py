@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
 from spolia.errors import WiringError
 from spolia.operator import Operator
+from spolia.ranking.order import falling
 from spolia.types import Node, Ranking
 from spolia.wiring import refuse_counts
 
@@ -56,6 +58,8 @@ class TitleBoost(Operator[Ranking, Ranking]):
     mentioned: float = 1.05
     top_k: int = 10
 
+    version: ClassVar[int] = 2
+
     def __post_init__(self) -> None:
         refuse_counts(self, "top_k")
         for name in ("exact", "near", "named", "mentioned"):
@@ -69,7 +73,7 @@ class TitleBoost(Operator[Ranking, Ranking]):
             for hit, factor in zip(value.hits, factors, strict=True)
         ]
         hits = [hit.but(score=score) for hit, score in zip(value.hits, scores, strict=True)]
-        return value.but(hits=tuple(sorted(hits, key=lambda hit: -hit.score)[: self.top_k]))
+        return value.but(hits=tuple(sorted(hits, key=lambda hit: falling(hit.score))[: self.top_k]))
 
     def _factor(self, query: str, title: str) -> float:
         if not title or not query:
