@@ -472,6 +472,20 @@ def test_what_does_not_follow_its_form_is_named_with_its_line(
 
 
 @pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("301 Q0 D1 1 0.5", "line 2 has 5 columns"),
+        ("301 Q0 D1 1 much tag", "line 2: the score 'much' is no number"),
+        ("301 Q0 D1 1 nan tag", "line 2: the score 'nan' is no number"),
+        ("301 Q0 D0 2 0.5 tag", "line 2: document 'D0' stands twice for topic '301'"),
+    ],
+)
+def test_a_bad_line_of_a_run_is_named(tmp_path: Path, line: str, says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        read_run(write(tmp_path / "run.txt", f"301 Q0 D0 1 1.0 tag\n{line}\n"))
+
+
+@pytest.mark.parametrize(
     ("change", "says"),
     [
         ({"supporting_facts": [["Nobody", 0]]}, r"object 2: the supporting fact 'Nobody' has no paragraph"),

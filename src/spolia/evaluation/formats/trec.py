@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isnan, nan
 from pathlib import Path
 from typing import ClassVar
 
@@ -76,10 +77,7 @@ def read_run(path: Path, items: Iterable[Item] = ()) -> dict[str, Ranking]:
         topic, _, document, _, score, tag = cells
         if document in found.setdefault(topic, {}):
             raise DataError(f"{place}: document {document!r} stands twice for topic {topic!r}. Keep one line.")
-        try:
-            found[topic][document] = float(score)
-        except ValueError:
-            raise DataError(f"{place}: the score {score!r} is no number. Higher is better.") from None
+        found[topic][document] = _number(place, score)
     return {topic: _ranking(Query(asked.get(topic) or topic), scores, tag) for topic, scores in found.items()}
 
 
@@ -99,6 +97,16 @@ def write_run(path: Path, rankings: Mapping[str, Ranking], tag: str = "spolia") 
                 yield f"{_word(topic)} Q0 {_word(id)} {rank} {score!r} {_word(tag)}"
 
     write_lines(path, "", written())
+
+
+def _number(place: str, score: str) -> float:
+    try:
+        found = float(score)
+    except ValueError:
+        found = nan
+    if isnan(found):
+        raise DataError(f"{place}: the score {score!r} is no number. Higher is better.")
+    return found
 
 
 def _falling(scores: Iterable[float]) -> Iterator[float]:

@@ -1,0 +1,61 @@
+"""What may be said of two flows, from an interval and a p-value that is corrected for all comparisons."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from spolia.evaluation.comparison import Comparison, compared, corrected
+from spolia.evaluation.estimates import Estimates
+from spolia.evaluation.measures.parse import parse_measure
+from spolia.evaluation.statistics.corrections import holm
+from spolia.evaluation.statistics.interval import Interval
+
+AHEAD, UNSURE = Interval(0.031, 0.012, 0.05, 100), Interval(0.031, -0.002, 0.06, 100)
+
+
+def of(p: float, interval: Interval = AHEAD, lower: bool = False) -> Comparison:
+    return Comparison("F1", "A", "B", interval, p, p, "none", 1, lower, True)
+
+
+@pytest.mark.parametrize(
+    ("interval", "p", "others", "said"),
+    [
+        (AHEAD, 0.02, 1, "A beats B on F1 by 3.1 [1.2, 5.0]"),
+        (AHEAD, 0.06, 0, "no difference shown between A and B on F1: 3.1 [1.2, 5.0]"),
+        (UNSURE, 0.02, 0, "no difference shown between A and B on F1: 3.1 [-0.2, 6.0]"),
+        (
+            AHEAD,
+            0.02,
+            2,
+            "no difference shown between A and B on F1: 3.1 [1.2, 5.0]; p = 0.02, corrected for 3 comparisons (Holm) "
+            "0.06",
+        ),
+    ],
+)
+def test_a_difference_is_shown_by_the_interval_and_the_corrected_test(
+    interval: Interval, p: float, others: int, said: str
+) -> None:
+    found, *_ = corrected([of(p, interval), *[of(0.9)] * others], "holm")
+    assert found.verdict == said
+    assert found.shown == said.startswith("A beats")
+
+
+def test_less_is_said_to_be_better_where_it_is() -> None:
+    assert of(0.01, lower=True).verdict == "A beats B on F1 by 3.1 [1.2, 5.0] (lower is better)"
+
+
+def test_what_one_comparison_would_show_is_not_shown_among_many() -> None:
+    """Nineteen flows that differ by chance alone, beside two of which one is a little better."""
+    draw = random.Random(1)
+    columns = [[(draw.random(),) for _ in range(60)] for _ in range(20)]
+    columns.append([(min(1.0, max(0.0, one + draw.uniform(-0.1, 0.2))),) for (one,) in columns[0]])
+    names = [f"flow {n}" for n in range(21)]
+    found = compared(names, [Estimates(parse_measure("MRR"), columns, 0)], "holm")
+    alone = [one for one in found if one.p < 0.05 and one.interval.excludes_zero]
+    shown = [one for one in found if one.shown]
+    assert len(found) == 210
+    assert [one.adjusted for one in found] == pytest.approx(holm([one.p for one in found]))
+    assert [{one.better, one.other} for one in shown] == [{"flow 0", "flow 20"}]
+    assert len(alone) > 5
