@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from spolia.flows.files import dump, load
@@ -9,6 +11,7 @@ from spolia.function import step
 from spolia.generation.reader import Reader
 from spolia.generation.verification.claims import VerifyClaims
 from spolia.generation.verification.grounding import VerifyGrounding
+from spolia.journal import Runs
 from spolia.models.scripted import ScriptedModel
 from spolia.run import Run
 from spolia.types import Answer, Hit, Node, Query, Ranking
@@ -65,6 +68,16 @@ def test_an_answer_that_states_nothing_passes(said: str) -> None:
     assert VerifyClaims(ScriptedModel((said,)), library)(ANSWER) is ANSWER
     abstained = Answer("I do not know.", stop_reason="abstained")
     assert VerifyClaims(ScriptedModel(()), library)(abstained) is abstained
+
+
+def test_that_an_answer_states_nothing_is_noted(tmp_path: Path) -> None:
+    runs = Runs(tmp_path / "runs.db")
+    with Run(journal=runs.journal) as run:
+        VerifyClaims(ScriptedModel(("none",)), library)(ANSWER)
+    runs.journal.flush()
+    notes = [note for span in runs.journal.spans(run.id) for note in span.notes]
+    runs.close()
+    assert notes == ["The answer states nothing that could be verified, and passes."]
 
 
 def test_claims_beyond_the_limit_are_not_kept() -> None:

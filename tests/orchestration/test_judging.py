@@ -15,7 +15,7 @@ from spolia.models.scripted import ScriptedModel
 from spolia.orchestration.classified import Classified
 from spolia.orchestration.confident import Confident
 from spolia.orchestration.stop_when import StopWhen
-from spolia.orchestration.sufficient import Sufficient
+from spolia.orchestration.sufficient import ENOUGH, Sufficient
 from spolia.types import Chain, Generation, Hit, Node, Ranking, Token, Value, Verdict
 from tests.pre_retrieval.asked import Recorded, degraded
 
@@ -79,6 +79,15 @@ def found(*texts: str) -> Ranking:
 )
 def test_a_model_says_whether_it_is_enough(reply: str, expected: bool) -> None:
     assert Sufficient(ScriptedModel((reply,)))(found("Olsen was at Nokia.")).stop is expected
+
+
+def test_twenty_replies_without_a_verdict_are_the_default_and_are_counted() -> None:
+    with degraded("spolia.models.role") as reasons:
+        for number in range(20):
+            assert not Sufficient(ScriptedModel((f"well {number}",)))(found("Olsen was at Nokia.")).stop
+    assert len(reasons) == 20
+    other = Sufficient(ScriptedModel(("well",)), role=ENOUGH.but(default="sufficient"))
+    assert other(found("Olsen was at Nokia.")).stop
 
 
 def test_of_nothing_nobody_is_asked_and_only_so_much_is_shown() -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,11 +18,13 @@ from spolia.filters import Field, where
 from spolia.generation.reader import Reader
 from spolia.models.scripted import ScriptedModel
 from spolia.operator import Operator
+from spolia.post_retrieval.mmr import MMR
 from spolia.post_retrieval.neighbours import Neighbours
 from spolia.post_retrieval.sentence_window import SentenceWindow
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
+from spolia.testing.hashing import HashingEmbedder
 from spolia.types import Hit, Node, Query, Ranking
 from tests.structured import Cut, Source, stored
 
@@ -52,6 +58,23 @@ def test_neighbours_come_with_less_than_the_hit_s_score(corpus: Corpus) -> None:
 
 def test_the_first_and_the_last_of_a_document_have_none_beyond(corpus: Corpus) -> None:
     assert set(texts(Neighbours(corpus)(ranking(corpus, ("a12", 2.0), ("b1", 1.0))))) == {"a11", "a12", "b1", "b2"}
+
+
+@dataclass(frozen=True)
+class Far(HashingEmbedder):
+    """Places `a4`, `a5`, `a6` at 53, 90 and 0 degrees of any query."""
+
+    dimension: int = 2
+
+    def embed(self, texts: Sequence[str], *, kind: str) -> Any:
+        at = {"a4": (0.6, 0.8), "a5": (0.0, 1.0), "a6": (1.0, 0.0)}
+        return np.array([at[text] if kind == "passage" else (1.0, 0.0) for text in texts], np.float32)
+
+
+def test_scored_anew_by_cosine_as_autorag_does(corpus: Corpus) -> None:
+    flow = Neighbours(corpus) >> MMR(Far(), relevance=1.0, top_k=2)
+    found = flow(ranking(corpus, ("a5", 8.0)))
+    assert [(hit.node.text, round(hit.score, 6)) for hit in found.hits] == [("a6", 1.0), ("a4", 0.6)]
 
 
 def test_one_direction_and_a_limit(corpus: Corpus) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from spolia import BM25, Dense, Each, NodeGroup, Query, ReciprocalRankFusion, Run, check, dump, load
+from spolia import BM25, Dense, Each, NodeGroup, Query, Reader, ReciprocalRankFusion, Run, check, dump, load
 from spolia.errors import ModelRejected, WiringError
 from spolia.models.scripted import ScriptedModel
 from spolia.pre_retrieval.averaged_hyde import AveragedHyDE
@@ -95,6 +95,11 @@ def test_both_questions_are_searched_and_the_one_that_was_asked_is_answered(stor
     found = flow(asked)
     assert {hit.node.id for hit in found} == {"law", "brest"}
     assert found.query.question == asked.text
+    reader = Recorded(lambda text: "At noon [1].")
+    (flow >> Reader(reader))(asked)
+    (sent,) = reader.sent
+    assert "When is low water in Brest?" in sent.text
+    assert "How do tides arise?" not in sent.text
 
 
 @pytest.mark.parametrize("reply", [*UNREADABLE, "who wrote EMMA", '"Who wrote Emma?"'])
@@ -130,6 +135,14 @@ def test_the_passage_takes_the_place_of_the_question_or_stands_below_it() -> Non
     assert HyDE(model)(EMMA).text == "Jane Austen wrote Emma."
     assert HyDE(model, beside=True)(EMMA).text == "Who wrote Emma?\nJane Austen wrote Emma."
     assert HyDE(model)(EMMA).question == "Who wrote Emma?"
+
+
+def test_below_the_question_a_passage_finds_more_by_words_and_loses_nothing(stored: Stored) -> None:  # noqa: F811
+    chunks: NodeGroup = stored({"book": "Emma was published in 1815.", "author": "Jane Austen lived in Chawton."})
+    model = ScriptedModel(("It is by Jane Austen.",))
+    assert [hit.node.id for hit in BM25(chunks)(EMMA)] == ["book"]
+    assert [hit.node.id for hit in (HyDE(model) >> BM25(chunks))(EMMA)] == ["author"]
+    assert {hit.node.id for hit in (HyDE(model, beside=True) >> BM25(chunks))(EMMA)} == {"book", "author"}
 
 
 def test_several_passages_are_several_draws() -> None:

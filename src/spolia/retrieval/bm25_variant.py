@@ -33,7 +33,8 @@ class BM25Variant(TermSearch):
     | `bm25l` | ln((N + 1) / (n + ½)) | (k1 + 1) · (c + δ) / (k1 + c + δ) |
     | `bm25+` | ln((N + 1) / n) | (k1 + 1) · tf / (tf + k1 · L) + δ |
 
-    qtf and tf: how often query and node hold the term t; n of N nodes hold it. `okapi` is that of rank_bm25. The idf of
+    qtf and tf: how often query and node hold the term t; n of N nodes hold it. `okapi` with k1 = 1.5 is that of
+    rank_bm25, but for nodes that share no term, which are not found. The idf of
     `robertson`, and of `okapi` in small stores, is below 0 for a term that most nodes hold: such a match scores less
     than none, and is found all the same. `BM25` is faster, and `lucene` but for a factor k1 + 1 and the lengths.
 
