@@ -97,7 +97,7 @@ class MissingExtra(SpoliaError, ImportError):
     """
 
     def __init__(self, extra: str, module: str, purpose: str) -> None:
-        self.extra = extra
+        self.extra, self.module, self.purpose = extra, module, purpose
         super().__init__(f"{purpose} needs {module}, which is not installed. Write: pip install 'spolia[{extra}]'")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spolia.errors import DocumentError, EncryptedDocument
+from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
 from spolia.indexing import attempts
 from spolia.indexing.readers.reading import Blob, Reading
 from spolia.indexing.report import DocumentReport
@@ -28,6 +28,7 @@ class Refusing(Value):
     """Refuses all files, and notes them."""
 
     log: str
+    error: type[DocumentError] = DocumentError
     name = "refusing"
     version = 1
     media_type = "text/plain"
@@ -38,7 +39,15 @@ class Refusing(Value):
             log.write(f"{blob.uri}\n")
         if blob.data == b"mended":
             return Reading(blob.document(self, "Mended."))
-        raise EncryptedDocument(f"{blob.uri} is locked.")
+        raise self.error(f"{blob.uri} is locked.")
+
+
+@dataclass(frozen=True)
+class Unlocked(Refusing):
+    """The same reader, that knows the password."""
+
+    def read(self, blob: Blob, /) -> Reading:
+        return Reading(blob.document(self, "Unlocked."))
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,36 @@ def test_a_broken_file_is_tried_three_times_until_it_changes(folder: Path, corpu
     (folder / "a.bad").write_bytes(b"mended")
     assert sync(folder, corpus, readers=readers).changed == 1
     assert told(corpus, "a.bad").attempts == 0
+
+
+def test_what_was_given_up_is_tried_again_by_a_rebuild(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    readers = {".bad": Refusing(str(log))}
+    (folder / "a.bad").write_bytes(b"x")
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("b.bad", b"y")
+    (folder / "a.zip").write_bytes(out.getvalue())
+    for _ in range(4):
+        sync(folder, corpus, readers=readers)
+    sync(folder, corpus, readers=readers, rebuild=True)
+    assert sorted(log.read_text().split()) == ["a.bad"] * 4 + ["a.zip/b.bad"] * 4
+
+
+def test_a_locked_file_is_tried_until_its_password_is_known(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
+    (folder / "a.bad").write_bytes(b"x")
+    for _ in range(5):
+        sync(folder, corpus, readers={".bad": Refusing(str(tmp_path / "log"), EncryptedDocument)})
+    assert told(corpus, "a.bad").attempts == 0
+    assert sync(folder, corpus, readers={".bad": Unlocked(str(tmp_path / "log"))}).changed == 1
+
+
+def test_what_a_worker_lacks_a_package_for_is_tried_in_every_run(folder: Path, corpus: Corpus) -> None:
+    (folder / "a.do").write_bytes(b"lack")
+    for _ in range(5):
+        report = sync(folder, corpus, readers={".do": Apart()}, workers=1)
+        assert report.failed == (("a.do", str(MissingExtra("salt", "pepper", "Reading a.do"))),)
+    assert told(corpus, "a.do").attempts == 0
 
 
 def test_a_part_of_an_archive_is_tried_three_times(folder: Path, corpus: Corpus, tmp_path: Path) -> None:

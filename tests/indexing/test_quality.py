@@ -71,7 +71,7 @@ def test_each_page_stands_beside_its_chunks(tmp_path: Path) -> None:
     found = re.findall(r'page 3</span><div class="text">(.*?)</div></div><div>(.*?)</div></div>', html)
     assert ["The third page." in first and "The third page." in second for first, second in found] == [True, True]
     assert html.index("locked.pdf") < html.index("old.txt") < html.index("<b>a.pdf</b>")
-    assert "tried once" in html
+    assert "tried in every run" in html
 
 
 def test_a_document_cannot_leave_its_place(tmp_path: Path) -> None:
@@ -98,4 +98,4 @@ def test_attempts_in_words() -> None:
     told = DocumentReport("pdf", 0, attempts=2, tried_ns=0, passes=True)
     assert attempts_told(told) == "tried 2 times; again after 1970-01-01 00:02:00 UTC"
     assert attempts_told(told.but(passes=False)) == "tried 2 times; again in the next run"
-    assert attempts_told(told.but(attempts=3)) == "tried 3 times; not again until it changes"
+    assert attempts_told(told.but(attempts=3)) == "tried 3 times; not again until it changes, or with --rebuild"

@@ -32,7 +32,11 @@ SYNC = """Keep a store in step with a folder or other sources: with --watch as l
 def index(
     making: Making,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="What was built with other parts is built anew with these.")
+        bool,
+        typer.Option(
+            "--rebuild",
+            help="What was built with other parts is built anew with these; what was given up is tried again.",
+        ),
     ] = False,
     documents: Annotated[
         bool, typer.Option("--report", help="List every document: pages, characters, passages, what is not embedded.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from spolia.errors import MissingExtra
+from spolia.errors import EncryptedDocument, MissingExtra
 from spolia.indexing.report import DocumentReport
 from spolia.stores.tables.rows import SourceRow
 
@@ -20,8 +20,8 @@ def failed(row: SourceRow, reason: str, cause: Exception | None, before: SourceR
     Args:
         row: as the source is now.
         reason: in words.
-        cause: whether it is `transient` says whether it may pass. None, and a missing package, is not the source's
-            fault, and no attempt: it is tried in every run.
+        cause: whether it is `transient` says whether it may pass. None, a missing package and a password that is not
+            known are no fault of the source, and no attempt: it is tried in every run.
         before: the row that the store has.
         reader: name of the reader.
 
@@ -33,7 +33,7 @@ def failed(row: SourceRow, reason: str, cause: Exception | None, before: SourceR
     """
     row = row.but(status="failed", error=reason)
     told = DocumentReport.of(row.report) if row.report else DocumentReport(reader, 0)
-    if cause is None or isinstance(cause, MissingExtra):
+    if cause is None or isinstance(cause, (EncryptedDocument, MissingExtra)):
         return row.but(report=told.but(attempts=0, tried_ns=0).json)
     passes = bool(getattr(cause, "transient", False))
     tried = told.but(attempts=_attempts(row, before) + 1, tried_ns=time.time_ns(), passes=passes)

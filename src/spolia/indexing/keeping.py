@@ -38,6 +38,7 @@ def keep(
     batch: int = 1000,
     rebuild: bool = False,
     retry: bool = True,
+    afresh: bool = False,
     workers: int | None = None,
     limits: Limits | None = None,
     timeout_s: float | None = None,
@@ -46,6 +47,7 @@ def keep(
 
     Args:
         refuse: raises if the store holds, with these sources, another folder than was found.
+        afresh: try all again that could not be read, however often it was tried.
     """
     began = time.perf_counter()
     corpus.create()
@@ -70,7 +72,7 @@ def keep(
         is_anew = rebuild and made and made != writer.manifests  # what was there is found until all is made
         batches = None if is_anew else batch
         run = Keeping(writer, wanted, labels, found, taking, known, progress, batches, retry, closed)
-        run.run(recount=renews, anew=_anew(made, writer.manifests) if is_anew else ())
+        run.run(recount=renews, anew=_anew(made, writer.manifests) if is_anew else (), afresh=afresh)
         notes = notes_on(writer.declared, writer.metadata()) if writer.declared != before else ()
     if wanted.groups:
         tell = run.tell_of_groups
@@ -107,15 +109,16 @@ def _anew(made: Mapping[str, Manifest], now: Mapping[str, Manifest]) -> list[str
 class Keeping(Taking):
     """One run: its order."""
 
-    def run(self, *, recount: bool = False, anew: Collection[str] = ()) -> None:
+    def run(self, *, recount: bool = False, anew: Collection[str] = (), afresh: bool = False) -> None:
         """Bring the store in step.
 
         Args:
             recount: the main group was built anew, so that no report tells its nodes any more.
             anew: groups that would lose what they have if their model is away.
+            afresh: try all again that could not be read.
         """
         self._open_stale_to_those_who_may_read_it()
-        given_up = self.known.given_up(retry=self.retry)
+        given_up = self.known.given_up(retry=self.retry, afresh=afresh)
         for row in given_up:
             self.tally.fail(row)
         changed = self._changed({row.uri for row in given_up})

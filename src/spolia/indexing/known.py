@@ -109,11 +109,12 @@ class Known:
         outermost = next((above for above in _above(uri) if above in self.parts), uri)
         return [part for part in self.parts.get(outermost, ()) if part.startswith(f"{uri}/")]
 
-    def given_up(self, *, retry: bool) -> list[SourceRow]:
+    def given_up(self, *, retry: bool, afresh: bool = False) -> list[SourceRow]:
         """What could not be read the last time, has not changed since, and is not to be tried again now.
 
         Args:
             retry: try what may be read now.
+            afresh: try all of it, however often that was done.
         """
         rows = []
         for uri, file in self.unlike.items():
@@ -122,7 +123,7 @@ class Known:
         for uri in self._broken:
             if self._container(uri) not in self.unlike:
                 rows.append(self.rows[uri])
-        found = [row for row in rows if not (retry and is_due(row))]
+        found = [row for row in rows if not (afresh or (retry and is_due(row)))]
         given_up = {row.uri for row in found}
         for uri in self._broken:
             if uri not in given_up:

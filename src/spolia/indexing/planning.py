@@ -178,7 +178,7 @@ def planned(
             )
             for lot in chain((found,), *lots):
                 run = Keeping(writer, wanted, labels(), lot, taking, writer.stamps(lot.uris), changes.note)
-                run.run()
+                run.run(afresh=rebuild)
                 changes.unchanged += run.tally.unchanged
     growths = wanted.exact(writer.manifests)
     plans = tuple(_plans(writer, before, growths, None if fast else wanted.asked))

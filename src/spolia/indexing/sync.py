@@ -95,10 +95,12 @@ def sync(
         batch: documents that are published together.
         follow_links: go where links lead out of the folder too.
         rebuild: build groups anew that were built with other parts than these, and all that is made from them; if the
-            store holds another folder, forget that. What was there is found until all of the new is published.
+            store holds another folder, forget that. What was there is found until all of the new is published. What
+            could not be read is tried again, however often it was.
         retry: try a file again that could not be read the last time and has not changed since: three times in all, and
-            where its process died, or took too much memory or time, after a while (`spolia.indexing.attempts`). Who
-            looks at a folder all the time may write False. It is reported in any case.
+            where its process died, or took too much memory or time, after a while (`spolia.indexing.attempts`); in
+            every run where a password or a package was missing. Who looks at a folder all the time may write False.
+            It is reported in any case.
         workers: processes in which PDF, office files, HTML, pictures, mails and archives are read, as many at the same
             time; by default one for each processor, four at most. What is read so can take nothing down, whatever is
             wrong with it. 0 reads all in this process. Other formats are read in this process anyway, and those of
@@ -134,6 +136,7 @@ def sync(
         progress=progress,
         batch=batch,
         retry=retry,
+        afresh=rebuild,
         workers=workers,
         limits=limits,
         timeout_s=timeout_s,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from spolia.errors import EncryptedDocument
+from spolia.errors import EncryptedDocument, MissingExtra
 from spolia.indexing.readers.reading import Blob, Reading
 from spolia.types import Box, Boxes, Document, Heading, Region, Value
 
@@ -91,6 +91,9 @@ class Obeying(Value):
 
     def _locked(self, text: str) -> str:
         raise EncryptedDocument("it is locked")
+
+    def _lack(self, text: str) -> str:
+        raise MissingExtra("salt", "pepper", "Reading a.do")
 
     def _pid(self, text: str) -> str:
         return str(os.getpid())

@@ -134,7 +134,7 @@ def attempts_told(report: DocumentReport) -> str:
         return "tried in every run"
     times = "once" if report.attempts == 1 else f"{report.attempts} times"
     if report.attempts >= ATTEMPTS:
-        return f"tried {times}; not again until it changes"
+        return f"tried {times}; not again until it changes, or with --rebuild"
     at = datetime.fromtimestamp(again_ns(report) // 1_000_000_000, UTC)
     return f"tried {times}; again " + (f"after {at:%Y-%m-%d %H:%M:%S} UTC" if report.passes else "in the next run")
 

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from spolia import errors
-from spolia.errors import DocumentError, ReaderDied, SpoliaError, WorkersFailed
+from spolia.errors import DocumentError, MissingExtra, ReaderDied, SpoliaError, WorkersFailed
 from spolia.indexing.readers.reading import Blob, Container, Reader, Reading
 from spolia.indexing.workers.frames import reading_of, receive, send
 from spolia.indexing.workers.limits import Limits
@@ -244,6 +244,9 @@ class _Worker:
             if not (isinstance(kind, type) and issubclass(kind, DocumentError)):
                 kind = DocumentError
             raise kind(str(said["message"]))
+        if "missing" in said:
+            extra, module, purpose = map(str, said["missing"])
+            raise MissingExtra(extra, module, purpose)
         if "memory" in said:
             self.stop()
             raise _Died(f"needed more than {self.limits.memory_mb} MB of memory", final=True)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from spolia.errors import SpoliaError
+from spolia.errors import MissingExtra, SpoliaError
 from spolia.indexing.readers.reading import Blob, Container
 from spolia.indexing.workers.frames import plain, receive, send
 from spolia.indexing.workers.limits import Limits, confine
@@ -56,6 +56,8 @@ def _serve(said: dict[str, Any], attached: list[bytes], requests: BinaryIO, repl
             send(replies, {**reading, "has_parts": _has_parts(reader, blob)}, attached)
     except MemoryError:
         send(replies, {"memory": True})
+    except MissingExtra as error:
+        send(replies, {"missing": [error.extra, error.module, error.purpose]})
     except SpoliaError as error:
         send(replies, {"error": type(error).__name__, "message": str(error)})
     except RecursionError:
