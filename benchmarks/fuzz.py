@@ -1,14 +1,15 @@
 """Broken files: mutated fixtures of all formats through the workers, counted by what became of them.
 
-    python benchmarks/fuzz.py --data FOLDER [--inputs 100000] [--minutes 60] [--workers 2] [--seconds 3] [--out FILE]
+    python benchmarks/fuzz.py --data FOLDER [--made also] [--inputs 100000] [--workers 2] [--seconds 3] [--out FILE]
 
-FOLDER has documents of all formats. Each input is one of them, changed: bytes flipped, cut out, repeated, put in the
-place of others or of another file's, numbers in the file made large, or the file cut off; of what is packed as ZIP, in
-one half of all cases a member is changed, and packed again. A worker reads it and what stands right in it. The
-name keeps its suffix, but for one in twenty, which gets another one. Drawn by `--seed`; the same seed gives the same
-inputs. What is counted: read; refused, with the reason; the reader failed with an exception that is not its own; the
-worker died, or needed too much memory or time. The parent must do nothing but count: that it lives, and how long each
-input took at most, is the result. Text in pictures is recognised only with `--ocr`: the time would be Tesseract's.
+FOLDER has documents of most formats; `--made also` adds small ones of all suffixes that it lacks, `--made only` takes
+these alone. Each input is one of them, changed: bytes flipped, cut out, repeated, put in the place of others or of
+another file's, numbers in the file made large, or the file cut off; of what is packed, in one half of all cases what is
+in it is changed, and packed again. A worker reads it and what stands right in it. The name keeps its suffix, but for
+one in twenty, which gets another one. Drawn by `--seed`; the same seed gives the same inputs. What is counted: read;
+refused, with the reason; the reader failed with an exception that is not its own; the worker died, or needed too much
+memory or time. The parent must do nothing but count: that it lives, and how long each input took at most, is the
+result. Text in pictures is recognised only with `--ocr`: the time would be Tesseract's.
 """
 
 from __future__ import annotations
@@ -21,87 +22,71 @@ import random
 import re
 import resource
 import time
-import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import results
 from limits import JUDGES
+from made import made, suffix_of
+from mutating import changed
 
 from spolia.errors import MissingExtra, SpoliaError
 from spolia.indexing.readers.choosing import by_suffix, reader_of
-from spolia.indexing.readers.reading import Blob, Container
+from spolia.indexing.readers.reading import Blob, Container, Reader
 from spolia.indexing.workers.limits import Limits
 from spolia.indexing.workers.pool import Workers
 
 PARTS = 20
 """Parts of a container that are asked for."""
-LARGE = (0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF)
+Fixtures: TypeAlias = dict[str, dict[str, list[bytes]]]
+"""By format, and within it by the suffix that a file is called by."""
 
 
-def mutated(data: bytes, others: list[bytes], draw: random.Random) -> bytes:
-    """A file with one to sixteen changes."""
-    found = bytearray(data)
-    for _ in range(1 << draw.randrange(5)):
-        if not found:
-            break
-        at, length = draw.randrange(len(found)), 1 << draw.randrange(12)
-        match draw.randrange(7):
-            case 0:
-                found[at] ^= 1 << draw.randrange(8)
-            case 1:
-                found[at : at + draw.randrange(1, 9)] = draw.randbytes(draw.randrange(1, 9))
-            case 2:
-                del found[at : at + length]
-            case 3:
-                found[at:at] = found[at : at + length] * draw.randrange(1, 4)
-            case 4:
-                other = draw.choice(others)
-                begin = draw.randrange(len(other) or 1)
-                found[at : at + length] = other[begin : begin + length]
-            case 5:
-                size = draw.choice((1, 2, 4, 8))
-                value = draw.choice(LARGE) % (1 << 8 * size)
-                found[at : at + size] = value.to_bytes(size, draw.choice(("little", "big")))
-            case _:
-                if draw.random() < 0.3:
-                    del found[at:]
-    return bytes(found)
-
-
-def repacked(data: bytes, others: list[bytes], draw: random.Random) -> bytes:
-    """An archive of which one member is changed."""
-    out = BytesIO()
-    with zipfile.ZipFile(BytesIO(data)) as archive, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
-        members = archive.infolist()
-        chosen = draw.randrange(len(members))
-        for number, member in enumerate(members):
-            content = archive.read(member)
-            made.writestr(member.filename, mutated(content, others, draw) if number == chosen else content)
-    return out.getvalue()
-
-
-def inputs(files: list[Path], draw: random.Random) -> Iterator[Blob]:
-    """Mutated files without end: each format as often as any other."""
-    contents = {path: path.read_bytes() for path in files}
-    by_format: dict[str, list[Path]] = {}
+def by_format(files: list[Path], readers: Mapping[str, Reader]) -> Fixtures:
+    """Files of a folder: each suffix is a format."""
+    found: Fixtures = {}
     for path in files:
-        by_format.setdefault(path.suffix.lower(), []).append(path)
-    suffixes = sorted(by_format)
-    others = list(contents.values())
+        suffix = suffix_of(path.name, readers)
+        found.setdefault(suffix, {}).setdefault(suffix, []).append(path.read_bytes())
+    return found
+
+
+def lacking(there: Fixtures, more: Mapping[str, bytes], readers: Mapping[str, Reader]) -> Fixtures:
+    """Files for all other suffixes; each reader is a format. What is not made is another file of the same reader."""
+    made_of, of_reader = dict[str, list[bytes]](), dict[str, list[bytes]]()
+    for name, content in more.items():
+        suffix = suffix_of(name, readers)
+        made_of.setdefault(suffix, []).append(content)
+        of_reader.setdefault(readers[suffix].name, []).append(content)
+    for suffix, files in there.items():
+        of_reader.setdefault(readers[suffix].name, []).extend(files[suffix])
+    found: Fixtures = {}
+    for suffix, reader in readers.items():
+        if suffix not in there:
+            found.setdefault(reader.name, {})[suffix] = made_of.get(suffix) or of_reader[reader.name]
+    return found
+
+
+def inputs(fixtures: Fixtures, others: list[bytes], draw: random.Random) -> Iterator[Blob]:
+    """Mutated files without end: each format as often as any other.
+
+    Args:
+        others: files that pieces are taken from.
+    """
+    formats = sorted(fixtures)
+    suffixes = sorted({suffix for kind in fixtures.values() for suffix in kind})
     number = 0
     while True:
         number += 1
-        suffix = draw.choice(suffixes)
-        path = draw.choice(by_format[suffix])
+        kind = fixtures[draw.choice(formats)]
+        suffix = draw.choice(sorted(kind)) if len(kind) > 1 else next(iter(kind))
+        content = draw.choice(kind[suffix])
         name = f"{number}{draw.choice(suffixes) if draw.random() < 0.05 else suffix}"
-        change = repacked if contents[path].startswith(b"PK") and draw.random() < 0.5 else mutated
-        yield Blob(name, change(contents[path], others, draw))
+        yield Blob(name, changed(content, others, draw))
 
 
 @dataclass
@@ -113,7 +98,7 @@ class Count:
     longest_s: float = 0.0
 
     def note(self, blob: Blob, outcome: str, why: str, seconds: float) -> None:
-        suffix = blob.uri[blob.uri.rfind(".") :]
+        suffix = blob.uri[blob.uri.find(".") :]
         self.by_suffix.setdefault(suffix, Counter())[outcome] += 1
         self.longest_s = max(self.longest_s, seconds)
         if outcome not in ("read", "refused", "missing package"):
@@ -154,6 +139,7 @@ def tried(workers: Workers, blob: Blob) -> tuple[Blob, str, str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--made", choices=("also", "only"), help="files of the formats that the folder lacks")
     parser.add_argument("--inputs", type=int, default=100_000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=3.0, help="for each input")
@@ -172,9 +158,15 @@ def main() -> None:
         for path in arguments.data.rglob("*")
         if path.is_file() and reader_of(path.name, readers) and 0 < path.stat().st_size <= arguments.largest
     )
+    fixtures, others = by_format(files, readers), [path.read_bytes() for path in files]
+    if arguments.made:
+        files_made = {name: file for name, file in made().items() if suffix_of(name, readers) not in fixtures}
+        others += files_made.values()
+        more = lacking(fixtures, files_made, readers)
+        fixtures = more if arguments.made == "only" else fixtures | more
     count, done, began = Count(), 0, time.monotonic()
     before = _megabytes()
-    drawn = islice(inputs(files, random.Random(arguments.seed)), arguments.inputs)
+    drawn = islice(inputs(fixtures, others, random.Random(arguments.seed)), arguments.inputs)
     limits = Limits(seconds=arguments.seconds, memory_mb=arguments.mb, attempts=1)
     with Workers(arguments.workers, limits) as workers:
         for future in workers.each(lambda blob: tried(workers, blob), drawn):
@@ -182,7 +174,7 @@ def main() -> None:
             done += 1
             if time.monotonic() - began > 60 * arguments.minutes:
                 break
-    result = told(arguments, files, count, done, time.monotonic() - began, before)
+    result = told(arguments, fixtures, count, done, time.monotonic() - began, before)
     result |= results.told(JUDGES["fuzz"](result)) | {"machine": results.machine()}
     print(json.dumps(result, indent=1, ensure_ascii=False))
     if arguments.out:
@@ -190,15 +182,16 @@ def main() -> None:
         arguments.out.write_text(json.dumps([*runs, result], indent=1, ensure_ascii=False) + "\n")
 
 
-def told(arguments: Any, files: list[Path], count: Count, done: int, seconds: float, before: float) -> dict[str, Any]:
+def told(arguments: Any, fixtures: Fixtures, count: Count, done: int, seconds: float, before: float) -> dict[str, Any]:
     total: Counter[str] = Counter()
     for outcomes in count.by_suffix.values():
         total.update(outcomes)
     return {
         "inputs": done,
         "seed": arguments.seed,
-        "fixtures": len(files),
-        "formats": len({path.suffix.lower() for path in files}),
+        "made": arguments.made or "",
+        "fixtures": sum(len(files) for kind in fixtures.values() for files in kind.values()),
+        "formats": len(fixtures),
         "limits": {"seconds": arguments.seconds, "memory_mb": arguments.mb},
         "outcomes": dict(total.most_common()),
         "longest_s": round(count.longest_s, 2),

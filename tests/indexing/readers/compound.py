@@ -1,4 +1,4 @@
-"""OLE compound files by hand ([MS-CFB]), as Outlook writes its mails."""
+"""OLE compound files by hand ([MS-CFB]), as Outlook writes its mails and old Excel its sheets ([MS-XLS])."""
 
 from __future__ import annotations
 
@@ -92,3 +92,24 @@ def _message(subject: str, body: str) -> dict[str, bytes | Storage]:
         "0E04": "Bob; Cyd",
     }
     return {f"__substg1.0_{name}001F": text.encode("utf-16-le") for name, text in said.items()}
+
+
+def xls(more: bytes = b"") -> bytes:
+    """A sheet of four cells, with further records."""
+    name, end = b"Weights", record(0x000A)
+    begin = _begin(5)
+    at = len(begin) + 4 + 8 + len(name) + len(end)
+    sheet = record(0x0085, struct.pack("<IBBBB", at, 0, 0, len(name), 0) + name)
+    words = ((0, 0, b"stone"), (0, 1, b"t"), (1, 0, b"basalt"))
+    cells = [record(0x0204, struct.pack("<4HB", row, at, 0, len(said), 0) + said) for row, at, said in words]
+    cells.append(record(0x0203, struct.pack("<3Hd", 1, 1, 0, 3.0)))
+    return ole_of({"Workbook": begin + sheet + end + _begin(16) + b"".join(cells) + more + end})
+
+
+def record(kind: int, content: bytes = b"") -> bytes:
+    return struct.pack("<HH", kind, len(content)) + content
+
+
+def _begin(kind: int) -> bytes:
+    """Of the book (5) or of a sheet (16)."""
+    return record(0x0809, struct.pack("<4HII", 0x0600, kind, 0, 1996, 0, 6))

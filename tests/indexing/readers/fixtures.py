@@ -1,4 +1,7 @@
-"""A small file of every format, made on the spot: about stones, with a heading, a table and whatever the format has."""
+"""A small file of every format, made on the spot: about stones, with a heading, a table and whatever the format has.
+
+What is written here by hand has the same bytes at any time.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,9 @@ def zip_of(members: Mapping[str, bytes | str], compression: int = zipfile.ZIP_DE
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", compression) as archive:
         for name, content in members.items():
-            archive.writestr(name, content)
+            info = zipfile.ZipInfo(name)
+            info.external_attr = 0o600 << 16
+            archive.writestr(info, content, compression)
     return out.getvalue()
 
 
@@ -217,6 +222,9 @@ def eml() -> bytes:
     inner["Subject"] = "Inside"
     inner.set_content("Deep stones.")
     mail.add_attachment(inner)
+    for number, part in enumerate(mail.walk()):
+        if part.get_content_maintype() == "multipart":
+            part.set_boundary(f"=={number}==")
     return mail.as_bytes()
 
 
@@ -350,8 +358,8 @@ FIXTURES: dict[str, Callable[[], bytes]] = {
     "a.mbox": mbox,
     "a.zip": lambda: zip_of({"one.txt": "Basalt is dark.", "in/two.md": MD}),
     "a.tar": lambda: tar_of({"one.txt": b"Basalt is dark.", "in/two.md": MD}),
-    "a.tar.gz": lambda: tar_of({"one.txt": b"Basalt is dark."}, "w:gz"),
-    "a.txt.gz": lambda: gzip.compress(b"Basalt is dark."),
+    "a.tar.gz": lambda: gzip.compress(tar_of({"one.txt": b"Basalt is dark."}), mtime=0),
+    "a.txt.gz": lambda: gzip.compress(b"Basalt is dark.", mtime=0),
     "a.txt.bz2": lambda: bz2.compress(b"Basalt is dark."),
     "a.txt.xz": lambda: lzma.compress(b"Basalt is dark."),
     "a.pdf": lambda: pdf_of([["Basalt is dark."]]),

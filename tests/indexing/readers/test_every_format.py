@@ -14,10 +14,17 @@ from spolia.indexing.readers.marked.latex import plain
 from spolia.indexing.readers.reading import Blob, Container, Reading
 from spolia.indexing.readers.records.rows import Dialect, dialect_of
 from spolia.types import Region
-from tests.indexing.readers.compound import msg
+from tests.indexing.readers.compound import msg, xls
 from tests.indexing.readers.fixtures import FIXTURES, PIXEL, changed_zip, epub, odf, xlsx, zip_of
 
-NEEDS = {".docx": "docx", ".pptx": "pptx", ".xlsx": "python_calamine", ".msg": "olefile", ".pdf": "pypdfium2"}
+NEEDS = {
+    ".docx": "docx",
+    ".pptx": "pptx",
+    ".xlsx": "python_calamine",
+    ".xls": "python_calamine",
+    ".msg": "olefile",
+    ".pdf": "pypdfium2",
+}
 READERS = by_suffix()
 
 
@@ -133,6 +140,12 @@ def test_sheets_are_pages_under_their_names() -> None:
     assert reading.empty_pages == (2,)
     assert regions(reading, "table")[0].caption == "Weights"
     assert document.meta[-2:] == (("sheet", "Weights"), ("sheet", "Empty"))
+
+
+def test_sheets_of_old_excel_are_read_too() -> None:
+    reading = read("a.xls", xls())
+    assert (reading.document.text, reading.document.pages) == ("Weights\n\nstone | t\nbasalt | 3", (0,))
+    assert [region.rows for region in regions(reading, "table")] == [(("stone", "t"), ("basalt", "3"))]
 
 
 def test_macros_are_not_run_but_counted() -> None:

@@ -11,12 +11,12 @@ import pytest
 from spolia.errors import SpoliaError
 from spolia.indexing.readers.choosing import READERS, by_suffix, reader_of
 from spolia.indexing.readers.reading import Blob, Container, Reader, Reading
-from tests.indexing.readers.compound import msg
+from tests.indexing.readers.compound import msg, xls
 from tests.indexing.readers.fixtures import FIXTURES
 from tests.indexing.readers.mutating import mutations
 from tests.indexing.readers.test_every_format import NEEDS
 
-MADE = {name: make for name, make in FIXTURES.items() if name != "a.pdf"} | {"a.msg": msg}
+MADE = {name: make for name, make in FIXTURES.items() if name != "a.pdf"} | {"a.msg": msg, "a.xls": lambda: xls()}
 BY_NAME = by_suffix()
 
 

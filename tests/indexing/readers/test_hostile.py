@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from spolia.indexing.readers.choosing import by_suffix, reader_of
 from spolia.indexing.readers.reading import Blob
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
+from tests.indexing.readers.compound import record, xls
 from tests.indexing.readers.fixtures import FIXTURES, PIXEL, changed_zip, odf, xlsx, zip_of
 from tests.indexing.readers.test_every_format import read
 
@@ -108,6 +110,38 @@ def test_what_repeats_itself_in_front_matter_is_left_out() -> None:
 def test_a_cell_far_out_does_not_fill_the_memory(row: str) -> None:
     with pytest.raises(DocumentError, match="more than 20000000 cells"):
         read("a.xlsx", xlsx({"Far": row}))
+
+
+@pytest.mark.parametrize(
+    "far",
+    [
+        record(0x0203, struct.pack("<3Hd", 65_535, 65_535, 0, 3.0)),
+        record(0x0200, struct.pack("<IIHHH", 0, 65_536, 0, 65_535, 0)),
+        record(0x0200, struct.pack("<IIHHH", 0, 0xFFFFFFFF, 0, 1, 0)),
+        record(0x0200, struct.pack("<IIHHH", 0, 65_536, 65_535, 65_534, 0)),
+    ],
+    ids=["cell", "columns", "rows", "backwards"],
+)
+def test_a_sheet_of_old_excel_that_says_to_be_large_does_not_fill_the_memory(far: bytes) -> None:
+    with pytest.raises(DocumentError, match="more than 20000000 cells"):
+        read("a.xls", xls(far))
+
+
+def test_a_book_of_old_excel_whose_sectors_go_in_circles_is_refused() -> None:
+    data = xls()
+    table = len(data) - 512
+    for number in range(3):
+        circle = data[: table + 4 * number] + struct.pack("<I", number) + data[table + 4 * number + 4 :]
+        with pytest.raises(DocumentError, match="in circles"):
+            read("a.xls", circle)
+    further = data[:68] + bytes(8) + data[76:]  # the list of tables is said to go on at the first sector, forever
+    with pytest.raises(DocumentError, match=r"a\.xls is no XLS"):
+        read("a.xls", further)
+
+
+def test_what_the_library_panics_at_is_a_damaged_file() -> None:
+    with pytest.raises(DocumentError, match=r"a\.xls is no XLS that can be read: ValueError: range end index"):
+        read("a.xls", xls().replace(b"\x09\x08\x10\0", b"\x09\x08\0\0", 1))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from itertools import groupby
@@ -14,6 +15,7 @@ from typing import Any
 from spolia.errors import DocumentError, MissingExtra
 from spolia.indexing.readers.fields import fields
 from spolia.indexing.readers.layout import BLANK_LINE, Layout
+from spolia.indexing.readers.office.old_excel import cells_of
 from spolia.indexing.readers.office.packages import damaged, locked, package
 from spolia.indexing.readers.office.properties import properties
 from spolia.indexing.readers.reading import Blob, Reading
@@ -49,7 +51,10 @@ class XlsxReader(Value):
             raise MissingExtra("office", "python-calamine", f"Reading {blob.uri}") from error
         if blob.data.startswith(OLD_OFFICE) and blob.uri.lower().endswith(".xls"):
             try:
+                _refuse_cells(blob, "the sheets", cells_of(blob.data))
                 return self._read(blob, python_calamine)
+            except DocumentError:
+                raise
             except python_calamine.PasswordError as error:
                 raise locked(blob) from error
             except Exception as error:  # the library raises whatever the damage leads to
@@ -63,7 +68,7 @@ class XlsxReader(Value):
 
     def _read(self, blob: Blob, calamine: Any) -> Reading:
         layout, pages, empty = Layout(), list[int](), list[int]()
-        with calamine.CalamineWorkbook.from_filelike(io.BytesIO(blob.data)) as book:
+        with _raised(), calamine.CalamineWorkbook.from_filelike(io.BytesIO(blob.data)) as book:
             sheets = [sheet.name for sheet in book.sheets_metadata if sheet.typ == calamine.SheetTypeEnum.WorkSheet]
             for name in sheets:
                 layout.gap(BLANK_LINE)
@@ -81,6 +86,17 @@ class XlsxReader(Value):
             meta=fields(sheet=sheets),
         )
         return Reading(document, empty_pages=tuple(empty))
+
+
+@contextmanager
+def _raised() -> Iterator[None]:
+    """What the library panics at, which is no `Exception`, as an error like others."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":
+            raise ValueError(str(error)) from error
+        raise
 
 
 def _write(layout: Layout, name: str, sheet: Any) -> bool:
@@ -125,11 +141,15 @@ def _refuse_wide(blob: Blob, archive: zipfile.ZipFile) -> None:
     for name in archive.namelist():
         if name.startswith("xl/worksheets/") and name.endswith(".xml"):
             width, height = _extent(archive, name)
-            if width * height > LARGEST_CELLS:
-                raise DocumentError(
-                    f"{blob.uri}: a sheet fills {height} rows and {width} columns, which are more than "
-                    f"{LARGEST_CELLS} cells. Delete the cells far out, or save the sheet as CSV."
-                )
+            _refuse_cells(blob, f"a sheet of {height} rows and {width} columns", width * height)
+
+
+def _refuse_cells(blob: Blob, what: str, cells: int) -> None:
+    if cells > LARGEST_CELLS:
+        raise DocumentError(
+            f"{blob.uri}: {what} would fill {cells} cells, which are more than {LARGEST_CELLS} cells. Delete the cells "
+            "far out, or save the sheet as CSV."
+        )
 
 
 def _extent(archive: zipfile.ZipFile, name: str) -> tuple[int, int]:

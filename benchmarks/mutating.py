@@ -1,0 +1,78 @@
+"""Broken files: a good one with some changes, also inside of what is packed. The same draw makes the same files."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import random
+import zipfile
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import TypeAlias
+
+LARGE = (0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF)
+Change: TypeAlias = Callable[[bytes, list[bytes], random.Random], bytes]
+"""Of a file, with pieces of others."""
+
+
+def changed(data: bytes, others: list[bytes], draw: random.Random) -> bytes:
+    """A broken file; what is packed is broken inside as often as outside."""
+    inside = next((change for begin, change in PACKED.items() if data.startswith(begin)), None)
+    return (inside if inside and draw.random() < 0.5 else mutated)(data, others, draw)
+
+
+def mutated(data: bytes, others: list[bytes], draw: random.Random) -> bytes:
+    """A file with one to sixteen changes."""
+    found = bytearray(data)
+    for _ in range(1 << draw.randrange(5)):
+        if not found:
+            break
+        at, length = draw.randrange(len(found)), 1 << draw.randrange(12)
+        match draw.randrange(7):
+            case 0:
+                found[at] ^= 1 << draw.randrange(8)
+            case 1:
+                found[at : at + draw.randrange(1, 9)] = draw.randbytes(draw.randrange(1, 9))
+            case 2:
+                del found[at : at + length]
+            case 3:
+                found[at:at] = found[at : at + length] * draw.randrange(1, 4)
+            case 4:
+                other = draw.choice(others)
+                begin = draw.randrange(len(other) or 1)
+                found[at : at + length] = other[begin : begin + length]
+            case 5:
+                size = draw.choice((1, 2, 4, 8))
+                value = draw.choice(LARGE) % (1 << 8 * size)
+                found[at : at + size] = value.to_bytes(size, draw.choice(("little", "big")))
+            case _:
+                if draw.random() < 0.3:
+                    del found[at:]
+    return bytes(found)
+
+
+def _repacked(data: bytes, others: list[bytes], draw: random.Random) -> bytes:
+    """An archive of which one member is changed."""
+    out = BytesIO()
+    with zipfile.ZipFile(BytesIO(data)) as archive, zipfile.ZipFile(out, "w") as made:
+        members = archive.infolist()
+        chosen = draw.randrange(len(members))
+        for number, member in enumerate(members):
+            content = archive.read(member)
+            content = mutated(content, others, draw) if number == chosen else content
+            made.writestr(zipfile.ZipInfo(member.filename), content, zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+def _packed_again(unpack: Callable[[bytes], bytes], pack: Callable[[bytes], bytes]) -> Change:
+    return lambda data, others, draw: pack(mutated(unpack(data), others, draw))
+
+
+PACKED: Mapping[bytes, Change] = {
+    b"PK": _repacked,
+    b"\x1f\x8b": _packed_again(gzip.decompress, lambda data: gzip.compress(data, mtime=0)),
+    b"BZh": _packed_again(bz2.decompress, bz2.compress),
+    b"\xfd7zXZ": _packed_again(lzma.decompress, lzma.compress),
+}
+"""How what is packed is changed inside, by what it begins with."""
