@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from spolia import Answer, Item
+from spolia.evaluation.measures.answers.f1 import F1
+from spolia.evaluation.measures.judged.calibration import AT_ONCE, Labelled, calibrated
+from spolia.evaluation.measures.measure import Case
 from spolia.testing import OpenAIServer, Served
 
 from .conftest import Spolia
@@ -47,6 +51,8 @@ def test_a_judge_that_says_nothing_is_counted_and_wrong_usage_is_one_line(spolia
         ran = spolia("calibrate", labels, "--llm", server.url, "--model", "judge")
     assert ran.code == 5
     assert "kappa undefined, nothing of 0 the same, 4 undetermined" in ran.out
+    assert "labelled" not in ran.out  # a table without a row
+    assert "why the judge could not tell, the first: its reply could not be read" in ran.err
     for args, says in (
         ((), "--llm URL"),
         (("--measures", "BLEU"), "of a single answer"),
@@ -57,3 +63,25 @@ def test_a_judge_that_says_nothing_is_counted_and_wrong_usage_is_one_line(spolia
         assert says in ran.err
     ran = spolia("calibrate", labels, "--measures", "F1", "--json")
     assert (ran.code, ran.json["measures"][0]["n"]) == (0, 4)
+
+
+def test_where_answers_go_and_why_a_judge_is_silent_is_said(spolia: Spolia, labels: Path) -> None:
+    with OpenAIServer(Served(status=401)) as server:
+        ran = spolia("calibrate", labels, "--llm", server.url, "--model", "judge")
+    assert ran.code == 5
+    first, *_, last = ran.err.splitlines()
+    assert first.startswith(
+        f"To be judged, questions, answers and passages go to {server.url} (judge), with the key in"
+    )
+    assert "why the judge could not tell, the first: ModelRejected: judge at" in last
+    assert "401" in last
+
+
+def test_how_far_the_judging_is_is_told() -> None:
+    labelled = [
+        Labelled(Case(Item(f"q{n}", "Who?", answers=("Nokia",)), Answer("Nokia")), 1.0) for n in range(AT_ONCE + 1)
+    ]
+    told: list[tuple[int, int]] = []
+    found = calibrated(F1(), labelled, lambda done, total: told.append((done, total)))
+    assert told == [(AT_ONCE, AT_ONCE + 1), (AT_ONCE + 1, AT_ONCE + 1)]
+    assert found.agreement.n == AT_ONCE + 1

@@ -11,6 +11,7 @@ import pytest
 
 from spolia.cli.eval import WHAT
 from spolia.evaluation.measures.known import WRITTEN
+from spolia.testing import OpenAIServer, Served
 
 from .conftest import Spolia
 
@@ -168,6 +169,41 @@ def test_what_was_asked_is_not_asked_again(spolia: Spolia, data: Path) -> None:
     again = spolia("eval", "bm25", "--data", data, "--again", "--json").json
     assert again["measures"] == first["measures"]
     assert again["latency"] != first["latency"]
+
+
+def test_again_takes_nothing_from_the_cache_so_that_it_is_timed(spolia: Spolia, data: Path, tmp_path: Path) -> None:
+    flow = tmp_path / "answering.yaml"
+    flow.write_text("- BM25: {group: {use: chunks}, top_k: 3}\n- Extract: {words: 20}\n")
+    rows = [
+        json.loads(line) | {"answers": ["the moon"]} for line in (data / "questions.jsonl").read_text().splitlines()
+    ]
+    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    asked = ("eval", flow, "--data", data, "--json", "--measures")
+    assert spolia(*asked, "F1").json["latency"]["cached"] == 0
+    assert spolia(*asked, "F1,EM").json["latency"]["cached"] == 2  # of three, the first is told apart as set-up
+    again = spolia(*asked, "F1,EM", "--again").json["latency"]
+    assert (again["cached"], again["n"]) == (0, 2)
+
+
+def test_where_answers_go_to_be_judged_is_said(
+    spolia: Spolia, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    flow = tmp_path / "answering.yaml"
+    flow.write_text("- BM25: {group: {use: chunks}, top_k: 3}\n- Extract: {words: 20}\n")
+    rows = [
+        json.loads(line) | {"answers": ["the moon"]} for line in (data / "questions.jsonl").read_text().splitlines()
+    ]
+    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with OpenAIServer(Served("yes")) as server:
+        asked = ("eval", flow, "--data", data, "--llm", server.url, "--model", "judge", "--measures")
+        ran = spolia(*asked, "Correctness")
+        assert server.requests
+        goes = (
+            f"To be judged, questions, answers and passages go to {server.url} (judge), with the key in OPENAI_API_KEY."
+        )
+        assert (ran.code, goes in ran.err, "is not asked" in ran.err) == (0, True, False)
+        assert "judge is not asked: no flow and no measure uses it." in spolia(*asked, "F1").err
 
 
 def test_what_was_tuned_on_is_not_reported_on(spolia: Spolia, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

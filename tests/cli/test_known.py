@@ -95,6 +95,15 @@ def test_a_module_serves_questions_and_flow_files(spolia: Spolia, store: str, pl
     assert "first" in spolia("show", "flow.yaml", "--known", "cutting.py").out
 
 
+UNFINISHED = """
+from spolia.evaluation.measures.measure import Measure
+
+
+class Half(Measure):
+    called = "Half"
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "named", "said"),
     [
@@ -103,6 +112,7 @@ def test_a_module_serves_questions_and_flow_files(spolia: Spolia, store: str, pl
         ("1 / 0", "cutting.py", "cannot be imported: ZeroDivisionError"),
         ("x = 1", "cutting.py", "there is no operator"),
         (CUTTING, "cutting.py:whispered", "has no 'whispered'"),
+        (UNFINISHED, "cutting.py", "the measure Half has no applies and no score. Write what every measure has"),
     ],
 )
 def test_a_module_that_serves_nothing_is_refused(spolia: Spolia, place: Path, text: str, named: str, said: str) -> None:
@@ -110,6 +120,12 @@ def test_a_module_that_serves_nothing_is_refused(spolia: Spolia, place: Path, te
     ran = spolia("sync", "notes", "--store", "n.spolia", "--known", named)
     assert (ran.code, said in ran.err) == (2, True), ran.err
     assert not (place / "n.spolia").exists()
+
+
+def test_a_file_that_is_called_like_another_module_is_not_mistaken_for_it(spolia: Spolia, place: Path) -> None:
+    (place / "secrets.py").write_text(CUTTING)
+    ran = spolia("sync", "notes", "--store", "n.spolia", "--known", "secrets.py")
+    assert (ran.code, "Python has another module of the name secrets, /" in ran.err) == (2, True), ran.err
 
 
 READING = """
@@ -190,7 +206,7 @@ def test_a_measure_of_ones_own_is_measured_by(spolia: Spolia, place: Path) -> No
     (place / "asked/questions.jsonl").write_text('{"id": "broken", "question": "moon?", "gold_ids": ["tides.txt"]}')
     failed = spolia(*asking, "Short_hits@1")
     assert failed.code == 2
-    says = "Short_hits@1 cannot be taken of what bm25 gave for question 'broken': RuntimeError: cannot be read"
+    says = "Short_hits@1 cannot be taken of what bm25 gave for question 'broken': RuntimeError: cannot be read. The"
     assert says in failed.err
     (place / "measuring.py").write_text(MEASURING.replace("Short_hits", "MRR"))
     sys.modules.pop("measuring")

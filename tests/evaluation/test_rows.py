@@ -150,7 +150,7 @@ def test_a_changed_function_is_refused_and_named(tmp_path: Path) -> None:
 
     path = tmp_path / "a.experiment"
     Experiment({"it": before}, ITEMS, parse_measures("R@1")).run(path=path)
-    with pytest.raises(DataError, match=r"holds another experiment: flows, it, content: was \w+, is \w+"):
+    with pytest.raises(DataError, match=r"another experiment: flows, it, code, found\(\): was \w+, is \w+\. Name"):
         Experiment({"it": found}, ITEMS, parse_measures("R@1")).run(path=path)
 
 

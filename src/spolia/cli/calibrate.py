@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TOLD = 20
 """Answers that are named."""
+UNREADABLE = "its reply could not be read, or there was nothing to judge."
 Labels = Annotated[
     Path,
     typer.Argument(
@@ -54,6 +55,7 @@ def calibrate(
     """
     from spolia.cli.evaluated import kept_in
     from spolia.cli.parts import judging, model_at
+    from spolia.cli.sending import tell_of_measured
     from spolia.evaluation.measures.judged.calibration import calibrated, labelled_in
     from spolia.evaluation.measures.parse import parse_measures
     from spolia.journal import Runs
@@ -61,19 +63,29 @@ def calibrate(
     from spolia.run import Run
 
     screen = Screen(json=json)
-    wanted = parse_measures(measures, llm=judging(model_at(llm, model)), embedder=MiniLM(weights))
+    reader = model_at(llm, model)
+    wanted = parse_measures(measures, llm=judging(reader), embedder=MiniLM(weights))
     labelled = labelled_in(labels)
-    with Runs(kept_in() / "judged.db") as runs, Run(cache=runs.cache) as run:
-        found = [calibrated(one, labelled) for one in wanted]  # type: ignore[arg-type]  # which it refuses
+    tell_of_measured(screen, (), wanted, reader)
+    with Runs(kept_in() / "judged.db") as runs, Run(cache=runs.cache) as run, screen.progress("judging") as told:
+        found, silent = [], []
+        for one in wanted:
+            with run.lane() as lane:
+                found.append(calibrated(one, labelled, told))  # type: ignore[arg-type]  # which it refuses
+            silent.append(lane.why or UNREADABLE)
         calls = run.spent.calls
     screen.give(labels=str(labels), n=len(labelled), calls=calls, measures=[one.json() for one in found])
-    for one in found:
-        _show(screen, one)
+    for calibration, why in zip(found, silent, strict=True):
+        _show(screen, calibration)
+        if calibration.agreement.undetermined:
+            screen.say(f"{calibration.measure}: why the judge could not tell, the first: {why}", "yellow")
     return Exit.DONE if all(one.agreement.n for one in found) else Exit.PARTLY
 
 
 def _show(screen: Screen, found: Calibration) -> None:
-    screen.show(f"{found.measure}: {found.agreement}", _confusion(found.agreement))
+    screen.show(f"{found.measure}: {found.agreement}")
+    if found.agreement.n:
+        screen.show(_confusion(found.agreement))
     for id, label, said in found.differ[:TOLD]:
         screen.show(f"{id}: labelled {label:g}, judged {said:g}")
     if (more := len(found.differ) - TOLD) > 0:

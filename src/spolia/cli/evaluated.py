@@ -13,7 +13,7 @@ from spolia.cli.own import Own
 from spolia.cli.parts import Parts, flow_of, judging, model_at, parts_of
 from spolia.cli.recorded import recorded
 from spolia.cli.screen import Screen
-from spolia.cli.sending import tell_of_models
+from spolia.cli.sending import tell_of_measured
 from spolia.errors import DataError
 from spolia.evaluation.corpus import cache_folder
 from spolia.evaluation.datasets import DataSet, drawn
@@ -90,6 +90,7 @@ class Evaluated:
             parts, unsuited = parts_of(self.store, self.weights, reader).but(known=self.known.operators), ""
         parts = parts.but(prompts=self.prompts)
         flows, chosen = self._flows(names, parts, unsuited)
+        tell_of_measured(self.screen, flows.values(), wanted, reader)
         return Ready(source, marks_of(every), items, wanted, flows, parts, chosen)
 
     def report(
@@ -118,7 +119,7 @@ class Evaluated:
             correction=correction,
             overlap=overlap,
         )
-        with self._asking(ready) as (run, told):
+        with self._asking(ready, anew=again) as (run, told):
             found = experiment.run(run=run, path=save or kept_in(), again=again, looks=self._looks(ready), told=told)
             if self.split in TUNED:
                 what = f"{several(found.n, 'question')} of the part {self.split}"
@@ -149,9 +150,10 @@ class Evaluated:
         return Looks(kept_in() / LOOKS, ready.marks, self.split)
 
     @contextmanager
-    def _asking(self, ready: Ready) -> Iterator[tuple[Run, Told]]:
+    def _asking(self, ready: Ready, *, anew: bool = False) -> Iterator[tuple[Run, Told]]:
         """A run that is recorded beside the store, and what tells how far it is."""
-        with recorded(ready.parts.chunks.corpus.path, self.screen) as run, self.screen.progress("asking") as told:
+        store = ready.parts.chunks.corpus.path
+        with recorded(store, self.screen, anew=anew) as run, self.screen.progress("asking") as told:
             yield run, lambda flow, done, total: told(done, total, f"asking {flow}")
 
     def _flows(
@@ -167,7 +169,6 @@ class Evaluated:
             chosen.append(why)
             if why:
                 self.screen.say(why)
-            tell_of_models(self.screen, flows[name], parts.llm)
         return flows, chosen
 
 

@@ -95,6 +95,12 @@ def _things(named: str) -> dict[str, Any]:
         )
     found = {wanted: getattr(module, wanted)} if wanted else vars(module)
     things = {name: value for name, value in found.items() if name == READERS or _is_own(value)}
+    for name, value in found.items():
+        if lacking := _lacks(value):
+            raise QueryError(
+                f"--known {named}: the measure {name} has no {' and no '.join(lacking)}. Write what every measure has, "
+                "as in docs/measures.md under Your own."
+            )
     if not things:
         raise QueryError(
             f"--known {named}: there is no operator, no measure, no definition of a group and no {READERS}. Write "
@@ -118,6 +124,12 @@ def _is_measure(value: object) -> bool:
     return is_class and not isabstract(value) and hasattr(value, "called")
 
 
+def _lacks(value: object) -> tuple[str, ...]:
+    """Methods that a measure with a name of its own was not given."""
+    is_class = isinstance(value, type) and issubclass(value, SetMeasure) and "called" in vars(value)
+    return tuple(sorted(getattr(value, "__abstractmethods__", ()))) if is_class else ()
+
+
 def _module(place: str) -> ModuleType:
     """A module by its name, or by its file: under the name by which Python programs beside it import it."""
     path = Path(place)
@@ -130,12 +142,18 @@ def _module(place: str) -> ModuleType:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:
-        return import_module(name)
+        found = import_module(name)
     except Exception as error:
         raise QueryError(
             f"--known {place} cannot be imported: {type(error).__name__}: {error}. Write the path of a Python file, or "
             "the name of a module that Python finds."
         ) from error
+    if is_file and not (found.__file__ and path.samefile(found.__file__)):
+        raise QueryError(
+            f"--known {place}: Python has another module of the name {name}, {found.__file__ or 'built in'}. Give the "
+            "file a name of its own."
+        )
+    return found
 
 
 def _named(file: Path) -> tuple[str, Path]:

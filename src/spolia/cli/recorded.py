@@ -13,16 +13,17 @@ RUNS = "runs.db"
 
 
 @contextmanager
-def recorded(store: str, screen: Screen, access: Sequence[str] | None = None) -> Iterator[Run]:
+def recorded(store: str, screen: Screen, access: Sequence[str] | None = None, *, anew: bool = False) -> Iterator[Run]:
     """Run with journal and cache in the store's `runs.db`; where that cannot be, without, and say so.
 
     Args:
         access: the principals who ask; None for nobody, who finds what everybody may read.
+        anew: take nothing from the cache that was there before.
 
     Raises:
         StoreError: there is no store, so that nothing is made beside what else is there.
     """
-    from spolia.journal import Runs
+    from spolia.journal import Cache, Runs
     from spolia.stores.corpus import Corpus
 
     corpus, who = Corpus(str(store)), tuple(access or ())
@@ -36,5 +37,6 @@ def recorded(store: str, screen: Screen, access: Sequence[str] | None = None) ->
         with Run(groups=who) as run:
             yield run
         return
-    with runs, Run(groups=who, journal=runs.journal, cache=runs.cache) as run:
+    cache = Cache(runs.database, anew=True) if anew else runs.cache
+    with runs, Run(groups=who, journal=runs.journal, cache=cache) as run:
         yield run

@@ -7,14 +7,18 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from spolia.cli.screen import Screen
+    from spolia.evaluation.measures.measure import SetMeasure
     from spolia.models.protocols import LanguageModel
     from spolia.models.remote import Remote
     from spolia.operator import Operator
     from spolia.stores.definition import Definition
     from spolia.stores.manifest import Manifest
+
+SENT = "Questions and passages"
+JUDGED = "To be judged, questions, answers and passages"
 
 
 def tell_of_models(screen: Screen, flow: Operator[Any, Any], given: LanguageModel | None = None) -> bool:
@@ -32,6 +36,27 @@ def tell_of_models(screen: Screen, flow: Operator[Any, Any], given: LanguageMode
     if given is not None and given not in models:
         screen.say(f"{given.name} is not asked: no step of this flow uses it.", "yellow")
     return bool(models)
+
+
+def tell_of_measured(
+    screen: Screen,
+    flows: Iterable[Operator[Any, Any]],
+    measures: Sequence[SetMeasure],
+    given: LanguageModel | None = None,
+) -> None:
+    """Say of each language model in flows and measures where it is and which key goes there."""
+    from spolia.evaluation.identity import inside
+    from spolia.models.chat import ChatModel
+    from spolia.models.protocols import LanguageModel
+
+    asked = dict.fromkeys(one for flow in flows for one in flow.resources if isinstance(one, LanguageModel))
+    judges = dict.fromkeys(one for measure in measures for one in inside(measure) if isinstance(one, LanguageModel))
+    for what, models in ((SENT, asked), (JUDGED, judges)):
+        for one in models:
+            if isinstance(one, ChatModel):
+                screen.say(destination(one, what))
+    if given is not None and given.name not in {one.name for one in (*asked, *judges)}:
+        screen.say(f"{given.name} is not asked: no flow and no measure uses it.", "yellow")
 
 
 def tell_of_groups(
@@ -56,8 +81,8 @@ def tell_of_groups(
         screen.say(destination(model))
 
 
-def destination(model: Remote) -> str:
-    """One line: the server, the model, the variable of the key; never the key.
+def destination(model: Remote, what: str = SENT) -> str:
+    """One line: what is sent, the server, the model, the variable of the key; never the key.
 
     >>> from spolia.models.chat import ChatModel
     >>> destination(ChatModel("qwen3", "http://127.0.0.1:8000/v1", api_key_env=""))
@@ -66,4 +91,4 @@ def destination(model: Remote) -> str:
     name = model.api_key_env
     key = f"with the key in {name}" if name and os.environ.get(name) else "without a key"
     unset = f" ({name} is not set)" if name and not os.environ.get(name) else ""
-    return f"Questions and passages go to {model.base_url} ({model.model}), {key}{unset}."
+    return f"{what} go to {model.base_url} ({model.model}), {key}{unset}."

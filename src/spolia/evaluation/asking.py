@@ -121,8 +121,8 @@ class Asking:
         except Exception as error:
             said = str(error) if isinstance(error, MeasureError) else f"{type(error).__name__}: {error}"
             raise MeasureError(
-                f"{measure} cannot be taken of what {self.name} gave for question {case.item.id!r}: {said} The others "
-                "that were asked are kept where the experiment has a file."
+                f"{measure} cannot be taken of what {self.name} gave for question {case.item.id!r}: "
+                f"{said.removesuffix('.')}. The others that were asked are kept where the experiment has a file."
             ) from error
         single = isinstance(measure, Measure | CostMeasure)
         return None if single and seen is not None and not isfinite(seen[0]) else seen

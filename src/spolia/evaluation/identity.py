@@ -18,6 +18,8 @@ from spolia.types import Addressed, Value, digest_of
 if TYPE_CHECKING:
     from spolia.evaluation.experiment import Experiment
 
+CONTENT = "content"
+
 
 def identity(experiment: Experiment, run: Run) -> dict[str, Any]:
     """What its rows depend on, as plain data: questions, measures, flows with code and stores, who asks.
@@ -51,7 +53,8 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any], place: str = "") 
             found += changes(old, new, at)
         elif old != new:
             found.append(f"{at}: was {old}, is {new}" if _told(old) and _told(new) else f"{at}: has changed")
-    return found
+    whole = f"{place}, {CONTENT}: "  # a hash of all of it, which says less than what stands beside it
+    return [one for one in found if not one.startswith(whole)] or found
 
 
 def _told(value: object) -> bool:
@@ -60,7 +63,7 @@ def _told(value: object) -> bool:
 
 def _thing(value: Any) -> dict[str, Any]:
     """What a flow or a measure depends on."""
-    return {"content": _hash(value), "code": code_of(value), "reads": reads(value)}
+    return {CONTENT: _hash(value), "code": code_of(value) | functions_among(inside(value)), "reads": reads(value)}
 
 
 def _hash(value: object) -> str:
@@ -72,10 +75,15 @@ def _hash(value: object) -> str:
 
 def code_of(value: Any) -> dict[str, str]:
     """Hashes of the code of its classes, and of those inside it, of classes of yours also of Spolia's that they are
-    made of; functions are in its content."""
+    made of."""
     kinds = {type(one) for one in inside(value) if not isinstance(one, Function)}
     classes = kinds.union(*(filter(_is_spolia, kind.__mro__) for kind in kinds if not _is_spolia(kind)))
     return {cls.__qualname__: _class(cls) for cls in sorted(classes, key=lambda cls: cls.__qualname__)}
+
+
+def functions_among(parts: Iterable[Any]) -> dict[str, str]:
+    """Plain functions by name, with a hash of their code and all that it refers to."""
+    return {f"{one.name}()": one.digest.hex() for one in parts if isinstance(one, Function)}
 
 
 def _class(cls: type) -> str:

@@ -36,10 +36,11 @@ class Cache:
     Args:
         database: the file; without one the cache lives in memory.
         entries: how many are kept in memory.
+        anew: what the file holds already is not taken, and is replaced by what is put.
     """
 
-    def __init__(self, database: Database | None = None, *, entries: int = 10_000) -> None:
-        self.database, self.entries = database, entries
+    def __init__(self, database: Database | None = None, *, entries: int = 10_000, anew: bool = False) -> None:
+        self.database, self.entries, self.anew = database, entries, anew
         self._kept: OrderedDict[bytes, Entry] = OrderedDict()
         self._claims: dict[bytes, threading.Event] = {}
         self._lock = threading.Lock()
@@ -106,7 +107,7 @@ class Cache:
                 self._kept.popitem(last=False)
 
     def _from_database(self, key: bytes) -> Entry | None:
-        if self.database is None:
+        if self.database is None or self.anew:
             return None
         try:
             rows = self.database.read("SELECT value, usage FROM cache WHERE key = ?", (key,))

@@ -21,15 +21,17 @@ class Lane:
         cached: whether a step's result was taken from the cache, so that the time says nothing.
         interrupted: whether a step failed for a reason that may pass, such as a server that is down, whatever became of
             that: what was found may be another one tomorrow.
+        why: what the first step that failed said; empty where none did.
         number: of the question's first span in the journal; 0 without one.
     """
 
-    __slots__ = ("_frame", "cached", "interrupted", "number", "retrievals")
+    __slots__ = ("_frame", "cached", "interrupted", "number", "retrievals", "why")
 
     def __init__(self) -> None:
         self.retrievals: list[Ranking] = []
         self.cached = self.interrupted = False
         self.number = 0
+        self.why = ""
         self._frame: Frame | None = None
 
     def opened(self, frame: Frame) -> None:
@@ -48,6 +50,7 @@ class Lane:
 
     def failed(self, error: Exception | None) -> None:
         """A step has failed."""
+        self.why = self.why or (f"{type(error).__name__}: {error}" if error is not None else "")
         self.interrupted |= getattr(error, "transient", False)
 
     def gave(self, frame: Frame, value: Any, out: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import count
@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 
 from spolia import __version__
 from spolia.evaluation.flows import Flow, groups_of, written
-from spolia.evaluation.identity import code_of, inside
-from spolia.function import Function
+from spolia.evaluation.identity import code_of, functions_among, inside
 from spolia.models.prompted import PromptFile
 from spolia.models.protocols import Embedder, LanguageModel
 from spolia.models.role import Role
@@ -119,7 +118,7 @@ def signature(flow: Flow, held: Held, run: Run) -> Signature:
         "documents": {"number": documents, "content": held.content},
         "chunks": {"number": nodes, "content": held.cuts, **made},
         "index": searched,
-        "flow": {"written": written(flow), "code": code_of(flow) | _functions(parts)},
+        "flow": {"written": written(flow), "code": code_of(flow) | functions_among(parts)},
         "models": {one.name: one.fingerprint() for one in parts if isinstance(one, LanguageModel)},
         "prompts": {one.prompt: one.fingerprint() for one in parts if isinstance(one, Role)}
         | {one.place: one.fingerprint() for one in flow.resources if isinstance(one, PromptFile)},
@@ -127,11 +126,6 @@ def signature(flow: Flow, held: Held, run: Run) -> Signature:
         "asked for": {"principals": sorted(run.principals), "filter": repr(run.filter or "")},
         "Spolia": {"version": __version__},
     }
-
-
-def _functions(parts: Iterable[Any]) -> dict[str, str]:
-    """Plain functions by name, with a hash of their code and all that it refers to."""
-    return {f"{one.name}()": one.digest.hex() for one in parts if isinstance(one, Function)}
 
 
 def _names(name: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -16,6 +16,8 @@ from spolia.evaluation.measures.measured import measured
 from spolia.types import Answer, Citation, Hit, Item, Node, Query, Ranking, Value
 
 FIELDS = ("id", "question", "answers", "answer", "passages", "label")
+AT_ONCE = 32
+"""Answers that are judged between two signs of progress."""
 WORDS: Mapping[str, float] = {"yes": 1, "no": 0, "true": 1, "false": 0, "right": 1, "wrong": 0}
 
 
@@ -61,11 +63,18 @@ class Calibration(Value):
         }
 
 
-def calibrated(measure: Measure, labelled: Sequence[Labelled]) -> Calibration:
+def calibrated(
+    measure: Measure, labelled: Sequence[Labelled], told: Callable[[int, int], None] = lambda done, total: None
+) -> Calibration:
     """Judge labelled answers, and compare. A score between labels counts as the nearest one that occurs, of two that
     are as near the higher: of labels 0 and 1 this is a threshold of 0.5, of grades rounding.
 
     Run it in a run of its own, whose cache, threads and budget are used.
+
+    Args:
+        measure: of single answers, as a rule one that asks a judge.
+        labelled: the answers, and what people say of them.
+        told: called with how many answers were judged, and of how many.
 
     Raises:
         MeasureError: the measure needs something that an answer has not, or is no measure of single answers.
@@ -85,8 +94,11 @@ def calibrated(measure: Measure, labelled: Sequence[Labelled]) -> Calibration:
             "which labels do not have."
         )
     labels = sorted({one.label for one in labelled}, reverse=True)
-    found = measured(measure, [one.case for one in labelled])
-    verdicts = [None if seen is None else _nearest(seen[0], labels) for seen in found.seen]
+    verdicts: list[float | None] = []
+    for start in range(0, len(labelled), AT_ONCE):
+        found = measured(measure, [one.case for one in labelled[start : start + AT_ONCE]])
+        verdicts += [None if seen is None else _nearest(seen[0], labels) for seen in found.seen]
+        told(len(verdicts), len(labelled))
     rows = [(one.case.item.id, one.label, said) for one, said in zip(labelled, verdicts, strict=True)]
     return Calibration(str(measure), agreement(verdicts, [one.label for one in labelled]), tuple(rows))
 
