@@ -210,6 +210,10 @@ class EgressFailed(EgressError):
     transient = True
 
 
+class EgressLate(EgressFailed):
+    """There was no complete reply before the deadline: asked again at once, the server would take as long."""
+
+
 class EgressRefused(EgressError):
     """The address is not allowed, the server says no, or what it gives is not taken: asking again would not help."""
 

@@ -144,8 +144,13 @@ def without_name(uri: str, reason: str) -> str:
 
     >>> without_name("a.pdf", "a.pdf is locked."), without_name("a.pdf", "It is empty.")
     ('is locked.', 'It is empty.')
+    >>> without_name("http://[::1]/", "http://[::1]/: ::1 is at ::1 (loopback).")
+    '::1 is at ::1 (loopback).'
     """
-    return reason.removeprefix(uri).lstrip(" :") if reason.startswith((f"{uri} ", f"{uri}:")) else reason
+    for mark in (": ", " "):
+        if reason.startswith(uri + mark):
+            return reason.removeprefix(uri + mark)
+    return reason
 
 
 def warnings_of(report: SyncReport, store: str) -> list[tuple[str, str]]:

@@ -26,7 +26,7 @@ from urllib3.exceptions import (
 
 from spolia.egress import clock as clocks
 from spolia.egress.lines import Line, pool, under_way
-from spolia.errors import Cancelled, EgressFailed, EgressRefused
+from spolia.errors import Cancelled, EgressFailed, EgressLate, EgressRefused
 from spolia.surrounding import check_cancelled, on_cancel
 
 Response: TypeAlias = BaseHTTPResponse
@@ -114,7 +114,9 @@ def pieces(response: Response, largest: int) -> Iterator[bytes]:
     while found := response.read1(_PIECE):
         size += len(found)
         if size > largest:
-            raise EgressRefused(f"the reply is longer than {largest} bytes.")
+            raise EgressRefused(
+                f"the reply is longer than {largest} bytes. Write a larger largest_bytes if it has an end."
+            )
         yield found
 
 
@@ -122,7 +124,7 @@ def _raise_if_cut(line: Line, error: Exception | None) -> None:
     if line.cut_by == "cancel":
         raise Cancelled("The run was cancelled while a server was answering.") from error
     if line.cut_by:
-        raise EgressFailed("no complete reply before the deadline. Write a larger deadline_s.") from error
+        raise EgressLate("no complete reply before the deadline. Write a larger deadline_s.") from error
 
 
 def _translated(error: HTTPError, limits: Limits) -> EgressFailed | EgressRefused:

@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from math import isfinite
 from typing import TypeVar
 
-from spolia.errors import EgressFailed
+from spolia.errors import EgressFailed, EgressLate
 from spolia.surrounding import check_cancelled, on_cancel
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ def patiently(ask: Callable[[], T], *, retries: int = 3, wait_s: float = 0.5, ma
     """Ask a server, and again after a while where that may help.
 
     Args:
-        ask: raises `EgressFailed` where another attempt may succeed.
+        ask: raises `EgressFailed` where another attempt may succeed, but for `EgressLate`.
         retries: further attempts.
         wait_s: about how long to wait before the second attempt; twice as long before each further one.
         max_wait_s: the longest wait; where the server asks for more, it is not asked again.
@@ -57,6 +57,8 @@ def patiently(ask: Callable[[], T], *, retries: int = 3, wait_s: float = 0.5, ma
     for attempt in range(retries):
         try:
             return ask()
+        except EgressLate:
+            raise
         except EgressFailed as error:
             if error.after_s > max_wait_s:
                 raise _but(error, f"{error} It asks to wait {error.after_s:g} s: come back later.") from error

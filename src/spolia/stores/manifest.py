@@ -125,8 +125,11 @@ class Manifest(Value):
         >>> was, now = (Manifest("g", definition=f'{{"Summary": {{"words": {words}}}}}') for words in (50, 80))
         >>> was.differences(now)
         ('transform.Summary.words: 50 there, 80 here',)
+        >>> Manifest("g", reader="pdf 2, text 1").differences(Manifest("g", reader="minutes 1, pdf 2, text 1"))
+        ("reader: none there, 'minutes 1' here",)
         """
-        parts = ((name, getattr(self, name), getattr(other, name)) for name in _PLAIN)
+        parts = [(name, getattr(self, name), getattr(other, name)) for name in _PLAIN]
+        parts.insert(0, ("reader", *_apart(self.reader, other.reader)))
         told = [f"{name}: {_said(mine)} there, {_said(yours)} here" for name, mine, yours in parts if mine != yours]
         told += _between(asdict(self.analyzer), asdict(other.analyzer), "analyzer")
         if self.definition and other.definition:
@@ -138,7 +141,13 @@ class Manifest(Value):
         return tuple(told)
 
 
-_PLAIN = ("reader", "embeddings", "parent", "ref")
+_PLAIN = ("embeddings", "parent", "ref")
+
+
+def _apart(there: str, here: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of two lists of readers those that the other one has not."""
+    mine, yours = ([one for one in side.split(", ") if one] for side in (there, here))
+    return tuple(one for one in mine if one not in yours), tuple(one for one in yours if one not in mine)
 
 
 def _between(there: Any, here: Any, place: str) -> Iterator[str]:

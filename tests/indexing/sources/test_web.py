@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import socket
+import time
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -250,6 +251,19 @@ def test_a_server_that_never_ends_is_left(site: Site, corpus: Corpus) -> None:
 
     site.pages["/a"] = drip
     assert "longer than 100000 bytes" in failed(pages(site, "/a", largest_bytes=100_000), corpus)
+
+
+def test_a_page_that_comes_too_slowly_is_asked_for_once(site: Site, corpus: Corpus) -> None:
+    def drip(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.end_headers()
+        while True:
+            request.wfile.write(b".")
+            time.sleep(0.05)
+
+    site.pages["/a"] = drip
+    assert "Write a larger deadline_s." in failed(pages(site, "/a", deadline_s=0.5), corpus)
+    assert site.asked.count("/a") == 1
 
 
 def test_a_site_without_end_is_read_to_its_bound(site: Site, corpus: Corpus) -> None:

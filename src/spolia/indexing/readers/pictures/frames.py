@@ -23,7 +23,7 @@ _BROKEN = (OSError, SyntaxError, ValueError, EOFError, StructError, OverflowErro
 def opened(blob: Blob) -> Iterator[Any]:
     """The picture of Pillow; what fails while it is open is a `DocumentError`."""
     try:
-        from PIL import Image
+        from PIL import Image, UnidentifiedImageError
     except ImportError as error:
         raise MissingExtra("images", "pillow", f"Reading {blob.uri}") from error
     with blob.open() as file:
@@ -35,8 +35,10 @@ def opened(blob: Blob) -> Iterator[Any]:
                     yield image
         except (*_BROKEN, Image.DecompressionBombError) as error:
             file.seek(0)
+            is_unknown = isinstance(error, UnidentifiedImageError)  # which names an object in memory, or a path
+            why = "it has no known format, or ends too early" if is_unknown else str(error) or type(error).__name__
             raise DocumentError(
-                f"{blob.uri} is no picture that can be read: {str(error) or type(error).__name__}; it has {blob.size} "
+                f"{blob.uri} is no picture that can be read: {why}; it has {blob.size} "
                 f"bytes and begins with {file.read(8)!r}. Fetch it again, or save it anew with a program that opens it."
             ) from error
 
