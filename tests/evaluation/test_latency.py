@@ -1,0 +1,38 @@
+"""How long questions took, by hand."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from spolia.evaluation.evaluation import Latency
+from spolia.evaluation.row import Row
+
+
+def rows(*seconds: float) -> list[Row]:
+    return [Row("flow", f"q{n}", (), seconds=one) for n, one in enumerate(seconds)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "p50", "p95"),
+    [
+        ([0.3], 0.3, 0.3),
+        ([0.1, 0.2], 0.1, 0.2),
+        ([0.1, 0.2, 0.3], 0.2, 0.3),
+        ([n / 100 for n in range(1, 21)], 0.10, 0.19),  # the 10th and the 19th of twenty
+        ([n / 100 for n in range(1, 101)], 0.50, 0.95),
+        ([n / 100 for n in range(1, 102)], 0.51, 0.96),  # 50.5 and 95.95 of 101
+    ],
+)
+def test_half_and_95_of_100_took_at_most_so_long(seconds: list[float], p50: float, p95: float) -> None:
+    drawn = random.Random(1).sample(seconds, len(seconds))
+    found = Latency.of(rows(*drawn), 1)
+    assert (found.p50_s, found.p95_s, found.n) == (p50, p95, len(seconds))
+
+
+def test_setting_up_and_the_cache_are_no_latency() -> None:
+    first, *others = rows(9.0, 0.1, 0.2, 0.3)
+    found = Latency.of([first.but(opening=1.5), *others, others[0].but(seconds=0.0, cached=True)], 4)
+    assert found == Latency(setup_s=10.5, p50_s=0.2, p95_s=0.3, n=3, cached=1, at_once=4)
+    assert Latency.of([first.but(opening=1.5)], 1) == Latency(setup_s=10.5)
