@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from spolia.errors import ModelError, WiringError
+from spolia.errors import WiringError
+from spolia.models.embedded import embedded
 from spolia.models.protocols import Embedder, refuse_no_embedder
 from spolia.operator import Operator
 from spolia.orchestration.by_keywords import Arms, refuse_no_arm
@@ -33,7 +34,7 @@ class ByMeaning(Operator[Query, ArmScores]):
 
     Raises:
         WiringError: for no arm, one without a description, a temperature that is not above 0.
-        ModelError: when the embedder gives NaN or infinity.
+        ModelError: what the embedder gives are no vectors.
 
     Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, semantic
     routing (a softmax of similarities, where the paper has one of probabilities).
@@ -50,6 +51,7 @@ class ByMeaning(Operator[Query, ArmScores]):
     temperature: float = 0.1
     threshold: float = 0.2
 
+    version: ClassVar[int] = 2
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -90,9 +92,4 @@ class ByMeaning(Operator[Query, ArmScores]):
         return {arm: self._embedded(texts, passages=True) for arm, texts in self.arms}
 
     def _embedded(self, texts: tuple[str, ...], *, passages: bool) -> Vectors:
-        import numpy as np
-
-        vectors = self.embedder.embed(texts, kind="passage" if passages else "query")
-        if not np.isfinite(vectors).all():
-            raise ModelError(f"{self.embedder.name} gave NaN or infinity for {texts!r:.80}. Correct the embedder.")
-        return vectors
+        return embedded(self.embedder, texts, "passage" if passages else "query")

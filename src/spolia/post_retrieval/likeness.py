@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from spolia.errors import ModelError
+from spolia.models.embedded import embedded
 from spolia.models.protocols import Embedder
 from spolia.ranking.scalings import min_max
 from spolia.stores.corpus import NodeGroup
@@ -117,7 +117,7 @@ def by_vectors(ranking: Ranking, embedder: Embedder, group: NodeGroup | None) ->
         vectors[places], stored[places] = found, True
     lacking = np.flatnonzero(~stored)
     if len(lacking):
-        vectors[lacking] = _checked(embedder, [nodes[at].indexed_text for at in lacking], "passage")
+        vectors[lacking] = embedded(embedder, [nodes[at].indexed_text for at in lacking], "passage")
     return ByVectors(_asked(ranking.query, embedder), vectors)
 
 
@@ -131,7 +131,7 @@ def _asked(query: Query, embedder: Embedder) -> Vectors:
 
     if query.vector is not None and len(query.vector) == embedder.dimension:
         return np.array(query.vector, dtype=np.float32)
-    found: Vectors = _checked(embedder, [query.question], "query")[0]
+    found: Vectors = embedded(embedder, [query.question], "query")[0]
     return found
 
 
@@ -153,17 +153,6 @@ def _stored(nodes: Sequence[Node], embedder: Embedder, group: NodeGroup) -> tupl
     rows = [(at, row[keys[node.id]]) for at, node in enumerate(nodes) if keys.get(node.id) in row]
     found = snapshot.vectors(group.name, embedder.name, there)
     return [at for at, _ in rows], found[[place for _, place in rows]]
-
-
-def _checked(embedder: Embedder, texts: Sequence[str], kind: str) -> Vectors:
-    import numpy as np
-
-    found = np.asarray(embedder.embed(texts, kind=kind), dtype=np.float32)  # type: ignore[arg-type]
-    if found.shape != (len(texts), embedder.dimension) or not np.isfinite(found).all():
-        raise ModelError(
-            f"{embedder.name} gave {found.shape} numbers for {len(texts)} texts, or NaN. Correct the embedder."
-        )
-    return found
 
 
 def _unit(vectors: Vectors) -> Vectors:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from spolia.errors import ModelError
+from spolia.models.embedded import embedded
 from spolia.models.protocols import CHAT, Embedder, LanguageModel, refuse_no_embedder
 from spolia.models.role import Role
 from spolia.pre_retrieval.imagining import IMAGINED, Imagines
 from spolia.types import Query
-
-if TYPE_CHECKING:
-    from spolia.models.protocols import Vectors
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ class AveragedHyDE(Imagines):
 
     Raises:
         WiringError: for several passages at temperature 0; what stands for the embedder is none.
-        ModelError: when the embedder gives NaN or infinity.
+        ModelError: what the embedder gives are no vectors.
 
     Source: Gao, Ma, Lin, Callan, "Precise zero-shot dense retrieval without relevance labels", ACL 2023.
 
@@ -52,6 +49,7 @@ class AveragedHyDE(Imagines):
     max_tokens: int = 128
     temperature: float = 0.7
 
+    version: ClassVar[int] = 2
     least: ClassVar[int] = 0
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 
@@ -61,19 +59,7 @@ class AveragedHyDE(Imagines):
 
     def apply(self, value: Query, /) -> Query:
         passages = self.imagined(value)
-        vectors = self._embedded((value.text,), "query")
-        mean = vectors[0].astype(float)
+        (mean,) = embedded(self.embedder, (value.text,), "query").astype(float)
         if passages:
-            mean = (mean + self._embedded(passages, "passage").astype(float).sum(axis=0)) / (len(passages) + 1)
+            mean = (mean + embedded(self.embedder, passages, "passage").astype(float).sum(axis=0)) / (len(passages) + 1)
         return value.but(vector=tuple(map(float, mean)), origin=value)
-
-    def _embedded(self, texts: tuple[str, ...], kind: str) -> Vectors:
-        import numpy as np
-
-        vectors = self.embedder.embed(texts, kind="query" if kind == "query" else "passage")
-        if vectors.shape != (len(texts), self.embedder.dimension) or not np.isfinite(vectors).all():
-            raise ModelError(
-                f"{self.embedder.name} gave vectors of shape {vectors.shape}, or NaN or infinity, for {len(texts)} "
-                f"texts; wanted are {self.embedder.dimension} finite numbers for each. Correct the embedder."
-            )
-        return vectors

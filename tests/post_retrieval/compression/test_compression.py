@@ -313,6 +313,21 @@ def test_of_a_text_with_words_a_word_is_left(op: Operator[Ranking, Ranking]) -> 
     assert texts(op(found("\nNokia\n\nemployed\nOlsen\n"))) == ["Nokia"]
 
 
+@pytest.mark.parametrize("op", [Extractive(), SelectiveContext(Scorer()), LLMLingua(Scorer()), LongLLMLingua(Scorer())])
+def test_the_hits_are_gone_through_a_fixed_number_of_times(
+    op: Operator[Ranking, Ranking], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+
+    def nodes(ranking: Ranking) -> tuple[Node, ...]:
+        taken.append(1)
+        return tuple(hit.node for hit in ranking.hits)
+
+    monkeypatch.setattr(Ranking, "nodes", property(nodes))
+    op(found(*("A red stone. A blue sea." for _ in range(50))))
+    assert len(taken) <= 2
+
+
 def test_words_that_a_blank_stood_between_stay_apart() -> None:
     model = Blanks(nats=())
     assert texts(LLMLingua(Scorer(nats=(("a", 9.0), ("c", 9.0))), 0.67)(found("a b c"))) == ["a c"]

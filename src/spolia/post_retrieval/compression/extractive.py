@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import ClassVar
 
 from spolia.errors import WiringError
+from spolia.models.embedded import embedded
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
 from spolia.post_retrieval.selection.kept import best_share, reaching
@@ -32,6 +33,10 @@ class Extractive(Operator[Ranking, Ranking]):
         most: sentences of all hits together; None for all that are alike enough.
         analyzer: cuts into terms, where there is no embedder.
 
+    Raises:
+        WiringError: a bound that is not from -1 to 1.
+        ModelError: what the embedder gives are no vectors.
+
     Source: extractive compression in Xu, Shi, Choi, "RECOMP: Improving retrieval-augmented LMs with compression and
     selective augmentation", ICLR 2024.
 
@@ -48,6 +53,7 @@ class Extractive(Operator[Ranking, Ranking]):
     most: int | None = None
     analyzer: Analyzer = field(default_factory=Analyzer)
 
+    version: ClassVar[int] = 2
     cached: ClassVar[bool] = True
     waits: ClassVar[bool] = True
 
@@ -60,7 +66,7 @@ class Extractive(Operator[Ranking, Ranking]):
         spans = [(at, *span) for at, hit in enumerate(value.hits) for span in sentences(hit.node.text)]
         if not spans:
             return value
-        scores = self._likeness(value.query.question, [value.nodes[at].text[start:end] for at, start, end in spans])
+        scores = self._likeness(value.query.question, [value.hits[at].node.text[start:end] for at, start, end in spans])
         # a sentence stands for a hit, so that bounds keep of them what they keep of hits
         places = [Hit(Node(str(number), ""), score) for number, score in enumerate(scores)]
         kept = reaching(places, scores, self.at_least)
@@ -74,8 +80,8 @@ class Extractive(Operator[Ranking, Ranking]):
 
     def _likeness(self, question: str, texts: Sequence[str]) -> list[float]:
         if self.embedder is not None:
-            (asked,) = self.embedder.embed([question], kind="query")
-            return [float(vector @ asked) for vector in self.embedder.embed(texts, kind="passage")]
+            (asked,) = embedded(self.embedder, [question], "query")
+            return [float(vector @ asked) for vector in embedded(self.embedder, texts, "passage")]
         terms = frozenset(self.analyzer.terms(question))
         return [len(terms.intersection(self.analyzer.terms(text))) / (len(terms) or 1) for text in texts]
 

@@ -64,7 +64,7 @@ class SelectiveContext(Operator[Ranking, Ranking]):
     def apply(self, value: Ranking, /) -> Ranking:
         spans = [[(at, *span) for span in _sentences(hit.node.text)] for at, hit in enumerate(value.hits)]
         asked = [place for places in spans for place in places]
-        texts = [value.nodes[at].text[start:end] for at, start, end in asked]
+        texts = [value.hits[at].node.text[start:end] for at, start, end in asked]
         found = surprises(self.llm, [Continuation.of(text) for text in texts])
         units = [
             (at, start + first, start + last, nats)
@@ -72,7 +72,7 @@ class SelectiveContext(Operator[Ranking, Ranking]):
             for first, last, nats in self._units(text, told)
         ]
         bound = percentile([nats for *_, nats in units], self.ratio)
-        words = [unit for unit in units if value.nodes[unit[0]].text[unit[1] : unit[2]].strip()]
+        words = [unit for unit in units if value.hits[unit[0]].node.text[unit[1] : unit[2]].strip()]
         kept = [unit for unit in units if unit[3] >= bound]
         if not set(kept).intersection(words):
             kept = [max(words, key=lambda unit: unit[3])] if words else []

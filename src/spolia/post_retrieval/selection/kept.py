@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from spolia.errors import WiringError
+from spolia.models.embedded import embedded
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
 from spolia.types import Hit, Ranking
@@ -43,11 +44,15 @@ def best_share(hits: Sequence[Hit], scores: Sequence[float], share: float) -> tu
 
 
 def cosines(ranking: Ranking, embedder: Embedder) -> list[float]:
-    """cos(query, hit) of each hit, by what is indexed of it."""
+    """cos(query, hit) of each hit, by what is indexed of it.
+
+    Raises:
+        ModelError: what the embedder gives are no vectors.
+    """
     if not ranking.hits:
         return []
-    (query,) = embedder.embed([ranking.query.text], kind="query")
-    vectors = embedder.embed([node.indexed_text for node in ranking.nodes], kind="passage")
+    (query,) = embedded(embedder, [ranking.query.text], "query")
+    vectors = embedded(embedder, [node.indexed_text for node in ranking.nodes], "passage")
     return [float(vector @ query) for vector in vectors]
 
 

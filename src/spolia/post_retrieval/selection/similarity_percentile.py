@@ -21,6 +21,9 @@ class SimilarityPercentile(Operator[Ranking, Ranking]):
         embedder: gives the vectors; each hit costs one text.
         share: of the hits that stay, above 0, up to 1.
 
+    Raises:
+        ModelError: what the embedder gives are no vectors.
+
     Source: `similarity_percentile_cutoff` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval
     Augmented Generation Pipeline", 2024.
 
@@ -34,6 +37,7 @@ class SimilarityPercentile(Operator[Ranking, Ranking]):
     embedder: Embedder
     share: float = 0.6
 
+    version: ClassVar[int] = 2
     cached: ClassVar[bool] = True
     waits: ClassVar[bool] = True
 

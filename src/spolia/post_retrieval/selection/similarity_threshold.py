@@ -21,6 +21,9 @@ class SimilarityThreshold(Operator[Ranking, Ranking]):
         embedder: gives the vectors; each hit costs one text.
         at_least: the least cosine, from -1 to 1.
 
+    Raises:
+        ModelError: what the embedder gives are no vectors.
+
     Source: `similarity_threshold_cutoff` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval
     Augmented Generation Pipeline", 2024.
 
@@ -34,6 +37,7 @@ class SimilarityThreshold(Operator[Ranking, Ranking]):
     embedder: Embedder
     at_least: float = 0.5
 
+    version: ClassVar[int] = 2
     cached: ClassVar[bool] = True
     waits: ClassVar[bool] = True
 

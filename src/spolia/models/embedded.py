@@ -1,0 +1,35 @@
+"""What an embedder gives, looked at before it is reckoned with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from spolia.errors import ModelError
+from spolia.models.protocols import Embedder, Kind
+
+if TYPE_CHECKING:
+    from spolia.models.protocols import Vectors
+
+
+def embedded(embedder: Embedder, texts: Sequence[str], kind: Kind) -> Vectors:
+    """float32[n, d]: a vector for each text.
+
+    Raises:
+        ModelError: another number of vectors, of another length, or with NaN or infinity.
+
+    >>> from spolia.testing import HashingEmbedder
+    >>> embedded(HashingEmbedder(16), ["red stones", "blue sea"], "passage").shape
+    (2, 16)
+    """
+    import numpy as np
+
+    if not texts:
+        return np.zeros((0, embedder.dimension), np.float32)
+    found = np.asarray(embedder.embed(texts, kind=kind), dtype=np.float32)
+    if found.shape != (len(texts), embedder.dimension) or not np.isfinite(found).all():
+        raise ModelError(
+            f"{embedder.name} gave vectors of shape {found.shape}, or NaN or infinity, for {len(texts)} texts; wanted "
+            f"are {embedder.dimension} finite numbers for each. Correct the embedder."
+        )
+    return found

@@ -1,0 +1,62 @@
+"""An embedder that gives no vectors is an error of its own, whoever asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spolia.errors import ModelError
+from spolia.models.protocols import Kind
+from spolia.models.scripted import ScriptedModel
+from spolia.operator import Operator
+from spolia.orchestration.by_meaning import ByMeaning
+from spolia.post_retrieval.compression.extractive import Extractive
+from spolia.post_retrieval.mmr import MMR
+from spolia.post_retrieval.selection.similarity_percentile import SimilarityPercentile
+from spolia.post_retrieval.selection.similarity_threshold import SimilarityThreshold
+from spolia.pre_retrieval.averaged_hyde import AveragedHyDE
+from spolia.testing import HashingEmbedder
+from spolia.types import Hit, Node, Query, Ranking
+
+FOUND = Ranking(Query("stones"), tuple(Hit(Node(text, text), 1.0) for text in ("Red stones.", "Blue sea.")))
+Made = Callable[[HashingEmbedder], tuple[Operator[Any, Any], object]]
+EVERY: dict[str, Made] = {
+    "MMR": lambda embedder: (MMR(embedder), FOUND),
+    "SimilarityThreshold": lambda embedder: (SimilarityThreshold(embedder), FOUND),
+    "SimilarityPercentile": lambda embedder: (SimilarityPercentile(embedder), FOUND),
+    "Extractive": lambda embedder: (Extractive(embedder), FOUND),
+    "ByMeaning": lambda embedder: (ByMeaning(embedder, (("a", ("x", "y")), ("b", ("z",)))), FOUND.query),
+    "AveragedHyDE": lambda embedder: (AveragedHyDE(ScriptedModel(("One.", "Two.")), embedder, 2), FOUND.query),
+}
+
+
+class NaN(HashingEmbedder):
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Any:
+        return np.full((len(texts), self.dimension), np.nan, np.float32)
+
+
+class TooFew(HashingEmbedder):
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Any:
+        return super().embed(texts[:1], kind=kind)
+
+
+class TooShort(HashingEmbedder):
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Any:
+        return super().embed(texts, kind=kind)[:, 1:]
+
+
+@pytest.mark.parametrize("wrong", [NaN(), TooFew(), TooShort()], ids=lambda embedder: type(embedder).__name__)
+@pytest.mark.parametrize("name", EVERY)
+def test_what_are_no_vectors_is_told(name: str, wrong: HashingEmbedder) -> None:
+    op, asked = EVERY[name](wrong)
+    with pytest.raises(ModelError, match="gave vectors of shape"):
+        op(asked)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_what_are_vectors_is_not(name: str) -> None:
+    op, asked = EVERY[name](HashingEmbedder())
+    assert op(asked)
