@@ -48,6 +48,18 @@ PASSAGES = {
         "128 tokens and, if needed, the passage so that the total length is at most 512 tokens. Results on the RACE",
         "on both middle-school and high-school settings. 6 Related Work Pretraining methods have been designed",
         "as a reference point for better understanding the relative performance of all of these methods.",
+        "XLNet (Yang et al., 2019) have brought significant performance gains, but it can be challenging to determine "
+        "which aspects of the methods contribute the most. Training is computationally expensive",
+        "limiting our ability to measure the effects of the modeling advances. ∗Equal contribution.",
+        "control for training set size effects. When controlling for training data, our improved training procedure",
+        "perturbed autoregressive language modeling (Yang et al., 2019).2 In summary, the contributions of this "
+        "paper are: (1) We present a set of important BERT design choices and training strategies and introduce",
+        "On the SQuAD v2.0 development set, RoBERTa sets a new state-of-the-art, improving over XLNet by 0.4 points "
+        "(EM) and 0.6 points (F1). We also submit RoBERTa to the public SQuAD 2.0 leaderboard",
+        "top scoring system among those that do not rely on data augmentation. 5.3 RACE Results In RACE, systems are "
+        "provided with a passage of text, an associated question, and four candidate answers.",
+        "objective. However, newer methods have improved performance by multi-task fine tuning (Dong et al., 2019), "
+        "incorporating entity embeddings (Sun et al., 2019), span prediction (Joshi et al., 2019)",
     ),
     "un-multi-column-2p.pdf": (  # two columns below a head over both
         "danqic@cs.princeton.edu Abstract Open-domain question answering relies on efficient passage retrieval to "
