@@ -11,7 +11,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
@@ -69,9 +69,15 @@ COUNTS = {"top_k": 100, "heads": 4}
 """Fields that are given a number: as many as find everything."""
 
 
+@cache
 def that_reach() -> list[type[Operator[Any, Any]]]:
     """Operators with a field that names a store, or something in one; databases of others have no readers."""
-    return [cls for cls in operators() if any(_reaches(hint) for hint in get_type_hints(cls).values())]
+    return [cls for cls in operators() if any(map(_reaches, hints_of(cls).values()))]
+
+
+@cache
+def hints_of(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
 
 
 def _reaches(hint: Any) -> bool:
@@ -85,7 +91,7 @@ def _reaches(hint: Any) -> bool:
 def built(cls: type[Operator[Any, Any]], corpus: Corpus, filter: Condition | None) -> list[Operator[Any, Any]]:
     """Operators of a class with every combination of what can stand in its fields, and this filter where they have
     one."""
-    hints = get_type_hints(cls)
+    hints = hints_of(cls)
     choices: dict[str, Sequence[Any]] = {
         f.name: (filter,) if is_filter(hints[f.name]) else _choices(cls, f.name, hints[f.name], corpus, f)
         for f in fields(cls)  # type: ignore[arg-type]
@@ -157,8 +163,13 @@ OPEN = {
 """Methods of a snapshot that are not told who asks: they give no nodes, are for its owner, or take `Allowed`."""
 
 
-def told_who_asks() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Public functions of the stores with a parameter `access`."""
+@cache
+def told_who_asks() -> dict[str, Callable[..., Any]]:
+    """Public functions of the stores with a parameter `access`, by name."""
+    return dict(_told_who_asks())
+
+
+def _told_who_asks() -> Iterator[tuple[str, Callable[..., Any]]]:
     for name, method in inspect.getmembers(Snapshot, inspect.isfunction):
         if name.startswith("_"):
             continue

@@ -7,7 +7,6 @@ filters of the run, of the query and of its own, so that filters and access hold
 from __future__ import annotations
 
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -15,7 +14,7 @@ from inspect import signature
 from itertools import product
 from pathlib import Path
 from random import Random
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -55,6 +54,7 @@ from tests.run.reaching import (
     built,
     calls,
     given_to,
+    hints_of,
     indexes,
     is_filter,
     outcome,
@@ -100,7 +100,7 @@ def asked(
     for span in runs.journal.spans(run.id):
         assert _named(repr((span.result, span.notes, span.error))) <= allowed, span.step
     snapshot = corpus.snapshot()
-    for name, function in told_who_asks():
+    for name, function in told_who_asks().items():
         seen = readers & own if "filter" in signature(function).parameters else readers
         outcomes = [outcome(call, snapshot) for call in calls(function, snapshot, access, filters.query)]
         assert set().union(*(secrets for secrets, _ in outcomes)) <= seen, name
@@ -110,7 +110,7 @@ def asked(
 def _of_operator(cls: type[Operator[Any, Any]], lists: Lists, filters: Filters, own: set[str]) -> set[str]:
     """What the filters of query and operator let an operator find. What adds to a ranking may show what a hit is a part
     of, whose fields are other ones."""
-    if any(map(is_filter, get_type_hints(cls).values())):
+    if any(map(is_filter, hints_of(cls).values())):
         return own & fulfilling(lists, filters.operator)
     return with_above(own)
 
@@ -250,12 +250,8 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if cls.__name__ == "Folder":
         yield str(tmp_path / "store.spolia")
     elif cls is Postgres:
-        folder = Path(tempfile.mkdtemp(prefix="spolia-"))  # its server runs as somebody else
-        folder.chmod(0o755)
-        server = Server(folder)
+        server: Server = request.getfixturevalue("server")
         yield server.address()
-        server.stop("immediate")
-        shutil.rmtree(folder, ignore_errors=True)
     else:
         pytest.fail(f"{cls.__name__} holds the truth of stores. Say in this test where one is made.")
 
@@ -275,4 +271,4 @@ def test_the_walk_finds_what_is_known_to_be_there() -> None:
     assert {"Folder", "Postgres"} <= {cls.__name__ for cls in truths()}
     assert {"Exact", "HNSW", "LanceDB", "Chroma", "Milvus", "Qdrant", "OpenSearch"} <= {c.__name__ for c in indexes()}
     by_lineage = "spolia.stores.reading.related.by_lineage"
-    assert {"Snapshot.search", "Snapshot.children", by_lineage} <= dict(told_who_asks()).keys()
+    assert {"Snapshot.search", "Snapshot.children", by_lineage} <= told_who_asks().keys()
