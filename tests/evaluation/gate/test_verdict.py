@@ -48,7 +48,8 @@ def test_p_values_are_corrected_for_all_measures() -> None:
 def test_of_what_costs_more_is_worse_and_the_tolerance_is_a_share() -> None:
     then = [100.0 + n for n in range(40)]
     (dearer,) = verdicts([of("ATC", then, [1.2 * one for one in then])], [0.05])
-    assert (dearer.outcome, dearer.tolerance) == ("worse", pytest.approx(0.05 * 119.5))
+    assert dearer.outcome == "worse"
+    assert dearer.tolerance == pytest.approx(0.05 * 119.5)
     assert dearer.change is not None
     assert dearer.change.mean == pytest.approx(-0.2 * 119.5)
     assert [one.outcome for one in verdicts([of("ATC", then, [1.01 * one for one in then])], [0.05])] == ["not worse"]
