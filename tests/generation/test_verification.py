@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from spolia.checking import check
 from spolia.flows.files import dump, load
 from spolia.function import step
 from spolia.generation.reader import Reader
@@ -13,6 +14,7 @@ from spolia.generation.verification.claims import VerifyClaims
 from spolia.generation.verification.grounding import VerifyGrounding
 from spolia.journal import Runs
 from spolia.models.scripted import ScriptedModel
+from spolia.pre_retrieval.rewrite import Rewrite
 from spolia.run import Run
 from spolia.types import Answer, Hit, Node, Query, Ranking
 from tests.degrading import degraded
@@ -140,6 +142,15 @@ def test_nothing_found_is_searched_again_without_asking() -> None:
         answer = VerifyGrounding(empty, Reader(ScriptedModel(())), ScriptedModel(()))(Query("Nokia"))
         assert run.usage.calls == 0
     assert (answer.abstained, answer.stop_reason) == (True, "abstained")
+
+
+def test_calls_are_bounded() -> None:
+    llm = ScriptedModel(("x",))
+    # each reply may be sent back once: two calls for the list, two for each verdict, two for the text
+    assert check(VerifyClaims(llm, library, max_claims=7)).calls == 2 + 7 * 2 + 2
+    # of each round an answer and a verdict; between the rounds two calls for another query
+    assert check(VerifyGrounding(library, Reader(llm), llm)).calls == 3 * (1 + 2)
+    assert check(VerifyGrounding(library, Reader(llm), llm, rewrite=Rewrite(llm))).calls == 3 * (1 + 2) + 2 * 2
 
 
 def test_each_is_written_to_a_file() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from spolia.bounds import times, total
 from spolia.generation.passages import cited, numbered
 from spolia.models.ask import Ask, Brief, replies
 from spolia.models.parsers import Lines, OneOf, Text
@@ -111,7 +112,8 @@ class VerifyClaims(Operator[Answer, Answer]):
         return self._answered([(stated[at], found[at]) for at in kept], dropped, asked, question)
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        return None
+        of_each = total((self.search.calls(), self.verdict.calls))
+        return total((self.claims.calls, times(self.max_claims, of_each), self.draft.calls))
 
     def _stated(self, answer: Answer, question: str) -> tuple[str, ...]:
         brief = Brief.of(question=question, answer=answer.text)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from spolia.bounds import times, total
 from spolia.combinators import Identity
 from spolia.generation.passages import fitting, numbered
 from spolia.models.ask import Ask, Brief
@@ -84,7 +85,8 @@ class VerifyGrounding(Operator[Query, Answer]):
         return answer if answer.abstained else answer.but(stop_reason="cap")
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        return None
+        of_a_round = total((self.search.calls(), self.read.calls(), self.role.calls))
+        return total((times(self.max_rounds, of_a_round), times(self.max_rounds - 1, self.rewrite.calls())))
 
     def _verdict(self, found: Ranking, answer: Answer) -> str:
         shown = fitting(found, self.max_passages, self.max_characters)
