@@ -59,3 +59,12 @@ def test_what_one_comparison_would_show_is_not_shown_among_many() -> None:
     assert [one.adjusted for one in found] == pytest.approx(holm([one.p for one in found]))
     assert [{one.better, one.other} for one in shown] == [{"flow 0", "flow 20"}]
     assert len(alone) > 5
+
+
+@pytest.mark.parametrize("measure", ["MRR", "AURC"])
+def test_the_seed_of_an_experiment_decides_what_is_drawn(measure: str) -> None:
+    draw = random.Random(2)
+    columns = [[(draw.random(), draw.random())[: 1 if measure == "MRR" else 2] for _ in range(50)] for _ in range(2)]
+    ends = [Estimates(parse_measure(measure), columns, seed).interval(0) for seed in (0, 1, 0)]
+    assert ends[0] != ends[1]
+    assert ends[0] == ends[2]
