@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from spolia.checking import check
 from spolia.errors import BudgetSpent, ModelError, ModelRejected, ModelUnavailable, WiringError
 from spolia.flows.files import dump, load
+from spolia.flows.prompts import shipped
 from spolia.journal import Cache, Runs
 from spolia.models.completions import CompletionModel
 from spolia.models.protocols import CHAT, NEXT_TOKENS, SCORES, Capabilities
@@ -282,6 +283,21 @@ def test_a_hosted_reranker_is_asked_once_and_its_failure_keeps_the_order() -> No
         assert ids(hosted(found)) == ["olsen", "b"]
         assert len(server.requests) == 1
         assert hosted(found).hits == found.hits[:2]
+
+
+def test_mono_t5_is_asked_with_what_it_was_trained_with() -> None:
+    asked: list[str] = []
+
+    @dataclass(frozen=True)
+    class Trained(Told):
+        def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
+            asked.append(prompt.text)
+            return (Token("true", -0.1), Token("false", -2.0))
+
+    op = MonoT5(Trained(), prompt="spolia:post_retrieval/prompts/mono_t5.txt", strict=True)
+    assert len(op(ranking("a"))) == 1
+    assert asked == ["Query: Who employed Olsen? Document: passage a Relevant:"]
+    assert "MonoT5" in shipped()["post_retrieval/mono_t5"].asked_by
 
 
 def test_mono_t5_adds_up_spellings_and_bounds_what_is_not_named() -> None:

@@ -21,8 +21,9 @@ class MonoT5(AskedOfEach):
     score, and neither where a word has a log-probability that is NaN or above 0. Case and blanks around a token do not
     matter.
 
-    With `relevant="yes", irrelevant="no"` it scores as the language models do that were trained as rerankers by yes and
-    no.
+    The shipped prompt is for models that follow instructions. Those that were trained as rerankers want what they were
+    trained with: monoT5 `prompt="spolia:post_retrieval/prompts/mono_t5.txt"` and, since it reads 512 tokens,
+    `characters=1500`; others `relevant="yes", irrelevant="no"`.
 
     Args:
         llm: a model with the capability `next_tokens`.
@@ -58,6 +59,7 @@ class MonoT5(AskedOfEach):
     strict: bool = False
 
     version: ClassVar[int] = 2
+    prompts: ClassVar[tuple[str, ...]] = ("post_retrieval/relevance", "post_retrieval/mono_t5")
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((NEXT_TOKENS,))}
 
     places: ClassVar[tuple[str, ...]] = ("question", "passage")
