@@ -44,6 +44,17 @@ def test_what_a_data_set_holds_is_shown(spolia: Spolia, data: Path) -> None:
     assert "small, spolia: corpus.jsonl" in spolia("data", "show", data).out
 
 
+def test_of_many_fields_some_are_named_and_the_others_counted(spolia: Spolia, data: Path) -> None:
+    rows = [json.loads(line) for line in (data / "questions.jsonl").read_text().splitlines()]
+    rows[0]["meta"] = {"seen": {f"p{n:03}": n for n in range(500)}}
+    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (fields,) = (one for one in spolia("data", "show", data).out.splitlines() if one.startswith("fields"))
+    assert "seen.p000 1, " in fields
+    assert "seen.p100" not in fields
+    assert fields.endswith(", and 461 more (--json has all)")
+    assert len(spolia("data", "show", data, "--json").json["fields"]) == 501
+
+
 @pytest.mark.parametrize("form", ["beir", "trec", "autorag", "hotpotqa", "2wikimultihopqa", "musique"])
 def test_other_forms_are_written_and_measured_the_same(spolia: Spolia, data: Path, tmp_path: Path, form: str) -> None:
     if form == "autorag":

@@ -5,12 +5,15 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from spolia.cli.eval import WHAT
 from spolia.evaluation.measures.known import WRITTEN
+from spolia.evaluation.splits import part_of
 from spolia.testing import OpenAIServer, Served
 
 from .conftest import Spolia
@@ -169,6 +172,43 @@ def test_what_was_asked_is_not_asked_again(spolia: Spolia, data: Path) -> None:
     again = spolia("eval", "bm25", "--data", data, "--again", "--json").json
     assert again["measures"] == first["measures"]
     assert again["latency"] != first["latency"]
+
+
+def test_it_is_said_what_was_kept(spolia: Spolia, data: Path) -> None:
+    asked = ("eval", "bm25", "--data", data, "--save", data / "kept")
+    assert "kept from before" not in spolia(*asked).err
+    assert "3 answers kept from before, nothing was asked; --again asks anew." in spolia(*asked).err
+    assert "kept from before" not in spolia(*asked, "--again").err
+    with closing(sqlite3.connect(data / "kept.experiment")) as rows, rows:
+        rows.execute("DELETE FROM rows WHERE item = 'q1'")
+    assert "2 answers kept from before, 1 asked now; --again asks anew." in spolia(*asked).err
+
+
+def test_an_empty_set_and_an_empty_part_are_said_to_be_empty(spolia: Spolia, data: Path) -> None:
+    rows = [{"id": "t3", "question": "Where is salt dug?", "gold_ids": ["p2"]}]
+    part = part_of("t3")
+    (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    other = next(one for one in ("tune", "select", "report") if one != part)
+    ran = spolia("eval", "bm25", "--data", data, "--split", other)
+    assert (ran.code, f"has no questions of the part {other}, and 1 of others. Name another one." in ran.err) == (
+        2,
+        True,
+    )
+    (data / "questions.jsonl").write_text("")
+    ran = spolia("eval", "bm25", "--data", data)
+    assert (ran.code, "has no questions. Write at least one." in ran.err) == (2, True)
+
+
+def test_in_a_narrow_terminal_no_heading_of_the_times_is_cut(
+    spolia: Spolia, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("eval", "bm25", "--data", data, "--measures", "R@1")
+    assert re.search(r"p50 +p95 +set-up", spolia(*asked).out)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = [line.split("  ")[0] for line in spolia(*asked).out.splitlines()]
+    for heading in ("p50", "p95", "set-up", "at once", "calls", "tokens", "embedded", "USD", "judges' USD", "failed"):
+        assert heading in lines
 
 
 def test_again_takes_nothing_from_the_cache_so_that_it_is_timed(spolia: Spolia, data: Path, tmp_path: Path) -> None:

@@ -127,6 +127,13 @@ def test_new_questions_are_not_asked_and_counted(spolia: Spolia, data: Path) -> 
     assert "1 question of questions not in the baseline, and not asked." in ran.err
 
 
+def test_questions_that_nothing_measures_are_not_called_new(spolia: Spolia, data: Path) -> None:
+    with (data / "questions.jsonl").open("a") as questions:
+        questions.write('\n{"id": "without", "question": "What has no gold?"}')
+    assert spolia(*WRITE).code == 0
+    assert "not in the baseline" not in spolia(*CHECK).err
+
+
 def test_changed_questions_are_refused(spolia: Spolia, data: Path) -> None:
     spolia(*WRITE)
     whole = (data / "questions.jsonl").read_text()

@@ -273,8 +273,9 @@ def test_a_module_reaches_what_it_imports_and_nothing_else(tmp_path: Path, monke
         "__init__": "",
         "first": "from dunes import second\nif TYPE_CHECKING:\n    import dunes.types\n",
         "second": "def f():\n    from dunes.third import (\n        a,\n        b,\n    )\n",
-        "third": "import dunes.first\na = b = 1\n",
+        "third": "import dunes.first\nfrom dunes.errors import E\na = b = 1\n",
         "types": "",
+        "errors": "class E(Exception): ...\n",
         "other": "import dunes.first\n",
     }
     (tmp_path / "dunes").mkdir()
@@ -289,5 +290,5 @@ def test_a_module_reaches_what_it_imports_and_nothing_else(tmp_path: Path, monke
             kept.cache_clear()
         return reached_digest("dunes.first")
 
-    assert hashed() == hashed("other") == hashed("types")
+    assert hashed() == hashed("other") == hashed("types") == hashed("errors")
     assert len({hashed(), hashed("first"), hashed("second"), hashed("third")}) == 4

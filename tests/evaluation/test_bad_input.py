@@ -84,7 +84,7 @@ def test_ids_that_come_twice_are_named(tmp_path: Path, chunks: NodeGroup) -> Non
 
 def test_no_questions_are_no_experiment(tmp_path: Path, chunks: NodeGroup) -> None:
     empty = data_set(tmp_path / "some", PASSAGES, [])
-    with pytest.raises(DataError, match="None of 0 questions has gold for R@5"):
+    with pytest.raises(DataError, match="There are no questions to ask"):
         Experiment(BM25(chunks), empty.items(), parse_measures("R@5"))
 
 

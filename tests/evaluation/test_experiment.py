@@ -315,8 +315,8 @@ def finds_all_here(query: Query) -> Ranking:
 @pytest.mark.parametrize(
     ("items", "says"),
     [
-        ([], "None of 0 questions has gold for R@1, MRR"),
-        ([Item("q", "?")], "None of 1 questions has gold for R@1, MRR"),
+        ([], "There are no questions to ask"),
+        ([Item("q", "?")], "None of 1 question has gold for R@1, MRR"),
         ([ITEMS[0], ITEMS[1], ITEMS[0]], "1 questions share their id with another, the first 'q0'"),
     ],
 )

@@ -136,6 +136,14 @@ def test_one_flow_has_a_report_too() -> None:
     assert "Verdicts" not in html(found)
     assert Page(html(found)).open == []
     assert "# questions, 1 question " in markdown(found)
+    assert "?: an end" not in markdown(found)
+
+
+def test_an_end_that_is_not_known_is_explained() -> None:
+    found = Experiment({"good": first}, ITEMS, parse_measures("R@5,ATC")).run()
+    assert "| ATC | 0 [0, ?] |" in markdown(found)
+    for page in (markdown(found), html(found)):
+        assert "the 95 % interval. ?: an end that these scores do not tell" in page
 
 
 def test_a_measure_that_no_flow_defines_has_no_plot_and_no_verdict() -> None:

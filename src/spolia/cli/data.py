@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from spolia.evaluation.formats.form import Form
     from spolia.types import Document, Item
 
+LISTED = 40
+"""Kinds and fields of one row that are named."""
 FORMS = "spolia, beir, autorag, trec, 2wikimultihopqa, hotpotqa, musique"
 Set = Annotated[
     Path,
@@ -206,15 +208,18 @@ def _doubts(given: DataSet, passages: Sequence[Document], items: Sequence[Item])
         yield f"{where} docs/datasets.md has the fields; others go in meta."
 
 
+def _listed(counted: dict[Any, int]) -> str:
+    shown = [f"{key or '-'} {number:,}" for key, number in counted.items()]
+    more = f", and {len(shown) - LISTED:,} more (--json has all)" if len(shown) > LISTED else ""
+    return ", ".join(shown[:LISTED]) + more
+
+
 def _table(told: dict[str, Any]) -> Any:
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in list(told.items())[2:]:
-        shown = (
-            ", ".join(f"{key or '-'} {number:,}" for key, number in value.items()) if isinstance(value, dict) else ""
-        )
-        table.add_row(name.replace("_", " "), shown if isinstance(value, dict) else f"{value:,}")
+        table.add_row(name.replace("_", " "), _listed(value) if isinstance(value, dict) else f"{value:,}")
     return table
 
 

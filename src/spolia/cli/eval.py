@@ -143,10 +143,11 @@ def _given(found: Report) -> dict[str, Any]:
 
 
 def _show(screen: Screen, found: Report) -> None:
-    from spolia.evaluation.pages.tables import UNDER, corrected, costs, in_slices, of_slices, scores
+    from spolia.evaluation.pages.tables import corrected, costs, in_slices, of_slices, scores, under
 
     screen.show(f"{', '.join(one.flow for one in found.flows)} on {found.about}", as_table(scores(found)))
-    screen.show(UNDER, as_table(costs(found)))
+    took = costs(found)
+    screen.show(under(found), as_table(took.turned() if took.width > (screen.width or took.width) else took))
     shown = sorted(found.comparisons, key=lambda one: not one.shown)
     for one in shown[:TOLD]:
         screen.show(one.verdict)

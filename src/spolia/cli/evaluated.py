@@ -83,6 +83,9 @@ class Evaluated:
         wanted = parse_measures(measures, llm=judging(reader), embedder=MiniLM(self.weights), own=self.known.measures)
         every = list(DataSet(str(self.data)).items(stored=self.store is not None))
         items = drawn([one for one in every if self.split in ("", part_of(one.id))], self.limit, self.seed)
+        if not items:
+            part = f" of the part {self.split}, and {len(every):,} of others. Name another one" if every else ""
+            raise DataError(f"{source.path} has no questions{part or '. Write at least one'}.")
         if self.store is None:
             with self.screen.progress(f"indexing {source.name}") as told:
                 parts, unsuited = parts_over(source, names, self.weights, reader, told, self.known.operators)
@@ -120,7 +123,16 @@ class Evaluated:
             overlap=overlap,
         )
         with self._asking(ready, anew=again) as (run, told):
-            found = experiment.run(run=run, path=save or kept_in(), again=again, looks=self._looks(ready), told=told)
+            asked: list[str] = []
+
+            def counted(flow: str, done: int, total: int) -> None:
+                asked.append(flow)
+                told(flow, done, total)
+
+            found = experiment.run(run=run, path=save or kept_in(), again=again, looks=self._looks(ready), told=counted)
+            if kept := found.n * len(found.flows) - len(asked):
+                whole = f"{len(asked):,} asked now" if asked else "nothing was asked"
+                self.screen.say(f"{several(kept, 'answer')} kept from before, {whole}; --again asks anew.")
             if self.split in TUNED:
                 what = f"{several(found.n, 'question')} of the part {self.split}"
                 self.screen.say(f"{what} looked at, and not reported on from now on: spolia data looks {self.data}")
@@ -139,7 +151,9 @@ class Evaluated:
         """A flow asked the questions of a baseline; what decides is as for `gate`."""
         ready = self.ready([name], ",".join(before.measures))
         items = before.among(ready.items)
-        if (more := len(ready.items) - len(items)) and not before.command.get("limit"):
+        if (
+            more := sum(any(one.applies(item) for one in ready.measures) for item in ready.items) - len(items)
+        ) and not before.command.get("limit"):
             said = f"{several(more, 'question')} of {ready.data.name} not in the baseline"
             self.screen.say(f"{said}, and not asked.")
         experiment = Experiment(ready.flows, items, ready.measures, data=ready.data.name)

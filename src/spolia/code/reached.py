@@ -15,7 +15,8 @@ FOR_TYPES = re.compile(r"^if TYPE_CHECKING:\n(?:[ \t]+.*\n|\n)+", re.MULTILINE)
 @cache
 def reached_digest(module: str) -> str:
     """A hash of the source of a module and of all modules of its package that it imports, directly or not, when it is
-    loaded or when a function of it runs; without those that it needs for annotations alone.
+    loaded or when a function of it runs; without those that it needs for annotations alone, and without the package's
+    `errors`: what an error is called or says is no result, and a new one changes none.
 
     What is imported by a name in a text is not looked at, nor are the files of packages that are imported from only.
 
@@ -26,8 +27,9 @@ def reached_digest(module: str) -> str:
     True
     """
     digest, waiting, known = blake2b(digest_size=8), [module], {module}
+    errors = f"{module.partition('.')[0]}.errors"
     while waiting:
-        new = _read(waiting.pop())[1] - known
+        new = _read(waiting.pop())[1] - known - {errors}
         known |= new
         waiting += new
     for name in sorted(known):

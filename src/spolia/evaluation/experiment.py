@@ -124,9 +124,11 @@ class Experiment(Value):
             raise DataError(
                 f"{len(twice)} questions share their id with another, the first {twice[0]!r}. Give each its own."
             )
+        if not self.items:
+            raise DataError("There are no questions to ask. Give at least one Item with gold or answers.")
         if not self.asked:
             raise DataError(
-                f"None of {len(self.items)} questions has gold for {', '.join(map(str, self.measures))}. "
+                f"None of {several(len(self.items), 'question')} has gold for {', '.join(map(str, self.measures))}. "
                 "Give questions with gold_ids, or answers for measures of answers."
             )
         self._refuse(self.tuned)
@@ -174,7 +176,8 @@ class Experiment(Value):
             path: the file that the rows are kept in, by habit `NAME.experiment`: what was asked once is never asked
                 again, unless it met a server that was down, and an interrupted experiment goes on. In a folder every
                 experiment has a file of its own, named by all that it depends on. None keeps the rows in memory.
-            again: ask everything anew, whatever the file holds of this experiment.
+            again: ask everything anew, whatever the file holds of this experiment; a cache of the run is used all the
+                same.
             looks: where it is written down that the questions were looked at; by default in `looks.jsonl` beside the
                 rows, and nowhere without a file.
             told: called with the flow, how many questions it was asked so far, and of how many.

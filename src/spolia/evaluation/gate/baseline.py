@@ -91,8 +91,9 @@ class Baseline(Value):
         except (LookupError, TypeError) as error:
             raise DataError(f"{path} is JSON, but no baseline. Write one: {_writing(path)}") from error
         if form != FORM:
+            newer = "Upgrade: pip install -U spolia, or write" if isinstance(form, int) and form > FORM else "Write"
             raise DataError(
-                f"{path} is a baseline of form {form!r}; this version knows {FORM}. Write a new one: {_writing(path)}"
+                f"{path} is a baseline of form {form!r}; this version knows {FORM}. {newer} a new one: {_writing(path)}"
             )
         return _baseline(path, plain)
 

@@ -84,15 +84,17 @@ def _index(then: Side, now: Side) -> Iterator[str]:
 
 
 def _fields(then: Side, now: Side) -> Iterator[str]:
-    """Fields by name; of code only that it is another, and of a definition nothing where its transform is named."""
+    """Fields by name; of code only that it is another, and of code and definition nothing where the transform is named:
+    a hash of what it does is another then in any case."""
     names = [name for name in dict.fromkeys((*then, *now)) if then.get(name) != now.get(name)]
     for name in names:
+        if name in ("code", "definition") and "transform" in names:
+            continue
         old, new = then.get(name), now.get(name)
         if name == "code" or old is None or new is None:
             yield f"its {name} is another"
         elif isinstance(old, str) and isinstance(new, str) and old and new:
-            if name != "definition" or "transform" not in names:
-                yield f"{name}: {part_that_differs(old, new)}"
+            yield f"{name}: {part_that_differs(old, new)}"
         else:
             yield f"{name} was {old or 'none'}, is {new or 'none'}"
 

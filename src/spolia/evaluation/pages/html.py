@@ -10,7 +10,7 @@ from spolia.evaluation.comparison import Comparison
 from spolia.evaluation.pages.curves import of_risk
 from spolia.evaluation.pages.plots import of_differences, of_scores, of_times
 from spolia.evaluation.pages.question import Traces, question
-from spolia.evaluation.pages.tables import TIMES, UNDER, Table, corrected, costs, in_slices, of_slice, scores
+from spolia.evaluation.pages.tables import TIMES, Table, corrected, costs, in_slices, of_slice, scores, under
 from spolia.evaluation.report import Report
 from spolia.evaluation.slices import TYPE, kinds_of
 
@@ -29,7 +29,7 @@ def html(report: Report, traces: Traces | None = None) -> str:
     body = (
         f"<h1>{title}</h1><p>{escape(report.about)}</p>",
         *(f'<div class="warning">{escape(warning)}</div>' for warning in report.warnings),
-        _section("Scores", _table(scores(report)), f"<p>{UNDER}</p>", _plots(of_scores(report))),
+        _section("Scores", _table(scores(report)), f"<p>{under(report)}</p>", _plots(of_scores(report))),
         _risk(report),
         _verdicts(report),
         _section("Time and cost", _table(costs(report)), f"<p>{TIMES}</p>", _plots(of_times(report))),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spolia.evaluation.pages.tables import TIMES, UNDER, Table, corrected, costs, in_slices, of_slice, scores
+from spolia.evaluation.pages.tables import TIMES, Table, corrected, costs, in_slices, of_slice, scores, under
 from spolia.evaluation.report import Report
 
 
 def markdown(report: Report) -> str:
     """The report as Markdown, to be committed or posted."""
     parts = [f"# {flat(report.about)}", *(f"**{flat(warning)}**" for warning in report.warnings)]
-    parts += ["## Scores", table(scores(report)), UNDER]
+    parts += ["## Scores", table(scores(report)), under(report)]
     if report.comparisons:
         parts += ["## Verdicts", "\n".join(f"- {flat(one.verdict)}" for one in report.comparisons), corrected(report)]
     parts += ["## Time and cost", table(costs(report)), TIMES]

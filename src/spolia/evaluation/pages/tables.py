@@ -26,6 +26,21 @@ class Table(Value):
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
+    @property
+    def width(self) -> int:
+        """Columns of a terminal that it takes, two blanks between cells."""
+        cells = [max(map(len, column)) for column in zip(self.head, *self.rows, strict=True)]
+        return sum(cells) + 2 * (len(cells) - 1)
+
+    def turned(self) -> Table:
+        """Columns as rows.
+
+        >>> Table(("", "p50", "p95"), (("bm25", "1 ms", "2 ms"),)).turned()
+        Table(head=('', 'bm25'), rows=(('p50', '1 ms'), ('p95', '2 ms')))
+        """
+        head, *rows = zip(self.head, *self.rows, strict=True)
+        return Table(head, tuple(rows))
+
 
 def scores(report: Report) -> Table:
     """Each measure of each flow with its interval."""
@@ -35,6 +50,12 @@ def scores(report: Report) -> Table:
         intervals = [flow.intervals[index] for flow in report.flows]
         rows.append((measured.measure, *("–" if one is None else amount(one, unit) for one in intervals)))
     return Table(("", *(flow.flow for flow in report.flows)), tuple(rows))
+
+
+def under(report: Report) -> str:
+    """What the numbers of the scores are."""
+    unknown = any("?" in cell for row in scores(report).rows for cell in row[1:])
+    return f"{UNDER} {UNTOLD}" if unknown else UNDER
 
 
 def costs(report: Report) -> Table:
@@ -109,6 +130,7 @@ def seconds(taken: float | None) -> str:
 
 
 UNDER = "Times 100 where a score lies between 0 and 1; in brackets the 95 % interval."
+UNTOLD = "?: an end that these scores do not tell, as where all are the same."
 TIMES = (
     "p50 and p95 of the questions that no cache answered; set-up: opening stores and the first question, apart. "
     "Calls, tokens and texts embedded as the flow needs them, results from a cache included."
