@@ -18,6 +18,8 @@ from spolia.filters import Between, Field, where
 from spolia.indexing import taking
 from spolia.indexing.labels import Labels
 from spolia.indexing.planning import planned
+from spolia.indexing.readers.reading import Blob
+from spolia.indexing.readers.text import TextReader
 from spolia.indexing.report import reports
 from spolia.indexing.sync import sync
 from spolia.retrieval.bm25 import BM25
@@ -169,6 +171,32 @@ def test_nothing_is_asked_of_files_that_are_gone(folder: Path, tmp_path: Path) -
 
 
 # Another type of a field.
+
+
+def hand_labelled(blob: Blob) -> Document:
+    """A reader that says of a file who wrote it, and what it is called."""
+    said = (("author", "a reader"), ("file_name", "as read"), ("shelf", 3))
+    return blob.document(TextReader(), blob.data.decode(), meta=said)
+
+
+def test_what_the_caller_says_counts_before_what_a_reader_says_and_this_before_what_the_file_says(
+    folder: Path, tmp_path: Path
+) -> None:
+    def metadata(uri: str) -> dict[str, str]:
+        return {"author": "the caller", "file_type": "said"} if uri == "a.txt" else {}
+
+    corpus = Corpus(str(tmp_path / "notes.spolia"))
+    fields = [Field("author"), Field("shelf", "int")]
+    sync(folder, corpus, fields=fields, metadata=metadata, readers={"*.txt": hand_labelled})
+
+    def found(**said: Any) -> list[str]:
+        return sorted(hit.node.uri for hit in BM25(corpus.group())(Query("tide", filter=where(**said))).hits)
+
+    assert found(author="the caller", shelf=3, file_type="said") == ["a.txt"]
+    assert found(author="a reader", file_type="txt") == ["b.txt"]
+    assert found(file_name="as read") == ["a.txt", "b.txt"]
+    assert found(file_name="a.txt") == found(author="a reader", file_type="said") == []
+    assert found(file_size=(24,)) == ["a.txt", "b.txt"]
 
 
 def test_fields_and_metadata_change_together(folder: Path, tmp_path: Path) -> None:

@@ -209,11 +209,11 @@ def _snapshot(store: str) -> Snapshot:
 
 
 def _meta(one: Held) -> tuple[tuple[str, Any], ...]:
-    from spolia.stores.reading.inherited import file_meta
+    from spolia.stores.reading.inherited import described, file_meta
 
     row = one.source
     files = file_meta(row.uri, row.size, row.created_ns, row.mtime_ns, row.accessed_ns)
-    return (one.document.meta if one.document else ()) + files
+    return described(one.document.meta if one.document else (), files)
 
 
 def _nodes(snapshot: Snapshot, one: Held, group: str, access: Sequence[str] | None) -> list[Node]:

@@ -56,6 +56,16 @@ def file_meta(uri: str, size: int, created_ns: int, modified_ns: int, accessed_n
     return tuple((name, value) for name, made in _OF_FILE.items() if (value := made(file)) is not None)
 
 
+def described(meta: Meta, of_file: Meta) -> Meta:
+    """Metadata of a document with the fields of its file: of one name, what was said of the document counts.
+
+    >>> described((("file_name", "Old Stones"),), (("file_name", "a.txt"), ("file_size", 12)))
+    (('file_name', 'Old Stones'), ('file_size', 12))
+    """
+    said = {name for name, _ in meta}
+    return meta + tuple(pair for pair in of_file if pair[0] not in said)
+
+
 class Described(NamedTuple):
     """A document's metadata and its files."""
 
@@ -86,12 +96,13 @@ class Inherited:
                 self._found = self._updated(before._found, self.changed.tolist())
 
     def values(self, document: int, field: str) -> Iterator[Scalar]:
-        """All values of a field."""
-        described = self._all.get(document)
-        if described is not None:
-            yield from (value for name, value in described.meta if name == field)
-            if (made := _OF_FILE.get(field)) is not None:
-                yield from (value for file in described.files if (value := made(file)) is not None)
+        """All values of a field; those of its files where nothing else was said."""
+        found = self._all.get(document)
+        if found is not None:
+            said = [value for name, value in found.meta if name == field]
+            yield from said
+            if not said and (made := _OF_FILE.get(field)) is not None:
+                yield from (value for file in found.files if (value := made(file)) is not None)
 
     @property
     def _all(self) -> dict[int, Described]:

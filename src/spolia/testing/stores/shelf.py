@@ -13,7 +13,7 @@ from spolia.models.sparse import SparseRows
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Metric
 from spolia.stores.manifest import Embedded, Manifest
-from spolia.stores.reading.inherited import file_meta
+from spolia.stores.reading.inherited import described, file_meta
 from spolia.stores.tables.rows import SourceRow
 from spolia.testing.hashing import HashingEmbedder
 from spolia.types import Document, Meta, Node, Span, Value
@@ -153,7 +153,7 @@ def found_by(shelf: Sequence[Entry], group: str, access: frozenset[str], filter:
         of_file = file_meta(entry.uri, len(entry.text), 0, 1_000, 0)
         for node in entry.nodes():
             readers = node.readers or entry.readers
-            record = FIELDS.record((*entry.meta, *of_file))
+            record = FIELDS.record(described(entry.meta, of_file))
             may = not readers or not access.isdisjoint(readers)
             if node.group == group and may and (filter is None or filter.accepts(record)):
                 ids.add(node.id)
