@@ -13,7 +13,11 @@ from spolia.codec import plan_of
 from spolia.codec.things import Maybe, Thing
 from spolia.flows.schema import schema
 from spolia.models import protocols
+from spolia.models.local.address import Local
+from spolia.models.minilm import MiniLM
+from spolia.models.remote import Remote
 from spolia.operator import Operator
+from spolia.retrieval.web.api import SearchAPI
 from spolia.wiring import name_of, parameters_of
 
 LEFT_OUT = frozenset({"Then", "Vary"})
@@ -27,6 +31,12 @@ MODELS = (
 )
 WITH_WEIGHTS: Mapping[str, str] = {"Dense": "benchmarks/first_table.py", "Extract": "benchmarks/first_table.py"}
 """Operators that were run with the weights of a published model, all-MiniLM-L6-v2, and what ran them."""
+RUN_WITH: Mapping[type, str] = {
+    MiniLM: "its weights",
+    Local: "tiny models with random weights, made on the spot",
+    Remote: "a server on this machine that keeps to the protocol",
+    SearchAPI: "a server on this machine that answers as the engine does",
+}
 _SOURCE = re.compile(r"^Source: (.*?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -43,10 +53,12 @@ def operators() -> Iterator[str]:
 
 
 def addresses() -> Iterator[str]:
-    """Every store and model that a flow file may name, with its fields."""
+    """Every store and model that a flow file may name, with its fields; of models, what they were run with."""
+    known = Catalogue()
     for name, said, fields in _described("value."):
         yield f"- **`{name}`**: {said}"
         yield from fields
+        yield from (f"  - *Run with*: {what}." for kind, what in RUN_WITH.items() if issubclass(known[name], kind))
 
 
 def needs(cls: type[Operator[Any, Any]]) -> Iterator[str]:

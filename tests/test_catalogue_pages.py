@@ -10,7 +10,7 @@ import pytest
 
 from spolia.catalogue import Catalogue
 from spolia.operator import Operator
-from tests.catalogue_pages import WITH_WEIGHTS, needs, operators, sources
+from tests.catalogue_pages import WITH_WEIGHTS, addresses, needs, operators, sources
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = ("pre_retrieval", "retrieval", "post_retrieval", "generation", "orchestration")
@@ -41,6 +41,15 @@ def test_every_method_says_its_arguments_its_source_and_an_example(cls: type[Ope
 )
 def test_lines_of_the_page(line: str) -> None:
     assert any(written.startswith(line) for written in operators())
+
+
+def test_models_say_what_they_were_run_with() -> None:
+    lines = list(addresses())
+    for name, said in (("MiniLM", "its weights"), ("LocalModel", "tiny models"), ("Brave", "a server on this machine")):
+        at = next(at for at, line in enumerate(lines) if line.startswith(f"- **`{name}`**"))
+        own = lines[at + 1 : next(n for n, line in enumerate(lines) if n > at and line.startswith("- "))]
+        assert own[-1].startswith(f"  - *Run with*: {said}")
+    assert not any("Run with" in line for line in lines if line.startswith("- "))
 
 
 def test_what_asks_no_model_needs_none() -> None:
