@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import log
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ from spolia.journal import Cache
 from spolia.models.ask import Ask, Brief
 from spolia.models.chat import ChatModel
 from spolia.models.parsers import Parser
-from spolia.models.protocols import CHAT, NEXT_TOKENS
+from spolia.models.protocols import CHAT, NEXT_TOKENS, Kind
 from spolia.models.role import Role
 from spolia.models.scripted import ScriptedModel
 from spolia.run import Budget, Run
@@ -98,6 +99,20 @@ def test_relevancy_is_the_mean_cosine_with_the_questions_that_the_answer_answers
     own, theirs = embedder.embed([item.question, other], kind="query")
     measure = AnswerRelevancy(ScriptedModel((f"{item.question}\n{other}\nAnother?",)), embedder, questions=2)
     assert measure.score(SHOWN, item) == pytest.approx((1 + float(own @ theirs)) / 2)
+
+
+@dataclass(frozen=True)
+class OfQuestions(HashingEmbedder):
+    """An embedder with a prefix for questions, which nothing else may be given."""
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Any:
+        assert kind == "query"
+        return super().embed(texts, kind=kind)
+
+
+def test_questions_are_compared_as_questions() -> None:
+    measure = AnswerRelevancy(ScriptedModel(("Who employed him?",)), OfQuestions(), questions=1)
+    assert measure.score(SHOWN, Item("q", "Who employed him?")) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(("reply", "answer"), [("none", SHOWN), ("Who?", ABSTAINED), ("Who?", Answer(""))])
