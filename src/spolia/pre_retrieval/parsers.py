@@ -9,11 +9,11 @@ from spolia.models.parsers import Lines, Parser, Text, spoken
 
 _NOTHING = re.compile(r"[\W_]*(?:none|n/a)[\W_]*", re.IGNORECASE)
 _LABEL = re.compile(
-    r"^\W*(?:(?:rewritten|search|new|abstract|step[- ]?back|general|better|改写后?的?)?\s*"
+    r"^\W*+(?:(?:rewritten|search|new|abstract|step[- ]?back|general|better|改写后?的?)?\s*"
     r"(?:question|query|search|passage|问题|查询|質問|질문))[\s*_]*[:：][\s*_]*",
     re.IGNORECASE,
 )
-_STEP = re.compile(r"^\W*(?:(?:sub[- ]?)?question|step|q)?\s*#?(\d{1,2})\s*[.:)）：、]\**\s*(\S.*)$", re.I | re.M)
+_STEP = re.compile(r"^[^\w\n]*+(?:(?:sub[- ]?)?question|step|q)?\s*#?(\d{1,2})\s*[.:)）：、]\**\s*(\S.*)$", re.I | re.M)
 _ANSWER_OF = re.compile(r"#(\d{1,3})(?!\d)")
 _QUOTED = re.compile(
     r"""(?:\*\*|__)?(?:"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」|『([^』]+)』|`([^`]+)`|'([^']+)')(?:\*\*|__)?"""

@@ -22,13 +22,13 @@ from spolia.wiring import refuse_counts
 LIMITS = Limits()
 DESCRIBED = 24_000
 """Characters of a database's description that are shown to a model, by default."""
-_FENCED = re.compile(r"```[\w-]*[ \t]*\n(.*?)(?:\n\s*```|\Z)", re.DOTALL)
+_FENCED = re.compile(r"```[\w-]*[ \t]*\n(.*?)(?:\n[^\S\n]*+```|\Z)", re.DOTALL)
 _VERBS = (
     "select|with|match|optional match|unwind|values|return|insert|update|delete|drop|create|alter|replace|pragma|"
     "attach|merge|call|copy|explain|truncate|begin|set"
 )
 _BEGINS = re.compile(
-    rf"^[\s>*]*(?:(?:sql|cypher|query|statement)\w*\s*[:：]\s*)?((?:{_VERBS})\b.*)",
+    rf"^(?:[^\S\n]|[>*])*+(?:(?:sql|cypher|query|statement)\w*\s*[:：]\s*)?((?:{_VERBS})\b.*)",
     re.IGNORECASE | re.DOTALL | re.MULTILINE,
 )
 

@@ -16,13 +16,13 @@ LONGEST_PHRASE = 6
 LONGEST_NAME = 80
 
 _SAYS_NOTHING = re.compile(r"[\W_]*(?:none|n/a)[\W_]*", re.IGNORECASE)
-_FENCE = re.compile(r"^\s*```.*$", re.MULTILINE)
+_FENCE = re.compile(r"^[^\S\n]*+```.*$", re.MULTILINE)
 _LABEL = re.compile(r"^[^\W\d][\w ]{0,30}[:：]\s+")
-_BETWEEN = re.compile(r"\s*[,;、，；]\s*")
+_BETWEEN = re.compile(r"[,;、，；]")
 _QUOTES = " \t*_`\"'“”„‘’«»「」『』."
 _ASKS = re.compile(r"[?？؟;]")
 _TURN = re.compile(
-    r"^[\s*_#>•-]*(?:\d{1,3}[.)]\s*)?[*_]*(q|a|question|answer)\s*\d{0,3}[*_]*\s*[:：][*_]*\s*",
+    r"^(?:[^\S\n]|[*_#>•-])*+(?:\d{1,3}[.)]\s*+)?[*_]*+(q|a|question|answer)\s*+\d{0,3}[*_]*+\s*+[:：][*_]*+\s*+",
     re.IGNORECASE | re.MULTILINE,
 )
 

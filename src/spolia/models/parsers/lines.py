@@ -27,8 +27,8 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _ORDINAL = re.compile(r"^(?:first|second|third|fourth|fifth)(?:ly)?:\s+", re.IGNORECASE)
-_INLINE = re.compile(r"(?:^|[\s,;])(?:\(\d{1,2}\)|\d{1,2}[.)])\s+(?=[^\W\d])|\s*[•]\s+")
-_FENCE = re.compile(r"^\s*(?:```|~~~).*$", re.MULTILINE)
+_INLINE = re.compile(r"(?:^|[\s,;])(?:\(\d{1,2}\)|\d{1,2}[.)])\s+(?=[^\W\d])|[•]\s+")
+_FENCE = re.compile(r"^[^\S\n]*+(?:```|~~~).*$", re.MULTILINE)
 _RULE = re.compile(r"[\W_]*$")
 _TAGGED = re.compile(r"<(\w+)(?:\s[^<>]*)?>\s*([^<>]+?)\s*</\1>")
 _TAG = re.compile(r"</?\w+(?:\s[^<>]*)?>")

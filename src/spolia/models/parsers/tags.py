@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from spolia.errors import WiringError
 from spolia.models.parsers.parser import Parser, spoken
 
-_FENCE = re.compile(r"^\s*(?:```|~~~)\w*\s*$", re.MULTILINE)
+_FENCE = re.compile(r"^[^\S\n]*+(?:```|~~~)\w*[^\S\n]*+$", re.MULTILINE)
 _LONGEST = 200_000
 """Characters that are looked at."""
 _EMPHASIS = ("**", "__", "`", "*")
