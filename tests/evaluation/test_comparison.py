@@ -23,7 +23,7 @@ def of(p: float, interval: Interval = AHEAD, lower: bool = False) -> Comparison:
     ("interval", "p", "others", "said"),
     [
         (AHEAD, 0.02, 1, "A beats B on F1 by 3.1 [1.2, 5.0]"),
-        (AHEAD, 0.06, 0, "no difference shown between A and B on F1: 3.1 [1.2, 5.0]"),
+        (AHEAD, 0.06, 0, "no difference shown between A and B on F1: 3.1 [1.2, 5.0]; p = 0.06"),
         (UNSURE, 0.02, 0, "no difference shown between A and B on F1: 3.1 [-0.2, 6.0]"),
         (
             AHEAD,

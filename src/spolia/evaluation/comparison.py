@@ -56,10 +56,10 @@ class Comparison(Value):
         if self.shown:
             less = " (lower is better)" if self.lower_is_better else ""
             return f"{self.better} beats {self.other} on {self.measure} by {by}{less}"
-        why = ""
-        if self.interval.excludes_zero and self.p < ALPHA:
+        why = f"; p = {self.p:.2g}" if self.interval.excludes_zero else ""
+        if why and self.p < ALPHA:
             how = f"{self.of} comparisons ({NAMES[self.correction]})"
-            why = f"; p = {self.p:.2g}, corrected for {how} {self.adjusted:.2g}"
+            why += f", corrected for {how} {self.adjusted:.2g}"
         return f"no difference shown between {self.better} and {self.other} on {self.measure}: {by}{why}"
 
     def json(self) -> dict[str, Any]:
