@@ -14,6 +14,7 @@ from spolia.cli.held import held
 from spolia.errors import SourceError
 from spolia.indexing.planning import planned
 from spolia.indexing.readers.choosing import READERS
+from spolia.indexing.report import Progress
 from spolia.indexing.sources.web import WebPages
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
@@ -330,3 +331,21 @@ def test_a_page_below_another_one_is_no_part_of_it(site: Site, corpus: Corpus) -
     site.say("/docs", "", status=404)
     sync(pages(site, "/docs"), corpus)
     assert texts(corpus, site) == {"/docs/a": "Below."}
+
+
+def test_no_more_large_pages_are_in_memory_than_a_lot_holds(
+    site: Site, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spolia.indexing.sources.items.BYTES_AT_ONCE", 100_000)
+    paths = [f"/{number}" for number in range(40)]
+    for path in paths:
+        site.say(path, f"Stones of {path}. " * 4_000, "text/plain")
+    held: list[int] = []
+
+    def count(now: Progress) -> None:
+        held.append(len(site.asked) - len(held))
+
+    report = sync(pages(site, *paths, at_once=2), corpus, progress=count)
+    assert (report.added, report.failed) == (40, ())
+    assert max(held) <= 9  # robots.txt, two of a lot, four that are asked for meanwhile, and two that come
+    assert site.asked_now() == sorted(paths)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from spolia.indexing.sources.web import WebPages
 
 AT_A_TIME = 64
-"""Pages that are asked for together, and published together."""
+"""Pages that are published together, at most."""
 GONE = (404, 410)
 
 
@@ -80,27 +80,39 @@ class Crawl:
     # Asking.
 
     def _read(self, some: Sequence[tuple[str, int]]) -> dict[str, str]:
-        """Ask for some pages at the same time, and gather what they hold; what to remember of each."""
-        allowed = [(url, depth) for url, depth in some if self._may(url)]
+        """Ask for some pages at the same time, and gather what they hold; what to remember of each.
+
+        Of large pages no more are asked for than a lot holds; the others are asked for next.
+        """
+        allowed = deque((url, depth) for url, depth in some if self._may(url))
         stamps = self.memory.stamps([url for url, _ in allowed])
+        waiting = deque[tuple[str, int, Future[Fetched | EgressError]]]()
+        remembered: dict[str, str] = {}
         with ThreadPoolExecutor(self.source.at_once) as threads:
-            asked = [
-                threads.submit(copy_context().run, partial(self._page, url, stamps.get(url))) for url, _ in allowed
-            ]
             try:
-                found = [future.result() for future in asked]
+                while waiting or (allowed and not self.gathering.is_full):
+                    while allowed and len(waiting) < 2 * self.source.at_once and not self.gathering.is_full:
+                        url, depth = allowed.popleft()
+                        ask = partial(copy_context().run, self._page, url, stamps.get(url))
+                        waiting.append((url, depth, threads.submit(ask)))
+                    url, depth, asked = waiting.popleft()
+                    self._take(url, depth, asked.result(), remembered, known=url in stamps)
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
-        remembered: dict[str, str] = {}
-        for (url, depth), page in zip(allowed, found, strict=True):
-            said = self._note(url, page, start=depth == 0, known=url in stamps)
-            if said is not None:
-                remembered[url] = json.dumps(said) if said else ""
-            for link in (said if said is not None else self.past.get(url, {})).get("links", ()):
-                if depth < self.source.depth and link.startswith(self.source.within):
-                    self._lead(link, depth + 1)
+        self.todo.extendleft(reversed(allowed))
         return remembered
+
+    def _take(
+        self, url: str, depth: int, page: Fetched | EgressError, remembered: dict[str, str], *, known: bool
+    ) -> None:
+        """Gather what a page holds, and where it leads to."""
+        said = self._note(url, page, start=depth == 0, known=known)
+        if said is not None:
+            remembered[url] = json.dumps(said) if said else ""
+        for link in (said if said is not None else self.past.get(url, {})).get("links", ()):
+            if depth < self.source.depth and link.startswith(self.source.within):
+                self._lead(link, depth + 1)
 
     def _may(self, url: str) -> bool:
         """Whether the site lets this page be read."""
