@@ -18,6 +18,7 @@ from spolia.pre_retrieval.rewrite import Rewrite
 from spolia.run import Run
 from spolia.types import Answer, Hit, Node, Query, Ranking
 from tests.degrading import degraded
+from tests.pre_retrieval.asked import Recorded
 
 ANSWER = Answer("Nokia employed him until 1990. He liked salt.", evidence=Ranking(Query("Who?"), ()))
 CLAIMS = ("<answer>", "Nokia employed him.\nHe left in 1990.\nHe liked salt.")
@@ -43,6 +44,19 @@ def test_only_what_is_supported_stays_with_its_evidence() -> None:
     assert [(citation.marker, citation.quote) for citation in answer.citations] == [("1", "Nokia employed Olsen.")]
     assert answer.evidence is not None
     assert answer.evidence.query == Query("Who?")
+
+
+@step
+def much(query: Query) -> Ranking:
+    return Ranking(query, tuple(Hit(Node(str(n), f"Passage {n}."), 1.0) for n in range(5)))
+
+
+@pytest.mark.parametrize("evidence", [1, 2, 4])
+def test_each_claim_is_held_against_so_many_passages(evidence: int) -> None:
+    model = Recorded(lambda text: "supported" if "<statement>" in text else "Nokia employed him.")
+    VerifyClaims(model, much, evidence=evidence)(ANSWER)
+    (judged,) = [prompt.text for prompt in model.sent if "<statement>" in prompt.text]
+    assert judged.count("] Passage ") == evidence
 
 
 @pytest.mark.parametrize("draft", ["He LEFT, in 1990. And Nokia [1].", "none", "I like that he liked salt [1].", "[7]"])

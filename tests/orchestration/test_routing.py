@@ -126,6 +126,8 @@ def test_hybrid_routing_is_both_and_at_the_ends_one() -> None:
     assert Blend(words, meaning, weight=0)(query) == meaning(query)
     half = Blend(words, meaning)(query).by_arm
     assert half["a"] == pytest.approx((1 + meaning(query).by_arm["a"]) / 2)
+    other = ByKeywords((("a", ("x",)), ("b", ("q",))))
+    assert Blend(words, other, weight=0.25)(query).by_arm == {"a": 0.25, "b": 0.75}
     with pytest.raises(WiringError, match="from 0 to 1"):
         Blend(words, meaning, weight=1.1)
 
@@ -170,6 +172,8 @@ def test_the_ratio_is_one_of_probabilities() -> None:
 def test_the_threshold_of_self_rag_retrieves_above_a_fifth() -> None:
     flow = ByNextToken(foretold(yes=0.1, no=0.5), CONTROL) >> Exceeds("retrieve", "recall", threshold=0.2)
     assert flow(Query("?")) == "recall"
+    assert Exceeds("retrieve", "recall", threshold=0.2)(ArmScores.of({"retrieve": 0.2})) == "recall"
+    assert Exceeds("retrieve", "recall", threshold=0.2)(ArmScores.of({"retrieve": 0.201})) == "retrieve"
     assert flow.steps[1](ArmScores.of({"retrieve": math.nan})) == "recall"  # type: ignore[attr-defined]
 
 

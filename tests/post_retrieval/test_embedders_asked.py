@@ -1,4 +1,4 @@
-"""An embedder that gives no vectors is an error of its own, whoever asks it."""
+"""Embedders are told what is a question and what a passage, and one that gives no vectors is an error of its own."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ import pytest
 from spolia.errors import ModelError
 from spolia.models.protocols import Kind
 from spolia.models.scripted import ScriptedModel
+from spolia.models.token_vectors import TokenVectors
 from spolia.operator import Operator
 from spolia.orchestration.by_meaning import ByMeaning
+from spolia.post_retrieval.colbert import ColBERT
 from spolia.post_retrieval.compression.extractive import Extractive
 from spolia.post_retrieval.mmr import MMR
 from spolia.post_retrieval.selection.similarity_percentile import SimilarityPercentile
 from spolia.post_retrieval.selection.similarity_threshold import SimilarityThreshold
 from spolia.pre_retrieval.averaged_hyde import AveragedHyDE
 from spolia.testing import HashingEmbedder
+from spolia.testing.hashing import HashingTokens
 from spolia.types import Hit, Node, Query, Ranking
 
 FOUND = Ranking(Query("stones"), tuple(Hit(Node(text, text), 1.0) for text in ("Red stones.", "Blue sea.")))
@@ -54,6 +57,34 @@ def test_what_are_no_vectors_is_told(name: str, wrong: HashingEmbedder) -> None:
     op, asked = EVERY[name](wrong)
     with pytest.raises(ModelError, match="gave vectors of shape"):
         op(asked)
+
+
+ASKED: list[tuple[str, str]] = []
+
+
+class Noted(HashingEmbedder):
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Any:
+        ASKED.extend((kind, text) for text in texts)
+        return super().embed(texts, kind=kind)
+
+
+class NotedTokens(HashingTokens):
+    def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> TokenVectors:
+        ASKED.extend((kind, text) for text in texts)
+        return super().embed_tokens(texts, kind=kind)
+
+
+@pytest.mark.parametrize("name", [*EVERY, "ColBERT"])
+def test_the_question_is_embedded_as_a_query_and_all_else_as_passages(name: str) -> None:
+    ASKED.clear()
+    op, asked = (ColBERT(NotedTokens(), strict=True), FOUND) if name == "ColBERT" else EVERY[name](Noted())
+    op(asked)
+    assert [text for kind, text in ASKED if kind == "query"] == ["stones"]
+    assert {text for kind, text in ASKED if kind == "passage"} in (
+        {"Red stones.", "Blue sea."},
+        {"x", "y", "z"},
+        {"One.", "Two."},
+    )
 
 
 @pytest.mark.parametrize("name", EVERY)
