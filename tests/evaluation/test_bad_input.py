@@ -78,7 +78,7 @@ def test_ids_that_come_twice_are_named(tmp_path: Path, chunks: NodeGroup) -> Non
     with pytest.raises(DataError, match="line 2: id 'q1' stands on an earlier line too"):
         list(data_set(tmp_path / "some", PASSAGES, [asking(1), asking(1)]).items())
     twice = [Item("q1", "?", gold=(("p1",),)), Item("q1", "??", gold=(("p1",),))]
-    with pytest.raises(DataError, match="1 questions share their id with another, the first 'q1'"):
+    with pytest.raises(DataError, match="1 id of several questions each, the first 'q1'"):
         Experiment(BM25(chunks), twice, parse_measures("R@5"))
 
 

@@ -317,7 +317,7 @@ def finds_all_here(query: Query) -> Ranking:
     [
         ([], "There are no questions to ask"),
         ([Item("q", "?")], "None of 1 question has gold for R@1, MRR"),
-        ([ITEMS[0], ITEMS[1], ITEMS[0]], "1 questions share their id with another, the first 'q0'"),
+        ([ITEMS[0], ITEMS[1], ITEMS[0]], "1 id of several questions each, the first 'q0'"),
     ],
 )
 def test_questions_that_cannot_be_asked_are_refused(items: list[Item], says: str) -> None:

@@ -178,7 +178,7 @@ def test_a_prompt_file_of_a_judge_that_changed_is_refused(tmp_path: Path) -> Non
     prompt.write_text("Grade harshly: {{question}} {{answer}}")
     with pytest.raises(DataError, match=r"holds another experiment: measures, GEval.*, reads"):
         whole.run(path=tmp_path / "a.experiment")
-    with pytest.raises(DataError, match=r"GEval.* is computed otherwise"):
+    with pytest.raises(DataError, match=r"GEval.* is computed otherwise than then: its code, its model or a prompt"):
         gate(whole, baseline)
 
 

@@ -122,7 +122,7 @@ class Experiment(Value):
             raise DataError("There is nothing to measure. Give a measure, for example parse_measure('R@5').")
         if twice := [id for id, times in Counter(item.id for item in self.items).items() if times > 1]:
             raise DataError(
-                f"{len(twice)} questions share their id with another, the first {twice[0]!r}. Give each its own."
+                f"{several(len(twice), 'id')} of several questions each, the first {twice[0]!r}. Give each its own."
             )
         if not self.items:
             raise DataError("There are no questions to ask. Give at least one Item with gold or answers.")

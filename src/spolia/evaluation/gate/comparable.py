@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from spolia import __version__
 from spolia.errors import DataError
 from spolia.evaluation.experiment import Experiment
 from spolia.evaluation.gate.asked import PARTS, content_of
@@ -72,4 +73,6 @@ def _other_measures(measures: Sequence[SetMeasure], before: Baseline) -> list[st
     listed += [f"{name} was not measured then" for name in now if name not in before.measures]
     other = [name for name in now if before.measures.get(name, now[name]) != now[name]]
     version = before.signature.get("Spolia", {}).get("version", "?")
-    return listed + [f"{name} is computed otherwise than by Spolia {version}, which wrote it" for name in other]
+    told = "then: its code, its model or a prompt of it is another"
+    than = told if version == __version__ else f"by Spolia {version}, which wrote it"
+    return listed + [f"{name} is computed otherwise than {than}" for name in other]
