@@ -214,6 +214,7 @@ def test_access_and_metadata_apply_by_uri(memory: Any, corpus: Corpus) -> None:
         ("http://example.org/docs", ()), ("https://example.org/docs", ()), ("zip://::https://example.org/a.zip", ()),
         ("simplecache::http://example.org/a", ()), ("zip://", (("fo", "https://example.org/a.zip"),)),
         ("simplecache://a", (("target_protocol", "https"),)), ("docs", ()),
+        ("reference://", (("fo", "names.json"),)), ("simplecache::reference://", (("fo", "names.json"),)),
     ],
 )  # fmt: skip
 def test_the_web_is_not_asked_past_the_check_of_addresses(url: str, options: tuple[tuple[str, str], ...]) -> None:

@@ -26,8 +26,8 @@ from spolia.indexing.walking import HIDDEN
 from spolia.surrounding import check_cancelled
 from spolia.types import Scalar
 
-_PAST_EGRESS = ("http", "https", "webhdfs", "github", "gist", "dask", "jupyter", "jlab", "dbfs")
-"""Protocols by which fsspec asks whatever server an address names."""
+_PAST_EGRESS = ("http", "https", "webhdfs", "github", "gist", "dask", "jupyter", "jlab", "dbfs", "reference")
+"""Protocols by which fsspec asks whatever server an address names, or a file that it is told to read."""
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "created", "date_time")
 _VERSIONS = ("ETag", "etag", "md5Hash", "checksum", "CRC", "VersionId")
 _NAMING = ("protocol", "target_protocol", "remote_protocol", "fo", "url", "base_url")
