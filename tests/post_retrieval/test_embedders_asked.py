@@ -25,7 +25,7 @@ from spolia.testing.hashing import HashingTokens
 from spolia.types import Hit, Node, Query, Ranking
 
 FOUND = Ranking(Query("stones"), tuple(Hit(Node(text, text), 1.0) for text in ("Red stones.", "Blue sea.")))
-Made = Callable[[HashingEmbedder], tuple[Operator[Any, Any], object]]
+Made = Callable[[HashingEmbedder], tuple[Operator[Any, Any], Any]]
 EVERY: dict[str, Made] = {
     "MMR": lambda embedder: (MMR(embedder), FOUND),
     "SimilarityThreshold": lambda embedder: (SimilarityThreshold(embedder), FOUND),
