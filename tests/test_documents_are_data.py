@@ -334,10 +334,13 @@ def test_what_the_flow_says_may_stand_in_a_systems_message() -> None:
 # ------------------------------------------------------------------------------------------------------------- tools
 
 
-@pytest.mark.parametrize("model", [ChatModel, CompletionModel])
-def test_no_tool_is_offered_to_a_model(model: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    ("model", "able"),
+    [(ChatModel, (CHAT, LOGPROBS, NEXT_TOKENS, "structured", "stream")), (CompletionModel, (CHAT, LOGPROBS))],
+)
+def test_no_tool_is_offered_to_a_model(model: Callable[..., Any], able: tuple[str, ...]) -> None:
     with OpenAIServer(Served("yes", logprob=-0.5)) as server:
-        llm = model("any", server.url, capabilities=Capabilities((CHAT, LOGPROBS, NEXT_TOKENS, "structured", "stream")))
+        llm = model("any", server.url, capabilities=Capabilities(able))
         Reader(llm)(ranking(TAME))
         prompt = Prompt((Message("user", "Who?"),))
         llm.generate(prompt, logprobs=True)
@@ -349,14 +352,15 @@ def test_no_tool_is_offered_to_a_model(model: Callable[..., Any]) -> None:
         assert not {"tools", "tool_choice", "functions", "function_call", "plugins", "mcp_servers"} & set(body)
 
 
-def test_a_reply_that_calls_a_tool_is_none() -> None:
+@pytest.mark.parametrize("said", [b"null", b'"Let me look."'])
+def test_a_reply_that_calls_a_tool_is_none(said: bytes) -> None:
     call = (
-        b'{"choices": [{"message": {"role": "assistant", "content": null, "tool_calls": [{"id": "1", "type":'
+        b'{"choices": [{"message": {"role": "assistant", "content": ' + said + b', "tool_calls": [{"id": "1", "type":'
         b' "function", "function": {"name": "delete", "arguments": "{}"}}]}, "finish_reason": "tool_calls"}]}'
     )
     with OpenAIServer(Served(body=call)) as server:
         llm = ChatModel("any", server.url, capabilities=Capabilities((CHAT,)))
-        with pytest.raises(ModelRejected, match="has no text"):
+        with pytest.raises(ModelRejected, match="called a tool, delete, where none was offered"):
             Reader(llm)(ranking(TAME))
 
 

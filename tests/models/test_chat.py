@@ -19,6 +19,7 @@ from spolia.codec import decode, encode
 from spolia.errors import BudgetSpent, Cancelled, ModelError, ModelRejected, ModelUnavailable
 from spolia.function import step
 from spolia.models.chat import ChatModel
+from spolia.models.completions import CompletionModel
 from spolia.models.protocols import LanguageModel
 from spolia.operator import Operator
 from spolia.run import Budget, Run
@@ -445,6 +446,17 @@ def test_what_a_server_cannot_do_is_refused_before_it_is_asked() -> None:
         with pytest.raises(ModelRejected, match="does not chat"):
             ChatModel("any", server.url, capabilities=frozenset({"stream"})).generate(PROMPT)
     assert not server.requests
+
+
+def test_a_capability_is_one_that_such_a_server_is_asked_for() -> None:
+    with pytest.raises(
+        ModelError, match=r"for 'strem'\. Write some of: chat, stream, logprobs, next_tokens, structured"
+    ):
+        ChatModel("any", "http://127.0.0.1:8000/v1", capabilities=frozenset({"chat", "strem"}))
+    with pytest.raises(ModelError, match=r"for 'structured'\. Write some of: chat, logprobs, next_tokens, scores"):
+        CompletionModel("any", "http://127.0.0.1:8000/v1", capabilities=frozenset({"structured"}))
+    with pytest.raises(ModelRejected, match=r"Write capabilities=\{'chat', 'logprobs', 'stream'\}"):
+        ChatModel("any", "http://127.0.0.1:1/v1").generate(PROMPT, logprobs=True)
 
 
 def test_a_server_that_ignores_the_wish_for_log_probabilities() -> None:

@@ -425,15 +425,27 @@ def test_requests_wait_for_the_limits_of_the_model(monkeypatch: pytest.MonkeyPat
 
 def test_a_limit_beyond_the_deadline_is_refused_and_books_nothing() -> None:
     with OpenAIServer() as server:
-        model = ChatModel("one a minute", server.url, requests_per_minute=1, **QUICK)
+        model = ChatModel("one a minute", server.url, requests_per_minute=1, **{**QUICK, "retries": 3})
         model.generate(PROMPT)
         for _ in range(2):
-            with pytest.raises(ModelUnavailable, match=r"1 requests.*allow the next request in (60|59) s"):
+            with pytest.raises(ModelUnavailable, match=r"1 requests.*allow the next request in (60|59) s") as refused:
                 model.generate(PROMPT)
+        assert "Tried" not in str(refused.value)  # no other attempt is made, and none is waited for
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("changes", [{"requests_per_minute": -1}, {"tokens_per_minute": math.nan}, {"timeout_s": 0}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"requests_per_minute": -1},
+        {"tokens_per_minute": math.nan},
+        {"timeout_s": 0},
+        {"retries": -1},
+        {"wait_s": math.nan},
+        {"usd_per_million": (-1.0, 0.0)},
+        {"usd_per_million": (1.0,)},
+    ],
+)
 def test_settings_that_make_no_sense_are_refused(changes: dict[str, float]) -> None:
     with pytest.raises(ModelError, match=f"RerankModel got {next(iter(changes))}"):
         RerankModel("any", "http://127.0.0.1:1/v1", **changes)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeVar
 from spolia.egress.exchange import Limits, Response
 from spolia.egress.patience import asked_s, pause
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable
+from spolia.models.rates import TooSoon
 from spolia.models.replies import refused
 from spolia.models.wire import chunks
 
@@ -80,6 +81,8 @@ class Attempts(Generic[Out]):
         """Why another attempt makes no sense; None where it does."""
         if self.handed_out:
             return "Not tried again, because the beginning was handed out already."
+        if isinstance(error, TooSoon):
+            return f"Tried {attempt} times before." if attempt else ""
         if attempt == self.model.retries:
             return f"Tried {attempt + 1} times." if attempt else ""
         if error.after_s > self.model.max_wait_s:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from spolia.errors import ModelRejected
-from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, STREAM, STRUCTURED, Capabilities
+from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, STREAM, STRUCTURED, Capabilities, able
 from spolia.models.remote import Remote
 from spolia.models.replies import estimated_tokens, next_of_chat
 from spolia.types import Generation, Prompt, Token, Usage
 
 OnText = Callable[[str], None]
+ABLE = (CHAT, STREAM, LOGPROBS, NEXT_TOKENS, STRUCTURED)
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class ChatModel(Remote):
     """The address of a language model that chats; its settings are those of every `Remote`.
 
     Args:
-        capabilities: what the server can do beyond `chat`: `stream`, `logprobs`, `next_tokens` (the most probable next
-            tokens), `structured` (replies held to a JSON schema).
+        capabilities: all that the server can do: `chat` and `stream` where nothing is said, `logprobs`, `next_tokens`
+            (the most probable next tokens), `structured` (replies held to a JSON schema).
 
     >>> ChatModel("qwen3", "http://127.0.0.1:8000/v1").name
     'qwen3'
@@ -34,7 +35,7 @@ class ChatModel(Remote):
     capabilities: frozenset[str] = Capabilities((CHAT, STREAM))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "capabilities", Capabilities(self.capabilities))
+        object.__setattr__(self, "capabilities", able(self.capabilities, ABLE))
         super().__post_init__()
 
     def generate(
@@ -88,8 +89,8 @@ class ChatModel(Remote):
 
     def _must(self, capability: str, lacking: str) -> None:
         if capability not in self.capabilities:
-            able = ", ".join(map(repr, sorted({CHAT, capability})))
-            raise ModelRejected(f"{self.who} {lacking}. Write capabilities={{{able}}} if it does.")
+            all_of_it = ", ".join(map(repr, sorted({*self.capabilities, CHAT, capability})))
+            raise ModelRejected(f"{self.who} {lacking}. Write capabilities={{{all_of_it}}} if it does.")
 
     def _body(
         self, prompt: Prompt, max_tokens: int, temperature: float, stop: Sequence[str], logprobs: bool

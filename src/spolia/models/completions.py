@@ -13,12 +13,13 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from spolia.errors import ModelRejected
-from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, SCORES, Capabilities
+from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, SCORES, Capabilities, able
 from spolia.models.remote import Remote
 from spolia.models.replies import estimated_tokens, mapping, ranked_tokens
 from spolia.types import Generation, Prompt, Token, Usage
 
 Out = TypeVar("Out")
+ABLE = (CHAT, LOGPROBS, NEXT_TOKENS, SCORES)
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class CompletionModel(Remote):
     A prompt's messages are put one after the other, with an empty line between them.
 
     Args:
-        capabilities: what the server can do beyond `chat`: `logprobs`, `next_tokens`, `scores`.
+        capabilities: all that the server can do, of `chat`, `logprobs`, `next_tokens` and `scores`.
 
     >>> from spolia.testing import OpenAIServer
     >>> from spolia.types import Message
@@ -41,7 +42,7 @@ class CompletionModel(Remote):
     capabilities: frozenset[str] = Capabilities((CHAT, LOGPROBS, NEXT_TOKENS, SCORES))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "capabilities", Capabilities(self.capabilities))
+        object.__setattr__(self, "capabilities", able(self.capabilities, ABLE))
         super().__post_init__()
 
     def generate(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
-from spolia.errors import WiringError
+from spolia.errors import ModelError, WiringError
 from spolia.types import Addressed, Generation, Prompt, Token
 from spolia.wiring import lacking, members
 
@@ -52,6 +52,26 @@ class Capabilities(frozenset[str]):
 
     def __repr__(self) -> str:
         return f"frozenset({{{', '.join(map(repr, sorted(self)))}}})" if self else "frozenset()"
+
+
+def able(names: Iterable[str], every: Iterable[str]) -> Capabilities:
+    """What a server is said to be able to do.
+
+    Args:
+        names: as the caller writes them.
+        every: what can be asked of a server of this kind.
+
+    Raises:
+        ModelError: one of them is none of these.
+
+    >>> able(("chat", "strem"), (CHAT, STREAM))
+    Traceback (most recent call last):
+    spolia.errors.ModelError: No server is asked for 'strem'. Write some of: chat, stream.
+    """
+    found = Capabilities(names)
+    if unknown := sorted(found - set(every)):
+        raise ModelError(f"No server is asked for {unknown[0]!r}. Write some of: {', '.join(every)}.")
+    return found
 
 
 @runtime_checkable

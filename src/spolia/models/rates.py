@@ -15,6 +15,10 @@ from spolia.types import Usage
 BURST_S = 60.0
 
 
+class TooSoon(ModelUnavailable):
+    """The limits allow the next request after the deadline only, so that there is no sense in another attempt."""
+
+
 class Rate:
     """So much a minute: at most a minute's worth at once, then evenly (virtual scheduling, ITU-T I.371).
 
@@ -51,7 +55,7 @@ def paced(model: Remote, bound: Usage, limits: Limits) -> None:
         bound: what it may cost.
 
     Raises:
-        ModelUnavailable: the deadline comes first; nothing is booked.
+        TooSoon: the deadline comes first; nothing is booked.
         Cancelled: the run was cancelled.
     """
     wanted = {
@@ -67,7 +71,7 @@ def paced(model: Remote, bound: Usage, limits: Limits) -> None:
         ]
         wait_s = max((rate.wait_s(amount, now) for rate, amount in rates), default=0.0)
         if wait_s > limits.left_s:
-            raise ModelUnavailable(
+            raise TooSoon(
                 f"its limits ({model.requests_per_minute:g} requests, {model.tokens_per_minute:g} tokens a minute) "
                 f"allow the next request in {wait_s:.0f} s, after the deadline. Write a larger deadline_s."
             )

@@ -54,6 +54,16 @@ class Remote(Value):
                 raise ModelError(
                     f"{type(self).__name__} got {name}={getattr(self, name)}. Write 0 < number <= 1000000."
                 )
+        for name in ("retries", "wait_s", "max_wait_s"):
+            if not 0 <= getattr(self, name) <= 1e6:
+                raise ModelError(
+                    f"{type(self).__name__} got {name}={getattr(self, name)}. Write 0 <= number <= 1000000."
+                )
+        if len(self.usd_per_million) != 2 or not all(0 <= price < 1e9 for price in self.usd_per_million):
+            raise ModelError(
+                f"{type(self).__name__} got usd_per_million={self.usd_per_million}. Write two prices, of tokens sent "
+                "and of tokens generated: (0.15, 0.6)."
+            )
         for name in ("requests_per_minute", "tokens_per_minute"):
             if not 0 <= getattr(self, name) <= 1e12:
                 raise ModelError(f"{type(self).__name__} got {name}={getattr(self, name)}. Write 0 for no limit.")

@@ -23,6 +23,7 @@ class Reply:
         self.finish_reason = ""
         self._text: list[str] = []
         self._refusal: list[str] = []
+        self._called = ""
         self._tokens: list[Token] = []
         self._mended = Mended()
 
@@ -55,6 +56,7 @@ class Reply:
     def _choice(self, choice: Mapping[str, Any], part: str) -> str:
         message = mapping(choice.get(part))
         self._refusal.append(_text(message.get("refusal")))
+        self._called = self._called or _called(message)
         self._tokens.extend(_tokens(mapping(choice.get("logprobs")).get("content")))
         self.finish_reason = _text(choice.get("finish_reason")) or self.finish_reason
         piece = self._mended.add(_text(message.get("content")))
@@ -65,7 +67,8 @@ class Reply:
         """The complete reply.
 
         Raises:
-            ModelRejected: the model refused, was filtered, wrote nothing, or states no log-probabilities.
+            ModelRejected: the model refused, was filtered, wrote nothing, called a tool, or states no
+                log-probabilities.
         """
         text, refusal = self.text, "".join(self._refusal)
         if refusal:
@@ -75,6 +78,11 @@ class Reply:
         if self.finish_reason == "content_filter":
             raise ModelRejected(
                 "the server's content filter stopped the reply. Ask another question, or another model."
+            )
+        if self._called:
+            raise ModelRejected(
+                f"the model called a tool, {_short(self._called)}, where none was offered, instead of replying. Ask "
+                "another model, or turn its own tools off on the server."
             )
         cut = self.finish_reason in ("length", "max_tokens")
         if not text:
@@ -180,6 +188,14 @@ def ranked_tokens(tokens: Iterable[Token]) -> tuple[Token, ...]:
 def mapping(found: object) -> Mapping[str, Any]:
     """The object itself, or an empty one where it is none."""
     return found if isinstance(found, dict) else {}
+
+
+def _called(message: Mapping[str, Any]) -> str:
+    """The tool that a message calls; empty where it calls none."""
+    calls = message.get("tool_calls")
+    first = mapping(calls[0]) if isinstance(calls, list) and calls else {}
+    call = mapping(first.get("function")) or mapping(message.get("function_call")) or first
+    return str(call.get("name") or "without a name") if call else ""
 
 
 def _text(found: object) -> str:

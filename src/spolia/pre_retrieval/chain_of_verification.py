@@ -62,6 +62,7 @@ class ChainOfVerification(Operator[Query, Answer]):
     revised: Role[str] = REVISED
     max_tokens: int = 512
 
+    version: ClassVar[int] = 2
     waits: ClassVar[bool] = True
     needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from spolia.models.protocols import LanguageModel
 from spolia.models.role import Role
@@ -43,6 +44,8 @@ class HyDE(Imagines):
     role: Role[str] = IMAGINED
     max_tokens: int = 128
     temperature: float = 0.0
+
+    version: ClassVar[int] = 2
 
     def apply(self, value: Query, /) -> Query:
         passages = self.imagined(value)

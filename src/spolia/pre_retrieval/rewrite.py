@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from spolia.errors import WiringError
 from spolia.models.protocols import LanguageModel
@@ -45,6 +46,8 @@ class Rewrite(AsksOfQuery[Query]):
     role: Role[str] = REWRITTEN
     max_tokens: int = 128
     temperature: float = 0.0
+
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()

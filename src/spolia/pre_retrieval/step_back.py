@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from spolia.models.protocols import LanguageModel
 from spolia.models.role import Role
@@ -38,6 +39,8 @@ class StepBack(AsksOfQuery[Queries]):
     role: Role[str] = STEPPED_BACK
     max_tokens: int = 128
     temperature: float = 0.0
+
+    version: ClassVar[int] = 2
 
     def apply(self, value: Query, /) -> Queries:
         found = self.said(value)

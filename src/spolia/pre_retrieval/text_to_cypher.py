@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from spolia.models.protocols import LanguageModel
 from spolia.models.role import Role
@@ -61,6 +62,8 @@ class TextToCypher(AsksInStatements):
     role: Role[str] = WRITTEN
     max_tokens: int = 512
     temperature: float = 0.0
+
+    version: ClassVar[int] = 2
 
     @property
     def asked(self) -> Asked:

@@ -42,6 +42,7 @@ class Keywords(Asking[tuple[str, ...]]):
     characters: int = CHARACTERS
     max_tokens: int = 256
 
+    version: ClassVar[int] = 2
     counts: ClassVar[tuple[str, ...]] = ("at_most", "characters", "max_tokens")
 
     def places(self) -> Mapping[str, str]:

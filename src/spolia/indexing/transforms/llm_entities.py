@@ -52,6 +52,7 @@ class LLMEntities(Asking[Named]):
     characters: int = CHARACTERS
     max_tokens: int = 1024
 
+    version: ClassVar[int] = 2
     counts: ClassVar[tuple[str, ...]] = ("at_most", "characters", "max_tokens")
 
     def places(self) -> Mapping[str, str]:

@@ -44,6 +44,7 @@ class QuestionAnswers(Asking[Pairs]):
     characters: int = CHARACTERS
     max_tokens: int = 1024
 
+    version: ClassVar[int] = 2
     counts: ClassVar[tuple[str, ...]] = ("pairs", "characters", "max_tokens")
 
     def places(self) -> Mapping[str, str]:
@@ -88,6 +89,7 @@ class HypotheticalQuestions(Asking[tuple[str, ...]]):
     characters: int = CHARACTERS
     max_tokens: int = 512
 
+    version: ClassVar[int] = 2
     counts: ClassVar[tuple[str, ...]] = ("questions", "characters", "max_tokens")
 
     def places(self) -> Mapping[str, str]:

@@ -66,12 +66,12 @@ def _texts(said: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     open_ = ""
     for at, mark in enumerate(marks):
         name, closes = ways[_plain(mark[2])], bool(mark[1])
-        if closes or (mark[3] and open_ == name):
+        text = bare(said[mark.end() : marks[at + 1].start() if at + 1 < len(marks) else len(said)])
+        if closes or (open_ == name and (mark[3] or not text)):  # `<answer>Nokia<answer>`: its slash was forgotten
             open_ = ""
             continue
         open_ = "" if mark[3] else name
-        end = marks[at + 1].start() if at + 1 < len(marks) else len(said)
-        yield name, "" if mark[3] else bare(said[mark.end() : end])
+        yield name, "" if mark[3] else text
 
 
 def _mark(names: tuple[str, ...]) -> re.Pattern[str]:
