@@ -30,6 +30,7 @@ from spolia.testing import OpenAIServer, Served
 from spolia.types import Hit, Node, Prompt, Query, Ranking, Span, Token
 from tests.degrading import degraded
 from tests.post_retrieval.compression.scorer import Scorer
+from tests.post_retrieval.selection.test_selection import Angles
 
 
 def found(*texts: str, question: str = "Who?") -> Ranking:
@@ -203,6 +204,23 @@ def test_sentences_that_hold_terms_of_the_question_stay_in_their_order() -> None
     assert part.text == "The tide is caused by the moon."
     assert part.span == Span(12, 12 + len(part.text))
     assert short.hits[1] == ranking.hits[1]  # all of it stays, so it stays as it was
+
+
+@pytest.mark.parametrize(
+    ("at_least", "kept"), [(0.5, "Red stones."), (0.25, "Red sea. Red stones."), (0.51, "Red stones.")]
+)
+def test_the_share_of_the_questions_terms_that_a_sentence_holds(at_least: float, kept: str) -> None:
+    # of red, old, stones, Rome the first sentence holds none, the second one, the third two; one stays in any case
+    text = "Blue hills. Red sea. Red stones."
+    assert texts(Extractive(at_least=at_least)(found(text, question="red old stones Rome"))) == [kept]
+
+
+def test_the_cosine_of_a_sentence_with_the_question() -> None:
+    # cos 90° = 0, cos 60° = 0.5, cos 30° = 0.87
+    asked = found("90", "60", "30", question="0")
+    assert texts(Extractive(Angles(), at_least=0.49)(asked)) == ["60", "30"]
+    assert texts(Extractive(Angles(), at_least=0.51)(asked)) == ["30"]
+    assert texts(Extractive(Angles(), at_least=-1, most=2)(asked)) == ["60", "30"]
 
 
 def test_a_reader_cites_the_sentences_that_are_left() -> None:
