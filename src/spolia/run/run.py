@@ -12,8 +12,8 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from contextvars import Token
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -31,6 +31,9 @@ from spolia.types import Failure, Filter, Usage
 A = TypeVar("A")
 B = TypeVar("B")
 T = TypeVar("T")
+
+_opening: ContextVar[frozenset[object]] = ContextVar("opening", default=frozenset())
+"""What is being opened to be pinned, as those see it who take part in that, in whatever thread."""
 
 
 class Run:
@@ -87,6 +90,7 @@ class Run:
         self.scope = Scope()
         self.numbers = itertools.count(1)
         self._pins: dict[object, Any] = {}
+        self._turns: dict[object, threading.Lock] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._entered = 0
         self._entries = threading.local()
@@ -195,9 +199,22 @@ class Run:
         return self._pool
 
     def pinned(self, key: object, open: Callable[[], T], serves: Callable[[T], bool]) -> T:
-        """What was opened first under a key in this run, as long as it serves."""
+        """What was opened first under a key in this run, as long as it serves.
+
+        Opening may build a node group with the threads of the run, so it holds no lock that these need: whoever wants
+        the same waits for it, all others go on.
+        """
         with self.lock:
-            if key not in self._pins or not serves(self._pins[key]):
-                self._pins[key] = open()
-            found: T = self._pins[key]
+            if key in self._pins and serves(self._pins[key]):
+                return self._pins[key]  # type: ignore[no-any-return]
+            turn = self._turns.setdefault(key, threading.Lock())
+        opening = _opening.get()
+        with turn if key not in opening else nullcontext():
+            if key in self._pins and serves(self._pins[key]):
+                return self._pins[key]  # type: ignore[no-any-return]
+            token = _opening.set(opening | {key})
+            try:
+                found = self._pins[key] = open()
+            finally:
+                _opening.reset(token)
             return found
