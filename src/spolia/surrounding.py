@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
@@ -50,6 +50,24 @@ class Surrounding(Protocol):
 
 
 surrounding: ContextVar[Surrounding | None] = ContextVar("surrounding", default=None)
+_overheard: ContextVar[list[str] | None] = ContextVar("overheard", default=None)
+
+
+@contextmanager
+def overhearing() -> Iterator[list[str]]:
+    """Why results that are made inside are degraded, with a run or without one.
+
+    >>> with overhearing() as said:
+    ...     degrade("The reply could not be read.")
+    >>> said
+    ['The reply could not be read.']
+    """
+    said: list[str] = []
+    token = _overheard.set(said)
+    try:
+        yield said
+    finally:
+        _overheard.reset(token)
 
 
 def charge(usage: Usage, *, row: int | None = None) -> None:
@@ -96,6 +114,8 @@ def degrade(reason: str, *, row: int | None = None, error: Exception | None = No
     Args:
         error: why, where the step goes on without what failed: if that may pass, the question is worth asking again.
     """
+    if (said := _overheard.get()) is not None:
+        said.append(reason)
     if (around := surrounding.get()) is not None:
         around.degrade(reason, row, error)
 

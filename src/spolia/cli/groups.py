@@ -219,7 +219,8 @@ def _built(screen: Screen, wanted: list[NodeGroup], rebuild: bool, mine: Own) ->
     for name in sorted(names):
         screen.show(f"{name}  {counts.get(name, 0)} nodes, {'built' if name in changed else 'as it was'}")
     for lack in unmade:
-        screen.show(f"not in {lack.group}: {one_line(lack.uri)}  {one_line(lack.reason, 300)}")
+        where = f"not in {lack.group}: {one_line(lack.uri)} " if lack.uri else f"in {lack.group},"
+        screen.show(f"{where} {one_line(lack.reason, 300)}")
     return Exit.PARTLY if unmade else Exit.DONE
 
 

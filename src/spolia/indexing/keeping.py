@@ -13,7 +13,7 @@ from spolia.indexing.closing import Closed, above, close
 from spolia.indexing.files import File, Found
 from spolia.indexing.intake import Item, fetched, intake
 from spolia.indexing.labels import Labels
-from spolia.indexing.parts import Wanted
+from spolia.indexing.parts import Wanted, makeshift
 from spolia.indexing.report import Progress, SyncReport
 from spolia.indexing.same_folder import FOLDER, ROOT
 from spolia.indexing.taking import Taking
@@ -79,8 +79,9 @@ def keep(
         run.unread += materialise(wanted.groups, retry=False, known=wanted.known, tell=tell, wait_s=timeout_s)
     published = corpus.latest()
     report = run.tally.report(published.generation, found, time.perf_counter() - began)
-    unmade = tuple(dict.fromkeys((*published.unmade(), *run.unread)))
-    return report.but(unmade=unmade, behind=run.behind, fields=notes)
+    unmade = tuple(dict.fromkeys((*published.unmade(), *(lack for lack in run.unread if lack.document))))
+    left = (*run.behind, *makeshift(run.growths, run.unread))
+    return report.but(unmade=unmade, behind=left, fields=notes)
 
 
 def _is_other(

@@ -25,6 +25,7 @@ from spolia.stores.groups.growing import Growth
 from spolia.stores.groups.reaching import Reach
 from spolia.stores.lexical.analysis import Analyzer, analyzer_for
 from spolia.stores.manifest import Manifest
+from spolia.stores.tables.rows import Unmade
 from spolia.stores.writer import Writer
 
 SAMPLED_FILES = 40
@@ -177,6 +178,16 @@ def behind(growths: Iterable[Growth]) -> tuple[tuple[str, str], ...]:
     """Groups that cannot be made here, or whose model is away, and why."""
     reasons = ((each.group, _why_behind(each)) for each in growths)
     return tuple((group, reason) for group, reason in reasons if reason)
+
+
+def makeshift(growths: Iterable[Growth], built: Iterable[Unmade]) -> tuple[tuple[str, str], ...]:
+    """Groups that hold what was made of replies that could not be read, and why.
+
+    Args:
+        built: what `materialise` has told of groups that it has built.
+    """
+    kept = [(each.group, each.reach.makeshift) for each in growths if each.reach.makeshift and not _why_behind(each)]
+    return (*kept, *((lack.group, lack.reason) for lack in built if not lack.document))
 
 
 def _why_behind(growth: Growth) -> str:

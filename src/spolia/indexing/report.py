@@ -136,8 +136,8 @@ class SyncReport(Value):
         embedded: texts that were embedded.
         unmade: groups that could not be made of documents, and why; these are found in their other groups. Also the
             pictures that an embedder could not read in this run, whose nodes are found by their words only.
-        behind: groups that were not kept in step, since they cannot be made here or their model is away, and why. What
-            they have of documents that are as they were is still found.
+        behind: groups that were not kept in step, since they cannot be made here, their model is away, or its replies
+            could not be read in this run, and why. What they have of documents that are as they were is still found.
         fields: what a person should know of fields that this run has declared anew: values that do not fit and are
             passed over, and fields of which no document has a value; sentences.
         seconds: wall-clock time.

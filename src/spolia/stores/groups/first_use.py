@@ -59,9 +59,12 @@ def with_vectors(group: NodeGroup, embedder: Embedder | SparseEmbedder) -> NodeG
 def _build(group: NodeGroup, wait_s: float) -> None:
     unmade = materialise([group], retry=False, wait_s=wait_s)
     note(f"Group {group.name!r} of {group.corpus.path} was built at its first use.")
-    if unmade:
-        some = "; ".join(f"{lack.uri or lack.document}: {lack.reason}" for lack in unmade[:SHOWN])
-        note(f"Group {group.name!r} lacks {len(unmade)} documents that it could not be made of: {some}")
+    for lack in unmade:
+        if not lack.document:
+            note(f"In group {group.name!r}, {lack.reason}")
+    if lacking := [lack for lack in unmade if lack.document]:
+        some = "; ".join(f"{lack.uri or lack.document}: {lack.reason}" for lack in lacking[:SHOWN])
+        note(f"Group {group.name!r} lacks {len(lacking)} documents that it could not be made of: {some}")
 
 
 def _told(group: NodeGroup, busy: StoreBusy) -> str:

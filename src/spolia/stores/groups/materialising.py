@@ -48,7 +48,8 @@ def materialise(
         wait_s: how long to wait for another writer, seconds; None for what the corpus says.
 
     Returns:
-        What could not be made of these groups, and why; and the pictures in them that an embedder could not read.
+        What could not be made of these groups, and why; the pictures in them that an embedder could not read; and, with
+        neither document nor uri, how many replies of a model could not be read.
 
     Raises:
         GroupError: a group that nobody defines, a parent that is not there, groups made from each other in a circle, a
@@ -85,7 +86,7 @@ def materialise(
                 if retry:
                     building.make_up()
                 building.embed()
-                found += building.unread
+                found += (*building.unread, *building.makeshift)
         found += unmade_of(wanted, corpus.latest().unmade())
     return tuple(found)
 
@@ -165,6 +166,12 @@ class Building(Defining):
         growths = [*self.built, *self.to_embed]
         told = embed(self.writer, growths, lambda count: self.tell(growths[-1].group, self._documents, count))
         self.unread += told
+
+    @property
+    def makeshift(self) -> list[Unmade]:
+        """What was made of replies that could not be read, by group."""
+        grown = {growth.group: growth.reach for growth in (*self.built, *self.to_embed)}
+        return [Unmade("", "", group, reach.makeshift) for group, reach in grown.items() if reach.makeshift]
 
     def _there(self, document: Document, group: str) -> Sequence[Node]:
         return self.writer.nodes(document.id, group)

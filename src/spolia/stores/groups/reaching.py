@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 
 from spolia.stores.definition import Part, Pieces, Transform
+from spolia.surrounding import overhearing
 from spolia.types import Failure
 
 FEW, MANY = 3, 64
@@ -13,16 +14,18 @@ FEW, MANY = 3, 64
 
 
 class Reach:
-    """Whether that which makes a group could be reached, in one run.
+    """Whether that which makes a group could be reached, in one run, and whether what it gave could be read.
 
     After `FEW` failures in a row of a kind that may pass, nothing more is asked for.
 
     Attributes:
         failure: the last one of that kind; None where there was none.
+        degraded: why results are not what they should be: replies that could not be read, one each.
     """
 
     def __init__(self) -> None:
         self.failure: Failure | None = None
+        self.degraded: list[str] = []
         self._in_a_row, self._has_answered = 0, False
 
     @property
@@ -37,12 +40,22 @@ class Reach:
             return ""
         return f"{self.failure.kind}: {self.failure.message} What it lacks is made by the next run that finds it there."
 
+    @property
+    def makeshift(self) -> str:
+        """How often results are not what they should be, and why; empty where all are."""
+        if not self.degraded:
+            return ""
+        times = f"{len(self.degraded)} times" if len(self.degraded) > 1 else "once"
+        return f"{times}: {self.degraded[-1]} To have these made again, drop the group and build it."
+
     def answers(self, transform: Transform, parts: Sequence[Part]) -> Iterator[Pieces | Failure]:
         """What a transform makes of each part; once it is away, the failure that told so."""
         at = 0
         while at < len(parts) and not self.is_away:
             some = parts[at : at + (MANY if self._has_answered else FEW)]
-            found = transform.batch(some)
+            with overhearing() as said:
+                found = transform.batch(some)
+            self.degraded += said
             self._note(found)
             yield from found
             at += len(some)

@@ -1,0 +1,83 @@
+"""Replies of a model that cannot be read: what is made without them is told, by whoever makes the group."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.sync import sync
+from spolia.indexing.transforms.headers import ContextualHeaders
+from spolia.indexing.transforms.questions import QuestionAnswers
+from spolia.journal.runs import Runs
+from spolia.models.scripted import ScriptedModel
+from spolia.retrieval.bm25 import BM25
+from spolia.run.run import Run
+from spolia.stores.corpus import Corpus
+from spolia.stores.definition import Definition, Transform
+from spolia.stores.groups.materialising import materialise
+from spolia.types import Query
+
+MODEL = ScriptedModel((("seals", "Hm."), ("krill", "Q: What glows?\nA: Krill."), ("", "Hm.")))
+ANSWERS = QuestionAnswers(MODEL)
+WHY = "times: The reply to spolia:indexing/prompts/"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "docs"
+    made.mkdir()
+    for name in ("krill", "seals", "whales"):
+        (made / f"{name}.txt").write_text(f"Here {name} glow.")
+    return made
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    return Corpus(str(tmp_path / "s.spolia"))
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+def test_sync_tells_how_often_while_it_builds_and_while_it_follows(folder: Path, corpus: Corpus, has_run: bool) -> None:
+    answers = corpus.group("answers", Definition(ANSWERS))
+
+    def synced() -> tuple[tuple[str, str], ...]:
+        if not has_run:
+            return sync(folder, corpus, groups=[answers]).behind
+        with Run():
+            return sync(folder, corpus, groups=[answers]).behind
+
+    ((group, why),) = synced()
+    assert (group, why.startswith(f"2 {WHY}question_answers.txt")) == ("answers", True)
+    assert "it must be pairs of lines" in why
+    assert [node.text for node in corpus.latest().all_nodes("answers")] == ["What glows?\nKrill."]
+    (folder / "more.txt").write_text("Here seals sleep.")
+    ((group, why),) = synced()
+    assert (group, why.startswith("once: The reply to")) == ("answers", True)
+    assert synced() == ()
+
+
+@pytest.mark.parametrize(
+    ("transform", "said"),
+    [(ANSWERS, f"2 {WHY}question_answers.txt"), (ContextualHeaders(MODEL, Sentences()), "")],
+    ids=["answers", "headers, which are whatever is said"],
+)
+def test_materialise_tells_how_often(folder: Path, corpus: Corpus, transform: Transform, said: str) -> None:
+    sync(folder, corpus)
+    told = materialise([corpus.group("made", Definition(transform))])
+    assert [lack.reason[: len(said)] for lack in told] == [said] * bool(said)
+    assert [(lack.document, lack.uri, lack.group) for lack in told] == [("", "", "made")] * bool(said)
+    assert materialise([corpus.group("made", Definition(transform))]) == ()
+
+
+def test_a_search_that_builds_a_group_notes_how_often(folder: Path, corpus: Corpus, tmp_path: Path) -> None:
+    sync(folder, corpus)
+    with Runs(tmp_path / "runs.db") as runs:
+        with Run(journal=runs.journal) as run:
+            found = BM25(corpus.group("answers", Definition(ANSWERS)))(Query("What glows?"))
+        assert [node.uri for node in found.nodes] == ["krill.txt"]
+        runs.journal.flush()
+        notes = [said for span in runs.journal.spans(run.id) for said in span.notes]
+    assert any(said.startswith("In group 'answers', 2 times: The reply to") for said in notes)
+    assert not any("lacks" in said for said in notes)
