@@ -328,6 +328,15 @@ def test_a_connection_that_drops_in_the_middle_loses_nothing(
     assert corpus.latest().check() == []
 
 
+def test_a_server_that_is_gone_without_a_word_is_noticed(notes: SQLRows) -> None:
+    with connected(notes) as connection:
+        driver: Any = connection.connection.driver_connection
+        said = driver.info.get_parameters()
+    idle_s, interval_s, count = (int(said[f"keepalives_{name}"]) for name in ("idle", "interval", "count"))
+    assert idle_s + interval_s * count <= 60
+    assert int(said["connect_timeout"]) <= 10
+
+
 def test_a_server_that_is_not_there_is_said(notes: SQLRows, corpus: Corpus) -> None:
     gone = SQLRows("notes", "postgresql://ann@127.0.0.1:1/notes", "notes", key="id", text="body")
     assert "is not there" in sync(gone, corpus).failed[0][1]

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from spolia.indexing.sources.sql import SQLRows
 
 CONNECT_S = 10
+_LIBPQ = {"connect_timeout": CONNECT_S, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+"""A server that is gone without a word is noticed after a minute, not never."""
 
 
 @contextmanager
@@ -52,8 +54,9 @@ def _engine(source: SQLRows) -> Engine:
             url = url.set(drivername="postgresql+psycopg")
         if url.get_backend_name() == "sqlite" and url.database and not os.path.exists(url.database):
             raise SourceError(f"There is no file {url.database}. Write the path of a database: sqlite:///PATH")
-        given = {"connect_timeout": CONNECT_S} if url.get_backend_name() in ("postgresql", "mysql", "mariadb") else {}
-        return create_engine(url, connect_args=given, poolclass=NullPool)
+        given = {"connect_timeout": CONNECT_S} if url.get_backend_name() in ("mysql", "mariadb") else {}
+        libpq = url.get_driver_name() in ("psycopg", "psycopg2")
+        return create_engine(url, connect_args=_LIBPQ if libpq else given, poolclass=NullPool)
     except (ArgumentError, NoSuchModuleError) as error:
         raise SourceError(f"{source.url!r} is no address of a database ({error}). Write sqlite:///PATH.") from error
     except ImportError as error:
