@@ -9,6 +9,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check
 DIR ?= docs
+export PYTHONDONTWRITEBYTECODE :=  # hundreds of processes are started: none of them compiles everything again
 
 .PHONY: demo test check bench pages versions clean
 

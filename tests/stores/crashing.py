@@ -17,16 +17,14 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import tantivy  # noqa: F401  imported once for all children
 
-from spolia.stores import failpoints, integrity, writer  # noqa: F401
+from spolia.stores import failpoints
 from spolia.stores.addresses import POSTGRES
 from spolia.stores.corpus import Corpus
-from spolia.stores.lexical import index  # noqa: F401
-from spolia.stores.sqlite import adopting  # noqa: F401
-from spolia.stores.vectors import located  # noqa: F401
 from tests.stores.scenario import FIFTH, STATES, cut_a_segment, ingest, problems, source_of, sync, tables
 
 
@@ -156,10 +154,24 @@ def _not_as_put(corpus: Corpus) -> list[str]:
     return sorted(uri for uri in there | meant if there.get(uri) != meant.get(uri))
 
 
+def _import_what_children_do(folder: Path, ingestion: Ingestion) -> None:
+    """Modules of ours, so that no child does it again; others' may start threads, which a fork has not."""
+
+    corpus, _ = _fresh(folder)
+
+    def modules() -> list[str]:
+        ingestion.all(corpus, None)
+        after(folder, ingestion, {})
+        return sorted(name for name in sys.modules if name.startswith("spolia."))
+
+    found = told(modules, folder / "told")
+    assert isinstance(found, list), found
+    for name in found:
+        import_module(name)
+
+
 if os.environ.get("SPOLIA_TEST_DATABASE"):
-    from spolia.stores.lexical import following  # noqa: F401
     from spolia.stores.manifest import Embedded
-    from spolia.stores.postgres import embedding, nearest, server  # noqa: F401
     from tests.stores import scenario
 
     soon = Embedded(scenario.EMBEDDER, scenario.DIMENSION, index='{"HNSW": {"above": 5}}')
@@ -172,6 +184,7 @@ def main(folder: Path, arguments: list[str], ingestion: Ingestion = PUTTING) -> 
     whole, timed = store(folder, "whole"), store(folder, "timed")
     ended(forked(lambda: _remove(whole)))
     ended(forked(lambda: _remove(timed)))
+    _import_what_children_do(folder, ingestion)
     ended(forked(lambda: ingestion.all(whole, None)))
     began = time.monotonic()
     ended(forked(lambda: ingestion.all(timed, None)))
