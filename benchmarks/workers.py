@@ -2,11 +2,11 @@
 
     python benchmarks/workers.py [--copies 40] [--rounds 4] [--out FILE]
 
-PDF and DOCX files of the shared documents. Each is copied, each copy made another file by some bytes after its end.
-`reading` is what workers do: files on their way to being documents. `sync` brings them into a new store, without
-vectors: the process that cuts, stores and indexes is one however many read, and works beside a single worker too. One
-worker and two in turn; wall-clock, the best round counts. Data: `SPOLIA_DATASETS`, else `../shared/datasets` beside the
-checkout.
+PDF and DOCX files of the shared documents. Each is copied, each copy of a PDF made another file by some bytes after its
+end. `reading` is what workers do: files on their way to being documents. `sync` brings them into a new store, without
+vectors, and takes copies of a DOCX for one document: the process that cuts, stores and indexes is one however many
+read, and works beside a single worker too. One worker and two in turn; wall-clock, the best round counts. Data:
+`SPOLIA_DATASETS`, else `../shared/datasets` beside the checkout.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parent
 
 
 def lay(data: Path, folder: Path, copies: int) -> int:
-    """Copies of all PDF and DOCX files, each with bytes of its own; how many."""
+    """Copies of all PDF and DOCX files, those of PDF with bytes of their own; how many."""
     files = [path for path in sorted(data.rglob("*")) if path.suffix in (".pdf", ".docx")]
     count = 0
     for number in range(copies):
