@@ -17,6 +17,7 @@ from spolia.indexing.files import Files, Found, Lot
 from spolia.indexing.intake import intake
 from spolia.indexing.keeping import Keeping
 from spolia.indexing.labels import Labels
+from spolia.indexing.onward import Onward
 from spolia.indexing.parts import Wanted, behind, is_embedded_first, main_definition
 from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
 from spolia.indexing.rehearsing import Rehearsal
@@ -179,6 +180,7 @@ def planned(
             for lot in chain((found,), *lots):
                 run = Keeping(writer, wanted, labels(), lot, taking, writer.stamps(lot.uris), changes.note)
                 run.run(afresh=rebuild)
+                changes.onward.next()
                 changes.unchanged += run.tally.unchanged
     growths = wanted.exact(writer.manifests)
     plans = tuple(_plans(writer, before, growths, None if fast else wanted.asked))
@@ -215,7 +217,7 @@ class _Changes:
     """
 
     def __init__(self, before: Mapping[str, SourceRow], found: Found, progress: Callable[[Progress], None]) -> None:
-        self.before, self.found, self.progress = before, found, progress
+        self.before, self.found, self.onward = before, found, Onward(progress)
         self.by_kind: dict[str, list[str]] = {name: [] for name in ("new", "changed", "moved", "gone", "failed")}
         self.unread: list[tuple[str, str]] = []
         self.again = self.unchanged = 0
@@ -231,7 +233,7 @@ class _Changes:
 
     def note(self, now: Progress) -> None:
         """A file was dealt with."""
-        self.progress(now)
+        self.onward(now)
         if now.change == "changed" and self.renews and self._is_as_it_was(now.uri):
             self.again += 1
         elif now.change:

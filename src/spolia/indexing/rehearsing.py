@@ -102,7 +102,9 @@ class Rehearsal(Writer):
 
     def _live(self) -> dict[str, str]:
         """The documents that stay as they are, each with the uri of one of its sources."""
-        return {row.document: row.uri for row in self._sources.values() if row.document not in {*self._put, ""}}
+        return {
+            row.document: row.uri for row in self._sources.values() if row.document and row.document not in self._put
+        }
 
     def metadata(self) -> Iterator[tuple[str, Meta]]:
         """Of the documents that there would be; what a transform would say of nodes is not among it."""

@@ -12,6 +12,7 @@ from spolia.filters import Field
 from spolia.indexing.files import Found
 from spolia.indexing.keeping import keep
 from spolia.indexing.labels import Labels
+from spolia.indexing.onward import Onward
 from spolia.indexing.parts import Wanted, main_definition
 from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
 from spolia.indexing.readers.reading import Reader
@@ -91,7 +92,8 @@ def sync(
         access: principals who may read the document in a file, by its uri; none for everybody. Another list for a file
             that is there already embeds nothing, and applies first.
         known: operators of your own in definitions of groups that the store has.
-        progress: is told how far it is, after every file and every few hundred texts that were embedded.
+        progress: is told how far it is, after every file and every few hundred texts that were embedded; of a source,
+            what has been asked for as yet is all.
         batch: documents that are published together.
         follow_links: go where links lead out of the folder too.
         rebuild: build groups anew that were built with other parts than these, and all that is made from them; if the
@@ -128,12 +130,13 @@ def sync(
     refuse_swapped(sources, corpus)
     folder, others = told_apart(sources)
     by_name = by_suffix(readers)
+    onward = Onward(progress)
     kept = partial(
         keep,
         corpus,
         wanted=Wanted(group, main_definition(splitter, embedder, analyzer), groups, known, readers),
         fields=fields,
-        progress=progress,
+        progress=None if progress is None else onward,
         batch=batch,
         retry=retry,
         afresh=rebuild,
@@ -152,6 +155,7 @@ def sync(
     failed: list[tuple[str, str]] = []
     for source in others:
         for lot in followed(source, corpus, labels, by_name, failed, afresh=rebuild):
+            onward.next()
             reports.append(kept(found=lot, labels=labels(), rebuild=rebuild and not reports))
     return together(reports, failed)
 

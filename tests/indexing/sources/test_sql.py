@@ -12,8 +12,9 @@ import psycopg
 import pytest
 
 from spolia.errors import SourceError
+from spolia.indexing.planning import planned
 from spolia.indexing.report import Progress
-from spolia.indexing.sources import sql
+from spolia.indexing.sources import items, sql
 from spolia.indexing.sources.sql import SQLRows
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
@@ -303,6 +304,18 @@ def test_postgresql_lets_nothing_be_written(server: Server, notes: SQLRows, corp
     source = notes.but(rows="SELECT evil() AS id, 'x' AS body, now() AS changed, NULL AS tags")
     assert "read-only" in sync(source, corpus).failed[0][1]
     assert server.told("SELECT count(*) FROM notes") == [(5000,)]
+
+
+def test_progress_goes_on_from_lot_to_lot(database: Database, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(items, "ITEMS_AT_ONCE", 3)
+    for number in range(8):
+        database.put(number, f"Stone {number}.")
+    for run in (planned, sync):
+        told: list[Progress] = []
+        run(database.rows(), corpus, progress=told.append)
+        done = [now.done for now in told]
+        assert done == sorted(done)
+        assert (told[-1].done, told[-1].total) == (8, 8)
 
 
 def test_a_connection_that_drops_in_the_middle_loses_nothing(
