@@ -1,6 +1,8 @@
 """How often intervals hold the true number, how often a difference is claimed that is none, and what that costs.
 
-    python benchmarks/experiments.py [--experiments 1000] [--out benchmarks/results/experiments.json]
+    python benchmarks/experiments.py [--experiments 1000] [--only PART …] [--out benchmarks/results/experiments.json]
+
+With `--only`, the other parts stay in the file as they were measured before.
 
 Coverage: simulated experiments of 30, 100 and 300 questions whose true mean or difference is known, by the same
 `Sample` that reports use. `expected` are those that a data set is like; `hard` are those that no method here gets right
@@ -13,12 +15,14 @@ Gates: what a gate says of a flow that is as good as it was, worse by the tolera
 from __future__ import annotations
 
 import argparse
+import json
 import math
+import os
 import platform
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -257,9 +261,9 @@ def percent(share: Any) -> float:
     return round(100 * float(share), 1)
 
 
-def claims(flows: int, n: int, correction: str, experiments: int, seed: int = 0) -> float:
+def claims(flows: int, n: int, corrections: Sequence[str], experiments: int, seed: int = 0) -> dict[str, float]:
     """Percent of experiments with flows that are equally good in which any difference is claimed on any measure."""
-    random, claimed = np.random.default_rng((seed, flows, n)), 0
+    random, claimed = np.random.default_rng((seed, flows, n)), Counter[str]()
     for number in range(experiments):
         p: list[float] = []
         apart: list[bool] = []
@@ -270,9 +274,10 @@ def claims(flows: int, n: int, correction: str, experiments: int, seed: int = 0)
                 for j in range(i):
                     p.append(sample.p(i, j))
                     apart.append(sample.difference(i, j).excludes_zero)
-        adjusted = CORRECTIONS[correction](p)
-        claimed += any(one < 0.05 and far for one, far in zip(adjusted, apart, strict=True))
-    return round(100 * claimed / experiments, 1)
+        for correction in corrections:
+            adjusted = CORRECTIONS[correction](p)
+            claimed[correction] += any(one < 0.05 and far for one, far in zip(adjusted, apart, strict=True))
+    return {correction: round(100 * claimed[correction] / experiments, 1) for correction in corrections}
 
 
 def gated(shift: float, graded: bool, n: int, experiments: int, seed: int = 0) -> dict[str, float]:
@@ -361,47 +366,93 @@ def again() -> float:
     return taken
 
 
+HELD = "percent of 95 % intervals that hold the true number"
+
+
+def coverages(experiments: int) -> dict[str, Any]:
+    return {
+        HELD: {
+            "expected": coverage(EXPECTED, experiments),
+            "hard": coverage(HARD, experiments),
+            "exact, Wilson": exact(np.arange(0.05, 0.951, 0.01)),
+            "exact, Wilson, shares from 0.95 to 0.998": exact(np.arange(0.95, 0.9985, 0.001)),
+            "exact, Tango, shares that only one has right": exact_pairs(),
+        }
+    }
+
+
+def coverages_of_totals(experiments: int) -> dict[str, Any]:
+    return {
+        HELD: {
+            f"totals, {kind} ({experiments} experiments)": {
+                name: {str(n): totals(name, n, experiments, kind == "paired") for n in SIZES} for name in TOTALS
+            }
+            for kind in ("plain", "paired")
+        }
+    }
+
+
+def false_claims(experiments: int) -> dict[str, Any]:
+    return {
+        "percent of experiments that claim a difference where there is none": {
+            f"{flows} flows, 5 measures, 100 questions, {correction}": percent
+            for flows, corrections in ((2, ("holm",)), (4, ("holm", "bh", "none")))
+            for correction, percent in claims(flows, 100, corrections, experiments).items()
+        }
+    }
+
+
+def false_claims_of_totals(experiments: int) -> dict[str, Any]:
+    return {
+        "percent of experiments with 2 flows that claim a difference of totals where there is none": {
+            name: {str(n): total_claims(name, n, experiments) for n in (2, 3, 5, 10, 30, 100)} for name in TOTALS
+        }
+    }
+
+
+def gates(experiments: int) -> dict[str, Any]:
+    return {
+        "percent of gates with a tolerance of 5 points that say so, by how much better the flow is in truth": {
+            f"{kind}, {n} questions": {
+                f"{100 * shift:+g} points": gated(shift, kind == "graded", n, experiments)
+                for shift in (0.0, -0.05, -0.1)
+            }
+            for kind in ("binary", "graded")
+            for n in SIZES
+        }
+    }
+
+
+PARTS: dict[str, Callable[[int], dict[str, Any]]] = {
+    "coverage": coverages,
+    "totals": coverages_of_totals,
+    "claims": false_claims,
+    "claims-of-totals": false_claims_of_totals,
+    "gates": gates,
+    "costs": lambda _: {"CPU seconds": costs()},
+}
+"""By name; `totals` takes fewer experiments."""
+
+
 def main() -> None:
     from results import publish  # type: ignore[import-not-found]  # here, since tests import this file from elsewhere
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--experiments", type=int, default=1000)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    result = {
-        "python": platform.python_version(),
-        "experiments": given.experiments,
-        "resamples": RESAMPLES,
-        "percent of 95 % intervals that hold the true number": {
-            "expected": coverage(EXPECTED, given.experiments),
-            "hard": coverage(HARD, given.experiments),
-            "exact, Wilson": exact(np.arange(0.05, 0.951, 0.01)),
-            "exact, Wilson, shares from 0.95 to 0.998": exact(np.arange(0.95, 0.9985, 0.001)),
-            "exact, Tango, shares that only one has right": exact_pairs(),
-            f"totals, plain ({FEWER} experiments)": {
-                name: {str(n): totals(name, n, FEWER) for n in SIZES} for name in TOTALS
-            },
-            f"totals, paired ({FEWER} experiments)": {
-                name: {str(n): totals(name, n, FEWER, paired=True) for n in SIZES} for name in TOTALS
-            },
-        },
-        "percent of experiments that claim a difference where there is none": {
-            f"{flows} flows, 5 measures, 100 questions, {correction}": claims(flows, 100, correction, given.experiments)
-            for flows, correction in ((2, "holm"), (4, "holm"), (4, "bh"), (4, "none"))
-        },
-        f"percent of {FEWER} experiments with 2 flows that claim a difference of totals where there is none": {
-            name: {str(n): total_claims(name, n, FEWER) for n in (2, 3, 5, 10, 30, 100)} for name in TOTALS
-        },
-        "percent of gates with a tolerance of 5 points that say so, by how much better the flow is in truth": {
-            f"{kind}, {n} questions": {
-                f"{100 * shift:+g} points": gated(shift, kind == "graded", n, given.experiments)
-                for shift in (0.0, -0.05, -0.1)
-            }
-            for kind in ("binary", "graded")
-            for n in SIZES
-        },
-        "CPU seconds": costs(),
-    }
+    kept = set(given.only) != set(PARTS) and given.out and given.out.exists()
+    result: dict[str, Any] = json.loads(given.out.read_text()) if kept else {}
+    result |= {"python": platform.python_version(), "experiments": given.experiments, "resamples": RESAMPLES}
+    for name in given.only:
+        began = time.process_time()
+        some = min(FEWER, given.experiments) if name == "totals" else given.experiments
+        found = PARTS[name](some)
+        took = {"cpu_s": round(time.process_time() - began, 1), "load": round(os.getloadavg()[1], 1)}
+        result["parts"] = result.get("parts", {}) | {name: {"experiments": some, **took}}
+        for title, numbers in found.items():
+            result[title] = result.get(title, {}) | numbers
     publish("experiments", result, given.out)
 
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.experiments import EXPECTED, HARD, covered, one_in_ten_differs
+from benchmarks.experiments import EXPECTED, HARD, TOTALS, covered, one_in_ten_differs
 from spolia.evaluation.measures.abstention.abstention_f1 import AbstentionF1
 from spolia.evaluation.measures.abstention.coverage import SelectiveRisk
 from spolia.evaluation.measures.answers.bleu import BLEU
 from spolia.evaluation.measures.measure import Case, SetMeasure
 from spolia.evaluation.statistics.proportions import tango, wilson
-from spolia.evaluation.statistics.quantiles import student
-from spolia.evaluation.statistics.resampling import resampled_means
+from spolia.evaluation.statistics.quantiles import NORMAL, student
+from spolia.evaluation.statistics.resampling import expanded_bca, resampled_means
 from spolia.evaluation.statistics.sample import Sample, difference, interval
 from spolia.evaluation.statistics.totals import Row, Totals
 from spolia.types import Answer, Item
@@ -74,6 +74,30 @@ def test_students_t_is_that_of_the_tables() -> None:
     for freedom, t in published.items():
         assert student(0.95, freedom) == pytest.approx(t, rel=0.01 if freedom < 5 else 5e-4)
     assert student(0.99, 20) == pytest.approx(2.845, abs=2e-3)
+
+
+NORMALLY = np.array([NORMAL.inv_cdf((i + 0.5) / 20_001) for i in range(20_001)])
+
+
+@pytest.mark.parametrize(
+    ("values", "level", "low", "high"),
+    [
+        # no skew: -√(20/19) · 2.0930 and the same above
+        ([-1.0, 1.0] * 10, 0.95, -2.1474, 2.1474),
+        # a = 24 / (6 · 12^1.5) = 0.09623, √(4/3) · 0.7649 = 0.8832: -0.8832 / (1 + 0.0850), 0.8832 / (1 - 0.0850)
+        ([-1.0, -1.0, -1.0, 3.0], 0.5, -0.8140, 0.9652),
+    ],
+)
+def test_ends_of_the_bootstrap_are_what_one_works_out_by_hand(
+    values: list[float], level: float, low: float, high: float
+) -> None:
+    """Where resampled means are a normal distribution, its quantiles are the deviates themselves."""
+    found = expanded_bca(0.0, np.array(values), NORMALLY, level)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=2e-3)
+    # more of the means are below: z0 = 0.2, which shifts both ends by twice of it where nothing is skewed
+    if sum(values) == 0 and max(values) == 1:
+        shifted = expanded_bca(0.2, np.array(values), NORMALLY, level)
+        assert (shifted.low, shifted.high) == pytest.approx((low + 0.4, high + 0.4), abs=5e-3)
 
 
 def test_resamples_are_what_drawing_question_by_question_gives() -> None:
@@ -271,6 +295,9 @@ def test_the_committed_simulation_is_within_two_points_of_what_is_said() -> None
     for kind in ("plain", "paired"):
         for by_n in held[f"totals, {kind} (200 experiments)"].values():
             assert all(percent > 90 for percent in by_n.values()), by_n
+    by_totals = found["percent of experiments with 2 flows that claim a difference of totals where there is none"]
+    assert set(by_totals) == set(TOTALS)
+    assert all(percent <= 6.5 for by_n in by_totals.values() for percent in by_n.values())
     claimed = found["percent of experiments that claim a difference where there is none"]
     assert all(percent <= 6.5 for name, percent in claimed.items() if name.endswith("holm"))
     assert all(percent > 15 for name, percent in claimed.items() if name.endswith("none"))
