@@ -207,6 +207,23 @@ def test_where_a_flow_file_sends_to_is_said_first(
     assert "secret-word" not in ran.out + ran.err
 
 
+def test_where_a_flow_sends_to_is_said_of_rerankers_and_of_groups_that_it_builds(
+    spolia: Spolia, store: Path, tmp_path: Path
+) -> None:
+    with OpenAIServer(Served("About tides.")) as server:
+        summary = f"{{Summary: {{llm: {{ChatModel: {{model: m, base_url: '{server.url}'}}}}}}}}"
+        group = f"{{corpus: {{path: '{store}'}}, name: short, definition: {{transform: {summary}, parent: chunk}}}}"
+        scorer = f"{{RerankModel: {{model: r, base_url: '{server.url}'}}}}"
+        (tmp_path / "f.yaml").write_text(f"- BM25: {{group: {group}}}\n- CrossEncoder: {{scorer: {scorer}}}\n")
+        search = ("search", "tides", "--store", store, "--flow", tmp_path / "f.yaml")
+        first, second = spolia(*search), spolia(*search)
+    assert (first.code, second.code) == (0, 0), first.err
+    said = f"Questions and passages go to {server.url}"
+    assert [f"{said} (m)" in ran.err for ran in (first, second)] == [True, False]  # the group is there, then
+    assert [f"{said} (r)" in ran.err for ran in (first, second)] == [True, True]
+    assert first.err.index(said) < first.err.index("Group short was built")
+
+
 def test_a_model_that_no_step_asks_is_told(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     (tmp_path / "f.yaml").write_text("[BM25: {group: {use: chunks}}, Extract]")
     flow = ("--flow", tmp_path / "f.yaml", "--llm", "http://127.0.0.1:9/v1", "--model", "m")

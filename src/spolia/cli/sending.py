@@ -7,13 +7,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from spolia.cli.screen import Screen
     from spolia.evaluation.measures.measure import SetMeasure
     from spolia.models.protocols import LanguageModel
     from spolia.models.remote import Remote
     from spolia.operator import Operator
+    from spolia.stores.corpus import NodeGroup
     from spolia.stores.definition import Definition
     from spolia.stores.manifest import Manifest
 
@@ -22,17 +23,15 @@ JUDGED = "To be judged, questions, answers and passages"
 
 
 def tell_of_models(screen: Screen, flow: Operator[Any, Any], given: LanguageModel | None = None) -> bool:
-    """Say of each language model in a flow where it is and which key goes there; whether there is one.
+    """Say of each server that a flow asks where it is and which key goes there; whether a language model is asked.
 
     A flow file may come from somebody else, and name a server that its reader would not send documents to.
     """
-    from spolia.models.chat import ChatModel
     from spolia.models.protocols import LanguageModel
 
+    for server in dict.fromkeys(_servers(flow)):
+        screen.say(destination(server))
     models = [one for one in flow.resources if isinstance(one, LanguageModel)]
-    for one in models:
-        if isinstance(one, ChatModel):
-            screen.say(destination(one))
     if given is not None and given not in models:
         screen.say(f"{given.name} is not asked: no step of this flow uses it.", "yellow")
     return bool(models)
@@ -44,19 +43,44 @@ def tell_of_measured(
     measures: Sequence[SetMeasure],
     given: LanguageModel | None = None,
 ) -> None:
-    """Say of each language model in flows and measures where it is and which key goes there."""
+    """Say of each server that flows and measures ask where it is and which key goes there."""
     from spolia.evaluation.identity import inside
-    from spolia.models.chat import ChatModel
     from spolia.models.protocols import LanguageModel
+    from spolia.models.remote import Remote
 
-    asked = dict.fromkeys(one for flow in flows for one in flow.resources if isinstance(one, LanguageModel))
+    flows = tuple(flows)
     judges = dict.fromkeys(one for measure in measures for one in inside(measure) if isinstance(one, LanguageModel))
-    for what, models in ((SENT, asked), (JUDGED, judges)):
-        for one in models:
-            if isinstance(one, ChatModel):
-                screen.say(destination(one, what))
-    if given is not None and given.name not in {one.name for one in (*asked, *judges)}:
+    for what, servers in (
+        (SENT, dict.fromkeys(server for flow in flows for server in _servers(flow))),
+        (JUDGED, [judge for judge in judges if isinstance(judge, Remote)]),
+    ):
+        for server in servers:
+            screen.say(destination(server, what))
+    asked = {one.name for flow in flows for one in flow.resources if isinstance(one, LanguageModel)}
+    if given is not None and given.name not in asked | {judge.name for judge in judges}:
         screen.say(f"{given.name} is not asked: no flow and no measure uses it.", "yellow")
+
+
+def _servers(flow: Operator[Any, Any]) -> Iterator[Remote]:
+    """The servers that a flow asks, with those of the groups that it would build at their first use."""
+    from spolia.models.remote import Remote
+    from spolia.stores.corpus import NodeGroup
+
+    for one in flow.resources:
+        if isinstance(one, Remote):
+            yield one
+        elif isinstance(one, NodeGroup) and one.definition is not None and not _is_built(one):
+            yield from _servers(one.definition.transform)
+            yield from (how.embedder for how in one.definition.embeddings if isinstance(how.embedder, Remote))
+
+
+def _is_built(group: NodeGroup) -> bool:
+    from spolia.errors import StoreError
+
+    try:
+        return group.name in group.corpus.latest().manifests
+    except StoreError:  # the search will say so
+        return False
 
 
 def tell_of_groups(
