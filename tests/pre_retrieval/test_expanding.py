@@ -91,7 +91,9 @@ def test_weights_below_zero_and_no_rewording_at_all_are_refused() -> None:
 def test_both_questions_are_searched_and_the_one_that_was_asked_is_answered(stored: Stored) -> None:  # noqa: F811
     chunks: NodeGroup = stored({"law": "Tides arise by the pull of the moon.", "brest": "Brest has low water at noon."})
     asked = Query("When is low water in Brest?")
-    flow = StepBack(ScriptedModel(("How do tides arise?",))) >> Each(BM25(chunks)) >> ReciprocalRankFusion()
+    back = StepBack(ScriptedModel(("How do tides arise?",)))
+    assert texts(back(asked)) == ["When is low water in Brest?", "How do tides arise?"]
+    flow = back >> Each(BM25(chunks)) >> ReciprocalRankFusion()
     found = flow(asked)
     assert {hit.node.id for hit in found} == {"law", "brest"}
     assert found.query.question == asked.text
