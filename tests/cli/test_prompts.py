@@ -146,6 +146,35 @@ def test_prompts_of_ones_own_are_measured_and_a_change_is_asked_anew(
     assert sent == ["One:", "Two:"]
 
 
+def test_a_judges_prompt_of_ones_own_is_a_part_of_its_measure(
+    spolia: Spolia, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPOLIA_CACHE", str(place / "cache"))
+    a_data_set(place)
+    ran = spolia("prompts", "override", "correct", "--into", "mine")
+    file = "mine/evaluation/measures/judged/correct.txt"
+    written = f'Correctness(role="{file}")'
+    assert f"write it as a part of the measure: --measures '{written}'." in ran.err
+    assert """'GEval(aspect="fluency", prompt="mine""" in spolia("prompts", "override", "fluency", "--into", "mine").err
+    (place / file).write_text("Strict: {{question}} {{answers}} {{answer}}")
+    (place / "flow.yaml").write_text("- BM25: {group: {use: chunks}, top_k: 3}\n- Extract: {words: 20}\n")
+    with OpenAIServer(Served("yes")) as server:
+        judged = ("--data", "data", "--llm", server.url, "--model", "m")
+        ran = spolia("eval", "flow.yaml", *judged, "--measures", f"{written},EM", "--json")
+        assert list(ran.json["measures"]) == [f'Correctness(llm="m", role="{file}")', "EM"]
+        (request,) = server.requests
+        assert request.body["messages"][0]["content"].startswith("Strict: What pulls the sea?")
+        gate = ("gate", "flow.yaml", *judged, "--baseline", "b.json")
+        assert spolia(*gate, "--measures", written, "--write").code == 0
+        assert spolia(*gate).code == 0
+        (place / file).write_text("Lax: {{question}} {{answers}} {{answer}}")
+        assert "is computed otherwise than then" in spolia(*gate).err
+        ran = spolia("eval", "flow.yaml", *judged, "--measures", "Correctness", "--prompts", "mine")
+        assert "mine/evaluation is not used: a judge's prompt is a part of its measure." in ran.err
+    ran = spolia("eval", "flow.yaml", *judged, "--measures", 'Correctness(role="no.txt")')
+    assert (ran.code, "no.txt" in ran.err) == (4, True)
+
+
 def test_a_gate_asks_with_them_and_its_baseline_says_which(
     spolia: Spolia, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,12 @@ class Evaluated:
         else:
             parts, unsuited = parts_of(self.store, self.weights, reader).but(known=self.known.operators), ""
         parts = parts.but(prompts=self.prompts)
+        if self.prompts is not None and (judges := self.prompts / "evaluation").is_dir():
+            self.screen.say(
+                f"{judges} is not used: a judge's prompt is a part of its measure. Write it in --measures, for example "
+                "'Correctness(role=\"FILE\")'.",
+                "yellow",
+            )
         flows, chosen = self._flows(names, parts, unsuited)
         tell_of_measured(self.screen, flows.values(), wanted, reader)
         return Ready(source, marks_of(every), items, wanted, flows, parts, chosen)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -111,11 +113,29 @@ def override(
         path.write_text(text, encoding="utf-8")
     screen.give(name=found.name, files=[str(path) for path in files])
     screen.show(*(f"written: {path}" for path in files))
-    screen.say(
-        f"Change what it says, then write --prompts {into}; or in a flow file, in the place of the operator's role or "
-        f"prompt: {{prompt: {main}}}."
-    )
+    if judging := list(_of_judges(found, main)):
+        screen.say(f"Change what it says, then write it as a part of the measure: --measures '{','.join(judging)}'.")
+    else:
+        screen.say(
+            f"Change what it says, then write --prompts {into}; or in a flow file, in the place of the operator's role "
+            f"or prompt: {{prompt: {main}}}."
+        )
     return Exit.DONE
+
+
+def _of_judges(prompt: ShippedPrompt, file: Path) -> Iterator[str]:
+    """The measures that ask with a prompt, as they are written with a file in its place."""
+    from spolia.evaluation.measures.known import class_of
+    from spolia.flows.prompts import name_of
+
+    for called in prompt.asked_by:
+        if (cls := class_of(called)) is None:
+            continue
+        for field in fields(cls):  # type: ignore[arg-type]
+            if name_of(getattr(field.default, "prompt", "")) == prompt.name:
+                yield f'{called}({field.name}="{file}")'
+        if prompt.name in getattr(cls, "prompts", ()):
+            yield f'{called}(aspect="{prompt.name.rpartition("/")[2]}", prompt="{file}")'
 
 
 for _name, _command in (("list", list_), ("show", show), ("override", override)):

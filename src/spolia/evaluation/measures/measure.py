@@ -88,8 +88,8 @@ class SetMeasure(Value, ABC):
     def __str__(self) -> str:
         k: int | None = getattr(self, "k", None)
         named = [f for f in fields(self) if f.name != "k"]  # type: ignore[arg-type]
-        shown = [(f.name, getattr(self, f.name)) for f in named if f.repr and getattr(self, f.name) != f.default]
-        inside = ", ".join(f"{name}={_written(value)}" for name, value in shown)
+        shown = [(f, getattr(self, f.name)) for f in named if f.repr and getattr(self, f.name) != f.default]
+        inside = ", ".join(f"{f.name}={_written(value, f.default)}" for f, value in shown)
         return self.called + (f"@{k}" if k is not None else "") + (f"({inside})" if inside else "")
 
 
@@ -161,8 +161,12 @@ def mean(seen: Sequence[Seen]) -> float | None:
     return sum(one for (one,) in seen) / len(seen) if seen else None
 
 
-def _written(value: object) -> str:
-    """A field as it is written: a measure by its notation, a model by its name."""
+def _written(value: object, default: Any) -> str:
+    """A field as it is written: a measure by its notation, a model by its name, a role by the prompt file that it has
+    in place of another."""
     if isinstance(value, SetMeasure):
         return str(value)
-    return f'"{value}"' if isinstance(value, str) else f'"{value.name}"' if hasattr(value, "name") else repr(value)
+    file = getattr(value, "prompt", None)
+    called = file if file and hasattr(default, "prompt") and value == default.but(prompt=file) else None
+    called = getattr(value, "name", called)
+    return f'"{value}"' if isinstance(value, str) else f'"{called}"' if called is not None else repr(value)

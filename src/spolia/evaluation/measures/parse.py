@@ -23,7 +23,8 @@ Own: TypeAlias = Sequence[type[SetMeasure]]
 def parse_measure(
     text: str, *, llm: LanguageModel | None = None, embedder: Embedder | None = None, own: Own = ()
 ) -> SetMeasure:
-    """The measure that is written like this; upper and lower case of its name are the same.
+    """The measure that is written like this; upper and lower case of its name are the same. Of a role, which a judge is
+    asked by, the prompt file is written.
 
     Args:
         llm: for measures that a language model judges.
@@ -144,6 +145,14 @@ def _call(source: str) -> ast.Call | None:
     return found if isinstance(found, ast.Call) and ast.get_source_segment(source, found.func) == "_" else None
 
 
+def _prompt(file: str) -> str:
+    """A prompt file in the place of that of a role, which must be there."""
+    from spolia.models import template
+
+    template.read(file)
+    return file
+
+
 def _made(cls: type[SetMeasure], text: str, given: dict[str, Any], models: dict[str, Any]) -> SetMeasure:
     places = [f.name for f in fields(cls)]  # type: ignore[arg-type]
     if unknown := [name for name in given if name not in places]:
@@ -158,6 +167,10 @@ def _made(cls: type[SetMeasure], text: str, given: dict[str, Any], models: dict[
                     f"{cls.called} needs {what}. Write parse_measure({cls.called!r}, {name}=...){option}."
                 )
             given[name] = models[name]
+    for place in fields(cls):  # type: ignore[arg-type]
+        role: Any = place.default
+        if hasattr(role, "prompt") and isinstance(file := given.get(place.name), str):
+            given[place.name] = role.but(prompt=_prompt(file))
     try:
         return cls(**given)
     except TypeError as error:
