@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from math import inf, isfinite
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from spolia.errors import MeasureError
 from spolia.types import Answer, Failure, Item, Ranking, Usage, Value
