@@ -9,6 +9,7 @@ the texts does not matter: documents, their names and metadata, questions, answe
 from __future__ import annotations
 
 import ast
+import json
 import math
 import re
 import sqlite3
@@ -24,6 +25,7 @@ from hypothesis import strategies as st
 
 import spolia
 from spolia.errors import ModelRejected, SpoliaError
+from spolia.evaluation.measures.measure import Case, SetMeasure
 from spolia.filters import Field
 from spolia.function import step
 from spolia.generation.f_string import FString
@@ -38,8 +40,11 @@ from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, SCORES, Capabil
 from spolia.models.role import Role
 from spolia.operator import Operator
 from spolia.post_retrieval.selection.critique import USEFUL
+from spolia.pre_retrieval.text_to_cypher import TextToCypher
+from spolia.pre_retrieval.text_to_sql import TextToSQL
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Part, Whole
+from spolia.stores.outside.graph_file import GraphFile
 from spolia.stores.outside.sqlite_file import SQLiteFile
 from spolia.testing import HashingEmbedder, OpenAIServer, Served
 from spolia.types import (
@@ -48,6 +53,7 @@ from spolia.types import (
     Document,
     Generation,
     Hit,
+    Item,
     Message,
     Node,
     Prompt,
@@ -58,7 +64,7 @@ from spolia.types import (
     Value,
 )
 from spolia.wiring import name_of
-from tests.tree import operators
+from tests.tree import classes, operators
 
 Texts = tuple[str, str, str]
 NOTHING_IS_WRITTEN = frozenset({"Generate", "Likelihood"})
@@ -323,6 +329,74 @@ def test_only_marks_are_changed_and_nothing_is_lost(text: str, names: set[str]) 
     assert len(kept) == len(text)
     assert all(one == other or one in "<＜﹤[" for one, other in zip(text, kept, strict=True))
     assert kept_inside(kept, names) == kept
+
+
+# ------------------------------------------------------------------------- what else is shown: rows, graphs, answers
+
+
+def _rows(texts: Texts, folder: Path) -> Operator[Any, Any]:
+    path = folder / "shown.db"
+    with sqlite3.connect(path) as opened:
+        opened.execute("drop table if exists people")
+        opened.execute("create table people (name text, town text)")
+        opened.execute("insert into people values (?, ?)", texts[:2])
+    opened.close()
+    return TextToSQL(Recorder("none"), SQLiteFile(str(path)))
+
+
+def _graph(texts: Texts, folder: Path) -> Operator[Any, Any]:
+    path = folder / "graph.json"
+    node = {"id": "1", "labels": ["A", texts[2]], "properties": {"name": texts[0], "town": texts[1]}}
+    path.write_text(json.dumps({"nodes": [node], "relationships": []}), encoding="utf-8")
+    return TextToCypher(Recorder("none"), GraphFile(str(path)))
+
+
+@pytest.mark.parametrize("asking", [_rows, _graph])
+def test_no_row_and_no_graph_leaves_its_place(
+    asking: Callable[[Texts, Path], Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("outside")
+
+    def sent_of(texts: Texts) -> list[Prompt]:
+        op = asking(texts, folder)
+        op(Query("Who?"))
+        found: list[Prompt] = op.llm.sent
+        return found
+
+    @given(texts=wild_texts)
+    @settings(max_examples=25, deadline=None, derandomize=True, database=None)
+    def look(texts: Texts) -> None:
+        assert_same_but_for_the_texts(sent_of(TAME), sent_of(texts))
+        assert sent_of(texts)[0].messages[-1].content.count("w.") >= 2, "what is there is not shown"
+
+    look()
+
+
+JUDGED = [cls for cls in classes(SetMeasure) if "llm" in get_type_hints(cls)]
+
+
+@pytest.mark.parametrize("cls", JUDGED, ids=lambda cls: cls.__name__)
+def test_no_answer_convinces_a_judge_by_leaving_its_place(cls: type) -> None:
+    def sent_of(texts: Texts) -> list[Prompt]:
+        llm = Recorder("1. yes. 5")
+        given: dict[str, Any] = {"embedder": HashingEmbedder()} if "embedder" in get_type_hints(cls) else {}
+        cls(llm, **given).all_seen([Case(Item("q", texts[0], answers=(texts[1],)), answer(texts))])
+        return llm.sent
+
+    tame = {_system(prompt): prompt for prompt in sent_of(TAME)}
+    assert tame
+
+    @given(texts=wild_texts)
+    @settings(max_examples=12, deadline=None, derandomize=True, database=None)
+    def look(texts: Texts) -> None:
+        for prompt in sent_of(texts):
+            assert_same_but_for_the_texts([tame[_system(prompt)]], [prompt])
+
+    look()
+
+
+def _system(prompt: Prompt) -> str:
+    return prompt.messages[0].content
 
 
 def test_what_the_flow_says_may_stand_in_a_systems_message() -> None:
