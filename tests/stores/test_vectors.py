@@ -66,6 +66,8 @@ def put_at(vectors: Vectors, row: int, value: float) -> Vectors:
         (drawn(6, 5), r"Vector 0 by 'drawn/1' has shape \(5,\), where 12 numbers"),
         ([*drawn(5, DIMENSION), np.float32(1)], r"Vector 5 by 'drawn/1' has shape \(\)"),
         (drawn(5, DIMENSION), "gave 5 vectors for 6 texts"),
+        (None, "'drawn/1' gave None for 6 texts, which is no vectors"),
+        (np.array(1.0), "'drawn/1' gave array.* for 6 texts, which is no vectors"),
         (put_at(drawn(6, DIMENSION), 4, np.nan), "Vector 4 by 'drawn/1' holds NaN or infinity"),
         (put_at(drawn(6, DIMENSION), 2, -np.inf), "Vector 2 by 'drawn/1' holds NaN or infinity"),
         (put_at(drawn(6, DIMENSION), 1, 9), "Vector 1 by 'drawn/1' has length 9.*, not 1"),

@@ -25,6 +25,11 @@ def accepted(embedder: str, count: int, vectors: Vectors | Sequence[Vectors], kn
         StoreError: another number of rows, a row of another dimension, with NaN or infinity, or with another length
             than 1; naming the row.
     """
+    if not hasattr(vectors, "__len__") or (isinstance(vectors, np.ndarray) and not vectors.ndim):
+        raise StoreError(
+            f"{embedder!r} gave {vectors!r:.40} for {count} texts, which is no vectors. Correct the embedder: "
+            "float32[n, d], one row for each."
+        )
     if len(vectors) != count:
         raise StoreError(
             f"{embedder!r} gave {len(vectors)} vectors for {count} texts. Correct the embedder: one row for each."
