@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -127,6 +128,7 @@ def sync(
     >>> report.added, report.chunks
     (1, 1)
     """
+    began = time.perf_counter()
     refuse_swapped(sources, corpus)
     folder, others = told_apart(sources)
     by_name = by_suffix(readers)
@@ -157,7 +159,7 @@ def sync(
         for lot in followed(source, corpus, labels, by_name, failed, afresh=rebuild):
             onward.next()
             reports.append(kept(found=lot, labels=labels(), rebuild=rebuild and not reports))
-    return together(reports, failed)
+    return together(reports, failed).but(seconds=time.perf_counter() - began)
 
 
 def refuse_swapped(sources: object, corpus: object) -> None:

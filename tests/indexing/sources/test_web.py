@@ -267,6 +267,16 @@ def test_a_page_that_comes_too_slowly_is_asked_for_once(site: Site, corpus: Corp
     assert site.asked.count("/a") == 1
 
 
+def test_waiting_for_a_server_is_part_of_the_time(site: Site, corpus: Corpus) -> None:
+    def slow(request: BaseHTTPRequestHandler) -> None:
+        time.sleep(0.3)
+        request.send_response(304)
+        request.end_headers()
+
+    site.pages["/a"] = slow
+    assert sync(pages(site, "/a"), corpus).seconds > 0.3
+
+
 def test_a_site_without_end_is_read_to_its_bound(site: Site, corpus: Corpus) -> None:
     class Endless(dict):  # type: ignore[type-arg]
         def get(self, path: str, default: object = None) -> object:
