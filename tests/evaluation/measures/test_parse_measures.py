@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from spolia.errors import MeasureError
+from spolia.errors import MeasureError, ModelError
+from spolia.evaluation.measures.judged.correctness import Correctness
 from spolia.evaluation.measures.known import WRITTEN as TABLE
 from spolia.evaluation.measures.known import class_of, needs_k
 from spolia.evaluation.measures.measure import SetMeasure
@@ -132,3 +135,16 @@ def test_a_list_is_cut_at_the_commas_that_separate() -> None:
 def test_what_is_no_list_of_measures_is_refused(text: str) -> None:
     with pytest.raises(MeasureError, match=r"names no measure|no list of measures|No measure"):
         parse_measures(text)
+
+
+def test_roles_that_differ_in_more_than_their_file_are_told_apart(tmp_path: Path) -> None:
+    (file := tmp_path / "mine.txt").write_text("{{question}} {{answer}}")
+    judge = ScriptedModel(("yes",), name="judge")
+    parsed = parse_measure(f'Correctness(role="{file}")', llm=judge)
+    assert isinstance(parsed, Correctness)
+    assert str(parsed) == f'Correctness(llm="judge", role="{file}")'
+    assert parsed == Correctness(judge, parsed.role)
+    other = Correctness(judge, parsed.role.but(default="no"))
+    assert str(other) != str(parsed)
+    with pytest.raises(ModelError, match="nowhere"):
+        parse_measure('Correctness(role="nowhere.txt")', llm=judge)
