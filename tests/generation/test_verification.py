@@ -67,6 +67,13 @@ def test_a_refuted_claim_never_comes_back(draft: str) -> None:
     assert answer.text == "Nokia employed him. [1]"
 
 
+def test_a_supported_claim_that_holds_a_refuted_one_goes_too() -> None:
+    claims = ("<answer>", "He left in 1990.\nNokia employed him.\nNokia was sad, and he left in 1990.")
+    verdicts = (("<statement>He left", "refuted"), ("<statement>", "supported"))
+    answer = VerifyClaims(ScriptedModel((("<facts>", "none"), *verdicts, claims)), library)(ANSWER)
+    assert answer.text == "Nokia employed him. [1]"
+
+
 def test_what_is_wholly_supported_stays_as_it_was() -> None:
     assert VerifyClaims(ScriptedModel((("<statement>", "supported"), CLAIMS)), library)(ANSWER) == ANSWER
 
@@ -149,6 +156,16 @@ def test_wrong_passages_are_searched_for_again_by_another_query() -> None:
     assert answer.text == "In 1998 [1]"
     assert answer.evidence is not None
     assert answer.evidence.query.question == "Nokia"
+
+
+@pytest.mark.parametrize(("verdict", "searches"), [("wrong passages", 3), ("wrong answer", 1), ("right", 1)])
+def test_it_is_searched_again_before_each_answer_to_other_passages_and_not_after_the_last(
+    verdict: str, searches: int
+) -> None:
+    reader, judge = ScriptedModel(("A [1]",), name="reader"), ScriptedModel((verdict,))
+    with Run() as run, run.lane() as lane:
+        VerifyGrounding(library, Reader(reader), judge)(Query("Nokia"))
+    assert len(lane.retrievals) == searches
 
 
 def test_nothing_found_is_searched_again_without_asking() -> None:
