@@ -130,7 +130,7 @@ class Workers:
                         kind = ReaderDied if died.passes else DocumentError
                         raise kind(
                             f"The {reader.name} reader {died} on {blob.uri} ({blob.size} bytes).{tried} It was read in "
-                            "a process of its own, and nothing else was harmed. Save the file again, or leave it out."
+                            f"a process of its own, and nothing else was harmed. {died.advice}, or leave it out."
                         ) from died
                     time.sleep(_WAIT_S * 2**attempt)
             raise AssertionError("the last attempt returns or raises")
@@ -150,11 +150,14 @@ class _Died(Exception):
     Args:
         final: another attempt at once would end in the same way.
         passes: another time it might not.
+        more: the field of `Limits` that may have been too small.
     """
 
-    def __init__(self, how: str, *, final: bool = False, passes: bool = True) -> None:
+    def __init__(self, how: str, *, final: bool = False, passes: bool = True, more: str = "") -> None:
         super().__init__(how)
         self.final, self.passes = final, passes
+        allow = f", allow more with sync(..., limits=Limits({more}=...), rebuild=True)" if more else ""
+        self.advice = f"Save the file again{allow}"
 
 
 @dataclass
@@ -188,8 +191,7 @@ class _Worker:
         except _Died as died:
             kind = ReaderDied if died.passes else DocumentError
             raise kind(
-                f"The {container.name} reader {died} on {blob.uri} ({blob.size} bytes). Save the file again, or leave "
-                "it out."
+                f"The {container.name} reader {died} on {blob.uri} ({blob.size} bytes). {died.advice}, or leave it out."
             ) from died
         finally:
             if under_way:  # who asked wants no more, and the rest would be taken for the next reply
@@ -249,7 +251,7 @@ class _Worker:
             raise MissingExtra(extra, module, purpose)
         if "memory" in said:
             self.stop()
-            raise _Died(f"needed more than {self.limits.memory_mb} MB of memory", final=True)
+            raise _Died(f"needed more than {self.limits.memory_mb} MB of memory", final=True, more="memory_mb")
         if "fault" in said:
             raise _Died(f"failed ({str(said['fault'])[:500]})", final=True, passes=False)
 
@@ -257,7 +259,7 @@ class _Worker:
         process, late = self._begun(), self.late
         self.stop()
         if late:
-            return _Died(f"took longer than {self.seconds:g} s", final=True)
+            return _Died(f"took longer than {self.seconds:g} s", final=True, more="seconds")
         code = process.returncode
         name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
         return _Died(f"died ({name})")
