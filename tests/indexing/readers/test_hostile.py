@@ -11,6 +11,7 @@ import pytest
 from spolia.errors import DocumentError, EncryptedDocument, SpoliaError
 from spolia.indexing.readers.archives.entries import refuse_many
 from spolia.indexing.readers.choosing import by_suffix, reader_of
+from spolia.indexing.readers.office import xlsx as excel
 from spolia.indexing.readers.reading import Blob
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
@@ -119,12 +120,21 @@ def test_a_cell_far_out_does_not_fill_the_memory(row: str) -> None:
         record(0x0200, struct.pack("<IIHHH", 0, 65_536, 0, 65_535, 0)),
         record(0x0200, struct.pack("<IIHHH", 0, 0xFFFFFFFF, 0, 1, 0)),
         record(0x0200, struct.pack("<IIHHH", 0, 65_536, 65_535, 65_534, 0)),
+        record(0x0200, struct.pack("<IIHHH", 2, 0, 0, 2, 0)),
     ],
-    ids=["cell", "columns", "rows", "backwards"],
+    ids=["cell", "columns", "rows", "columns backwards", "rows backwards"],
 )
 def test_a_sheet_of_old_excel_that_says_to_be_large_does_not_fill_the_memory(far: bytes) -> None:
     with pytest.raises(DocumentError, match="more than 20000000 cells"):
         read("a.xls", xls(far))
+
+
+def test_rows_that_are_empty_cost_nothing_cell_by_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[object] = []
+    monkeypatch.setattr(excel, "_said", lambda cell: str(said.append(cell) or cell))  # type: ignore[func-returns-value]
+    text = read("a.xls", xls(record(0x0203, struct.pack("<3Hd", 60_000, 200, 0, 7.5)))).document.text
+    assert text.endswith("basalt | 3.0\n\n7.5")
+    assert len(said) == 3 * 201
 
 
 def test_a_book_of_old_excel_whose_sectors_go_in_circles_is_refused() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 _FAT_IN_HEADER, _HEADER, _ENTRY, _NAME, _START = 76, 512, 128, 64, 116
 _NO_SECTOR = 0xFFFFFFFA
 """Numbers from here on are no sectors."""
-_SMALL = 64
+_SMALL, _WORD = 64, 1 << 32
 _LOCKED, _SHEET, _SIZE, _END, _MANY = 0x002F, 0x0085, 0x0200, 0x000A, 0x00BD
 _CELLS = frozenset([0x0006, _MANY, 0x00D6, 0x00FD, 0x0203, 0x0204, 0x0205, 0x027E])
 
@@ -114,7 +114,7 @@ def _sheets(book: bytes) -> Iterator[int]:
 
 
 def _rectangles(book: bytes, start: int) -> tuple[int, int]:
-    """Cells of the rectangle that a sheet fills, and of that from its corner which it states."""
+    """Cells of the rectangle that a sheet fills, and of that which it states, as the library counts: in 32 bits."""
     rows, columns, stated = list[int](), list[int](), 0
     for kind, content in _records(book, start):
         if kind in _CELLS and len(content) >= 4:
@@ -124,6 +124,6 @@ def _rectangles(book: bytes, start: int) -> tuple[int, int]:
             if kind == _MANY:
                 columns.append(struct.unpack_from("<H", content, len(content) - 2)[0])
         elif kind == _SIZE and len(content) >= 8:
-            _, last, _, right = struct.unpack_from("<4H" if len(content) < 12 else "<IIHH", content)
-            stated = max(stated, last * right)
+            first, last, left, right = struct.unpack_from("<4H" if len(content) < 12 else "<IIHH", content)
+            stated = max(stated, last * right, (last - first) % _WORD * ((right - left) % _WORD))
     return (max(rows) - min(rows) + 1) * (max(columns) - min(columns) + 1) if rows else 0, stated

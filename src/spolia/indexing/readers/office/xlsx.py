@@ -101,13 +101,18 @@ def _raised() -> Iterator[None]:
 
 def _write(layout: Layout, name: str, sheet: Any) -> bool:
     """Write the tables of a sheet; whether there is anything."""
-    rows = ([_said(cell) for cell in row] for row in sheet.iter_rows())
+    rows = (_texts(row) for row in sheet.iter_rows())
     found = False
     for is_filled, block in groupby(rows, key=any):
         if is_filled:
             found = True
             write_block(layout, list(block), name)
     return found
+
+
+def _texts(row: list[object]) -> list[str]:
+    """The cells of a row in words; nothing of a row that is empty, of which there may be very many."""
+    return [] if row == [""] * len(row) else [_said(cell) for cell in row]
 
 
 def write_block(layout: Layout, rows: Sequence[Sequence[str]], caption: str) -> None:
