@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from limits import WEIGHTS
@@ -43,10 +44,10 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    result = {}
-    for name in WEIGHTS:
-        with tempfile.TemporaryDirectory() as folder:
-            result[name] = weighed("" if name == "base" else name, Path(folder) / "env")
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as pool:
+        extras = ["" if name == "base" else name for name in WEIGHTS]
+        folders = [Path(folder) / str(number) for number in range(len(extras))]
+        result = dict(zip(WEIGHTS, pool.map(weighed, extras, folders), strict=True))
     publish("install", result, options.out)
     for name, (most, megabytes) in WEIGHTS.items():
         row = result[name]
