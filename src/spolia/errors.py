@@ -222,6 +222,10 @@ class ModelError(SpoliaError):
     """A model could not be asked, or its reply could not be used."""
 
 
+class PromptError(ModelError):
+    """There is no such prompt file, or it cannot be filled in."""
+
+
 class ModelUnavailable(ModelError):
     """The server refused the connection, is overloaded, failed or did not answer in time.
 

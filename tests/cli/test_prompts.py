@@ -73,7 +73,7 @@ def test_a_flow_over_the_texts_of_the_case(spolia: Spolia, place: Path) -> None:
 
 def test_a_flow_that_asks_nobody(spolia: Spolia, place: Path) -> None:
     ran = spolia("prompts", "show", "naive", "--question", "Quoi?", "--document", "notes/tides.txt")
-    assert (ran.code, ran.err) == (6, "No language model is asked.\n")
+    assert (ran.code, ran.err) == (6, "No language model is asked: the flow asks none, or finds nothing in the case.\n")
 
 
 def test_a_line_of_a_data_set_with_its_gold(spolia: Spolia, place: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_judges_prompt_of_ones_own_is_a_part_of_its_measure(
         ran = spolia("eval", "flow.yaml", *judged, "--measures", "Correctness", "--prompts", "mine")
         assert "mine/evaluation is not used: a judge's prompt is a part of its measure." in ran.err
     ran = spolia("eval", "flow.yaml", *judged, "--measures", 'Correctness(role="no.txt")')
-    assert (ran.code, "no.txt" in ran.err) == (4, True)
+    assert (ran.code, "no.txt" in ran.err) == (2, True)
 
 
 def test_a_gate_asks_with_them_and_its_baseline_says_which(
@@ -201,5 +201,7 @@ def test_a_flow_is_looked_at_with_them(spolia: Spolia, place: Path) -> None:
     assert spolia("check", "flow.yaml", "--prompts", "mine").code == 0
     (place / "mine/generation/answer.txt").write_text("{{pasages}}")
     ran = spolia("check", "flow.yaml", "--prompts", "mine")
-    assert ran.code != 0
+    assert ran.code == 2
     assert "has a place {{pasages}}, which nobody fills" in ran.err
+    ran = spolia("show", "flow.yaml", "--prompts", "nowhere")
+    assert (ran.code, ran.err.startswith("error: There is no folder 'nowhere'.")) == (2, True)

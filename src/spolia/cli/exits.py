@@ -30,7 +30,7 @@ class Exit(IntEnum):
 MEANING = {
     Exit.DONE: "done",
     Exit.FAULT: "of `gate`: worse than its baseline, or not shown not to be; else a fault of Spolia itself",
-    Exit.USAGE: "wrong usage or bad input: a question, a flow, a data set, a folder",
+    Exit.USAGE: "wrong usage or bad input: a question, a flow, a prompt, a data set, a folder",
     Exit.STORE: "the store cannot be used",
     Exit.MODEL: "a model or its server cannot be used",
     Exit.PARTLY: "done, but some documents or questions failed",
@@ -43,6 +43,8 @@ MEANING = {
 
 def exit_of(error: errors.SpoliaError) -> Exit:
     """The code for an error."""
+    if isinstance(error, errors.PromptError):
+        return Exit.USAGE
     if isinstance(error, errors.StoreError):
         return Exit.STORE
     if isinstance(error, (errors.ModelError, errors.BudgetSpent)):

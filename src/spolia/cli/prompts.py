@@ -85,7 +85,7 @@ def show(
     sent = messages(what, case, store, known, prompts, reply or ())
     screen.give(what=what, question=case.question, calls=[_call(one) for one in sent])
     if not sent:
-        screen.say("No language model is asked.")
+        screen.say("No language model is asked: the flow asks none, or finds nothing in the case.")
         return Exit.NOTHING
     for number, one in enumerate(sent, 1):
         screen.write(_written(number, one))

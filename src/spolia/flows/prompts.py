@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from spolia.catalogue import Catalogue
-from spolia.errors import ModelError
+from spolia.errors import PromptError
 from spolia.models import template
 from spolia.models.languages import LANGUAGES
 from spolia.models.replacing import replaced
@@ -78,16 +78,16 @@ def prompt_called(name: str, every: Mapping[str, ShippedPrompt]) -> ShippedPromp
     """The prompt file of a name, or of its last part where only one of them all has that.
 
     Raises:
-        ModelError: there is none, or there are several.
+        PromptError: there is none, or there are several.
     """
     found = [one for one in every if one == name or one.endswith(f"/{name}")]
     if len(found) == 1:
         return every[found[0]]
     if found:
-        raise ModelError(f"Several prompts are called {name!r}: {', '.join(found)}. Write one of these.")
+        raise PromptError(f"Several prompts are called {name!r}: {', '.join(found)}. Write one of these.")
     near = get_close_matches(name, [*every, *(one.rpartition("/")[2] for one in every)], 1, 0.5)
     advice = f"The nearest is {near[0]}; write that." if near else "Write: spolia prompts list."
-    raise ModelError(f"No prompt is called {name!r}. {advice}")
+    raise PromptError(f"No prompt is called {name!r}. {advice}")
 
 
 def name_of(place: str) -> str | None:
@@ -109,7 +109,7 @@ def overridden(flow: Any, folder: str | Path) -> Any:
     of another prompt.
 
     Raises:
-        ModelError: there is no such folder, or it holds a text file that would never be used, or one with a place
+        PromptError: there is no such folder, or it holds a text file that would never be used, or one with a place
             that nobody fills.
     """
     own = _own(Path(folder))
@@ -130,20 +130,22 @@ def overridden(flow: Any, folder: str | Path) -> Any:
 def _own(folder: Path) -> dict[str | None, str]:
     """The places of the prompt files in a folder of the user's, by the names of those that they stand for."""
     if not folder.is_dir():
-        raise ModelError(f"There is no folder {str(folder)!r}. Write: spolia prompts override NAME --into {folder}.")
+        raise PromptError(f"There is no folder {str(folder)!r}. Write: spolia prompts override NAME --into {folder}.")
     every, found = {name: ShippedPrompt(name) for name in _names()}, dict[str | None, str]()
     for path in sorted(folder.rglob("*.txt")):
         name, _, language = path.relative_to(folder).with_suffix("").as_posix().partition(".")
         if name not in every or (language and language not in LANGUAGES):
             near = get_close_matches(name, every, 1, 0.4) or ["indexing/summary"]
-            raise ModelError(f"{path} is in the place of no prompt. Write a name as {near[0]}.txt, or take it out.")
+            raise PromptError(f"{path} is in the place of no prompt. Write a name as {near[0]}.txt, or take it out.")
         if unknown := template.read(str(path)).places - every[name].places:
-            raise ModelError(
+            raise PromptError(
                 f"{path} has a place {{{{{min(unknown)}}}}}, which nobody fills. Write some of "
                 f"{', '.join(sorted(every[name].places)) or 'no places'}."
             )
         if not (main := folder / f"{name}.txt").is_file():
-            raise ModelError(f"{path} is beside no {main.name}, which is what all other languages get. Write that too.")
+            raise PromptError(
+                f"{path} is beside no {main.name}, which is what all other languages get. Write that too."
+            )
         found[name] = str(main)
     return found
 

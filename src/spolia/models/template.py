@@ -34,7 +34,7 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
-from spolia.errors import ModelError
+from spolia.errors import PromptError
 from spolia.models.delimiters import Setting, kept_inside
 from spolia.models.languages import ENGLISH, LANGUAGES, beside, language_of
 from spolia.types import Message, Value
@@ -82,10 +82,10 @@ class Template(Value):
         """The messages with a text, or several, at each place.
 
         Raises:
-            ModelError: a place is left without a text, or one in a system's message is given what is no `Setting`.
+            PromptError: a place is left without a text, or one in a system's message is given what is no `Setting`.
         """
         if missing := sorted(self.places - values.keys()):
-            raise ModelError(
+            raise PromptError(
                 f"The prompt has a place {{{{{missing[0]}}}}}, but is given {', '.join(sorted(values)) or 'nothing'}. "
                 "Take the place out of the file, or write one of these."
             )
@@ -100,7 +100,7 @@ class Template(Value):
         for message in self.messages:
             for name in _PLACE.findall(message.content) if message.role == "system" else ():
                 if not isinstance(values[name], Setting):
-                    raise ModelError(
+                    raise PromptError(
                         f"The prompt has {{{{{name}}}}} in a system's message, where what a question, a document or a "
                         "model says must not stand. Move it into the user's message; give what the flow itself says "
                         "as a Setting (spolia.models.delimiters)."
@@ -145,10 +145,10 @@ def checked_language(language: str, whose: str) -> None:
     """Refuse a language that prompts are in no way written in.
 
     Raises:
-        ModelError: and which there are.
+        PromptError: and which there are.
     """
     if language and language not in LANGUAGES:
-        raise ModelError(
+        raise PromptError(
             f"{whose} has language={language!r}. Write one of {', '.join(LANGUAGES)}, or nothing for that of what is "
             "asked."
         )
@@ -167,7 +167,7 @@ def read(place: str) -> Template:
     The package is found without importing it, so that a flow file can name no code to run.
 
     Raises:
-        ModelError: there is no such file, or it is no UTF-8 text.
+        PromptError: there is no such file, or it is no UTF-8 text.
     """
     path = _path(place)
     try:
@@ -177,8 +177,8 @@ def read(place: str) -> Template:
         raise _unreadable(place, error) from error
 
 
-def _unreadable(place: str, error: Exception) -> ModelError:
-    return ModelError(f"The prompt {place!r} cannot be read: {error}. Write a path, or 'package:path'.")
+def _unreadable(place: str, error: Exception) -> PromptError:
+    return PromptError(f"The prompt {place!r} cannot be read: {error}. Write a path, or 'package:path'.")
 
 
 @lru_cache(maxsize=256)
@@ -192,8 +192,8 @@ def _path(place: str) -> Path:
         return Path(place).expanduser()
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise ModelError(f"The prompt {place!r} names no installed package. Install {package}, or write a path.")
+        raise PromptError(f"The prompt {place!r} names no installed package. Install {package}, or write a path.")
     steps = PurePosixPath(inside)
     if steps.is_absolute() or ".." in steps.parts:
-        raise ModelError(f"The prompt {place!r} leaves its package. Write a path inside it, or a path of your own.")
+        raise PromptError(f"The prompt {place!r} leaves its package. Write a path inside it, or a path of your own.")
     return Path(spec.submodule_search_locations[0]) / steps
