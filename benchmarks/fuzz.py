@@ -110,7 +110,7 @@ def outcome_of(error: SpoliaError) -> tuple[str, str]:
     said = str(error)
     for outcome, marks in (
         ("took too long", ("took longer than",)),
-        ("too much memory", ("MB of memory",)),
+        ("too much memory", ("MB of memory", "want of memory")),
         ("reader failed", ("failed (", "gave no reading")),
         ("worker died", ("died (",)),
     ):

@@ -262,6 +262,8 @@ class _Worker:
             return _Died(f"took longer than {self.seconds:g} s", final=True, more="seconds")
         code = process.returncode
         name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        if code == -signal.SIGABRT:  # as native code ends that gets no more memory
+            name += f", perhaps for want of memory: it had {self.limits.memory_mb} MB"
         return _Died(f"died ({name})")
 
     def _too_late(self) -> None:
