@@ -189,6 +189,39 @@ def test_samples_of_samples_all_differ() -> None:
     assert found == list(range(12))
 
 
+@dataclass(frozen=True)
+class Told(Operator[str, float]):
+    """The number that a text is."""
+
+    def apply(self, value: str, /) -> float:
+        return float(value)
+
+
+@pytest.mark.parametrize(
+    ("values", "best"),
+    [
+        (("nan", "1", "2"), "2"),
+        (("1", "nan"), "1"),
+        (("nan", "-inf"), "nan"),
+        (("-inf", "nan", "0"), "0"),
+        (("1", "inf", "inf "), "inf"),
+        (("2", "2.0"), "2"),
+    ],
+)
+def test_a_score_that_is_no_number_is_never_better_than_one(values: tuple[str, ...], best: str) -> None:
+    assert Best(Told())(values) == best
+
+
+@step
+def nan_for_odd(count: Count) -> float:
+    return float("nan") if count.n % 2 else float(count.n)
+
+
+def test_a_beam_keeps_states_with_a_score_before_those_without() -> None:
+    ended = Explore(Wide(4), max_depth=1, score=nan_for_odd, width=2)(Count(1))
+    assert [state.n % 2 for state in ended] == [0, 0]
+
+
 def test_exploring_says_of_every_state_why_it_ended_and_keeps_the_scores_in_order() -> None:
     ended = Explore(Wide(), max_depth=2, score=Size(), max_states=4)(Count(1))
     assert [state.n for state in ended] == sorted((state.n for state in ended), reverse=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from spolia.bounds import times
 from spolia.combinators.branch import survivors
 from spolia.combinators.each import element
 from spolia.errors import StepFailed, WiringError
 from spolia.operator import Operator, checked_operator
+from spolia.ranking.order import falling
 from spolia.wiring import fits, name_of
 
 T = TypeVar("T")
@@ -18,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Best(Operator[Sequence[T], T]):
-    """Give the value with the highest score; of equal scores the first.
+    """Give the value with the highest score; of equal scores the first. One that is NaN is of the lowest.
 
     Args:
         score: how good a value is, higher is better.
@@ -36,6 +37,8 @@ class Best(Operator[Sequence[T], T]):
 
     score: Operator[T, float]
 
+    version: ClassVar[int] = 2
+
     def __post_init__(self) -> None:
         checked_operator(self.score, "the score of Best")
 
@@ -43,7 +46,7 @@ class Best(Operator[Sequence[T], T]):
         if not value:
             raise StepFailed("Best was given 0 values, it needs at least 1.")
         scores = survivors(self.score.batch(value), None, "score", self.short)
-        return value[max(range(len(value)), key=lambda index: (scores[index], -index))]
+        return value[min(range(len(value)), key=lambda index: falling(scores[index]))]
 
     def takes(self) -> Any:
         return Sequence[self.score.takes()]  # type: ignore[misc]

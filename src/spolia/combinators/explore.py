@@ -10,6 +10,7 @@ from spolia.bounds import times, total
 from spolia.combinators.each import element
 from spolia.errors import BudgetSpent, WiringError
 from spolia.operator import Operator, checked_operator
+from spolia.ranking.order import falling
 from spolia.surrounding import degrade
 from spolia.types import Failure, State
 from spolia.wiring import fits, name_of
@@ -29,8 +30,17 @@ class Explore(Operator[S, tuple[S, ...]]):
         expand: the successors of a state.
         max_depth: levels, at most.
         max_states: states made, at most.
-        score: how good a state is, higher is better; without it the order is that of discovery.
+        score: how good a state is, higher is better, NaN worst; without it the order is that of discovery.
         width: how many of a level are expanded further (the beam); all without it.
+
+    >>> from spolia.function import step
+    >>> from spolia.types import Chain, Query
+    >>> @step
+    ... def ask_two(chain: Chain) -> tuple[Chain, ...]:
+    ...     return tuple(chain.but(pairs=(*chain.pairs, (question, "?"))) for question in ("Who?", "Where?"))
+    >>> ended = Explore(ask_two, max_depth=2)(Chain(Query("What happened?")))
+    >>> [(" ".join(question for question, _ in chain.pairs), chain.stop) for chain in ended]
+    [('Who? Who?', 'cap'), ('Who? Where?', 'cap'), ('Where? Who?', 'cap'), ('Where? Where?', 'cap')]
     """
 
     expand: Operator[S, tuple[S, ...]]
@@ -38,6 +48,7 @@ class Explore(Operator[S, tuple[S, ...]]):
     max_states: int = 100
     score: Operator[S, float] | None = None
     width: int | None = None
+    version: ClassVar[int] = 2
     optional: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -65,7 +76,7 @@ class Explore(Operator[S, tuple[S, ...]]):
             alive = self._set_aside(frontier, ended)
         ended.extend((score, state.but(stop="cap")) for score, state in alive)
         if self.score is not None:
-            ended.sort(key=lambda scored: -scored[0])
+            ended.sort(key=lambda scored: falling(scored[0]))
         return tuple(state for _, state in ended)
 
     def _set_aside(self, frontier: Sequence[Scored[S]], ended: list[Scored[S]]) -> list[Scored[S]]:
@@ -105,7 +116,7 @@ class Explore(Operator[S, tuple[S, ...]]):
                 ended.append((float("-inf"), child.but(stop=child.stop or "budget")))
             else:
                 scored.append((float(score), child))
-        scored.sort(key=lambda pair: -pair[0])
+        scored.sort(key=lambda pair: falling(pair[0]))
         open_states = [pair for pair in scored if not pair[1].stop]
         return [pair for pair in scored if pair[1].stop] + open_states[: self.width]
 

@@ -40,6 +40,15 @@ class Loop(Operator[S, S]):
         until: the judge, asked after every step.
         max_steps: the cap, in steps.
         appends: the body's text is part of the answer, so that it may be streamed.
+
+    >>> from spolia.function import step
+    >>> from spolia.types import Chain, Query
+    >>> @step
+    ... def ask_on(chain: Chain) -> Chain:
+    ...     return chain.but(pairs=(*chain.pairs, ("And then?", "Nothing.")))
+    >>> ended = Loop(ask_on, max_steps=3)(Chain(Query("What happened?")))
+    >>> len(ended.pairs), ended.stop
+    (3, 'cap')
     """
 
     body: Operator[S, S]

@@ -41,6 +41,10 @@ class Situate(Operator[Passage, str]):
         llm: the language model.
         role: prompt, with the places `{{document}}` and `{{passage}}`, reader and default.
         max_tokens: longest reply.
+
+    >>> from spolia.models.scripted import ScriptedModel
+    >>> Situate(ScriptedModel(("Of the harbour, on tides.",)))(Passage("They rise.", "The harbour. Tides: They rise."))
+    'Of the harbour, on tides.'
     """
 
     llm: LanguageModel
