@@ -40,9 +40,7 @@ def metadata(uri: str) -> dict[str, Any]:
     return {"year": 1990 + len(uri), "tag": ["a", "b"], "none": None, "half": 0.5, "is": True}
 
 
-@pytest.fixture
-def folder(fast_folder: Path) -> Path:
-    made = fast_folder / "docs"
+def lay(made: Path) -> Path:
     (made / "sea").mkdir(parents=True)
     (made / "stones.md").write_text(
         "# Spolia\n\nSpolia are stones. Builders take them from older buildings.\n\n## Rome\n\nRome has many.\n"
@@ -62,10 +60,11 @@ def groups_of(corpus: Corpus) -> list[NodeGroup]:
     return [corpus.group("sentence", pair), corpus.group("sub", Definition(Sentences(), parent="chunk"))]
 
 
-@pytest.fixture
-def corpus(folder: Path, fast_folder: Path) -> Corpus:
-    """A store with a history: several groups and embedders, reader lists, deleted and changed documents."""
-    found = Corpus(str(fast_folder / "notes.spolia"))
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder, and a store with a history: groups, embedders, reader lists, deleted and changed documents."""
+    place = tmp_path_factory.mktemp("made")
+    folder, found = lay(place / "docs"), Corpus(str(place / "notes.spolia"))
     how: dict[str, Any] = {
         "embedder": EMBEDDER,
         "metadata": metadata,
@@ -81,7 +80,17 @@ def corpus(folder: Path, fast_folder: Path) -> Corpus:
     sync(folder, found, groups=groups, **how)
     shutil.rmtree(Path(found.path, "lexical"))  # until they are merged away, BM25 counts deleted documents
     with found.writer():
-        return found
+        return place
+
+
+@pytest.fixture
+def folder(made: Path, fast_folder: Path) -> Path:
+    return shutil.copytree(made / "docs", fast_folder / "docs")
+
+
+@pytest.fixture
+def corpus(made: Path, folder: Path, fast_folder: Path) -> Corpus:
+    return Corpus(str(shutil.copytree(made / "notes.spolia", fast_folder / "notes.spolia")))
 
 
 def asked(corpus: Corpus) -> dict[str, Any]:
