@@ -144,7 +144,7 @@ def test_what_may_pass_is_tried_again_after_a_while(
     folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch, order: bytes, why: str
 ) -> None:
     (folder / "a.do").write_bytes(order)
-    limits, readers = Limits(seconds=5.0, memory_mb=400), {".do": Apart()}
+    limits, readers = Limits(seconds=2.0, memory_mb=400), {".do": Apart()}
     now = 10**18
     monkeypatch.setattr(time, "time_ns", lambda: now)
     seen = []
