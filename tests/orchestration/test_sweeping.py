@@ -69,7 +69,7 @@ def by_the_formula(lists: Sequence[Sequence[tuple[str, float]]], k: float) -> di
         for list_ in lists:
             own = [score for other, score in list_ if other == name]
             if own:
-                terms.append(1 / (k + 1 + sum(score > own[0] for _, score in list_)))
+                terms.append(1 / (k + (1 + sum(score > own[0] for _, score in list_))))
         found[name] = math.fsum(terms)
     return found
 
