@@ -43,7 +43,7 @@ def parsers() -> list[Parser[Any]]:
 
 
 def test_they_are_found() -> None:
-    assert {"Statement", "Decisions", "Steps", "Phrases"} <= {type(parser).__name__ for parser in parsers()}
+    assert {"Searches", "Decisions", "Steps", "Phrases"} <= {type(parser).__name__ for parser in parsers()}
 
 
 @pytest.mark.parametrize("parser", parsers(), ids=lambda parser: type(parser).__name__)

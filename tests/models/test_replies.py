@@ -22,6 +22,7 @@ from spolia.models.parsers import (
     Tags,
     YesNo,
 )
+from spolia.pre_retrieval.statements import Statement
 
 FOLDER = Path(__file__).parent / "replies"
 Row = tuple[Parser[Any], Any, str]
@@ -49,6 +50,7 @@ FAMILIES: dict[str, tuple[Callable[[str], Parser[Any]], Callable[[str, str], Any
         lambda given: ControlTokens(tuple(_split(given))),
         lambda _, stated: tuple(_split(stated)),
     ),
+    "statement": (lambda _: Statement(), lambda _, stated: stated.replace("⏎", "\n")),
 }
 
 

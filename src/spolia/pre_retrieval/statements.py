@@ -10,7 +10,7 @@ from typing import ClassVar
 from spolia.bounds import times
 from spolia.errors import StatementError
 from spolia.models.delimiters import Setting
-from spolia.models.parsers import Parser, spoken
+from spolia.models.parsers import JsonObject, Parser, spoken
 from spolia.pre_retrieval.asking import AsksOfQuery
 from spolia.pre_retrieval.parsers import says_nothing
 from spolia.stores.outside.database import Asked
@@ -22,13 +22,19 @@ from spolia.wiring import refuse_counts
 LIMITS = Limits()
 DESCRIBED = 24_000
 """Characters of a database's description that are shown to a model, by default."""
-_FENCED = re.compile(r"```[\w-]*[ \t]*\n(.*?)(?:\n[^\S\n]*+```|\Z)", re.DOTALL)
+_FENCED = re.compile(r"(?:```|~~~)[\w-]*[ \t]*\n(.*?)(?:\n[^\S\n]*+(?:```|~~~)|\Z)", re.DOTALL)
+_TAGGED = re.compile(r"<(sql|cypher|query|statement|answer)>(.*?)(?:</\1>|\Z)", re.IGNORECASE | re.DOTALL)
 _VERBS = (
     "select|with|match|optional match|unwind|values|return|insert|update|delete|drop|create|alter|replace|pragma|"
     "attach|merge|call|copy|explain|truncate|begin|set"
 )
+_LABEL = (
+    rf"(?!(?:{_VERBS})\b)[^\n:：=>]{{0,40}}(?:sql|cypher|query|statement|answer|答案|查询|クエリ|쿼리)"
+    r"[^\n:：=>]{0,20}(?:[:：=]|->|→)[\s*_`\"']*"
+)
+_LABELLED = re.compile(_LABEL, re.IGNORECASE)
 _BEGINS = re.compile(
-    rf"^(?:[^\S\n]|[>*])*+(?:(?:sql|cypher|query|statement)\w*\s*[:：]\s*)?((?:{_VERBS})\b.*)",
+    rf"^(?:[^\S\n]|[>*`\"'“•-])*+(?:\(?\d{{1,2}}[.)]\s+)?(?:{_LABEL})?((?:{_VERBS})\b.*)",
     re.IGNORECASE | re.DOTALL | re.MULTILINE,
 )
 
@@ -49,11 +55,38 @@ class Statement(Parser[str]):
         said = spoken(reply)
         if says_nothing(said):
             return ""
-        found = _FENCED.search(said) or _BEGINS.search(said)
-        statement = found[1].strip().rstrip(";").strip() if found else ""
+        fenced, tagged = _FENCED.search(said), _TAGGED.search(said)
+        within = fenced[1] if fenced else tagged[2] if tagged else said
+        within = _value(within.strip()) or within
+        if says_nothing(_LABELLED.sub("", within.strip(), count=1)):
+            return ""
+        begun = None if fenced else _BEGINS.search(within)
+        statement = _ended(begun[1] if begun else within if fenced else "")
         if not statement:
             raise ValueError("it must be one statement, and nothing else")
         return statement
+
+
+def _value(said: str) -> str:
+    """The first text in a JSON object, where the reply is one."""
+    if not said.startswith("{"):
+        return ""
+    try:
+        values = JsonObject().parse(said).values()
+    except ValueError:
+        return ""
+    return next((value for value in values if isinstance(value, str)), "")
+
+
+def _ended(statement: str) -> str:
+    """A statement without the semicolon after it, and without what was written around it as a whole."""
+    found = statement.strip()
+    for mark in ("**", "*", "``", "`", '"', "'", "”"):
+        if found.endswith(mark) and found.count(mark) % 2:
+            found = found.removesuffix(mark).rstrip()
+    while found.endswith(";"):
+        found = found[:-1].rstrip()
+    return found
 
 
 class AsksInStatements(AsksOfQuery[Rows]):
