@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from pathlib import Path
 
 import pytest
 
 from spolia import Guard, Query, Run, check, dump, load
-from spolia.errors import StatementError, StepFailed, WiringError
+from spolia.errors import MissingExtra, StatementError, StepFailed, WiringError
 from spolia.filters import AnyOf, where
 from spolia.function import step
 from spolia.models.scripted import ScriptedModel
@@ -51,6 +52,15 @@ def test_an_error_is_said_to_the_model_which_mends_it_in_the_second_call(people:
     assert found.statement == "SELECT name FROM person"
     assert len(found) == 3
     assert run.usage.calls == 2
+
+
+def test_no_model_is_paid_for_a_statement_that_cannot_be_read_here(
+    people: SQLiteFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sqlglot", None)
+    with Run() as run, pytest.raises(MissingExtra, match=r"spolia\[text-to-sql\]"):
+        TextToSQL(ScriptedModel(("SELECT name FROM person",)), people)(WHO)
+    assert run.usage.calls == 0
 
 
 @pytest.mark.parametrize("statement", ["DROP TABLE person", "SELECT 1; SELECT 2", "PRAGMA table_info(person)"])

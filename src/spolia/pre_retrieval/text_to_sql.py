@@ -10,7 +10,9 @@ from spolia.models.role import Role
 from spolia.pre_retrieval.asking import NOTHING
 from spolia.pre_retrieval.statements import DESCRIBED, LIMITS, AsksInStatements, Statement
 from spolia.stores.outside.database import Asked
-from spolia.stores.outside.rows import Limits
+from spolia.stores.outside.read_only import refuse_no_parser
+from spolia.stores.outside.rows import Limits, Rows
+from spolia.types import Query
 
 WRITTEN: Role[str] = Role("spolia:pre_retrieval/prompts/text_to_sql.txt", Statement(), default=NOTHING)
 
@@ -70,3 +72,7 @@ class TextToSQL(AsksInStatements):
     @property
     def asked(self) -> Asked:
         return self.database
+
+    def apply(self, value: Query, /) -> Rows:
+        refuse_no_parser()
+        return super().apply(value)

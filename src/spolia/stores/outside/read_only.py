@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from spolia.errors import MissingExtra, StatementError
@@ -54,13 +55,22 @@ def refuse_writes(statement: str, dialect: str, tables: Mapping[str, Sequence[st
     _refuse_unknown(query, tables, schema)
 
 
+def refuse_no_parser() -> None:
+    """Say that statements cannot be read here, before a model is paid for one.
+
+    Raises:
+        MissingExtra: there is no parser.
+    """
+    if find_spec("sqlglot") is None:
+        raise MissingExtra("text-to-sql", "sqlglot", "Asking a database in SQL")
+
+
 def _parsed(statement: str, dialect: str) -> exp.Query:
-    try:
-        import sqlglot
-        from sqlglot import exp
-        from sqlglot.errors import SqlglotError
-    except ImportError as error:
-        raise MissingExtra("text-to-sql", "sqlglot", "Asking a database in SQL") from error
+    refuse_no_parser()
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
     logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of what is refused here
     try:
         found = [one for one in sqlglot.parse(statement, read=dialect) if one is not None]
