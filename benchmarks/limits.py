@@ -218,6 +218,14 @@ def _fusion(result: Result) -> Judged:
     return found | {"279 settings of 100 questions, cpu_s": (result["sweep"]["cpu_s"], most(0.2))}
 
 
+def _model_client(result: Result) -> Judged:
+    found: dict[str, Any] = {"1 flow, cpu_ms_per_call": (result["flows"]["1"]["cpu_ms_per_call"], None)}
+    for flows, share in (("50", 0.95), ("200", 0.85)):
+        found[f"{flows} flows, share_of_ideal"] = (result["flows"][flows]["share_of_ideal"], least(share))
+        found[f"{flows} flows, cpu_ms_per_call"] = (result["flows"][flows]["cpu_ms_per_call"], most(0.5))
+    return found
+
+
 def _workers(result: Result) -> Judged:
     return {
         "reading, times as fast with two": (result["reading"]["ratio"], least(1.7)),
@@ -257,6 +265,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "fusion": _fusion,
     "fuzz": _fuzz,
     "large": _large,
+    "model_client": _model_client,
     "workers": _workers,
 }
 """By the name of the result."""

@@ -12,13 +12,13 @@ import argparse
 import asyncio
 import json
 import multiprocessing
-import os
-import platform
 import statistics
 import threading
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
+
+from results import publish
 
 from spolia.models.chat import ChatModel
 from spolia.types import Message, Prompt
@@ -111,14 +111,9 @@ def main() -> None:
         found[str(flows)] = {name: round(number, 4) for name, number in runs[REPEATS // 2].items()}
         print(f"{flows} flows: {found[str(flows)]}", flush=True)
     server.terminate()
-    machine = {
-        "python": platform.python_version(),
-        "cpus": os.cpu_count(),
-        "load": [round(x, 2) for x in os.getloadavg()],
-    }
-    result = {"latency_s": LATENCY_S, "calls_per_flow": CALLS, "median_of": REPEATS, "flows": found, "machine": machine}
-    if out:
-        out.write_text(json.dumps(result, indent=2) + "\n")
+    publish(
+        "model_client", {"latency_s": LATENCY_S, "calls_per_flow": CALLS, "median_of": REPEATS, "flows": found}, out
+    )
 
 
 if __name__ == "__main__":
