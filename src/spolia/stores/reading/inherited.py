@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from spolia.filters import FILE_FIELDS, Field
 from spolia.stores.tables import sql
 from spolia.stores.tables.rows import EARLIEST_NS, unpacked
 from spolia.types import Meta, Scalar
@@ -57,12 +58,14 @@ def file_meta(uri: str, size: int, created_ns: int, modified_ns: int, accessed_n
 
 
 def described(meta: Meta, of_file: Meta) -> Meta:
-    """Metadata of a document with the fields of its file: of one name, what was said of the document counts.
+    """Metadata of a document with the fields of its file: of one name, what was said of the document counts if it fits.
 
-    >>> described((("file_name", "Old Stones"),), (("file_name", "a.txt"), ("file_size", 12)))
-    (('file_name', 'Old Stones'), ('file_size', 12))
+    >>> said = (("file_name", "Old Stones"), ("file_size", "large"))
+    >>> described(said, (("file_name", "a.txt"), ("file_size", 12)))[1:]
+    (('file_size', 'large'), ('file_size', 12))
     """
-    said = {name for name, _ in meta}
+    kinds = {field.name: field for field in FILE_FIELDS}
+    said = {name for name, value in meta if name in kinds and kinds[name].fits(value)}
     return meta + tuple(pair for pair in of_file if pair[0] not in said)
 
 
@@ -95,13 +98,13 @@ class Inherited:
             if before._found is not None:
                 self._found = self._updated(before._found, self.changed.tolist())
 
-    def values(self, document: int, field: str) -> Iterator[Scalar]:
-        """All values of a field; those of its files where nothing else was said."""
+    def values(self, document: int, field: Field) -> Iterator[Scalar]:
+        """All values that fit to a field; those of its files where nothing else was said."""
         found = self._all.get(document)
         if found is not None:
-            said = [value for name, value in found.meta if name == field]
+            said = [value for name, value in found.meta if name == field.name and field.fits(value)]
             yield from said
-            if not said and (made := _OF_FILE.get(field)) is not None:
+            if not said and (made := _OF_FILE.get(field.name)) is not None:
                 yield from (value for file in found.files if (value := made(file)) is not None)
 
     @property

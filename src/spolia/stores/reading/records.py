@@ -137,7 +137,7 @@ class Records:
         values: list[Scalar] = []
         starts = np.zeros(len(documents) + 1, dtype=np.int64)
         for number, document in enumerate(documents.tolist()):
-            values += filter(coding.field.fits, self._inherited.values(document, coding.field.name))
+            values += self._inherited.values(document, coding.field)
             starts[number + 1] = len(values)
         counts = np.diff(starts)[places]
         rows = np.repeat(positions, counts)
