@@ -52,10 +52,6 @@ def letters_of(text_page: Any, text: str, stretches: Iterable[tuple[int, int]], 
     return list(compress(letters, ~nowhere)) if nowhere.any() else letters
 
 
-def _middle(letter: Letter) -> float:
-    return letter[3] + letter[5]
-
-
 def area_of(letters: Iterable[Letter]) -> Area:
     """The smallest area around some letters."""
     _, _, lefts, tops, rights, bottoms = zip(*letters, strict=True)
@@ -67,21 +63,21 @@ def rows_of(letters: Sequence[Letter]) -> list[Row]:
     if not letters:
         return []
     heights = [bottom - top for _, _, _, top, _, bottom in letters]
+    middles = [(top + bottom) / 2 for _, _, _, top, _, bottom in letters]
     usual = 0.8 * median(heights)
-    large = [letter for letter, height in zip(letters, heights, strict=True) if height >= usual]
-    small = [letter for letter, height in zip(letters, heights, strict=True) if height < usual]
+    large, small = ([at for at, height in enumerate(heights) if (height < usual) is low] for low in (False, True))
     rows: list[Row] = []
-    reach = float("-inf")
-    for letter in sorted(large, key=_middle):
-        _, _, _, top, _, bottom = letter
-        if top + bottom > 2 * reach:
+    reach, starts = float("-inf"), list[float]()
+    for number in sorted(large, key=middles.__getitem__):
+        middle = middles[number]
+        if middle > reach:
             rows.append([])
-            reach = (top + bottom) / 2 + 0.45 * min(bottom - top, 20.0)
-        rows[-1].append(letter)
-    middles = [row[0].middle for row in rows]
-    for letter in small:
-        middle = letter.middle
-        rows[min(range(len(rows)), key=lambda number: abs(middles[number] - middle))].append(letter)
+            starts.append(middle)
+            reach = middle + 0.45 * min(heights[number], 20.0)
+        rows[-1].append(letters[number])
+    for number in small:
+        middle = middles[number]
+        rows[min(range(len(rows)), key=lambda row: abs(starts[row] - middle))].append(letters[number])
     return [sorted(row, key=_left) for row in rows]
 
 
