@@ -15,6 +15,7 @@ from spolia.errors import SourceError
 from spolia.indexing.planning import planned
 from spolia.indexing.report import Progress
 from spolia.indexing.sources import items, sql
+from spolia.indexing.sources.databases import connected
 from spolia.indexing.sources.sql import SQLRows
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
