@@ -18,7 +18,7 @@ from spolia.evaluation.measures.abstention.coverage import SelectiveRisk
 from spolia.evaluation.measures.judged.context_precision import ContextPrecision
 from spolia.evaluation.measures.judged.correctness import Correctness
 from spolia.evaluation.measures.judged.faithfulness import Faithfulness
-from spolia.evaluation.measures.judged.g_eval import ASPECTS, GEval, expected_grade
+from spolia.evaluation.measures.judged.g_eval import ASPECTS, GEval, expected_grade, most_probable_grade
 from spolia.evaluation.measures.judged.judge import JudgedMeasure
 from spolia.evaluation.measures.judged.relevancy import AnswerRelevancy
 from spolia.evaluation.measures.judged.support import SupportPrecision, SupportRecall, cited_sentences
@@ -159,6 +159,32 @@ def test_g_eval_by_tokens_is_the_mean_of_the_grades_weighted_by_what_the_model_s
         assert judging.spent.calls == 1
         sent = server.requests[0].body
     assert (sent["top_logprobs"], sent["max_tokens"], sent["temperature"]) == (20, 1, 0.0)
+
+
+def test_g_eval_as_autorag_is_the_most_probable_grade_beside_the_best_accepted_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+
+    def stating(**probabilities: float) -> Served:
+        stated = [{"token": token.strip("_"), "logprob": log(p)} for token, p in probabilities.items()]
+        content = {"choices": [{"logprobs": {"content": [{"top_logprobs": stated}]}}], "usage": {}}
+        return Served(body=json.dumps(content).encode())
+
+    with OpenAIServer(stating(The=0.5, _2=0.3, _5=0.1), stating(_3=0.4, _4=0.3)) as server, Run():
+        measure = GEval(foretelling(server.url), "consistency", rule="autorag")
+        assert measure.score(SHOWN, asked("Nokia", "Nokia, in Salo")) == 3  # 2 beside the one, 3 beside the other
+        shown = [request.body["messages"][-1]["content"] for request in server.requests]
+    assert ["Nokia, in Salo" in one for one in sorted(shown, key=len)] == [False, True]
+    assert not any("text of a" in one for one in shown)  # the passages that were found do not count
+    assert not measure.applies(asked())
+
+
+def test_a_grade_beyond_the_five_most_probable_tokens_is_not_seen() -> None:
+    tokens = [Token(word, log(0.1)) for word in ("The", "An", "It", "So")]
+    assert most_probable_grade([*tokens, Token("4", log(0.05)), Token("5", log(0.01))]) == 4
+    assert most_probable_grade([*tokens, Token("Oh", log(0.1)), Token("4", log(0.05))]) is None
+    assert most_probable_grade([Token("7", log(0.9)), Token("0", log(0.05))]) is None
 
 
 @pytest.mark.parametrize(

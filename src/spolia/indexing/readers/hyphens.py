@@ -11,10 +11,11 @@ import re
 from collections.abc import Sequence
 
 HYPHEN = "\ufffe"
-_MARK = re.compile("(?:\ufffe|\u00ad)+[ \t]*+\n?[ \t]*+")
+_SOFT = "\u00ad"
+_MARK = re.compile("\ufffe+[ \t]*+\n?[ \t]*+")
 _LETTERS = re.compile(r"\w*")
 _LONGEST = 40
-_WORD = re.compile("[a-z\\w\ufffe\u00ad-]+")  # letters first, which most characters are
+_WORD = re.compile("[a-z\\w\ufffe-]+")  # letters first, which most characters are
 Change = tuple[int, int, str]
 """Start and end of what goes, and what comes in its place."""
 
@@ -30,7 +31,8 @@ def joined_words(pages: Sequence[str]) -> list[str]:
 
 def joints(pages: Sequence[str]) -> list[list[Change]]:
     """What becomes of the marks on each page, in the order of its text."""
-    if not any(HYPHEN in page or "\u00ad" in page for page in pages):
+    pages = [page.replace(_SOFT, HYPHEN) for page in pages]
+    if not any(HYPHEN in page for page in pages):
         return [[] for _ in pages]
     words: set[str] = set()
     for page in pages:

@@ -23,8 +23,11 @@ from spolia.types import Item, Token
 
 ASPECTS: Final = ("coherence", "consistency", "fluency", "relevance")
 WORST, BEST = 1, 5
-TOKENS: Final = "tokens"
-RULES: Final = (TOKENS,)
+_GRADES = {str(grade): grade for grade in range(WORST, BEST + 1)}
+TOKENS, AUTORAG = "tokens", "autorag"
+RULES: Final = (TOKENS, AUTORAG)
+SEEN: Final = 5
+"""First tokens that AutoRAG looks at."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +39,24 @@ class GEval(JudgedMeasure):
     tokens that are a grade, divided by the sum of these: one call, and nothing is drawn by lot. Where it would more
     probably begin with something else, the question is undetermined.
 
-    A failed question and an empty answer count 0, which is worse than the worst grade. AutoRAG's variant takes the most
-    probable grade instead of the expected one, which is another number.
+    With `rule="autorag"` the number is AutoRAG's: the most probable grade among the five most probable first tokens, an
+    integer, with an accepted answer in the place of the passages; the best over these answers. AutoRAG reports the
+    mean of the four aspects, whose prompts are its own, and show that place also for coherence and relevance
+    (`prompt`). It does not compare with the expected grade.
+
+    A failed question and an empty answer count 0, which is worse than the worst grade.
 
     Args:
         llm: the judge.
         aspect: `coherence`, `consistency` (with the passages shown), `fluency` or `relevance` (to the question).
-        samples: how many are drawn, each a call; not with `rule="tokens"`.
-        rule: `tokens` for probabilities of tokens, of a model with the capability `next_tokens`; empty for samples.
+        samples: how many are drawn, each a call; not with a rule.
+        rule: `tokens` and `autorag` for probabilities of tokens, of a model with the capability `next_tokens`; empty
+            for samples.
         prompt: prompt file of your own, with the places `{{question}}`, `{{passages}}` and `{{answer}}` or some of
             them; empty: that of the aspect.
 
     Source: Liu et al. 2023 (G-Eval): probabilities of tokens where a model states them, else 20 samples at temperature
-    1.
+    1; Kim et al. 2024 (AutoRAG). Its code draws samples whose first tokens are the same each time: one call is enough.
 
     >>> from spolia.models.scripted import ScriptedModel
     >>> from spolia.types import Answer, Query, Ranking
@@ -70,7 +78,7 @@ class GEval(JudgedMeasure):
     def __post_init__(self) -> None:
         checked_rule(self.called, self.aspect, ASPECTS)
         checked_rule(self.called, self.rule, RULES)
-        if self.rule == TOKENS and NEXT_TOKENS not in self.llm.capabilities:
+        if self.rule and NEXT_TOKENS not in self.llm.capabilities:
             raise MeasureError(
                 f"{self.llm.name} states no probabilities of tokens, as {self} needs. Write its capabilities with "
                 f"{NEXT_TOKENS!r} in it, if its server states them; else leave out the rule."
@@ -79,22 +87,24 @@ class GEval(JudgedMeasure):
             raise MeasureError(f"{self} asks for nothing. Write an aspect, and samples=1 or more.")
 
     def applies(self, item: Item) -> bool:
-        return True
+        return self.rule != AUTORAG or bool(item.answers)
 
     def score(self, result: Result, item: Item) -> float | None:
         answer, shown = said(result), passages(result)
         if not answer.strip():
             return 0.0
-        if self.rule == TOKENS:
-            (found,) = judgements(
-                FirstTokens(self.llm, self._role), [Brief.of(question=item.question, passages=shown, answer=answer)]
-            )
-            return None if found is None else expected_grade(found)
+        if self.rule:
+            beside = [(gold,) for gold in item.answers] if self.rule == AUTORAG else [shown]
+            briefs = [Brief.of(question=item.question, passages=texts, answer=answer) for texts in beside]
+            graded = most_probable_grade if self.rule == AUTORAG else expected_grade
+            grades = [graded(tokens or ()) for tokens in judgements(FirstTokens(self.llm, self._role), briefs)]
+            read = [grade for grade in grades if grade is not None]
+            return max(read) if len(read) == len(briefs) else None
         briefs = [
             Brief.of(sample, question=item.question, passages=shown, answer=answer) for sample in range(self.samples)
         ]
-        grades = judgements(Ask(self.llm, self._role, temperature=1.0), briefs)
-        read = [grade for grade in grades if grade is not None and isfinite(grade)]
+        drawn = judgements(Ask(self.llm, self._role, temperature=1.0), briefs)
+        read = [grade for grade in drawn if grade is not None and isfinite(grade)]
         return sum(read) / len(read) if read else None
 
     @property
@@ -116,8 +126,17 @@ def expected_grade(tokens: Sequence[Token]) -> float | None:
     >>> round(expected_grade(found), 4)  # (5 · 0.5 + 4 · 0.3 + 3 · 0.1) / 0.9
     4.4444
     """
-    grades = {str(grade): grade for grade in range(WORST, BEST + 1)}
-    stated = [(grades.get(token.text.strip()), exp(token.logprob)) for token in tokens]
+    stated = [(_GRADES.get(token.text.strip()), exp(token.logprob)) for token in tokens]
     read = [(grade, p) for grade, p in stated if grade is not None]
     mass = sum(p for _, p in read)
     return sum(grade * p for grade, p in read) / mass if mass > 0 and 2 * mass >= sum(p for _, p in stated) else None
+
+
+def most_probable_grade(tokens: Sequence[Token]) -> int | None:
+    """The first grade among the five most probable tokens; None where there is none.
+
+    >>> most_probable_grade([Token("The", -0.2), Token(" 4", -2.5), Token("5", -3.0)])
+    4
+    """
+    first = sorted(tokens, key=lambda token: -token.logprob)[:SEEN]
+    return next((int(token.text) for token in first if token.text.strip() in _GRADES), None)
