@@ -27,15 +27,14 @@ def in_order(lines: Sequence[Line]) -> list[Line]:
     ['Head', 'Below']
     """
     upright = [line for line in lines if not line.vertical]
-    if not any(_goes_back(line, following) for line, following in pairwise(upright)):
+    if not any(_goes_back(here, there) for here, there in pairwise([line.area for line in upright])):
         return list(lines)
     stamps = [line for line in lines if line.vertical]
     return [line for block in _cut(_blocks(upright), _DEEPEST) for line in block] + stamps
 
 
-def _goes_back(line: Line, following: Line) -> bool:
+def _goes_back(here: Area, there: Area) -> bool:
     """Whether the second stands above the first, in the same column, more than a note above a letter does."""
-    here, there = line.area, following.area
     return there[3] < 3 * here[1] - 2 * here[3] and here.beside(there) > 0.1
 
 
