@@ -212,3 +212,32 @@ def test_a_measure_of_ones_own_is_measured_by(spolia: Spolia, place: Path) -> No
     sys.modules.pop("measuring")
     assert "Short is called 'MRR', as a measure of Spolia is" in spolia(*asking, "MRR").err
     sys.modules.pop("measuring")
+
+
+SLOW = """
+import time
+from dataclasses import dataclass
+
+from spolia.indexing.readers.text import TextReader
+
+
+@dataclass(frozen=True)
+class Slow(TextReader):
+    apart = True
+
+    def read(self, blob, /):
+        time.sleep(60)
+
+
+READERS = {"*.min": Slow()}
+"""
+
+
+def test_what_a_file_may_take_is_said_on_the_command_line(place: Path, spolia: Spolia) -> None:
+    (place / "cutting.py").write_text(SLOW)
+    (place / "notes" / "a.min").write_text("Salt is white.")
+    ran = spolia("index", place / "notes", "--store", place / "s.spolia", "--known", place / "cutting.py",
+                 "--no-vectors", "--file-seconds", "1", "--file-mb", "500", "--json")  # fmt: skip
+    (failed,) = ran.json["failed"]
+    assert "took longer than 1 s on a.min" in failed["reason"]
+    assert "--file-seconds and --rebuild" in failed["reason"]

@@ -149,7 +149,9 @@ def test_sources_of_a_file_are_planned(spolia: Spolia, notes: Path, store: Path,
     assert spolia("plan", notes, *options).json["unchanged"] == 3
 
 
-@pytest.mark.parametrize("option", ["--vectors", "--sources", "--groups", "--known", "--llm", "--readers", "--workers"])
+@pytest.mark.parametrize(
+    "option", ["--vectors", "--sources", "--groups", "--known", "--llm", "--readers", "--workers", "--file-mb"]
+)
 def test_a_plan_takes_what_sync_takes(spolia: Spolia, option: str) -> None:
     assert all(option in spolia(command, "--help").out for command in ("plan", "sync", "index"))
 

@@ -104,6 +104,7 @@ def parts(screen: Screen, making: Making, corpus: Corpus, *, rebuild: bool) -> t
         "known": mine.operators,
         "readers": mine.readers or READERS,
         "workers": making.workers,
+        "limits": making.limits,
         "follow_links": making.follow_links,
     }
     if main is not None:

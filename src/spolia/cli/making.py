@@ -12,6 +12,7 @@ from spolia.cli.options import Known, ModelName, ModelUrl, Readers, StorePath, W
 
 if TYPE_CHECKING:
     from spolia.indexing.sources.source import Source
+    from spolia.indexing.workers.limits import Limits
     from spolia.models.minilm import MiniLM
     from spolia.stores.definition import Definition
 
@@ -77,7 +78,33 @@ class Making:
             "--workers", min=0, help="Processes that read files; by default one for each processor, 4 at most."
         ),
     ] = None
+    file_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--file-seconds",
+            min=1,
+            help="Seconds that reading one file may take, and one more for each megabyte of it; 120 by default.",
+            show_default=False,
+        ),
+    ] = None
+    file_mb: Annotated[
+        int | None,
+        typer.Option(
+            "--file-mb",
+            min=128,
+            help="Megabytes of memory that reading one file may take; 2048 by default.",
+            show_default=False,
+        ),
+    ] = None
     follow_links: Annotated[bool, typer.Option("--follow-links", help="Go where links lead out of DIR too.")] = False
+
+    @property
+    def limits(self) -> Limits:
+        """What reading one file may take."""
+        from spolia.indexing.workers.limits import Limits
+
+        given = {"seconds": self.file_seconds, "memory_mb": self.file_mb}
+        return Limits().but(**{name: value for name, value in given.items() if value is not None})
 
     def places(self) -> list[Path | Source]:
         """Folders and sources."""

@@ -27,6 +27,7 @@ from spolia.indexing.sources.source import Source
 from spolia.indexing.sync import refuse_empty, told_apart
 from spolia.indexing.unasked import Asked, asks, unasked
 from spolia.indexing.walking import walk
+from spolia.indexing.workers.limits import Limits
 from spolia.models.protocols import Embedder
 from spolia.operator import Operator
 from spolia.stores.corpus import Corpus, NodeGroup
@@ -132,6 +133,7 @@ def planned(
     fast: bool = False,
     timed: bool = False,
     workers: int | None = None,
+    limits: Limits | None = None,
 ) -> Plan:
     """What `sync` with these arguments would do. Groups of another definition, or whose code has changed, are rebuilt.
 
@@ -166,7 +168,7 @@ def planned(
         writer.declare(fields)
     before, changes = dict(writer.manifests), _Changes(writer.sources(), found, progress)
     wanted = _Wanted(group, main_definition(splitter, embedder, analyzer), groups, known, readers)
-    with TemporaryDirectory(prefix="spolia-") as spool, intake(Path(spool), workers) as taking:
+    with TemporaryDirectory(prefix="spolia-") as spool, intake(Path(spool), workers, limits) as taking:
         renews, there = wanted.define(writer, found, taking, rebuild=True), before.get(group)
         changes.renews = renews and not (there and is_embedded_first(there, writer.manifests[group]))
         if fast:
