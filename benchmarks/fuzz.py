@@ -22,8 +22,9 @@ import random
 import re
 import resource
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -42,6 +43,8 @@ from spolia.indexing.workers.pool import Workers
 
 PARTS = 20
 """Parts of a container that are asked for."""
+Found: TypeAlias = tuple[Blob, str, str, float]
+"""An input, what became of it, why, and the seconds that it took."""
 Fixtures: TypeAlias = dict[str, dict[str, list[bytes]]]
 """By format, and within it by the suffix that a file is called by."""
 
@@ -119,7 +122,7 @@ def outcome_of(error: SpoliaError) -> tuple[str, str]:
     return ("missing package" if isinstance(error, MissingExtra) else "refused"), said
 
 
-def tried(workers: Workers, blob: Blob) -> tuple[Blob, str, str, float]:
+def tried(workers: Workers, blob: Blob) -> Found:
     reader = reader_of(blob.uri, by_suffix())
     assert reader is not None
     began = time.perf_counter()
@@ -169,8 +172,8 @@ def main() -> None:
     drawn = islice(inputs(fixtures, others, random.Random(arguments.seed)), arguments.inputs)
     limits = Limits(seconds=arguments.seconds, memory_mb=arguments.mb, attempts=1)
     with Workers(arguments.workers, limits) as workers:
-        for future in workers.each(lambda blob: tried(workers, blob), drawn):
-            count.note(*future.result())
+        for found in each(lambda blob: tried(workers, blob), drawn, arguments.workers):
+            count.note(*found)
             done += 1
             if time.monotonic() - began > 60 * arguments.minutes:
                 break
@@ -180,6 +183,18 @@ def main() -> None:
     if arguments.out:
         runs = json.loads(arguments.out.read_text()) if arguments.out.exists() else []
         arguments.out.write_text(json.dumps([*runs, result], indent=1, ensure_ascii=False) + "\n")
+
+
+def each(work: Callable[[Blob], Found], blobs: Iterable[Blob], threads: int) -> Iterator[Found]:
+    """What is found with each of them, as many at once as there are workers; no more are begun than are wanted next."""
+    waiting = deque[Future[Found]]()
+    with ThreadPoolExecutor(threads) as pool:
+        for blob in blobs:
+            waiting.append(pool.submit(work, blob))
+            if len(waiting) > 2 * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def told(arguments: Any, fixtures: Fixtures, count: Count, done: int, seconds: float, before: float) -> dict[str, Any]:

@@ -21,9 +21,8 @@ def part_of(id: str) -> str:
     >>> part_of("q1"), part_of("q2"), part_of("q2-unanswerable"), part_of("q3")
     ('report', 'select', 'select', 'tune')
     """
-    number = (
-        int.from_bytes(hashlib.blake2b(asked_by(id).encode("utf-8", "surrogatepass"), digest_size=8).digest()) / 2**64
-    )
+    asked = asked_by(id).encode("utf-8", "surrogatepass")
+    number = int.from_bytes(hashlib.blake2b(asked, digest_size=8).digest()) / 2**64
     for name, share in PARTS.items():
         if number < share:
             return name

@@ -20,7 +20,8 @@ from spolia.indexing.files import File
 from spolia.indexing.loading import IN_MEMORY
 from spolia.indexing.readers.reading import Blob, Container, Reader, Reading
 from spolia.indexing.workers.limits import Limits
-from spolia.indexing.workers.pool import Workers, pickled
+from spolia.indexing.workers.pool import Workers
+from spolia.indexing.workers.process import pickled
 from spolia.stores.tables.rows import SourceRow
 from spolia.surrounding import check_cancelled, on_cancel
 

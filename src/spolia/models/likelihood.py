@@ -9,6 +9,7 @@ from typing import ClassVar
 from spolia.errors import ModelRejected
 from spolia.models.protocols import SCORES, LanguageModel, ScoresContinuations
 from spolia.operator import Operator
+from spolia.surrounding import degrade
 from spolia.types import Failure, Message, Prompt, Token, Value
 
 OPENING = "A text:"
@@ -108,11 +109,13 @@ def aligned(tokens: Sequence[Token], text: str) -> list[Surprise]:
     >>> aligned((Token(" Pa", -1.0), Token("ris", -2.0), Token("?", -0.5)), "Paris.")
     [Surprise(start=0, end=2, nats=1.0), Surprise(start=2, end=6, nats=2.5)]
     """
+    if unknown := sum(not token.logprob <= 0 for token in tokens):  # NaN is not
+        degrade(f"{unknown} of {len(tokens)} tokens have no log-probability, and count as foretold.")
     starts: list[int] = []
     nats: list[float] = []
     at, held = 0, 0.0
     for token in tokens:
-        surprise = min(IMPOSSIBLE, max(0.0, -token.logprob))  # 0 for NaN, too
+        surprise = min(IMPOSSIBLE, max(0.0, -token.logprob))  # 0 for what is none
         place = _place(token.text, text, at, first=not starts)
         if place is None:
             held += surprise

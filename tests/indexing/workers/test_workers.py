@@ -16,7 +16,7 @@ import pytest
 from spolia.errors import DocumentError, EncryptedDocument, SpoliaError, WorkersFailed
 from spolia.indexing.readers.reading import Blob
 from spolia.indexing.readers.text import TextReader
-from spolia.indexing.workers import pool
+from spolia.indexing.workers import process
 from spolia.indexing.workers.limits import Limits
 from spolia.indexing.workers.pool import Workers
 from tests.indexing.workers.hostile import Obeying
@@ -96,33 +96,9 @@ def test_one_worker_reads_many_files(workers: Workers) -> None:
     assert did(workers, "pid") == did(workers, "pid") != str(os.getpid())
 
 
-def test_results_come_in_order_and_no_more_are_begun_than_needed() -> None:
-    begun = []
-
-    def items() -> Iterator[int]:
-        for number in range(100):
-            begun.append(number)
-            yield number
-
-    with Workers(2) as workers:
-
-        def work(number: int) -> str:
-            if number == 5:
-                raise ValueError("five")
-            return did(workers, f"say {number}")
-
-        found = workers.each(work, items())
-        first = [next(found).result() for _ in range(5)]
-        assert first == ["0", "1", "2", "3", "4"]
-        assert isinstance(next(found).exception(), ValueError)
-        assert next(found).result() == "6"
-        assert len(begun) < 20
-        found.close()  # type: ignore[attr-defined]
-
-
 def test_files_are_read_at_the_same_time() -> None:
-    with Workers(2) as workers:
-        pids = {future.result() for future in workers.each(lambda order: did(workers, order), ["sleep 0.2", "pid"] * 4)}
+    with Workers(2) as workers, ThreadPoolExecutor(2) as threads:
+        pids = set(threads.map(lambda order: did(workers, order), ["sleep 0.2", "pid"] * 4))
     assert len(pids) == 3  # "slept", and two processes
 
 
@@ -182,7 +158,7 @@ def test_a_reader_that_no_other_process_can_import_is_refused(workers: Workers) 
 
 def test_workers_that_do_not_start_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    monkeypatch.setattr(pool, "_WAIT_S", 0.001)
+    monkeypatch.setattr(process, "WAIT_S", 0.001)
     with Workers(1) as workers, pytest.raises(WorkersFailed, match="/bin/false"):
         did(workers, "say x")
 

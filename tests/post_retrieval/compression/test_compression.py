@@ -26,6 +26,7 @@ from spolia.post_retrieval.compression.refine import Refine
 from spolia.post_retrieval.compression.selective_context import SelectiveContext
 from spolia.post_retrieval.compression.tree_summarise import TreeSummarise
 from spolia.run import Run
+from spolia.surrounding import overhearing
 from spolia.testing import OpenAIServer, Served
 from spolia.types import Hit, Node, Prompt, Query, Ranking, Span, Token
 from tests.degrading import degraded
@@ -68,6 +69,14 @@ def test_tokens_are_all_of_the_text_each_once(text: str, data: st.DataObject) ->
 def test_a_token_may_begin_before_the_text_and_pieces_of_characters_count_for_what_follows() -> None:
     told = aligned((Token("\n Nokia", -1.0), Token("\ufffd", -2.0), Token(" Oy", -0.5)), "Nokia Oy")
     assert told == [Surprise(0, 5, 1.0), Surprise(5, 8, 2.5)]
+
+
+@pytest.mark.parametrize("none", [math.nan, math.inf, 0.5])
+def test_tokens_without_a_log_probability_are_told(none: float) -> None:
+    with overhearing() as said:
+        told = aligned((Token("Nokia", none), Token(" Oy", -0.5)), "Nokia Oy")
+    assert told == [Surprise(0, 5, 0.0), Surprise(5, 8, 0.5)]
+    assert said == ["1 of 2 tokens have no log-probability, and count as foretold."]
 
 
 @given(st.text(max_size=200), st.integers(1, 20))

@@ -15,7 +15,7 @@ _SOFT = "\u00ad"
 _MARK = re.compile("\ufffe+[ \t]*+\n?[ \t]*+")
 _LETTERS = re.compile(r"\w*")
 _LONGEST = 40
-_WORD = re.compile("[a-z\\w\ufffe-]+")  # letters first, which most characters are
+_WORD = re.compile("[-\\w\ufffe]+")
 Change = tuple[int, int, str]
 """Start and end of what goes, and what comes in its place."""
 

@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import signal
-import subprocess
-import sys
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import LifoQueue
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
-from spolia import errors
-from spolia.errors import DocumentError, MissingExtra, ReaderDied, SpoliaError, WorkersFailed
+from spolia.errors import DocumentError, ReaderDied
 from spolia.indexing.readers.reading import Blob, Container, Reader, Reading
-from spolia.indexing.workers.frames import reading_of, receive, send
 from spolia.indexing.workers.limits import Limits
+from spolia.indexing.workers.process import WAIT_S, Died, Process
 
-T = TypeVar("T")
 R = TypeVar("R")
-STARTS = 4
-"""How often a worker is started that dies before it has said that it is ready."""
-_START_S, _WAIT_S = 60.0, 0.1
 
 
 class Workers:
@@ -49,9 +34,9 @@ class Workers:
 
     def __init__(self, count: int = 2, limits: Limits | None = None, spool: Path | None = None) -> None:
         self.count, self.limits, self.spool = count, limits or Limits(), spool
-        self._readers = [_Worker(self.limits, spool) for _ in range(count)]
-        self._unpackers: list[_Worker] = []
-        self._idle: LifoQueue[_Worker] = LifoQueue()
+        self._readers = [Process(self.limits, spool) for _ in range(count)]
+        self._unpackers: list[Process] = []
+        self._idle: LifoQueue[Process] = LifoQueue()
         for worker in self._readers:
             self._idle.put(worker)
 
@@ -93,38 +78,20 @@ class Workers:
         """
         worker = next((one for one in self._unpackers if not one.is_busy), None)
         if worker is None:
-            self._unpackers.append(worker := _Worker(self.limits, self.spool))
+            self._unpackers.append(worker := Process(self.limits, self.spool))
         worker.is_busy = True
         try:
             yield from worker.parts(container, blob)
         finally:
             worker.is_busy = False
 
-    def each(self, work: Callable[[T], R], items: Iterable[T]) -> Iterator[Future[R]]:
-        """Do something with each item, which may use workers, as many at once as there are; results in order.
-
-        Only as much is begun as is wanted next, so that results do not pile up.
-        """
-        waiting: deque[Future[R]] = deque()
-        with ThreadPoolExecutor(self.count, thread_name_prefix="spolia-read") as threads:
-            try:
-                for item in items:
-                    waiting.append(threads.submit(work, item))
-                    if len(waiting) > 2 * self.count:
-                        yield _done(waiting.popleft())
-                while waiting:
-                    yield _done(waiting.popleft())
-            finally:
-                for future in waiting:
-                    future.cancel()
-
-    def _persist(self, reader: Reader, blob: Blob, work: Callable[[_Worker], R]) -> R:
+    def _persist(self, reader: Reader, blob: Blob, work: Callable[[Process], R]) -> R:
         worker = self._idle.get()
         try:
             for attempt in range(1, self.limits.attempts + 1):
                 try:
                     return work(worker)
-                except _Died as died:
+                except Died as died:
                     if attempt == self.limits.attempts or died.final:
                         tried = f" Tried {attempt} times." if attempt > 1 else ""
                         kind = ReaderDied if died.passes else DocumentError
@@ -132,228 +99,7 @@ class Workers:
                             f"The {reader.name} reader {died} on {blob.uri} ({blob.size} bytes).{tried} It was read in "
                             f"a process of its own, and nothing else was harmed. {died.advice}, or leave it out."
                         ) from died
-                    time.sleep(_WAIT_S * 2**attempt)
+                    time.sleep(WAIT_S * 2**attempt)
             raise AssertionError("the last attempt returns or raises")
         finally:
             self._idle.put(worker)
-
-
-def _done(future: Future[R]) -> Future[R]:
-    with suppress(BaseException):
-        future.result()
-    return future
-
-
-class _Died(Exception):
-    """A worker did not end what it had begun.
-
-    Args:
-        final: another attempt at once would end in the same way.
-        passes: another time it might not.
-        more: the field of `Limits` that may have been too small.
-    """
-
-    def __init__(self, how: str, *, final: bool = False, passes: bool = True, more: str = "") -> None:
-        super().__init__(how)
-        self.final, self.passes = final, passes
-        option = {"seconds": "--file-seconds", "memory_mb": "--file-mb"}.get(more)
-        allow = f", allow more with sync(..., limits=Limits({more}=...), rebuild=True)" if more else ""
-        allow += f", on the command line with {option} and --rebuild" if option else ""
-        self.advice = f"Save the file again{allow}"
-
-
-@dataclass
-class _Worker:
-    limits: Limits
-    spool: Path | None = None
-    process: subprocess.Popen[bytes] | None = None
-    seconds: float = 0.0
-    late: bool = False
-    is_busy: bool = False
-    ended: bool = False
-
-    def read(self, reader: Reader, blob: Blob) -> tuple[Reading, bool]:
-        said, attached = self._asked(reader, blob, parts=False)
-        try:
-            return reading_of(said, attached), bool(said["has_parts"])
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            self.stop()
-            raise _Died(f"gave no reading ({type(error).__name__}: {error})", final=True, passes=False) from error
-
-    def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
-        under_way = True
-        try:
-            said, attached = self._asked(container, blob, parts=True)
-            while "part" in said:
-                yield Blob(str(said["part"]), self._spooled(str(said["file"])) if "file" in said else attached[0])
-                if "file" in said:
-                    self._send({})
-                said, attached = self._reply()
-            under_way = False
-        except _Died as died:
-            kind = ReaderDied if died.passes else DocumentError
-            raise kind(
-                f"The {container.name} reader {died} on {blob.uri} ({blob.size} bytes). {died.advice}, or leave it out."
-            ) from died
-        finally:
-            if under_way:  # who asked wants no more, and the rest would be taken for the next reply
-                self.stop()
-
-    def _asked(self, reader: Reader | Container, blob: Blob, *, parts: bool) -> tuple[dict[str, Any], list[bytes]]:
-        self._running()
-        self.seconds = self.limits.seconds_for(blob.size)
-        path = str(blob.content.absolute()) if isinstance(blob.content, Path) else ""
-        spool = str(self.spool.absolute()) if self.spool else ""
-        request = {"uri": blob.uri, "path": path, "parts": parts, "spool": spool}
-        self._send(request, [pickled(reader), b"" if path else blob.data])
-        return self._reply()
-
-    def _send(self, said: dict[str, Any], attached: Sequence[bytes] = ()) -> None:
-        process = self._begun()
-        assert process.stdin is not None
-        with suppress(OSError, ValueError):  # it has died, which the reply will tell
-            send(process.stdin, said, attached)
-
-    def _spooled(self, name: str) -> Path:
-        """A part that the worker has put into the folder for them; nothing else is opened, whatever it says."""
-        assert self.spool is not None
-        path = self.spool / os.path.basename(name)
-        if not path.is_file() or path.is_symlink():
-            raise _Died(f"gave no part ({name!r})", final=True, passes=False)
-        return path
-
-    def _reply(self) -> tuple[dict[str, Any], list[bytes]]:
-        process = self._begun()
-        assert process.stdout is not None
-        clock = threading.Timer(self.seconds, self._too_late)
-        clock.daemon = True
-        clock.start()
-        try:
-            found = receive(process.stdout)
-        except ValueError as error:
-            self.stop()
-            raise _Died(f"said what makes no sense ({error})", final=True, passes=False) from error
-        finally:
-            clock.cancel()
-        if found is None:
-            raise self._death()
-        if self.late:  # it was killed the moment that it had answered
-            self.stop()
-        self._raise_said(found[0])
-        return found
-
-    def _raise_said(self, said: dict[str, Any]) -> None:
-        if "error" in said:
-            kind = getattr(errors, str(said["error"]), DocumentError)
-            if not (isinstance(kind, type) and issubclass(kind, DocumentError)):
-                kind = DocumentError
-            raise kind(str(said["message"]))
-        if "missing" in said:
-            extra, module, purpose = map(str, said["missing"])
-            raise MissingExtra(extra, module, purpose)
-        if "memory" in said:
-            self.stop()
-            raise _Died(f"needed more than {self.limits.memory_mb} MB of memory", final=True, more="memory_mb")
-        if "fault" in said:
-            raise _Died(f"failed ({str(said['fault'])[:500]})", final=True, passes=False)
-
-    def _death(self) -> _Died:
-        process, late = self._begun(), self.late
-        self.stop()
-        if late:
-            return _Died(f"took longer than {self.seconds:g} s", final=True, more="seconds")
-        code = process.returncode
-        name = signal.Signals(-code).name if code < 0 else f"exit status {code}"
-        if code == -signal.SIGABRT:  # as native code ends that gets no more memory
-            name += f", perhaps for want of memory: it had {self.limits.memory_mb} MB"
-        return _Died(f"died ({name})")
-
-    def _too_late(self) -> None:
-        self.late = True
-        if self.process is not None:
-            self.process.kill()
-
-    def _begun(self) -> subprocess.Popen[bytes]:
-        if self.process is None:
-            raise _Died("was ended", final=True)
-        return self.process
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        for attempt in range(STARTS):
-            if self.ended:
-                break
-            if self.process is not None and self.process.poll() is None:
-                return self.process
-            self.stop()
-            time.sleep(_WAIT_S * (2**attempt - 1))
-            self._start()
-        raise WorkersFailed(
-            f"No process that reads files could be started: {sys.executable} -m spolia.indexing.workers.worker ends "
-            "at once. Run it to see why, or read in this process: workers=0."
-        )
-
-    def _start(self) -> None:
-        command = [sys.executable, "-m", "spolia.indexing.workers.worker"]
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, **self._folders()},
-        )
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        with suppress(BrokenPipeError):
-            send(self.process.stdin, {}, [pickle.dumps((self.limits,))])
-            clock = threading.Timer(_START_S, self.process.kill)
-            clock.daemon = True
-            clock.start()
-            ready = receive(self.process.stdout)
-            clock.cancel()
-            if ready is not None:
-                return
-        self.stop()
-
-    def _folders(self) -> dict[str, str]:
-        """Where it finds modules, and where it writes."""
-        modules = os.pathsep.join(path or os.curdir for path in sys.path)
-        return {"PYTHONPATH": modules} | ({"TMPDIR": str(self.spool.absolute())} if self.spool else {})
-
-    def end(self) -> None:
-        """End the process for good, also while somebody waits for it."""
-        self.ended = True
-        self.stop()
-
-    def stop(self) -> None:
-        """End the process, if there is one."""
-        process, self.process, self.late = self.process, None, False
-        if process is None:
-            return
-        process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            with suppress(OSError, ValueError):
-                assert stream is not None
-                stream.close()
-
-
-def pickled(reader: object) -> bytes:
-    """A reader for another process.
-
-    Raises:
-        SpoliaError: no other process could make it.
-    """
-    try:
-        found = pickle.dumps(reader)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise _not_sent(reader, str(error)) from error
-    if b"__main__" in found:
-        raise _not_sent(reader, "it is defined in the program that was started, which no other process imports")
-    return found
-
-
-def _not_sent(reader: object, why: str) -> SpoliaError:
-    return SpoliaError(
-        f"{reader!r} cannot be sent to another process ({why}). Define it in a module that can be imported, or read in "
-        "this process: workers=0."
-    )

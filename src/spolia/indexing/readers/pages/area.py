@@ -63,7 +63,6 @@ class Area(NamedTuple):
         return cls(min(lefts), min(tops), max(rights), max(bottoms))
 
 
-_TOP_FIRST, _DOWNWARDS = [0, 3, 2, 1], np.array([1.0, -1.0, 1.0, -1.0])
 _area = partial(tuple.__new__, Area)  # `Area._make` without a frame of Python for each line of a document
 
 
@@ -115,8 +114,6 @@ class Sheet:
     def shown(self, sides: Any) -> Any:
         """Many rectangles as arrays: n × 4, left, bottom, right, top; back left, top, right, bottom as shown."""
         sides = np.asarray(sides, dtype=float)
-        if not self.quarters and _is_plain(sides):
-            return sides[:, _TOP_FIRST] * _DOWNWARDS + (-self.left, self.top, -self.left, self.top)
         sane = np.where(np.isfinite(sides), np.clip(sides, -FARTHEST, FARTHEST), 0.0)
         x, y = self._turned(sane[:, 0::2], sane[:, 1::2])
         return np.column_stack([x.min(1), y.min(1), x.max(1), y.max(1)])
@@ -134,12 +131,6 @@ class Sheet:
         if self.quarters == 3:
             return self.top - y, self.right - x
         return x - self.left, self.top - y
-
-
-def _is_plain(sides: Any) -> bool:
-    """Whether nothing is turned over, too far, or no number."""
-    lower, upper = sides[:, :2], sides[:, 2:]
-    return bool((lower > -FARTHEST).all() and (lower <= upper).all() and (upper < FARTHEST).all())
 
 
 def _sane(value: float) -> float:
