@@ -9,15 +9,15 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, Self, TypeVar, final
 
 from spolia.bounds import most, total
 from spolia.errors import SpoliaError, UndecidedError, WiringError
 from spolia.misfits import refuse_misfits, refusing_misfits
-from spolia.surrounding import Event, gather, surrounding
-from spolia.types import Addressed, Answer, Failure, Query, Ranking, Value, digest_of, kept, qualified
+from spolia.surrounding import Event, Surrounding, gather, surrounding
+from spolia.types import Addressed, Answer, Failure, Query, Ranking, State, Value, digest_of, kept, qualified
 from spolia.wiring import Bindings, filled, fits, name_of, parameters_of
 
 In = TypeVar("In", contravariant=True)
@@ -120,10 +120,47 @@ class Operator(ABC, Generic[In, Out]):
     @final
     def stream(self, value: In, /) -> Iterator[Event]:
         """Run and yield what happens; ends with `Done`. Closing the iterator stops the work."""
-        around = surrounding.get()
-        if around is None:
-            raise SpoliaError("Streaming needs a run. Write: with Run(): for event in flow.stream(value): ...")
-        return around.stream(self, value)
+        return self._around("stream", value).stream(self, value)
+
+    @final
+    async def acall(self, value: In, /) -> Out:
+        """Run in a thread of the current run, while the event loop goes on. Cancelling the task stops the work.
+
+        >>> import asyncio
+        >>> from spolia.function import step
+        >>> from spolia.run import Run
+        >>> @step
+        ... def double(n: int) -> int:
+        ...     return 2 * n
+        >>> async def main() -> list[int]:
+        ...     with Run():
+        ...         return await asyncio.gather(*(double.acall(n) for n in range(3)))
+        >>> asyncio.run(main())
+        [0, 2, 4]
+        """
+        return await self._around("acall", value).acall(self, value)
+
+    @final
+    async def abatch(self, values: Sequence[In], /) -> list[Out | Failure]:
+        """Run on many values in a thread of the current run, as `batch` does."""
+        return await self._around("abatch", *values[:1]).abatch(self, values)
+
+    @final
+    def astream(self, value: In, /) -> AsyncIterator[Event]:
+        """Run in a thread and yield what happens: `async for event in flow.astream(value)`.
+
+        A slow reader slows the flow. Ending the loop early, or cancelling the task, stops the work.
+        """
+        return self._around("astream", value).astream(self, value)
+
+    def _around(self, method: str, *values: object) -> Surrounding:
+        """The current run, which this way of running needs."""
+        for value in values:
+            if isinstance(value, str):
+                _refuse_text(self, value)
+        if (around := surrounding.get()) is None:
+            raise SpoliaError(f"{self.short}.{method} needs a run. Write: with Run(): ... {method}(value)")
+        return around
 
     # Composing.
 
@@ -304,10 +341,15 @@ def _addresses(value: object, found: dict[object, Addressed]) -> None:
 
 @dataclass(frozen=True, init=False)
 class Then(Operator[In, Out]):
-    """Steps one after the other: what `>>` makes. Chains are flat: `(a >> b) >> c == a >> (b >> c)`."""
+    """Steps one after the other: what `>>` makes. Chains are flat: `(a >> b) >> c == a >> (b >> c)`.
+
+    An answer that a chain makes of a loop's state tells in `stop_reason` why the loop ended, unless a step has written
+    another reason there than `answered`.
+    """
 
     steps: tuple[Operator[Any, Any], ...]
     variadic: ClassVar[str] = "steps"
+    version: ClassVar[int] = 2
 
     def __init__(self, *steps: Operator[Any, Any]) -> None:
         flat: list[Operator[Any, Any]] = []
@@ -323,18 +365,23 @@ class Then(Operator[In, Out]):
 
     def apply(self, value: In, /) -> Out:
         found: Any = value
+        ended = ""
         for step in self.steps:
+            if isinstance(found, State):
+                ended = found.stop
             found = step(found)
-        return found  # type: ignore[no-any-return]
+        return _ended(found, ended)  # type: ignore[no-any-return]
 
     def apply_batch(self, values: Sequence[In], /) -> list[Out | Failure]:
         results: list[Any] = list(values)
         alive = list(range(len(results)))
+        ended: dict[int, str] = {}
         for step in self.steps:
+            ended.update((row, results[row].stop) for row in alive if isinstance(results[row], State))
             for row, result in zip(alive, step.batch([results[row] for row in alive], rows=alive), strict=True):
                 results[row] = result
             alive = [row for row in alive if not isinstance(results[row], Failure)]
-        return results
+        return [_ended(result, ended.get(row, "")) for row, result in enumerate(results)]
 
     def takes(self) -> Any:
         return self.steps[0].takes()
@@ -370,6 +417,13 @@ class Then(Operator[In, Out]):
 
     def __repr__(self) -> str:
         return " >> ".join(map(repr, self.steps)) if len(self.steps) > 1 else f"Then({self.steps[0]!r})"
+
+
+def _ended(found: Any, reason: str) -> Any:
+    """An answer with the reason for which the loop before it ended."""
+    if reason and isinstance(found, Answer) and found.stop_reason == "answered":
+        return found.but(stop_reason=reason)
+    return found
 
 
 def _twin(step: Operator[Any, Any]) -> Operator[Any, Any]:
@@ -424,6 +478,7 @@ class Vary(Operator[In, Out]):
 
     body: Operator[In, Out]
     ranges: tuple[tuple[str, tuple[Any, ...]], ...]
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         for name, values in self.ranges:

@@ -95,4 +95,22 @@ HELD_BY: dict[int, tuple[str, ...]] = {
         "test_a_lane_has_what_each_retriever_found_and_nothing_that_was_made_of_it",
         "test_each_lane_has_its_own_cost_and_the_run_the_sum",
     ),
+    33: (
+        "test_an_answer_tells_why_the_loop_before_it_ended",
+        "test_rows_of_a_batch_tell_their_own_reasons",
+    ),
+    34: (
+        "test_awaited_and_plain_runs_give_equal_results",
+        "test_200_questions_at_the_same_time_each_with_its_own_context_and_cost",
+    ),
+    35: (
+        "test_cancelling_a_task_stops_its_own_work_and_no_other",
+        "test_cancelling_closes_the_socket_that_a_model_waits_for",
+        "test_tasks_cancelled_at_any_time_leave_the_others_alone",
+    ),
+    36: (
+        "test_a_slow_reader_slows_the_flow",
+        "test_a_stream_has_one_thread_and_ends_with_its_reader",
+    ),
+    37: ("test_a_run_is_entered_in_one_thread_pulled_from_others_and_left_in_a_third",),
 }

@@ -95,8 +95,10 @@ def ask(
     first.tell(screen)
     if answer.abstained:
         return Exit.NOTHING
-    if answer.stop_reason != "answered":
-        screen.say(f"The answer may not be whole: it ended by {answer.stop_reason!r}. See: spolia trace last", "yellow")
+    if answer.stop_reason in ("cap", "budget", "forced", "exhausted", "error"):
+        screen.say(
+            f"The answer may be incomplete: the flow ended by {answer.stop_reason!r}. See: spolia trace last", "yellow"
+        )
     return Exit.PARTLY if partly or first.unmade else Exit.DONE
 
 

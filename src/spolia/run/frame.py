@@ -7,7 +7,7 @@ is charged, one context variable.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -23,7 +23,7 @@ from spolia.run.costs import Costs
 from spolia.run.recall import recalled
 from spolia.run.stream import Scope, Sink, streamed
 from spolia.run.window import window
-from spolia.surrounding import Began, Emitted, Retracted, attempt, surrounding
+from spolia.surrounding import Began, Emitted, Event, Retracted, attempt, surrounding
 from spolia.types import Failure, Filter
 
 if TYPE_CHECKING:
@@ -155,13 +155,31 @@ class Frame(Costs):
         above = [self] * len(values) if rows is None or self.rows is None else [self.rows[row] for row in rows]
         return window(self, op, values, above)
 
-    def stream(self, op: Operator[Any, Any], value: Any) -> Iterator[Any]:
-        scope, sink = Scope(self.scope), Sink()
+    def stream(self, op: Operator[Any, Any], value: Any) -> Iterator[Event]:
+        return streamed(self, lambda frame: frame.step(op, value), copy_context())
+
+    async def acall(self, op: Operator[A, B], value: A) -> B:
+        from spolia.run.coroutines import awaited
+
+        return await awaited(self, lambda frame: frame.step(op, value))
+
+    async def abatch(self, op: Operator[A, B], values: Sequence[A]) -> list[B | Failure]:
+        from spolia.run.coroutines import awaited
+
+        return await awaited(self, lambda frame: frame.batch(op, values, None))
+
+    def astream(self, op: Operator[Any, Any], value: Any) -> AsyncIterator[Event]:
+        from spolia.run.coroutines import events
+
+        return events(self, lambda frame: frame.step(op, value), copy_context())
+
+    def aside(self, scope: Scope, sink: Sink | None = None) -> Frame:
+        """A frame in the place of this one, for work in another thread that can be stopped apart."""
         frame = Frame(self.run, self, None)
         frame.lane = frame if self.lane is self and self.op is None else self.lane
         frame.span, frame.limiters = self.span, self.limiters
         frame.scope, frame.sink, frame.final = scope, sink, True
-        yield from streamed(lambda: frame.step(op, value), scope, sink)
+        return frame
 
     # Threads.
 

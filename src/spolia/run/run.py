@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -34,6 +34,8 @@ T = TypeVar("T")
 
 _opening: ContextVar[frozenset[object]] = ContextVar("opening", default=frozenset())
 """What is being opened to be pinned, as those see it who take part in that, in whatever thread."""
+_outer: ContextVar[tuple[Surrounding | None, ...]] = ContextVar("outer", default=())
+"""What surrounded each run that was entered here, in this thread or task; a run may be left in another one."""
 
 
 class Run:
@@ -93,7 +95,6 @@ class Run:
         self._turns: dict[object, threading.Lock] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._entered = 0
-        self._entries = threading.local()
         self.root = Frame(self, None, None)
         if budget is not None:
             self.root.limiters = (Limiter(budget, "this run"),)
@@ -101,19 +102,22 @@ class Run:
     # Running.
 
     def __enter__(self) -> Self:
-        tokens: list[Token[Surrounding | None]] = self._entries.__dict__.setdefault("tokens", [])
-        tokens.append(surrounding.set(self.root))
+        _outer.set((*_outer.get(), surrounding.get()))
+        surrounding.set(self.root)
         with self.lock:
             self._entered += 1
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        surrounding.reset(self._entries.tokens.pop())
+        if surrounding.get() is self.root and (outer := _outer.get()):
+            _outer.set(outer[:-1])
+            surrounding.set(outer[-1])
         with self.lock:
             self._entered -= 1
             last = not self._entered
-        if error is not None and not isinstance(error, Exception):
-            self.cancel()
+        interrupts = isinstance(error, KeyboardInterrupt | SystemExit)
+        if interrupts or (last and error is not None and not isinstance(error, Exception)):
+            self.cancel()  # a cancelled task leaves the run to the other tasks that have entered it
         if last:
             self.close()
 
@@ -158,6 +162,18 @@ class Run:
         """Run a flow and yield what happens, `Done` last."""
         return self.root.stream(flow, value)
 
+    async def acall(self, flow: Operator[A, B], value: A) -> B:
+        """Run a flow in a thread of this run, while the event loop goes on."""
+        return await self.root.acall(flow, value)
+
+    async def abatch(self, flow: Operator[A, B], values: Sequence[A]) -> list[B | Failure]:
+        """Run a flow on many values in a thread of this run."""
+        return await self.root.abatch(flow, values)
+
+    def astream(self, flow: Operator[A, B], value: A) -> AsyncIterator[Began | Emitted | Retracted | Done[B]]:
+        """Run a flow in a thread and yield what happens, `Done` last, to `async for`."""
+        return self.root.astream(flow, value)
+
     def cancel(self) -> None:
         """Stop everything: the next step of each thread raises `Cancelled`, and sockets that wait are closed."""
         self.scope.cancel()
@@ -191,12 +207,14 @@ class Run:
 
     def pool(self) -> ThreadPoolExecutor | None:
         """The threads beside the caller's; none when the caller's is the only one."""
-        if self.threads == 1:
-            return None
-        if self._pool is None:
+        return None if self.threads == 1 else self.workers()
+
+    def workers(self) -> ThreadPoolExecutor:
+        """The threads beside the caller's, one at least: who awaits does not work."""
+        if (pool := self._pool) is None:
             with self.lock:
-                self._pool = self._pool or pool_of(self.threads - 1)
-        return self._pool
+                pool = self._pool = self._pool or pool_of(max(1, self.threads - 1))
+        return pool
 
     def pinned(self, key: object, open: Callable[[], T], serves: Callable[[T], bool]) -> T:
         """What was opened first under a key in this run, as long as it serves.

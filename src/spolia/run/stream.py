@@ -6,10 +6,13 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from contextvars import copy_context
-from typing import Any
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
 
 from spolia.surrounding import Done, Event
+
+if TYPE_CHECKING:
+    from spolia.run.frame import Frame
 
 PATIENCE_S = 5.0
 
@@ -25,9 +28,15 @@ class Scope:
         self._closers: list[Callable[[], None]] = []
         self._inner: list[Scope] = []
         if outer is not None:
-            outer._adopt(self)
+            outer.adopt(self)
 
-    def _adopt(self, inner: Scope) -> None:
+    @property
+    def inner(self) -> tuple[Scope, ...]:
+        """The scopes inside that have not been stopped."""
+        return tuple(scope for scope in self._inner if not scope.stopped)
+
+    def adopt(self, inner: Scope) -> None:
+        """Stop `inner` whenever this scope is stopped."""
         with self._lock:
             stopped = self.stopped
             if not stopped:
@@ -71,13 +80,19 @@ def _close(close: Callable[[], None]) -> None:
 
 
 class Sink:
-    """A bounded queue of events, so that a slow reader slows the flow instead of filling the memory."""
+    """A bounded queue of events, so that a slow reader slows the flow instead of filling the memory.
 
-    __slots__ = ("_queue", "closed")
+    Attributes:
+        closed: nobody reads any more.
+        wake: called after each event, for a reader that cannot block.
+    """
+
+    __slots__ = ("_queue", "closed", "wake")
 
     def __init__(self, size: int = 256) -> None:
         self._queue: queue.Queue[Any] = queue.Queue(size)
         self.closed = False
+        self.wake: Callable[[], None] | None = None
 
     def put(self, event: Any) -> None:
         """Wait for room; give up when nobody reads any more."""
@@ -86,42 +101,53 @@ class Sink:
                 self._queue.put(event, timeout=0.1)
             except queue.Full:
                 continue
+            if self.wake is not None:
+                self.wake()
             return
 
-    def get(self) -> Any:
-        """The next event."""
-        return self._queue.get()
+    def get(self, *, wait: bool = True) -> Any:
+        """The next event; raises `queue.Empty` when there is none and `wait` is false."""
+        return self._queue.get(block=wait)
 
     def close(self) -> None:
         """Nobody reads any more: a waiting writer goes on."""
         self.closed = True
 
 
-class _Raised:
+class Raised:
+    """The last event of work that failed."""
+
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
-def streamed(work: Callable[[], Any], scope: Scope, sink: Sink) -> Iterator[Event]:
-    """Run `work` in a thread and yield its events, `Done` last; closing the iterator stops the work.
-
-    Closing waits for the step that is being run, `PATIENCE_S` at most: a step that sleeps cannot be woken, and its
-    thread ends with it. Not for ever also because an iterator that nobody holds is closed by the thread that collects
-    it, which may be one that the step waits for.
-    """
+def started(work: Callable[[], Any], sink: Sink, context: Context) -> threading.Thread:
+    """A thread that runs `work` and puts `Done`, or what it raised, last."""
 
     def run() -> None:
         try:
             sink.put(Done(work()))
         except BaseException as error:
-            sink.put(_Raised(error))
+            sink.put(Raised(error))
 
-    thread = threading.Thread(target=copy_context().run, args=(run,), name="spolia-stream", daemon=True)
+    thread = threading.Thread(target=context.run, args=(run,), name="spolia-stream", daemon=True)
     thread.start()
+    return thread
+
+
+def streamed(frame: Frame, work: Callable[[Frame], Any], context: Context) -> Iterator[Event]:
+    """Run `work` in a thread and yield its events, `Done` last; closing the iterator stops the work.
+
+    Any thread may pull the next event, one at a time. Closing waits for the step that is being run, `PATIENCE_S` at
+    most: a step that sleeps cannot be woken, and its thread ends with it. Not for ever also because an iterator that
+    nobody holds is closed by the thread that collects it, which may be one that the step waits for.
+    """
+    scope, sink = Scope(frame.scope), Sink()
+    thread = started(lambda: work(frame.aside(scope, sink)), sink, context)
     try:
         while True:
             event = sink.get()
-            if isinstance(event, _Raised):
+            if isinstance(event, Raised):
                 raise event.error
             yield event
             if isinstance(event, Done):

@@ -94,8 +94,8 @@ class Answer(Value):
     Args:
         text: the reply; for an abstention, the sentence that says so.
         citations: the passages that the text refers to.
-        stop_reason: `answered`, `abstained`, or why a loop ended: `sufficient`, `judged`, `cap`, `budget`, `forced`,
-            `error`.
+        stop_reason: `answered`, `abstained`, or why the loop before it ended: `sufficient` or another reason of a
+            judge, `cap`, `budget`, `forced`, `error`.
         evidence: everything that was shown to the reader.
     """
 

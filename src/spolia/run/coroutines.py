@@ -1,0 +1,92 @@
+"""Awaiting a run: the event loop waits, threads of the run work.
+
+Imported when a flow is awaited first, since asyncio takes 25 ms to import.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from spolia.errors import Cancelled
+from spolia.run.stream import PATIENCE_S, Raised, Scope, Sink, started
+from spolia.surrounding import Done, Event
+
+if TYPE_CHECKING:
+    from spolia.run.frame import Frame
+
+T = TypeVar("T")
+
+
+async def awaited(frame: Frame, work: Callable[[Frame], T]) -> T:
+    """What `work` returns in a thread of the run.
+
+    Cancelling the task stops what runs there and closes what waits, and then waits for the step that runs,
+    `PATIENCE_S` at most. Calls beyond the run's threads queue up.
+    """
+    scope = Scope()
+
+    def run() -> T:
+        frame.scope.adopt(scope)
+        try:
+            return work(frame.aside(scope))
+        finally:
+            scope.cancel()  # it is empty now, and the outer scope drops it
+
+    submitted: Future[T] = frame.run.workers().submit(copy_context().run, run)
+    running = asyncio.wrap_future(submitted)
+    running.add_done_callback(lambda done: done.cancelled() or done.exception())  # a late error is not logged
+    try:
+        await asyncio.wait([running])
+    except asyncio.CancelledError:
+        if not submitted.cancel():
+            scope.cancel()
+            await asyncio.wait([running], timeout=PATIENCE_S)
+        raise
+    if running.cancelled():
+        raise Cancelled("The run was closed while this call waited for a thread. Await it inside `with Run():`.")
+    return running.result()
+
+
+async def events(frame: Frame, work: Callable[[Frame], Any], context: Context) -> AsyncIterator[Event]:
+    """The events of `work`, which runs in a thread of its own, `Done` last.
+
+    The thread waits while 256 events are unread. Closing the iterator, or cancelling the task that reads it, stops the
+    work, as `streamed` does.
+    """
+    scope, sink, arrived = Scope(frame.scope), Sink(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def wake() -> None:
+        try:
+            loop.call_soon_threadsafe(arrived.set)
+        except RuntimeError:  # the loop is closed, so nobody reads any more
+            sink.close()
+            scope.cancel()
+
+    sink.wake = wake
+    thread = started(lambda: work(frame.aside(scope, sink)), sink, context)
+    try:
+        while True:
+            await asyncio.sleep(0)  # let other tasks run, however fast events come
+            arrived.clear()
+            try:
+                event = sink.get(wait=False)
+            except queue.Empty:
+                await arrived.wait()
+                continue
+            if isinstance(event, Raised):
+                raise event.error
+            yield event
+            if isinstance(event, Done):
+                return
+    finally:
+        scope.cancel()
+        sink.close()
+        end = loop.time() + PATIENCE_S
+        while thread.is_alive() and loop.time() < end:
+            await asyncio.sleep(0.005)
