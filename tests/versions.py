@@ -20,7 +20,7 @@ from typing import Any
 from tests.tree import operators
 
 RECORD = Path(__file__).parent / "versions.json"
-BESIDE_THE_RESULT = {"version", "takes", "gives", "tail", "calls", "fanout", "short", "__repr__"}
+BESIDE_THE_RESULT = {"version", "composes", "takes", "gives", "tail", "calls", "fanout", "short", "__repr__"}
 FOLLOWED = tuple(
     f"spolia.{part}"
     for part in (
@@ -142,10 +142,8 @@ def _counts(item: ast.stmt, root: bool) -> bool:
     """Whether a statement has a part in the result: no docstring, and no method for wiring and drawing."""
     if isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant):
         return False
-    if not root:
-        return True
     target = getattr(item, "target", None)
-    return getattr(item, "name", getattr(target, "id", None)) not in BESIDE_THE_RESULT
+    return getattr(item, "name", getattr(target, "id", None)) not in (BESIDE_THE_RESULT if root else {"composes"})
 
 
 def _names(plain: Any) -> set[str]:

@@ -36,6 +36,7 @@ class Operator(ABC, Generic[In, Out]):
         version: enters the cache key; count it up when the result for the same fields and value changes.
         cached: the result costs enough to be kept (models, embedding, reranking); never for cheap steps.
         waits: it waits for a server or a disk, so that running several at once helps.
+        composes: it only composes its inner operators, so that `Run(share=True)` shares these and not its own result.
         optional: what it spends may leave room for one forced answer (loops).
         variadic: name of the field that positional arguments fill.
         needs: capabilities that the model in a field must have.
@@ -44,6 +45,7 @@ class Operator(ABC, Generic[In, Out]):
     version: ClassVar[int] = 1
     cached: ClassVar[bool] = False
     waits: ClassVar[bool] = False
+    composes: ClassVar[bool] = False
     optional: ClassVar[bool] = False
     variadic: ClassVar[str] = ""
     needs: ClassVar[Mapping[str, frozenset[str]]] = {}
@@ -350,6 +352,7 @@ class Then(Operator[In, Out]):
     steps: tuple[Operator[Any, Any], ...]
     variadic: ClassVar[str] = "steps"
     version: ClassVar[int] = 2
+    composes: ClassVar[bool] = True
 
     def __init__(self, *steps: Operator[Any, Any]) -> None:
         flat: list[Operator[Any, Any]] = []

@@ -113,4 +113,17 @@ HELD_BY: dict[int, tuple[str, ...]] = {
         "test_a_stream_has_one_thread_and_ends_with_its_reader",
     ),
     37: ("test_a_run_is_entered_in_one_thread_pulled_from_others_and_left_in_a_third",),
+    38: (
+        "test_144_flows_over_three_retrievers_search_three_times",
+        "test_rows_and_threads_at_the_same_time_compute_once",
+    ),
+    39: (
+        "test_a_shared_run_gives_what_a_plain_one_gives",
+        "test_a_shared_result_has_the_provenance_of_who_asks",
+        "test_a_lane_has_the_retrievals_of_shared_steps_too",
+        "test_what_failed_or_is_degraded_is_not_shared",
+        "test_what_moves_is_asked_again_and_what_has_no_fingerprint_is_shared",
+        "test_nothing_is_shared_with_another_run_or_without_being_told",
+    ),
+    40: ("test_what_is_shared_takes_bounded_memory_and_what_was_used_last_stays",),
 }

@@ -38,6 +38,7 @@ class Best(Operator[Sequence[T], T]):
     score: Operator[T, float]
 
     version: ClassVar[int] = 2
+    composes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checked_operator(self.score, "the score of Best")

@@ -38,6 +38,7 @@ class Branch(Operator[In, tuple[Out, ...]]):
     arms: tuple[Operator[In, Out], ...]
     min_arms: int | None = None
     variadic: ClassVar[str] = "arms"
+    composes: ClassVar[bool] = True
 
     def __init__(self, *arms: Operator[In, Out], min_arms: int | None = None) -> None:
         if not arms:

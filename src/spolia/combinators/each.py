@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, get_args, get_origin
+from typing import Any, ClassVar, get_args, get_origin
 
 from spolia.bounds import times
 from spolia.combinators.branch import row_survivors, survivors
@@ -32,6 +32,7 @@ class Each(Operator[Sequence[In], tuple[Out, ...]]):
 
     arm: Operator[In, Out]
     min_rows: int | None = None
+    composes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checked_operator(self.arm, "the arm of Each")

@@ -50,6 +50,7 @@ class Explore(Operator[S, tuple[S, ...]]):
     width: int | None = None
     version: ClassVar[int] = 2
     optional: ClassVar[bool] = True
+    composes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checked_operator(self.expand, "the expansion of Explore")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from spolia.bounds import least, most, total
 from spolia.combinators.branch import gives_of_arms
@@ -35,6 +35,7 @@ class Guard(Operator[In, Out]):
     fallback: Operator[In, Out] | None = None
     max_calls: int | None = None
     on: tuple[str, ...] = ("SpoliaError",)
+    composes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checked_operator(self.body, "the body of Guard")

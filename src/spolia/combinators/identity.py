@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from spolia.operator import Operator
 
@@ -17,6 +17,8 @@ class Identity(Operator[T, T]):
     >>> Identity[str]()("as it was")
     'as it was'
     """
+
+    composes: ClassVar[bool] = True
 
     def apply(self, value: T, /) -> T:
         return value

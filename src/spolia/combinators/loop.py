@@ -56,6 +56,7 @@ class Loop(Operator[S, S]):
     max_steps: int = 10
     appends: bool = False
     optional: ClassVar[bool] = True
+    composes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         checked_operator(self.body, "the body of Loop")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from spolia.bounds import most, total
 from spolia.combinators.branch import gives_of_arms, narrowest
@@ -41,6 +41,7 @@ class Route(Operator[In, Out]):
     router: Operator[In, str]
     arms: tuple[tuple[str, Operator[In, Out]], ...]
     default: str
+    composes: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from spolia.errors import WiringError
 from spolia.operator import Operator
@@ -25,6 +25,7 @@ class Samples(Operator[V, tuple[V, ...]]):
     """
 
     n: int
+    composes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.n < 1:

@@ -9,22 +9,30 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spolia.codec import decode, encode
 from spolia.errors import CodecError, SpoliaError
 from spolia.journal.database import Database
 from spolia.types import Usage
 
+if TYPE_CHECKING:
+    from spolia.operator import Operator
+
 PUT = "INSERT OR REPLACE INTO cache VALUES (?,?,?,?,?)"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A result without provenance, and what it cost when it was computed."""
+    """A result without provenance, what it cost when it was computed, and the bytes that it takes where that counts."""
 
     value: Any
     usage: Usage
+    size: int = 0
+
+    def result(self, op: Operator[Any, Any], value: Any) -> Any:
+        """What a step gives for a value, with the provenance of that."""
+        return op.attach(self.value, value)
 
 
 class Cache:
@@ -38,6 +46,8 @@ class Cache:
         entries: how many are kept in memory.
         anew: what the file holds already is not taken, and is replaced by what is put.
     """
+
+    needs_fingerprint = True
 
     def __init__(self, database: Database | None = None, *, entries: int = 10_000, anew: bool = False) -> None:
         self.database, self.entries, self.anew = database, entries, anew

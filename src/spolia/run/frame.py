@@ -20,11 +20,11 @@ from spolia.journal.trace import FREE
 from spolia.operator import Operator
 from spolia.run.budget import Limiter
 from spolia.run.costs import Costs
-from spolia.run.recall import recalled
+from spolia.run.recall import shared
 from spolia.run.stream import Scope, Sink, streamed
 from spolia.run.window import window
 from spolia.surrounding import Began, Emitted, Event, Retracted, attempt, surrounding
-from spolia.types import Failure, Filter
+from spolia.types import Failure, Filter, Query, Ranking
 
 if TYPE_CHECKING:
     from spolia.run.lane import Lane
@@ -39,8 +39,8 @@ class Frame(Costs):
     """What surrounds one step; implements `spolia.operator.Surrounding`."""
 
     __slots__ = (
-        "account", "emitted", "error", "final", "from_cache", "lane", "notes", "op", "remarks", "scope", "searched",
-        "sink", "span",
+        "account", "emitted", "error", "final", "found", "from_cache", "lane", "notes", "op", "remarks", "scope",
+        "searched", "sink", "span",
     )  # fmt: skip
     parent: Frame | None
     rows: Sequence[Frame] | None
@@ -53,6 +53,7 @@ class Frame(Costs):
         self.remarks: list[str] | None = None
         self.error = ""
         self.from_cache = self.searched = False
+        self.found: list[Ranking] | None = None
         self.emitted = 0
         self.final: bool | None = None
         if parent is None:
@@ -111,17 +112,31 @@ class Frame(Costs):
 
     def _result(self, op: Operator[A, B], value: A) -> B:
         try:
-            if op.cached and self.run.cache is not None:
-                found: B = recalled(self.run.cache, self, op, value)
-            else:
-                found = op.apply(value)
+            found: B = shared(self, op, value)
         except Exception as error:
             if self.account is not None:
                 self.account.failed(error)
             raise
-        if self.account is not None:
-            self.account.gave(self, value, found)
+        self.gave(value, found)
         return found
+
+    def gave(self, value: Any, out: Any) -> None:
+        """The step has ended; what it found is a retrieval, unless a step inside it has found that."""
+        if self.account is None and self.run.results is None:
+            return
+        if not self.searched and isinstance(out, Ranking) and isinstance(value, Query):
+            self.retrieved(out)
+
+    def retrieved(self, ranking: Ranking) -> None:
+        """Put what a retriever found on the account, and tell the steps around it."""
+        if self.account is not None:
+            self.account.retrievals.append(ranking)
+        above: Frame | None = self
+        while above is not None and above.account is self.account:
+            above.searched = True
+            if above.found is not None:
+                above.found.append(ranking)
+            above = above.parent
 
     def opened(self, account: Lane) -> Frame:
         """A frame that only keeps an account of what is called in it."""

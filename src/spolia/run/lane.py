@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from spolia.types import Query, Ranking, Usage
+from spolia.types import Ranking, Usage
 
 if TYPE_CHECKING:
     from spolia.run.frame import Frame
@@ -52,13 +52,3 @@ class Lane:
         """A step has failed."""
         self.why = self.why or (f"{type(error).__name__}: {error}" if error is not None else "")
         self.interrupted |= getattr(error, "transient", False)
-
-    def gave(self, frame: Frame, value: Any, out: Any) -> None:
-        """A step has ended: keep what it found, if it is a retrieval."""
-        if frame.searched or not isinstance(out, Ranking) or not isinstance(value, Query):
-            return
-        self.retrievals.append(out)
-        above: Frame | None = frame
-        while above is not None and above.account is self:
-            above.searched = True
-            above = above.parent

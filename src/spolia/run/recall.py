@@ -1,4 +1,4 @@
-"""The cache of a run: what is kept is taken, what is missing is computed once, each with its own provenance."""
+"""Equal steps: what is shared within the run or kept by the cache is taken, what is missing is computed once."""
 
 from __future__ import annotations
 
@@ -9,64 +9,99 @@ from typing import TYPE_CHECKING, Any
 from spolia.errors import CodecError
 from spolia.journal.cache import Cache, Entry
 from spolia.operator import Operator
+from spolia.run.shared import SharedEntry, SharedResults
 from spolia.types import Failure, Filter, Usage, digest_of
 
 if TYPE_CHECKING:
     from spolia.run.frame import Frame
 
 Step = Operator[Any, Any]
+Compute = Callable[["Frame", Step, Any], Any]
+ComputeRows = Callable[["Frame", Step, Sequence[Any], Sequence["Frame"]], list[Any]]
 
 
-def key_of(op: Step, value: Any, principals: frozenset[str], narrowing: Filter | None) -> bytes | None:
+def key_of(
+    op: Step, value: Any, principals: frozenset[str], narrowing: Filter | None, needs_fingerprint: bool = True
+) -> bytes | None:
     """What a result depends on: operator, resources as they are now, who asks, what is read. None: do not cache."""
     parts = [op.digest]
     for resource in op.resources:
         fingerprint = resource.fingerprint()
-        if fingerprint is None:
+        if fingerprint is None and needs_fingerprint:
             return None
-        parts += [digest_of(resource), fingerprint.encode()]
+        parts += [digest_of(resource), (fingerprint or "").encode()]
         if resource.scoped:
             parts.append(digest_of((tuple(sorted(principals)), narrowing)))
     parts.append(digest_of(op.reads(value)))
     return hashlib.blake2b(b"\0".join(parts), digest_size=16).digest()
 
 
-def recalled(cache: Cache, frame: Frame, op: Step, value: Any) -> Any:
-    """The result from the cache, or computed and kept; of equal steps at the same time only one is computed."""
-    key = _key(frame, op, value)
+def shared(frame: Frame, op: Step, value: Any) -> Any:
+    """The result of a step: that of an equal step of this run if the run shares, else kept or computed."""
+    results = frame.run.results
+    return kept(frame, op, value) if results is None or op.composes else _recalled(results, frame, op, value, kept)
+
+
+def kept(frame: Frame, op: Step, value: Any) -> Any:
+    """The result of a step: from the cache if it costs, else computed."""
+    cache = frame.run.cache
+    return (
+        _applied(frame, op, value) if cache is None or not op.cached else _recalled(cache, frame, op, value, _applied)
+    )
+
+
+def _applied(frame: Frame, op: Step, value: Any) -> Any:
+    frame.run.executed(op, 1)
+    return op.apply(value)
+
+
+def _recalled(cache: Cache, frame: Frame, op: Step, value: Any, compute: Compute) -> Any:
+    """What is held, or computed and held; of equal steps at the same time only one is computed."""
+    key = _key(cache, frame, op, value)
     if key is None:
-        return op.apply(value)
+        return compute(frame, op, value)
     while (entry := cache.get(key)) is None:
         if cache.claim(key):
-            return _computed(cache, key, frame, op, value)
+            return _computed(cache, key, frame, op, value, compute)
         cache.wait(key, 0.1)
         frame.check()
-    return _taken(entry, frame, op, value)
+    return _taken(entry, frame, op, value, compute)
 
 
-def _key(frame: Frame, op: Step, value: Any) -> bytes | None:
+def _key(cache: Cache, frame: Frame, op: Step, value: Any) -> bytes | None:
     try:
-        return key_of(op, value, frame.access(), frame.narrowing())
+        return key_of(op, value, frame.access(), frame.narrowing(), cache.needs_fingerprint)
     except TypeError as error:  # no content hash
         frame.note(f"not kept: {error}", None)
         return None
 
 
-def _computed(cache: Cache, key: bytes, frame: Frame, op: Step, value: Any) -> Any:
+def _computed(cache: Cache, key: bytes, frame: Frame, op: Step, value: Any, compute: Compute) -> Any:
     try:
         entry = cache.get(key)  # somebody may have put it between our look and our claim
         if entry is not None:
-            return _taken(entry, frame, op, value)
-        out = op.apply(value)
+            return _taken(entry, frame, op, value, compute)
+        _open(cache, frame)
+        out = compute(frame, op, value)
         _keep(cache, key, frame, op, value, out)
         return out
     finally:
         cache.release(key)
 
 
+def _open(cache: Cache, frame: Frame) -> None:
+    """Write down what retrievers inside this step find, for the accounts of those that share its result."""
+    if isinstance(cache, SharedResults):
+        frame.found = []
+
+
 def _keep(cache: Cache, key: bytes, frame: Frame, op: Step, value: Any, out: Any) -> None:
     """Keep a result, unless it is degraded, failed, or what it was made from has moved meanwhile."""
-    if frame.notes is None and not _failed(out) and key_of(op, value, frame.access(), frame.narrowing()) == key:
+    if frame.notes is not None or _failed(out) or _key(cache, frame, op, value) != key:
+        return
+    if isinstance(cache, SharedResults):
+        cache.share(key, value, out, frame.logical or Usage(), frame.found or ())
+    else:
         try:
             cache.put(key, out, frame.logical or Usage(), comes_back=lambda kept: op.attach(kept, value) == out)
         except CodecError as error:
@@ -77,14 +112,21 @@ def _failed(out: Any) -> bool:
     return isinstance(out, Failure) or (isinstance(out, tuple) and any(map(_failed, out)))
 
 
-def _taken(entry: Entry, frame: Frame, op: Step, value: Any) -> Any:
+def _taken(entry: Entry, frame: Frame, op: Step, value: Any, compute: Compute) -> Any:
+    try:
+        out = entry.result(op, value)
+    except CodecError:
+        return compute(frame, op, value)
     frame.from_cache = True
+    if isinstance(entry, SharedEntry):
+        for ranking in entry.retrievals:
+            frame.retrieved(ranking)
     if frame.account is not None:
         frame.account.cached = True
     if entry.usage != Usage():
         with frame.run.lock:
             frame.add(entry.usage, Usage())
-    return op.attach(entry.value, value)
+    return out
 
 
 class Rows:
@@ -101,7 +143,7 @@ class Rows:
         op: Step,
         values: Sequence[Any],
         frames: Sequence[Frame],
-        compute: Callable[[Frame, Step, Sequence[Any], Sequence[Frame]], list[Any]],
+        compute: ComputeRows,
     ) -> None:
         self.cache, self.around, self.op, self.values, self.frames = cache, around, op, values, frames
         self.compute = compute
@@ -112,7 +154,7 @@ class Rows:
         waiting: dict[bytes, list[int]] = {}
         alone: list[int] = []
         for row, value in enumerate(self.values):
-            key = _key(self.frames[row], self.op, value)
+            key = _key(self.cache, self.frames[row], self.op, value)
             if key is None:
                 alone.append(row)
             elif not self._take(key, [row]):
@@ -131,6 +173,8 @@ class Rows:
         """Compute one row of each key, and give back the rows that its result does not serve."""
         try:
             missing = {key: rows for key, rows in mine.items() if not self._take(key, rows)}
+            for row, *_ in missing.values():
+                _open(self.cache, self.frames[row])
             self._fill([rows[0] for rows in missing.values()])
             for key, (row, *_) in missing.items():
                 _keep(self.cache, key, self.frames[row], self.op, self.values[row], self.results[row])
@@ -145,8 +189,12 @@ class Rows:
         if entry is None:
             return not rows
         for row in rows:
-            self.results[row] = _taken(entry, self.frames[row], self.op, self.values[row])
+            self.results[row] = _taken(entry, self.frames[row], self.op, self.values[row], self._alone)
         return True
+
+    def _alone(self, frame: Frame, op: Step, value: Any) -> Any:
+        """Compute one row."""
+        return self.compute(self.around, op, [value], [frame])[0]
 
     def _fill(self, rows: Sequence[int]) -> None:
         """Compute some rows by one call."""

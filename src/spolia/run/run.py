@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -24,6 +25,7 @@ from spolia.operator import Operator
 from spolia.run.budget import Budget, Limiter
 from spolia.run.frame import Frame, pool_of
 from spolia.run.lane import Lane
+from spolia.run.shared import MOST_BYTES, SharedResults
 from spolia.run.stream import Scope
 from spolia.surrounding import Began, Done, Emitted, Retracted, Surrounding, surrounding
 from spolia.types import Failure, Filter, Usage
@@ -49,6 +51,8 @@ class Run:
         per_question: limit of each question, that is of each call or row at the top.
         journal: where spans go; without one nothing is traced.
         cache: where costly results are kept; without one nothing is.
+        share: equal steps on equal values compute once in this run, cheap ones too. Results are held in memory, up to
+            512 MiB or the number of bytes that you write.
         threads: how many steps may run at the same time, the caller's own thread included.
         window: rows of a batch that are in memory at the same time.
 
@@ -71,6 +75,7 @@ class Run:
         per_question: Budget | None = None,
         journal: Journal | None = None,
         cache: Cache | None = None,
+        share: bool | int = False,
         threads: int = 8,
         window: int = 256,
     ) -> None:
@@ -87,6 +92,7 @@ class Run:
         self.principals = frozenset(name for name in (principal, *groups) if name)
         self.filter = filter
         self.per_question, self.journal, self.cache = per_question, journal, cache
+        self.results = None if share is False else SharedResults(MOST_BYTES if share is True else share)
         self.threads, self.window = max(1, threads), max(1, window)
         self.lock = threading.RLock()
         self.scope = Scope()
@@ -94,6 +100,7 @@ class Run:
         self._pins: dict[object, Any] = {}
         self._turns: dict[object, threading.Lock] = {}
         self._pool: ThreadPoolExecutor | None = None
+        self._executed: Counter[type[Operator[Any, Any]]] = Counter()
         self._entered = 0
         self.root = Frame(self, None, None)
         if budget is not None:
@@ -198,12 +205,35 @@ class Run:
         """What was really spent."""
         return self.root.spent or Usage()
 
+    def counts(self) -> dict[str, int]:
+        """How often operators really ran, by type id; what was shared or came from the cache did not run.
+
+        >>> from spolia.function import step
+        >>> @step
+        ... def double(n: int) -> int:
+        ...     return 2 * n
+        >>> with Run(share=True) as run:
+        ...     _ = double(3), double(3), double.batch([3, 4])
+        >>> [count for name, count in run.counts().items() if name.endswith("double")]
+        [2]
+        """
+        found: Counter[str] = Counter()
+        with self.lock:
+            for cls, count in self._executed.items():
+                found[cls.type_id()] += count
+        return dict(found)
+
     @property
     def exhausted(self) -> bool:
         """Whether the budget of the whole run has refused a call: what was made since is less than it would be."""
         return any(limiter.refused for limiter in self.root.limiters)
 
     # What frames ask for.
+
+    def executed(self, op: Operator[Any, Any], times: int) -> None:
+        """Count executions of an operator."""
+        with self.lock:
+            self._executed[type(op)] += times
 
     def pool(self) -> ThreadPoolExecutor | None:
         """The threads beside the caller's; none when the caller's is the only one."""

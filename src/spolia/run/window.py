@@ -33,20 +33,29 @@ def window(around: Frame, op: Operator[A, B], values: Sequence[A], above: Sequen
         for frame in frames:
             frame.span = next(run.numbers)
     started = perf_counter()
-    if op.cached and run.cache is not None:
-        results = Rows(run.cache, around, op, values, frames, vectorised).recalled()
+    if run.results is not None and not op.composes:
+        results = Rows(run.results, around, op, values, frames, kept_rows).recalled()
     else:
-        results = vectorised(around, op, values, frames)
+        results = kept_rows(around, op, values, frames)
     seconds = (perf_counter() - started) / max(1, len(values))
     for frame, value, result in zip(frames, values, results, strict=True):
         if isinstance(result, Failure):
             frame.error = f"{result.kind}: {result.message}"
-        if frame.account is not None and isinstance(result, Failure):
-            frame.account.failed(result.error)
-        elif frame.account is not None:
-            frame.account.gave(frame, value, result)
+            if frame.account is not None:
+                frame.account.failed(result.error)
+        else:
+            frame.gave(value, result)
         frame.record(seconds, result)
     return results
+
+
+def kept_rows(
+    around: Frame, op: Operator[Any, Any], values: Sequence[Any], frames: Sequence[Frame]
+) -> list[Any | Failure]:
+    """The results of rows: from the cache if they cost, else computed."""
+    if op.cached and (cache := around.run.cache) is not None:
+        return Rows(cache, around, op, values, frames, vectorised).recalled()
+    return vectorised(around, op, values, frames)
 
 
 def vectorised(
@@ -57,6 +66,7 @@ def vectorised(
     shared = around.inner(op)
     shared.rows = frames
     token = surrounding.set(shared)
+    around.run.executed(op, len(values))
     try:
         results = list(op.apply_batch(values))
     except Exception as error:
