@@ -16,6 +16,7 @@ from spolia.indexing.planning import planned
 from spolia.indexing.report import DocumentReport, Progress, SyncReport, reports
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync import sync
+from spolia.models.tokenizer import WordPiece
 from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import Corpus
 from spolia.types import Query, Value
@@ -267,6 +268,20 @@ def test_an_embedder_that_is_named_later_embeds_the_nodes_that_are_there(folder:
     assert snapshot.manifest("chunk").embedder == Letters().name
     assert len(Dense(corpus.group(), Letters())(Query("stone"))) == 3
     assert snapshot.check() == []
+
+
+def test_the_splitter_of_an_embedder_is_the_same_one_wherever_its_weights_are(
+    folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WordPiece, "count", lambda self, texts: [len(text.split()) for text in texts])
+    monkeypatch.setattr(WordPiece, "covers", lambda self, text: 1.0)
+    sync(folder, corpus, splitter=SlidingWindow(tokenizer=WordPiece("/here")))
+    before = texts(corpus)
+    assert counts(sync(folder, corpus, splitter=SlidingWindow(tokenizer=WordPiece("/there")))) == (0, 0, 0, 0, 3)
+    assert texts(corpus) == before
+    monkeypatch.setattr(WordPiece, "fingerprint", lambda self: f"another vocabulary{self.weights}")
+    with pytest.raises(ManifestMismatch, match="SlidingWindow"):
+        sync(folder, corpus, splitter=SlidingWindow(tokenizer=WordPiece("/elsewhere")))
 
 
 def test_a_rebuild_takes_other_parts(folder: Path, corpus: Corpus) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,10 +19,12 @@ from spolia.models import minilm, weights
 from spolia.models.batches import batches
 from spolia.models.minilm import MiniLM
 from spolia.models.onnx_graph import sentence_encoder
+from spolia.retrieval.dense import Dense
 from spolia.run import Run
 from spolia.testing import check_embedder
-from spolia.types import Usage
+from spolia.types import Query, Usage
 from tests.models.oracle import Oracle
+from tests.retrieval.conftest import store
 
 TEXTS = (
     "Who employed Carsten Olsen?",
@@ -83,32 +87,55 @@ def test_texts_of_unknown_characters_are_alike_and_told_by_covers(model: MiniLM)
 def test_a_vector_does_not_depend_on_the_texts_beside_it(model: MiniLM, texts: list[str], batch_tokens: int) -> None:
     together = model.but(batch_tokens=batch_tokens).embed(texts, kind="passage")
     alone = np.concatenate([model.embed([text], kind="query") for text in texts])
-    assert (together * alone).sum(axis=1).min() > 0.99999
+    np.testing.assert_array_equal(together, alone)
+
+
+def of_each_length() -> list[str]:
+    """Texts of 2 to 20 tokens, each length four times, and a few long ones."""
+    words = " ".join(TEXTS).split()
+    return [" ".join(words[start : start + length]) for length in range(19) for start in (0, 5, 11, 17)] + [*TEXTS]
+
+
+@pytest.mark.slow
+def test_one_many_threads_and_processes_give_the_same_bits(model: MiniLM) -> None:
+    texts = of_each_length()
+    alone = np.concatenate([model.embed([text], kind="query") for text in texts])
+    rng = np.random.default_rng(0)
+    for size in (2, 7, 50):
+        some = rng.choice(len(texts), size).tolist()
+        np.testing.assert_array_equal(model.embed([texts[one] for one in some], kind="passage"), alone[some])
+    for changed in ({"threads": 2}, {"batch_tokens": 4096}):
+        np.testing.assert_array_equal(model.but(**changed).embed(texts, kind="passage"), alone)
+    with ThreadPoolExecutor(4) as threads:
+        for found in threads.map(lambda _: model.embed(texts, kind="passage"), range(4)):
+            np.testing.assert_array_equal(found, alone)
+    with ProcessPoolExecutor(1, get_context("spawn")) as processes:
+        np.testing.assert_array_equal(processes.submit(model.embed, texts, kind="passage").result(), alone)
+
+
+@pytest.mark.slow
+def test_a_search_finds_the_same_with_the_same_scores_in_every_batch(model: MiniLM, tmp_path: Path) -> None:
+    texts = [text for text in of_each_length() if text.strip()]
+    group = store(tmp_path / "a.spolia", {str(at): text for at, text in enumerate(texts)}, embedder=model)
+    search = Dense(group, model, top_k=10)
+    asked = [Query(text) for text in texts]
+    whole = search.batch(asked)
+    assert [search(query) for query in asked] == whole
+    assert [one for at in range(0, len(asked), 7) for one in search.batch(asked[at : at + 7])] == whole
 
 
 @given(st.lists(st.integers(2, 256), max_size=60), st.integers(1, 2000))
-def test_batches_hold_each_row_once_and_no_more_than_their_tokens(lengths: list[int], limit: int) -> None:
+def test_batches_hold_each_row_once_of_one_length_and_no_more_than_their_tokens(lengths: list[int], limit: int) -> None:
     found = list(batches(lengths, limit))
     assert sorted(row for batch in found for row in batch) == list(range(len(lengths)))
     for batch in found:
-        assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= limit
+        assert len({lengths[row] for row in batch}) == 1
+        assert len(batch) == 1 or len(batch) * lengths[batch[0]] <= limit
 
 
 def test_threads_share_one_session(model: MiniLM) -> None:
-    expected = model.embed(TEXTS, kind="passage")
-    found: list[float] = []
-
-    def embed() -> None:
-        found.append(float((model.embed(TEXTS, kind="passage") * expected).sum(axis=1).min()))
-
-    workers = [threading.Thread(target=embed) for _ in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert len(found) == 4
-    assert min(found) > 0.99999
-    assert len([key for key in minilm._open if key == ("", 1)]) == 1
+    with ThreadPoolExecutor(4) as threads:
+        assert len({id(found) for found in threads.map(lambda _: model._opened(), range(8))}) == 1
 
 
 @step

@@ -40,14 +40,10 @@ class Encoder:
         self._session: Any = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
     def encoded(self, rows: Sequence[Sequence[int]]) -> Vectors:
-        """One vector of length 1 for each row of token numbers; shorter rows are padded to the longest."""
+        """One vector of length 1 for each row of token numbers; all rows have one length (`models.batches`)."""
         import numpy as np
 
-        width = max(map(len, rows))
-        ids = np.zeros((len(rows), width), np.int64)
-        mask = np.zeros((len(rows), width), np.int32)
-        for number, row in enumerate(rows):
-            ids[number, : len(row)] = row
-            mask[number, : len(row)] = 1
-        found: Vectors = self._session.run(["embedding"], {"input_ids": ids, "attention_mask": mask})[0]
+        ids = np.array(rows, np.int64)
+        given = {"input_ids": ids, "attention_mask": np.ones(ids.shape, np.int32)}
+        found: Vectors = self._session.run(["embedding"], given)[0]
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import fields
 from typing import Any
 
 from spolia.catalogue import Catalogue
@@ -17,7 +18,7 @@ from spolia.stores.definition import DOCUMENT, Definition, Embedding, Transform,
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Embedded, Manifest, refuse_odd_name
-from spolia.types import digest_of
+from spolia.types import Addressed, digest_of
 
 BUILT_IN: Mapping[str, Any] = {
     DOCUMENT: {"transform": "Whole"},
@@ -58,6 +59,7 @@ def manifest_of(
     _refuse_lineage(name, definition, above)
     for embedding in definition.embeddings:
         refuse_namesakes(embedding.embedder, above)
+    definition = definition.but(transform=_as_stored(definition.transform, above.get(name)))
     return Manifest(
         group=name,
         transform=definition.transform.short,
@@ -69,6 +71,30 @@ def manifest_of(
         definition=_plain(name, definition.transform),
         signature=signature(definition, above),
     )
+
+
+def _as_stored(transform: Transform, there: Manifest | None) -> Transform:
+    """The transform as the store names it, where it differs in the places of its files only, for example of a tokenizer.
+
+    So the splitter that follows from an embedder is the same one on a machine that has the weights in another folder.
+    """
+    with suppress(GroupError):  # by what is not known here nothing can be compared
+        if there is not None and _is_alike(transform, stored := transform_of(there)):
+            return stored
+    return transform
+
+
+def _is_alike(one: object, other: object) -> bool:
+    """Whether two are equal, or addresses of the same content, or operators of which that holds field by field."""
+    if one == other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, Operator):
+        return all(_is_alike(getattr(one, f.name), getattr(other, f.name)) for f in fields(one))  # type: ignore[arg-type]
+    if isinstance(one, Addressed) and isinstance(other, Addressed):
+        return one.fingerprint() is not None and one.fingerprint() == other.fingerprint()
+    return False
 
 
 def refuse_namesakes(embedder: Embedder | SparseEmbedder, manifests: Mapping[str, Manifest]) -> None:

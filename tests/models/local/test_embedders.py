@@ -14,6 +14,7 @@ import pytest
 
 from spolia.codec import decode, encode
 from spolia.errors import MissingExtra, ModelError, WeightsError
+from spolia.models.local.address import Local
 from spolia.models.local.cross_encoder import LocalCrossEncoder
 from spolia.models.local.embedder import LocalEmbedder
 from spolia.models.local.image_embedder import LocalImageEmbedder
@@ -66,6 +67,25 @@ def test_a_vector_is_the_pooled_states(encoder: Any, pooling: Any, pooled: Any, 
     expected = [unit(pooled(states(folder, model, text))) for text in TEXTS]
     np.testing.assert_allclose(found, expected, atol=2e-6)
     assert found.dtype == np.float32
+
+
+@pytest.mark.parametrize("is_alone", [True, False], ids=["cpu", "fixed shapes"])
+def test_a_vector_does_not_depend_on_the_texts_beside_it(
+    encoder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_alone: bool
+) -> None:
+    """To the last bit; on an accelerator by shapes that follow from the text's own length alone."""
+    monkeypatch.setattr(Local, "_one_by_one", is_alone)
+    tiny.bert(tmp_path, "BertForSequenceClassification", num_labels=1)
+    embedder, scorer = LocalEmbedder(encoder[0]), LocalCrossEncoder(str(tmp_path))
+    texts = [" ".join(" ".join(TEXTS).split()[:length]) for length in range(12)] * 4
+    whole, scores = embedder.embed(texts, kind="passage"), scorer.scores("salt?", texts)
+    rng = np.random.default_rng(0)
+    for size in (1, 2, 5, 31, 40):
+        some = rng.choice(len(texts), size).tolist()
+        np.testing.assert_array_equal(embedder.embed([texts[one] for one in some], kind="query"), whole[some])
+        assert scorer.scores("salt?", [texts[one] for one in some]) == tuple(scores[one] for one in some)
+    expected = [unit(states(encoder[0], encoder[1], text).mean(axis=0)) for text in texts[:12]]
+    np.testing.assert_allclose(whole[:12], expected, atol=2e-6)
 
 
 def test_the_last_token_of_a_decoder_is_no_padding(decoder: Any) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.errors import ModelError
-from spolia.models.batches import batches
 from spolia.models.local.folder import checked_revision, content_of
 from spolia.surrounding import check_cancelled
 from spolia.types import Value
@@ -32,7 +31,8 @@ class Local(Value):
             the model hub.
         revision: the commit in that repository, 40 hexadecimal digits; empty for a folder.
         window: longest text in tokens, special ones included; the rest of a longer one is not read.
-        batch_tokens: texts of nearly one length are run together up to so many tokens, padding included.
+        batch_tokens: on an accelerator, texts of about one length are run together up to so many tokens, padding
+            included. On the CPU each text is run alone.
         threads: CPU threads for one call.
         device: as torch names it, `cpu` or `cuda:0`.
         dtype: of the weights while they run, `float32`, `bfloat16` or `float16`.
@@ -86,8 +86,26 @@ class Local(Value):
 
         return opened(self)
 
-    def in_batches(self, rows: Sequence[Any]) -> Iterator[list[int]]:
-        """Numbers of rows that are run together; between them the run may be cancelled."""
-        for batch in batches([len(row) for row in rows], self.batch_tokens):
-            check_cancelled()
-            yield batch
+    def in_batches(self, rows: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], dict[str, Any]]]:
+        """Numbers of rows that are run together, and what the model is given; between them the run may be cancelled.
+
+        The shape follows from the length of a row alone, since torch adds in another order for another shape: one row
+        on the CPU; elsewhere 32, or as many as `batch_tokens` allow, padded to a multiple of 16 tokens. Copies of the
+        last row fill up what is missing: only the first rows of a result are those of the batch.
+        """
+        opened = self.opened()
+        step, most = (1, 1) if self._one_by_one else (16, 32)
+        widths = [max(len(row), min(-(-len(row) // step) * step, self.window)) for row in rows]
+        for width in sorted(set(widths), reverse=True):
+            count = max(1, min(most, self.batch_tokens // width))
+            alike = [number for number, found in enumerate(widths) if found == width]
+            for start in range(0, len(alike), count):
+                check_cancelled()
+                batch = alike[start : start + count]
+                filled = [*batch, *[batch[-1]] * (count - len(batch))]
+                yield batch, opened.padded([rows[number] for number in filled], width)
+
+    @property
+    def _one_by_one(self) -> bool:
+        """On the CPU, where running many together gains little."""
+        return self.device == "cpu"

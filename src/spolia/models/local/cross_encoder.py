@@ -45,13 +45,12 @@ class LocalCrossEncoder(Local):
         opened = self.opened()
         pairs = [self._pair(opened, query, text) for text in texts]
         found: dict[int, float] = {}
-        for batch in self.in_batches([pair["input_ids"] for pair in pairs]):
-            given = opened.padded([pairs[number]["input_ids"] for number in batch])
+        for batch, given in self.in_batches([pair["input_ids"] for pair in pairs]):
             if "token_type_ids" in pairs[0]:
-                width = len(given["input_ids"][0])
-                kinds = [pairs[number]["token_type_ids"] for number in batch]
+                width, last = len(given["input_ids"][0]), batch[-1:] * (len(given["input_ids"]) - len(batch))
+                kinds = [pairs[number]["token_type_ids"] for number in (*batch, *last)]
                 given["token_type_ids"] = [[*row, *[0] * (width - len(row))] for row in kinds]
-            found |= zip(batch, self._scored(opened.run(**given).logits), strict=True)
+            found |= zip(batch, self._scored(opened.run(**given).logits[: len(batch)]), strict=True)
             charge(Usage(embedded=len(batch)))
         if not all(map(isfinite, found.values())):
             raise ModelRejected(f"{self.name} gave a score that is no finite number. Check the weights, or the dtype.")

@@ -87,10 +87,10 @@ class LocalEncoder(Local):
         """Batches of texts by number, with float[texts, tokens, width] of one layer, and which of these are tokens."""
         if not len(texts):
             return
-        opened, rows = self.opened(), self.rows(texts, kind)
-        for batch in self.in_batches(rows):
-            given = opened.padded([rows[number] for number in batch])
+        opened = self.opened()
+        for batch, given in self.in_batches(self.rows(texts, kind)):
             states = opened.run(**given, output_hidden_states=True).hidden_states
             if not -len(states) <= layer < len(states):
                 raise ModelError(f"{self.name} has no layer {layer}. Write one from 0 to {len(states) - 1}, or -1.")
-            yield batch, states[layer], torch().tensor(given["attention_mask"], device=self.device)
+            mask = torch().tensor(given["attention_mask"][: len(batch)], device=self.device)
+            yield batch, states[layer][: len(batch)], mask

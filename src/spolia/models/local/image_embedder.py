@@ -33,7 +33,8 @@ class LocalImageEmbedder(LocalEncoder):
 
     Args:
         window: longest text in tokens; CLIP reads 77.
-        images_at_once: pictures that are run together.
+        images_at_once: pictures that an accelerator runs together, always: fewer are filled up. On the CPU each is run
+            alone.
 
     >>> LocalImageEmbedder("models/clip").window
     77
@@ -58,10 +59,9 @@ class LocalImageEmbedder(LocalEncoder):
         found = np.empty((len(texts), self.dimension), np.float32)
         if not len(texts):
             return found
-        opened, rows = self.opened(), self.rows(texts, kind)
-        for batch in self.in_batches(rows):
-            given = opened.padded([rows[number] for number in batch])
-            found[batch] = self._of(opened, "get_text_features", **given)
+        opened = self.opened()
+        for batch, given in self.in_batches(self.rows(texts, kind)):
+            found[batch] = self._of(opened, "get_text_features", **given)[: len(batch)]
             charge(Usage(embedded=len(batch)))
         return found
 
@@ -73,13 +73,13 @@ class LocalImageEmbedder(LocalEncoder):
         if not len(images):
             return found
         opened, scaled = self.opened(), self._scaling()
-        for start in range(0, len(images), self.images_at_once):
+        count = 1 if self._one_by_one else self.images_at_once
+        for start in range(0, len(images), count):
             check_cancelled()
-            some = images[start : start + self.images_at_once]
+            some = images[start : start + count]
             pixels = scaled(images=[_picture(one) for one in some], return_tensors="pt")["pixel_values"]
-            found[start : start + len(some)] = self._of(
-                opened, "get_image_features", pixel_values=pixels.to(self.device, opened.model.dtype)
-            )
+            filled = pixels[[*range(len(some)), *[0] * (count - len(some))]].to(self.device, opened.model.dtype)
+            found[start : start + len(some)] = self._of(opened, "get_image_features", pixel_values=filled)[: len(some)]
             charge(Usage(embedded=len(some)))
         return found
 

@@ -104,9 +104,8 @@ class Opened:
         with core.no_grad():
             return (part or self.model)(**given)
 
-    def padded(self, rows: Sequence[Sequence[int]]) -> dict[str, Any]:
+    def padded(self, rows: Sequence[Sequence[int]], width: int) -> dict[str, Any]:
         """Rows of tokens as one rectangle, padded at their ends, and which of it are tokens."""
-        width = max(map(len, rows))
         ids = [[*row, *[self.padding] * (width - len(row))] for row in rows]
         mask = [[1] * len(row) + [0] * (width - len(row)) for row in rows]
         return {"input_ids": ids, "attention_mask": mask}

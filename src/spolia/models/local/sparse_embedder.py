@@ -41,13 +41,12 @@ class LocalSparseEmbedder(LocalEncoder):
         if not len(texts):
             return SparseRows.of(())
         found: dict[int, dict[int, float]] = {}
-        opened, rows = self.opened(), self.rows(texts, kind)
-        for batch in self.in_batches(rows):
-            given = opened.padded([rows[number] for number in batch])
+        opened = self.opened()
+        for batch, given in self.in_batches(self.rows(texts, kind)):
             logits = opened.run(**given).logits.float()
             logits[torch().tensor(given["attention_mask"], device=self.device) == 0] = 0.0
             largest = logits.amax(dim=1)  # first, since relu and log keep the order
-            for number, row in zip(batch, largest.relu().log1p().cpu(), strict=True):
+            for number, row in zip(batch, largest[: len(batch)].relu().log1p().cpu(), strict=True):
                 terms = row.nonzero().flatten()
                 found[number] = dict(zip(terms.tolist(), row[terms].tolist(), strict=True))
             charge(Usage(embedded=len(batch)))
