@@ -74,7 +74,7 @@ def manifest_of(
 
 
 def _as_stored(transform: Transform, there: Manifest | None) -> Transform:
-    """The transform as the store names it, where it differs in the places of its files only, for example of a tokenizer.
+    """The transform as the store names it, where only the places of its files differ, for example of a tokenizer.
 
     So the splitter that follows from an embedder is the same one on a machine that has the weights in another folder.
     """
