@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Choice as Choice,
         Each as Each,
         Explore as Explore,
+        Get as Get,
         Guard as Guard,
         Identity as Identity,
         Loop as Loop,
@@ -110,7 +111,7 @@ if TYPE_CHECKING:
     from spolia.orchestration.llm_fusion import LLMFusion as LLMFusion
     from spolia.orchestration.majority import MajorityVote as MajorityVote
     from spolia.orchestration.pick_arm import PickArm as PickArm
-    from spolia.orchestration.stop_when import StopWhen as StopWhen
+    from spolia.orchestration.stop_when import StopOn as StopOn, StopWhen as StopWhen
     from spolia.orchestration.sufficient import Sufficient as Sufficient
     from spolia.post_retrieval.colbert import ColBERT as ColBERT
     from spolia.post_retrieval.compression.extractive import Extractive as Extractive
@@ -229,8 +230,8 @@ if TYPE_CHECKING:
 WHERE = {
     "spolia.checking": ("check",),
     "spolia.combinators": (
-        "Best", "Branch", "Choice", "Each", "Explore", "Guard", "Identity", "Loop", "Route", "Samples", "Stopped",
-        "decide", "places", "settle",
+        "Best", "Branch", "Choice", "Each", "Explore", "Get", "Guard", "Identity", "Loop", "Route", "Samples",
+        "Stopped",        "decide", "places", "settle",
     ),
     "spolia.filters": ("AnyOf", "Between", "Field", "where",),
     "spolia.flows.across": ("across",),
@@ -308,7 +309,7 @@ WHERE = {
     "spolia.orchestration.llm_fusion": ("LLMFusion",),
     "spolia.orchestration.majority": ("MajorityVote",),
     "spolia.orchestration.pick_arm": ("PickArm",),
-    "spolia.orchestration.stop_when": ("StopWhen",),
+    "spolia.orchestration.stop_when": ("StopOn", "StopWhen"),
     "spolia.orchestration.sufficient": ("Sufficient",),
     "spolia.post_retrieval.colbert": ("ColBERT",),
     "spolia.post_retrieval.compression.extractive": ("Extractive",),

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 from spolia import errors
 from spolia.codec import nearest, plan_of
 from spolia.codec.context import Writing
-from spolia.combinators import Choice, Guard, Identity, Loop, Route, Stopped, places
+from spolia.combinators import Choice, Guard, Identity, Loop, Route, Samples, Stopped, places
 from spolia.errors import CodecError, SpoliaError, WiringError
 from spolia.operator import Operator, Then, Vary
 from spolia.types import Addressed, Value
@@ -62,7 +62,8 @@ def check(flow: Operator[Any, Any], *, takes: Any = None, gives: Any = None) -> 
     """Look for what would go wrong, without running anything.
 
     Found are: fields of a wrong type, arms and fallbacks that can never run, loops that nothing can end before the
-    cap, models that lack a capability, limits that never or always bind, candidates that come twice.
+    cap, samples that cannot differ, models that lack a capability, limits that never or always bind, candidates that
+    come twice.
 
     Args:
         takes: what the flow will be given, for example `Query`; by default what it says itself.
@@ -147,6 +148,8 @@ def _structure(op: Operator[Any, Any]) -> Iterator[Problem]:
         yield from _guard(op)
     elif isinstance(op, Loop):
         yield from _loop(op)
+    elif isinstance(op, Then):
+        yield from _samples(op)
     elif isinstance(op, Choice):
         yield from _twice("options", op.options)
     elif isinstance(op, Vary):
@@ -216,6 +219,27 @@ def _loop(op: Loop[Any]) -> Iterator[Problem]:
             "This loop cannot end before its cap: the body changes nothing, and only the body could stop it. "
             "Give another body, or a judge: until=...",
         )
+
+
+def _samples(op: Then[Any, Any]) -> Iterator[Problem]:
+    """Draws of what gives the same each time."""
+    for index, one in enumerate(op.steps):
+        after = op.steps[index + 1 :]
+        if isinstance(one, Samples) and one.n > 1 and after and not any(map(_may_vary, after)):
+            yield Problem(
+                f"steps.{index}",
+                f"The {one.n} samples come out equal: no step after Samples({one.n}) draws at random. Give its model's "
+                "step a temperature above 0, for example temperature=0.7, or take Samples out.",
+            )
+
+
+def _may_vary(op: Operator[Any, Any]) -> bool:
+    """Whether two samples may differ after this step. A user's own step may do anything with `sample`."""
+    temperatures = [getattr(op, "temperature", 0.0)] if hasattr(op, "llm") else []
+    if isinstance(op, Vary):
+        temperatures += [value for name, values in op.ranges if name == "temperature" for value in values]
+    own = not type(op).__module__.startswith("spolia.")
+    return own or max(temperatures, default=0.0) > 0 or any(_may_vary(inner) for _, inner in op.inner())
 
 
 def _changes_nothing(op: Operator[Any, Any]) -> bool:

@@ -1,19 +1,58 @@
-"""Loops and what comes of them: why they ended reaches the answer."""
+"""Loops and what comes of them: judges of every kind fit, why they ended reaches the answer."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import pytest
 
-from spolia.combinators import Branch, Loop
-from spolia.function import step
+from spolia import (
+    BM25,
+    Branch,
+    Choice,
+    Classified,
+    Confident,
+    Corpus,
+    Each,
+    Exceeds,
+    Get,
+    Identity,
+    Loop,
+    Reader,
+    ReciprocalRankFusion,
+    Samples,
+    ScriptedModel,
+    StopOn,
+    StopWhen,
+    Sufficient,
+    check,
+    dump,
+    load,
+    step,
+)
+from spolia.errors import StepFailed, WiringError
 from spolia.operator import Operator
 from spolia.run import Budget, Run
-from spolia.types import Answer, Hit, Node, Query, Ranking
-from tests.run.flows import Grow, Growing, LongEnough, Say, Start
+from spolia.types import (
+    Answer,
+    ArmScores,
+    Chain,
+    Generation,
+    Hit,
+    Node,
+    Query,
+    Ranking,
+    State,
+    Token,
+    Value,
+    Verdict,
+)
+from tests.run.flows import Grow, Growing, LongEnough, Say, Search, Start
+
+RETRIEVE = BM25(Corpus("never-opened.spolia").group())
 
 
 @step
@@ -65,3 +104,140 @@ def test_rows_of_a_batch_tell_their_own_reasons() -> None:
     assert [answer.stop_reason for answer in found if isinstance(answer, Answer)] == [
         "cap", "sufficient", "answered", "mine",
     ]  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------------------ judges
+
+
+NO_DRAFT, NO_SCORES = Generation(""), ArmScores(())
+
+
+@dataclass(frozen=True)
+class Found(State):
+    """A state of the user's own, with something for each judge."""
+
+    query: Query
+    chain: Chain
+    ranking: Ranking | None = None
+    rankings: tuple[Ranking, ...] = ()
+    draft: Generation = NO_DRAFT
+    scores: ArmScores = NO_SCORES
+    turns: int = 0
+
+
+@step
+def begin(query: Query) -> Found:
+    return Found(query, Chain(query))
+
+
+@step
+def search_on(state: Found) -> Found:
+    """Finds more, drafts more surely, knows better at every turn."""
+    turns = state.turns + 1
+    ranking = Ranking(state.query, tuple(Hit(Node(str(n), "Nokia " * n), 1.0) for n in range(1, turns + 1)))
+    return state.but(
+        turns=turns,
+        ranking=ranking,
+        rankings=(*state.rankings, ranking),
+        chain=state.chain.but(pairs=(*state.chain.pairs, ("Who employed Olsen?", "Nokia employed Olsen."))),
+        draft=Generation("Nokia", tokens=(Token("Nokia", math.log(0.3 * turns)),)),
+        scores=ArmScores((("enough", 0.3 * turns),)),
+    )
+
+
+@step
+def two_turns(state: Found) -> bool:
+    return state.turns == 2
+
+
+@step
+def label(state: Found) -> Literal["enough", "search on"]:
+    return "enough" if state.turns == 2 else "search on"
+
+
+SAYS = ScriptedModel((("Nokia Nokia", "sufficient"), ("", "insufficient")))
+
+
+@dataclass(frozen=True)
+class Similar(Value):
+    """A scorer that gives the number of pairs."""
+
+    name: ClassVar[str] = "similar"
+    scoped: ClassVar[bool] = False
+
+    def fingerprint(self) -> str:
+        return "1"
+
+    def scores(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
+        return tuple(float(text.count("A:")) for text in texts)
+
+
+JUDGES: dict[str, tuple[Operator[Any, Verdict | bool], str]] = {
+    "sufficient": (Get("ranking") >> Sufficient(SAYS), "sufficient"),
+    "sufficient of several": (Get("rankings") >> ReciprocalRankFusion() >> Sufficient(SAYS), "sufficient"),
+    "confident": (Get("draft") >> Confident(0.6), "confident"),
+    "classified": (Get("chain") >> Classified(Similar(), threshold=2.0), "sufficient"),
+    "exceeds": (Get("scores") >> Exceeds("enough", "search on", threshold=0.5) >> StopOn("enough"), "enough"),
+    "label": (label >> StopOn("enough", reason="sufficient"), "sufficient"),
+    "a field of the state": (StopWhen("turns", 2), "sufficient"),
+    "entries of a field": (StopWhen("rankings", 2), "sufficient"),
+    "a function": (two_turns, "judged"),
+}
+
+
+@pytest.mark.parametrize("judge", JUDGES)
+def test_every_judge_stops_a_loop_over_a_state_of_the_users_own(judge: str) -> None:
+    until, reason = JUDGES[judge]
+    flow = begin >> Loop(search_on, until=until, max_steps=4)
+    assert check(flow, takes=Query, gives=Found).problems == ()
+    with Run() as run:
+        ended = flow(Query("Who employed Olsen?"))
+        assert run.batch(flow, [Query("Who employed Olsen?")] * 2) == [ended, ended]
+    assert (ended.turns, ended.stop) == (2, reason)
+    assert load(dump(flow, given=(given := {"begin": begin, "on": search_on, "two": two_turns, "label": label,
+                     "llm": SAYS, "similar": Similar()})), given=given) == flow  # fmt: skip
+
+
+def test_a_judge_that_does_not_take_the_state_is_told_how_to_get_its_part() -> None:
+    with pytest.raises(WiringError, match=r"Sufficient.* takes Ranking, not Found. Put Get\('ranking'\) >> before it."):
+        Loop(search_on, until=Sufficient(SAYS))  # type: ignore[misc]
+    with pytest.raises(WiringError, match=r"must give a Verdict, or whether to stop"):
+        Loop(search_on, until=label)  # type: ignore[arg-type]
+    with pytest.raises(WiringError, match=r"Found has no field 'rankin'. It has: stop, sample, query"):
+        Loop(search_on, until=Get("rankin") >> Sufficient(SAYS))
+
+
+def test_a_judge_that_gives_no_verdict_fails_its_row_and_says_so() -> None:
+    @step
+    def silent(state: Found) -> Any:
+        return None
+
+    with pytest.raises(StepFailed, match=r"silent.* gave None. Give a Verdict, or whether to stop"):
+        (begin >> Loop(search_on, until=silent))(Query("q"))
+    with pytest.raises(StepFailed, match="'ranking' of Found is None"):
+        (begin >> Get("ranking"))(Query("q"))
+
+
+# ----------------------------------------------------------------------------------------------------------- samples
+
+WARM, COLD = (Reader(SAYS, temperature=temperature) for temperature in (0.7, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("after", "says"),
+    [
+        (Each(Search() >> COLD), False),
+        (Each(RETRIEVE >> COLD), True),
+        (Each(RETRIEVE >> WARM), False),
+        (Each(RETRIEVE >> COLD.vary(temperature=(0.0, 0.7))), False),
+        (Each(RETRIEVE >> Choice(COLD, WARM)), False),
+        (Each(Identity()), True),
+        (Each(begin), False),
+    ],
+)
+def test_check_tells_of_samples_that_cannot_differ(after: Operator[Any, Any], says: bool) -> None:
+    problems = check(Samples[Query](3) >> after).problems
+    assert [problem.place for problem in problems] == (["steps.0"] if says else [])
+    if says:
+        assert "Give its model's step a temperature above 0" in problems[0].message
+        assert check(Samples[Query](1) >> after).ok

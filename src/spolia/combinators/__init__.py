@@ -5,6 +5,7 @@ from spolia.combinators.branch import Branch
 from spolia.combinators.choice import Choice, Point, decide, places, settle
 from spolia.combinators.each import Each
 from spolia.combinators.explore import Explore
+from spolia.combinators.get import Get
 from spolia.combinators.guard import Guard
 from spolia.combinators.identity import Identity
 from spolia.combinators.loop import Loop, Stopped
@@ -17,6 +18,7 @@ __all__ = [
     "Choice",
     "Each",
     "Explore",
+    "Get",
     "Guard",
     "Identity",
     "Loop",

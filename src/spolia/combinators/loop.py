@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from spolia.bounds import times, total
-from spolia.errors import BudgetSpent, WiringError
+from spolia.combinators.get import part_of, parts_of
+from spolia.errors import BudgetSpent, StepFailed, WiringError
 from spolia.operator import Operator, checked_operator
 from spolia.surrounding import degrade
 from spolia.types import Failure, State, Verdict
@@ -37,7 +38,8 @@ class Loop(Operator[S, S]):
 
     Args:
         body: one step.
-        until: the judge, asked after every step.
+        until: the judge, asked after every step: it gives a `Verdict`, or whether to stop (`judged`). One that looks at
+            a part of the state gets it by `Get`: `until=Get("found") >> Sufficient(llm)`.
         max_steps: the cap, in steps.
         appends: the body's text is part of the answer, so that it may be streamed.
 
@@ -52,9 +54,10 @@ class Loop(Operator[S, S]):
     """
 
     body: Operator[S, S]
-    until: Operator[S, Verdict] = field(default_factory=Stopped)
+    until: Operator[S, Verdict | bool] = field(default_factory=Stopped)
     max_steps: int = 10
     appends: bool = False
+    version: ClassVar[int] = 2
     optional: ClassVar[bool] = True
     composes: ClassVar[bool] = True
 
@@ -86,12 +89,19 @@ class Loop(Operator[S, S]):
             before = [states[row] for row in judged]
             self._step(self.until, states, judged, batched)
             for row, state in zip(judged, before, strict=True):
-                verdict = states[row]
-                if isinstance(verdict, Verdict):
-                    states[row] = state.but(stop=verdict.reason or "judged") if verdict.stop else state
+                if not isinstance(judged_so := states[row], State | Failure):
+                    states[row] = self._after(state, judged_so)
         for row in self._active(states):
             states[row] = states[row].but(stop="cap")
         return states
+
+    def _after(self, state: S, judged: Any) -> S | Failure:
+        """The state after what the judge gave."""
+        verdict = Verdict(judged) if isinstance(judged, bool) else judged
+        if not isinstance(verdict, Verdict):
+            said = f"The judge of Loop, {self.until.short}, gave {judged!r:.80}. Give a Verdict, or whether to stop."
+            return Failure.of(StepFailed(said), self.until.short)
+        return state.but(stop=verdict.reason or "judged") if verdict.stop else state
 
     def _active(self, states: Sequence[Any]) -> list[int]:
         return [row for row, state in enumerate(states) if not isinstance(state, Failure) and not state.stop]
@@ -121,11 +131,21 @@ class Loop(Operator[S, S]):
         found = self.body.gives(taken)
         if not fits(State, found, {}):
             raise WiringError(f"The body of Loop gives {name_of(found)}; it must give the state that it takes.")
-        judged = self.until.gives(found)
-        if not fits(Verdict, judged, {}):
-            raise WiringError(f"The judge of Loop gives {name_of(judged)}; it must give a Verdict.")
+        try:
+            judged = self.until.gives(found)
+        except WiringError as error:
+            raise WiringError(f"The judge of Loop: {str(error).rstrip('.')}. {self._advice(found)}") from error
+        if not fits(Verdict | bool, judged, {}):
+            raise WiringError(f"The judge of Loop gives {name_of(judged)}; it must give a Verdict, or whether to stop.")
         self.body.gives(found)
         return found
+
+    def _advice(self, state: Any) -> str:
+        taken = self.until.takes()
+        fitting = [name for name in parts_of(state) if fits(taken, part_of(state, name), {})]
+        if not fitting:
+            return f"Give the state a field with {name_of(taken)}, and put Get('the field') >> before the judge."
+        return f"Put Get({fitting[0]!r}) >> before it."
 
     def tail(self) -> tuple[Operator[Any, Any], ...]:
         return (self.body,) if self.appends else ()

@@ -17,7 +17,8 @@ V = TypeVar("V", bound=Value)
 class Samples(Operator[V, tuple[V, ...]]):
     """Give `n` copies of a value that differ in `sample`, so that a model draws anew for each and each is cached apart.
 
-    The idiom for best-of-n is `Samples(n) >> Each(path) >> Best(score)`.
+    The idiom for best-of-n is `Samples(n) >> Each(path) >> Best(score)`. The path needs a step with a temperature above
+    0, or one of your own that looks at `sample`; `check` tells where it has neither.
 
     >>> from spolia.types import Query
     >>> [query.sample for query in Samples[Query](3)(Query("why?"))]

@@ -1,4 +1,4 @@
-"""A rule on a field of a loop's state."""
+"""Rules that stop a loop: by a field of its state, by what a router named."""
 
 from __future__ import annotations
 
@@ -42,3 +42,28 @@ class StopWhen(Operator[State, Verdict]):
         if not isinstance(amount, (int, float)):
             raise WiringError(f"The field {self.field!r} holds {found!r:.60}. Write one with a number or entries.")
         return Verdict(amount >= self.at_least, self.reason)
+
+
+@dataclass(frozen=True)
+class StopOn(Operator[str, Verdict]):
+    """Stop a loop when a router names this label: any router becomes a judge.
+
+    Args:
+        label: one of the router's.
+        reason: why it stopped, for `stop`; the label where it is empty.
+
+    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, rule
+    judge.
+
+    >>> from spolia.orchestration.exceeds import Exceeds
+    >>> from spolia.types import ArmScores
+    >>> judge = Exceeds("enough", "search on", threshold=0.5) >> StopOn("enough")
+    >>> judge(ArmScores((("enough", 0.7),))), judge(ArmScores((("enough", 0.3),))).stop
+    (Verdict(stop=True, reason='enough'), False)
+    """
+
+    label: str
+    reason: str = ""
+
+    def apply(self, value: str, /) -> Verdict:
+        return Verdict(value == self.label, self.reason or self.label)
