@@ -374,7 +374,7 @@ def test_sparse_rows_that_are_none_are_not_published(exported: Path, row: bytes)
     assert not target.exists() or target.latest().generation == 0
 
 
-@pytest.mark.parametrize(("version", "kind"), [(3, StoreTooNew), ("2", StoreCorrupt), (None, StoreCorrupt)])
+@pytest.mark.parametrize(("version", "kind"), [(4, StoreTooNew), ("2", StoreCorrupt), (None, StoreCorrupt)])
 def test_a_newer_format_is_refused(exported: Path, version: object, kind: type[StoreError]) -> None:
     def newer(members: dict[str, bytes]) -> None:
         members[CONTENTS] = json.dumps(json.loads(members[CONTENTS]) | {"version": version}).encode()

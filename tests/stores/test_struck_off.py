@@ -88,7 +88,7 @@ def test_what_was_deleted_had_its_last_list(corpus: Corpus) -> None:
     with corpus.writer() as writer:
         writer.remove(SECRET)
     assert [one for one in before.documents(frozenset({"ann"})) if "treasure" in one.text]
-    assert before.fingerprint == f"{before.opened.uuid}@{before.generation}"
+    assert before.fingerprint == f"{before.opened.uuid}@{before.version}"
 
 
 def test_no_cache_shows_it(corpus: Corpus) -> None:

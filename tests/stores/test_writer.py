@@ -82,11 +82,11 @@ def test_a_touched_source_is_no_new_generation(corpus: Corpus) -> None:
 def test_what_has_changed_is_told_by_stamps(corpus: Corpus) -> None:
     with corpus.writer() as writer:
         rows = writer.sources()
-        assert writer.stamps() == {uri: (row.size, row.mtime_ns, row.status) for uri, row in rows.items()}
+        assert writer.stamps() == {uri: (row.size, row.mtime_ns, row.status, row.reader) for uri, row in rows.items()}
         assert writer.sources(["b.txt", "none", "a.txt"]) == {uri: rows[uri] for uri in ("a.txt", "b.txt")}
         writer.fail(rows["b.txt"].but(size=7, status="failed"))
         writer.remove("a.txt")
-        assert writer.stamps()["b.txt"] == (7, rows["b.txt"].mtime_ns, "failed")
+        assert writer.stamps()["b.txt"] == (7, rows["b.txt"].mtime_ns, "failed", "")
         assert set(writer.sources(["b.txt", "a.txt"])) == {"b.txt"}
 
 

@@ -47,8 +47,8 @@ def _attempts(row: SourceRow, before: SourceRow | None) -> int:
     return DocumentReport.of(before.report).attempts
 
 
-def _content(row: SourceRow) -> tuple[int, int, str]:
-    return row.size, row.mtime_ns, row.content_hash
+def _content(row: SourceRow) -> tuple[int, int, str, str]:
+    return row.size, row.mtime_ns, row.content_hash, row.reader
 
 
 def is_due(row: SourceRow) -> bool:

@@ -10,7 +10,7 @@ from os.path import splitext
 from spolia.errors import DocumentError, SpoliaError
 from spolia.indexing.intake import Bytes, Intake, Item
 from spolia.indexing.readers.archives.limits import LIMITS, Limits
-from spolia.indexing.readers.choosing import reader_of
+from spolia.indexing.readers.choosing import reader_of, versioned
 from spolia.indexing.readers.reading import Blob, Container, Reader, Reading
 from spolia.stores.tables.rows import SourceRow
 
@@ -84,7 +84,7 @@ class Contents:
 
 def _item(blob: Blob, reader: Reader, container: SourceRow) -> Item:
     def fetch() -> Bytes:
-        row = SourceRow(blob.uri, blob.size, container.mtime_ns, blob.content_hash)
+        row = SourceRow(blob.uri, blob.size, container.mtime_ns, blob.content_hash, reader=versioned(reader))
         return Bytes(blob, row.but(created_ns=container.created_ns, accessed_ns=container.accessed_ns))
 
     return Item(blob.uri, reader, blob.size, fetch)

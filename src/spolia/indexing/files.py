@@ -6,10 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from spolia.indexing.loading import Loaded, load
-from spolia.indexing.readers.choosing import reader_of
+from spolia.indexing.readers.choosing import reader_of, versioned
 from spolia.indexing.readers.reading import Reader
 from spolia.indexing.readers.text import TextReader
 from spolia.stores.tables.rows import Stamp
@@ -99,9 +100,26 @@ class Files(Mapping[str, File]):
         return {uri: (size, mtime_ns) for uri, (size, mtime_ns, _, _) in self.kept.items()}
 
     def unlike(self, known: Mapping[str, Stamp]) -> dict[str, File]:
-        """Those of another size or time of change than when they were indexed, and those that were not."""
-        kept = self.kept.items()
-        return {uri: self[uri] for uri, (size, at, _, _) in kept if known.get(uri) != (size, at, "indexed")}
+        """Those of another size, time of change or reader than when they were indexed, and those that were not."""
+        kept, reader = self.kept.items(), self.reader_version
+        return {
+            uri: self[uri] for uri, (size, at, _, _) in kept if known.get(uri) != (size, at, "indexed", reader(uri))
+        }
+
+    def reader_version(self, uri: str) -> str:
+        """The reader of a file with its version, without making a `File`, as far as the end of the name decides."""
+        dot = uri.rfind(".")
+        found = self._by_suffix.get(uri[dot:]) if dot > 0 and uri[dot - 1] != "/" else None
+        return found or versioned(self[uri].reader)
+
+    @cached_property
+    def _by_suffix(self) -> Mapping[str, str]:
+        """Of suffixes that no pattern and no longer suffix stands above."""
+        names = self.readers.keys()
+        if any(not name.startswith(".") or set(name) & set("*?[/") for name in names):
+            return {}
+        longer = {name[name.rfind(".") :] for name in names if name.count(".") > 1}
+        return {name: versioned(reader) for name, reader in self.readers.items() if name not in longer}
 
 
 @dataclass(frozen=True)

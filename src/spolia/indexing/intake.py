@@ -18,6 +18,7 @@ from typing import TypeAlias
 from spolia.errors import DocumentError, SpoliaError, WorkersFailed
 from spolia.indexing.files import File
 from spolia.indexing.loading import IN_MEMORY
+from spolia.indexing.readers.choosing import versioned
 from spolia.indexing.readers.reading import Blob, Container, Reader, Reading
 from spolia.indexing.workers.limits import Limits
 from spolia.indexing.workers.pool import Workers
@@ -86,12 +87,13 @@ def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> 
     try:
         loaded = file.load(spool)
     except (OSError, SpoliaError) as error:
-        row = (before or SourceRow(file.uri)).but(size=file.size, mtime_ns=file.mtime_ns)
+        row = before or SourceRow(file.uri)
+        row = row.but(size=file.size, mtime_ns=file.mtime_ns, reader=versioned(file.reader))
         is_here = isinstance(error, OSError)
         reason = f"It cannot be read: {error.strerror}." if isinstance(error, OSError) else str(error)
         raise Unreadable(row, reason, None if is_here else error) from error
     blob = Blob(file.uri, loaded.content)
-    row = SourceRow(file.uri, loaded.size, loaded.mtime_ns, blob.content_hash)
+    row = SourceRow(file.uri, loaded.size, loaded.mtime_ns, blob.content_hash, reader=versioned(file.reader))
     return Bytes(blob, row.but(created_ns=loaded.created_ns, accessed_ns=loaded.accessed_ns))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from spolia.indexing.attempts import is_due
 from spolia.indexing.beside import Beside
 from spolia.indexing.files import File, Found, is_elsewhere
-from spolia.indexing.readers.choosing import reader_of
+from spolia.indexing.readers.choosing import reader_of, versioned
 from spolia.indexing.readers.reading import Container, Equipped, Reader
 from spolia.indexing.report import DocumentReport
 from spolia.stores.tables.rows import SourceRow, Stamp
@@ -54,7 +54,8 @@ class Known:
                 gone.append(uri)
         self._broken = [uri for parts in self.parts.values() for uri in parts if stamps[uri][2] == "failed"]
         looked_at = None if found.uris is None else list(stamps)  # of a lot, the rows of all that it is about
-        lacking = list(dict.fromkeys([*self._readable_now(looked_at), *self._seen_otherwise(looked_at, beside)]))
+        again = (*self._readable_now(looked_at), *self._seen_otherwise(looked_at, beside), *self._read_otherwise())
+        lacking = list(dict.fromkeys(again))
         self.unlike |= {uri: found.files[uri] for uri in lacking if uri in found.files}
         self.rows = writer.sources(looked_at if all else [*self.unlike, *gone, *self._broken, *lacking])
         self.rows |= {uri: self.rows[uri].but(status=LACKING) for uri in lacking}
@@ -83,6 +84,14 @@ class Known:
         """What shows pictures that stand beside it, and are others by now."""
         for uri, report in self._writer.showing(looked_at):
             if (uri in self._found.files or self._container(uri)) and beside.differs(uri, DocumentReport.of(report)):
+                yield uri
+
+    def _read_otherwise(self) -> Iterator[str]:
+        """What stands in a container, and would go to another reader now, or to another version of its reader."""
+        for uri in (uri for parts in self.parts.values() for uri in parts):
+            *_, status, before = self._stamps[uri]
+            reader = reader_of(uri, self._found.files.readers) if status == "indexed" else None
+            if reader is not None and versioned(reader) != before:
                 yield uri
 
     def _container(self, uri: str) -> str:
@@ -118,7 +127,7 @@ class Known:
         """
         rows = []
         for uri, file in self.unlike.items():
-            if self._stamps.get(uri) == (file.size, file.mtime_ns, "failed"):
+            if self._stamps.get(uri) == (file.size, file.mtime_ns, "failed", versioned(file.reader)):
                 rows.append(self.rows[uri])
         for uri in self._broken:
             if self._container(uri) not in self.unlike:
@@ -132,7 +141,9 @@ class Known:
 
     def reopen(self, part: str) -> None:
         """Look into the containers of a source again."""
-        self.reopened.update(_above(part))
+        above = [uri for uri in _above(part) if uri in self._stamps and uri not in self.reopened]
+        self.reopened.update(above)
+        self.rows |= self._writer.sources([uri for uri in above if uri not in self.rows])
 
     def is_elsewhere(self, content_hash: str) -> bool:
         """Whether something that is gone held the same."""

@@ -12,7 +12,6 @@ from spolia.errors import GroupError, ManifestMismatch
 from spolia.indexing.files import Found
 from spolia.indexing.intake import Intake, Unreadable
 from spolia.indexing.lengths import TokenCounter
-from spolia.indexing.readers.choosing import Readers, versions
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.operator import Operator
@@ -61,7 +60,6 @@ class Wanted:
         definition: of the first one.
         groups: further ones.
         known: operators of the caller's own in definitions that the store holds.
-        readers: of formats.
         reaches: whether that which makes each group could be reached so far.
     """
 
@@ -69,7 +67,6 @@ class Wanted:
     definition: Definition
     groups: Sequence[NodeGroup] = ()
     known: Sequence[Operator[Any, Any] | type] = ()
-    readers: Readers = ()
     reaches: dict[str, Reach] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -88,7 +85,7 @@ class Wanted:
         """
         there = writer.manifests.get(self.main)
         analyzer = there.analyzer if there is not None else analyzer_for(_samples(found, taking))
-        main = manifest_of(self.main, self.definition, analyzer, writer.manifests, versions(self.readers))
+        main = manifest_of(self.main, self.definition, analyzer, writer.manifests)
         if there is not None and there != main and (rebuild or is_embedded_first(there, main)):
             keeps = _redefine(writer, there, main)
         elif there is not None and there != main and not main.embeddings and there.embeddings:
@@ -198,13 +195,10 @@ def _redefine(writer: Writer, there: Manifest, main: Manifest) -> bool:
     """Have the main group made again of the documents that are there; whether its nodes stay.
 
     They do where they are made as before, and only searched or embedded otherwise; but not where they were embedded by
-    their text and are by their pictures now, or the other way round. Documents are read again where the readers have
-    changed; one that is the same then keeps its nodes in other groups.
+    their text and are by their pictures now, or the other way round.
     """
     keeps = there.signature == main.signature and there.by_picture == main.by_picture
     writer.redefine(main.group, main, keep_nodes=keeps)
-    if there.reader != main.reader:
-        writer.outdate()
     return keeps
 
 

@@ -19,7 +19,7 @@ from spolia.indexing.keeping import Keeping
 from spolia.indexing.labels import Labels
 from spolia.indexing.onward import Onward
 from spolia.indexing.parts import Wanted, behind, is_embedded_first, main_definition
-from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
+from spolia.indexing.readers.choosing import READERS, Readers, by_suffix, versioned
 from spolia.indexing.rehearsing import Rehearsal
 from spolia.indexing.report import Progress
 from spolia.indexing.sources.following import followed
@@ -167,7 +167,7 @@ def planned(
     if fields is not None:
         writer.declare(fields)
     before, changes = dict(writer.manifests), _Changes(writer.sources(), found, progress)
-    wanted = _Wanted(group, main_definition(splitter, embedder, analyzer), groups, known, readers)
+    wanted = _Wanted(group, main_definition(splitter, embedder, analyzer), groups, known)
     with TemporaryDirectory(prefix="spolia-") as spool, intake(Path(spool), workers, limits) as taking:
         renews, there = wanted.define(writer, found, taking, rebuild=True), before.get(group)
         changes.renews = renews and not (there and is_embedded_first(there, writer.manifests[group]))
@@ -255,7 +255,9 @@ class _Changes:
 
     def _is_as_it_was(self, uri: str) -> bool:
         row, file = self.before.get(uri), self.found.files.get(uri)
-        return row is not None and file is not None and (row.size, row.mtime_ns) == (file.size, file.mtime_ns)
+        if row is None or file is None:
+            return False
+        return (row.size, row.mtime_ns, row.reader) == (file.size, file.mtime_ns, versioned(file.reader))
 
 
 def _plans(

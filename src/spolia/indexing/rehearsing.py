@@ -85,7 +85,7 @@ class Rehearsal(Writer):
     def stamps(self, uris: Iterable[str] | None = None) -> dict[str, Stamp]:
         wanted = None if uris is None else frozenset(uris)
         rows = (row for uri, row in self._sources.items() if wanted is None or not wanted.isdisjoint(_with_above(uri)))
-        return {row.uri: (row.size, row.mtime_ns, row.status) for row in rows}
+        return {row.uri: (row.size, row.mtime_ns, row.status, row.reader) for row in rows}
 
     def sources(self, uris: Iterable[str] | None = None) -> dict[str, SourceRow]:
         return {uri: self._sources[uri] for uri in (self._sources if uris is None else uris) if uri in self._sources}
@@ -236,9 +236,6 @@ class Rehearsal(Writer):
 
     def touch(self, source: SourceRow) -> None:
         self._sources[source.uri] = source
-
-    def outdate(self) -> None:
-        self._sources = {uri: row.but(size=0, mtime_ns=0, content_hash="") for uri, row in self._sources.items()}
 
     def move(self, old_uri: str, source: SourceRow) -> None:
         self._sources.pop(old_uri)

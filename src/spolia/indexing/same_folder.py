@@ -29,7 +29,7 @@ def refuse_other(folder: str, found: Found, known: Mapping[str, Stamp], root: st
     """
     if root and root == found.cursors.get(ROOT):
         return
-    held = {uri: (size, mtime_ns) for uri, (size, mtime_ns, _) in known.items() if is_top(uri, known)}
+    held = {uri: (size, mtime_ns) for uri, (size, mtime_ns, *_) in known.items() if is_top(uri, known)}
     if not held or 2 * sum(uri in found.files for uri in held) >= len(held):
         return
     if set(held.values()) <= set(found.files.sizes().values()):

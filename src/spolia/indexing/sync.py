@@ -114,7 +114,7 @@ def sync(
     Raises:
         FolderError: there is no such folder, it may not be listed, no file in it can be read by a reader, or the store
             holds another one.
-        ManifestMismatch: the group was built with another splitter, embedder, analyser or reader, naming both.
+        ManifestMismatch: the group was built with another splitter, embedder or analyser, naming both.
         GroupError: the main group cannot be embedded here; or one that is made from it would be lost by a rebuild,
             since it is made by what is not known here.
         ModelUnavailable: a rebuild would lose what a group has, since its model is away, so that none of it was
@@ -136,7 +136,7 @@ def sync(
     kept = partial(
         keep,
         corpus,
-        wanted=Wanted(group, main_definition(splitter, embedder, analyzer), groups, known, readers),
+        wanted=Wanted(group, main_definition(splitter, embedder, analyzer), groups, known),
         fields=fields,
         progress=None if progress is None else onward,
         batch=batch,

@@ -129,7 +129,8 @@ class Taking:
             self._leave_unseen(taken.uri, contents)
             self._fail(failure, taken.reader.name, within)
         except DocumentError as error:  # by what the caller says of it
-            row = (before or SourceRow(taken.uri)).but(size=taken.row.size, mtime_ns=taken.row.mtime_ns)
+            row = before or SourceRow(taken.uri)
+            row = row.but(size=taken.row.size, mtime_ns=taken.row.mtime_ns, reader=taken.row.reader)
             self._fail(Unreadable(row, str(error), None), taken.reader.name, within)
         finally:
             taken.drop()
@@ -226,7 +227,7 @@ class Taking:
     def _moved_from(self, taken: Taken, within: str) -> SourceRow | None:
         """The source that is gone and held the same, read and described in the same way; it gets the new readers."""
         for old in self.known.gone_with(taken.row.content_hash):
-            if not old.document.endswith(f".{taken.reader.name}"):
+            if old.reader != taken.row.reader:
                 continue
             if not (self.labelled.is_same(old, taken.uri) or self.labelled.gives_other_readers(old, taken.uri)):
                 continue
@@ -299,5 +300,9 @@ def _none(id: str) -> None:
 
 
 def _is_same(before: SourceRow | None, row: SourceRow) -> bool:
-    """Whether a source was indexed with this content."""
-    return before is not None and before.status == "indexed" and before.content_hash == row.content_hash
+    """Whether a source was indexed with this content by this reader."""
+    return before is not None and before.status == "indexed" and _content(before) == _content(row)
+
+
+def _content(row: SourceRow) -> tuple[str, str]:
+    return row.content_hash, row.reader

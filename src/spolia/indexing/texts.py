@@ -90,7 +90,7 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
     return keep(
         corpus,
         Lot(files),
-        Wanted(how.get("group", "chunk"), main, how.get("groups", ()), how.get("known", ()), readers),
+        Wanted(how.get("group", "chunk"), main, how.get("groups", ()), how.get("known", ())),
         Labels(how.get("metadata"), how.get("access")),
         fields=how.get("fields"),
         timeout_s=how.get("timeout_s"),

@@ -20,6 +20,7 @@ from spolia.stores.tables.rows import (
     AUDIENCE_OF_NODE,
     DOCUMENT_OF_NODE,
     SourceRow,
+    StoreVersion,
     Unmade,
     document_of,
     node_of,
@@ -57,23 +58,24 @@ class Stats(Value):
 class Contents:
     """What is in one published generation. Any thread may use it."""
 
-    def __init__(self, opened: Opened, published: tuple[int, str, str, str]) -> None:
+    def __init__(self, opened: Opened, published: tuple[int, str, str, str, str]) -> None:
         self.opened = opened
-        self.generation, indexes, fields, manifests = published
+        self.generation, id, indexes, fields, manifests = published
+        self.version = StoreVersion(self.generation, id)
         self.indexes: dict[str, tuple[int, int]] = {name: (at, key) for name, (at, key) in json.loads(indexes).items()}
         self.manifests = {manifest["group"]: of(manifest) for manifest in json.loads(manifests)}
         self.schema = read_schema(fields)
         self.readers = opened.shared("reader lists", ReaderLists)
         self.readers.take_in(opened.connection)
-        self.rights = Rights(opened, self.generation, self.readers)
+        self.rights = Rights(opened, self.version, self.readers)
         self._nodes: dict[int, tuple[int, Node]] = {}
         self._lock = threading.Lock()
 
     @property
     def fingerprint(self) -> str:
-        """Tells apart what may be read here: another one for another generation, and for other reader lists since."""
+        """Tells apart what may be read here: another one for another publication, and for other reader lists since."""
         since = self.rights.changed_at
-        return f"{self.opened.uuid}@{self.generation}" + (f"+{since}" if since else "")
+        return f"{self.opened.uuid}@{self.version}" + (f"+{since}" if since else "")
 
     # Nodes.
 
@@ -238,6 +240,10 @@ class Contents:
     def unmade(self) -> tuple[Unmade, ...]:
         """Which groups could not be made of which documents, by uri; the next `sync` or `materialise` tries again."""
         return tuple(Unmade(*row) for row in self.opened.rows(sql.UNMADE, {"at": self.generation}))
+
+    def reader_versions(self) -> tuple[str, ...]:
+        """The readers that the sources were given to, with their versions."""
+        return tuple(reader for (reader,) in self.opened.rows(sql.READERS_AT, {"at": self.generation}))
 
     def groups(self) -> tuple[str, ...]:
         """Names of the node groups."""

@@ -48,7 +48,7 @@ class Draft:
                 rows = self._connection.execute(sql.STAMPS)
             else:
                 rows = self._connection.execute(sql.STAMPS_OF_URIS, {"uris": json.dumps(list(uris))})
-            return {uri: (size, mtime_ns, status) for uri, size, mtime_ns, status in rows}
+            return {uri: (size, mtime_ns, status, reader) for uri, size, mtime_ns, status, reader in rows}
 
     def sources(self, uris: Iterable[str] | None = None) -> dict[str, SourceRow]:
         """What is known of sources, by uri; with what this writer has changed.

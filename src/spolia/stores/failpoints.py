@@ -10,6 +10,8 @@ FAIL_POINTS: tuple[str, ...] = (
     "create.fsync",
     "create.rename",
     "create.fsync_folder",
+    "migrate.step",
+    "migrate.commit",
     "lock.write",
     "sweep.lexical",
     "sweep.pin",

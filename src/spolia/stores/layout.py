@@ -22,7 +22,7 @@ def pin_path(store: Path, generation: int) -> Path:
     return store / PINS / str(generation)
 
 
-def lexical_folder(store: Path, group: str, generation: int) -> Path:
+def lexical_folder(store: Path, group: str, generation: object) -> Path:
     """The lexical index of a group that was frozen for a generation."""
     return store / LEXICAL / _named(group) / f"g{generation}"
 

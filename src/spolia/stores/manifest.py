@@ -72,7 +72,8 @@ class Manifest(Value):
     Args:
         group: the node group's name.
         transform: what made its nodes, in words.
-        reader: the versions of the readers.
+        reader: how the documents were read, where a caller says it who writes manifests; versions of the readers of
+            files stand in the rows of these.
         analyzer: how texts become terms.
         embeddings: how the nodes were embedded; none for search by words only.
         parent: the group whose nodes were cut.

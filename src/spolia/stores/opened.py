@@ -11,6 +11,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from spolia.errors import NotAStore, StoreUnavailable
 from spolia.stores.tables import sql
+from spolia.stores.tables.rows import StoreVersion
 from spolia.stores.truth import Connection, Lease, Truth, translated
 
 T = TypeVar("T")
@@ -69,6 +70,17 @@ class Opened:
         """The first row of a query, or None."""
         with translated(self.store, "read"):
             return self.connection.execute(statement, values).fetchone()
+
+    def was_published(self, version: StoreVersion) -> bool:
+        """Whether what is there goes on from this version: not so where a backup was put back since."""
+        return self.row(sql.WAS_PUBLISHED, version) is not None
+
+    def again(self) -> Opened:
+        """The same place, without anything that was read of it before."""
+        with _guard:
+            if _open.get(self.store.place) in (self, None):
+                _open[self.store.place] = Opened(self.store)
+            return _open[self.store.place]
 
     def shared(self, key: object, open: Callable[[], T]) -> T:
         """What is open under `key` as long as some snapshot uses it."""

@@ -174,13 +174,6 @@ class Revision(Draft):
             fail_point("touch.write")
             self._changes.touch(source)
 
-    def outdate(self) -> None:
-        """Have all sources read again when they are looked at: other readers read them by now. What they hold stays."""
-        sources = self.sources().values()
-        with self._transaction.change(visible=False):
-            for source in sources:
-                self._changes.touch(source.but(size=0, mtime_ns=0, content_hash=""))
-
     def move(self, old_uri: str, source: SourceRow) -> None:
         """The source at `old_uri` is at `source.uri` now, with the same content."""
         with self._transaction.change():

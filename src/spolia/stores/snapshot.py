@@ -33,7 +33,7 @@ class Snapshot(Contents):
     def __init__(
         self,
         opened: Opened,
-        published: tuple[int, str, str, str],
+        published: tuple[int, str, str, str, str],
         lease: Lease | None = None,
         before: Snapshot | None = None,
     ) -> None:
@@ -188,8 +188,10 @@ def latest(opened: Opened) -> Snapshot:
     """The published snapshot; the same object as long as nothing else is published."""
     found: Snapshot | None = opened.latest
     for _ in range(_ATTEMPTS):
-        if found is not None and found.generation == opened.row(sql.PUBLISHED)[0]:
+        if found is not None and found.version == opened.row(sql.PUBLISHED):
             return found
+        if found is not None and not opened.was_published(found.version):
+            opened, found = opened.again(), None
         published = opened.row(sql.PUBLISHED_WHOLE)
         lease = opened.leased(published[0])
         if opened.row(sql.IS_KEPT, published[:1]):  # else it was swept before the lease held it

@@ -52,7 +52,7 @@ class Held(Value):
     """What the groups that a flow searches hold for whoever asks. All of it is read.
 
     Args:
-        groups: by group, its manifest and the numbers of its documents and nodes.
+        groups: by group, its manifest with the readers of all files, and the numbers of its documents and nodes.
         documents: by name, that of their source; an id is another one after each edit.
         names: of the documents, by id.
     """
@@ -78,7 +78,9 @@ class Held(Value):
                 made = (node.number, place, _hash(node.indexed_text))
                 cuts.setdefault(node.document, {}).setdefault(name, []).append(made)
             nodes = sum(len(cut.get(name, ())) for cut in cuts.values())
-            groups[name] = (snapshot.manifest(group.name), len(documents), nodes)
+            manifest = snapshot.manifest(group.name)
+            readers = manifest.reader or ", ".join(snapshot.reader_versions())
+            groups[name] = (manifest.but(reader=readers), len(documents), nodes)
             found |= documents
         names: dict[str, str] = {}
         known: dict[str, Known] = {}

@@ -140,10 +140,10 @@ def reader_of(name: str, readers: Mapping[str, Reader]) -> Reader | None:
     return (readers.get(last[before:]) if before > 0 else None) or readers.get(last[dot:])
 
 
-def versions(readers: Readers = READERS) -> str:
-    """The readers as a manifest names them.
+def versioned(reader: Reader) -> str:
+    """A reader as the rows of its sources name it.
 
-    >>> versions([TextReader(), MarkdownReader()])
-    'markdown 4, text 1'
+    >>> versioned(MarkdownReader())
+    'markdown 4'
     """
-    return ", ".join(sorted({f"{reader.name} {reader.version}" for _, reader in _pairs(readers)}))
+    return f"{reader.name} {reader.version}"

@@ -12,7 +12,9 @@ from itertools import chain
 from spolia.errors import DocumentError, EgressError, SourceError
 from spolia.indexing.files import Lot
 from spolia.indexing.labels import Labels
+from spolia.indexing.readers.choosing import versioned
 from spolia.indexing.readers.reading import Equipped, Reader
+from spolia.indexing.readers.text import TextReader
 from spolia.indexing.report import DocumentReport, SyncReport
 from spolia.indexing.sources.source import Source
 from spolia.stores.corpus import Corpus
@@ -33,7 +35,8 @@ class Remembered:
         source: name of the source.
         labels: what the caller says of documents: one of which something else is said than before is read again.
         afresh: whether all of it is to be read again.
-        readers: by suffix and pattern: what lacked a program that one of them has by now is read again too.
+        readers: by suffix and pattern: what was read by other versions of them, or lacked a program that one of them
+            has by now, is read again too.
     """
 
     corpus: Corpus
@@ -54,10 +57,23 @@ class Remembered:
         rows = snapshot.opened.rows(sql.LABELLED, {"uris": json.dumps(list(uris)), "at": snapshot.generation})
         labels, lists = self.labels(), snapshot.readers.lists
         return {
-            uri: (size, mtime_ns, status)
-            for uri, size, mtime_ns, status, report, audience in rows
-            if status != "indexed" or (_is_labelled(labels, uri, report, lists[audience]) and not self._is_due(report))
+            uri: (size, mtime_ns, status, reader)
+            for uri, size, mtime_ns, status, reader, report, audience in rows
+            if status != "indexed"
+            or (
+                self._is_current(reader)
+                and _is_labelled(labels, uri, report, lists[audience])
+                and not self._is_due(report)
+            )
         }
+
+    def _is_current(self, reader: str) -> bool:
+        """Whether this reader is still there, in this version."""
+        return not self.readers or reader in self._versions
+
+    @cached_property
+    def _versions(self) -> frozenset[str]:
+        return frozenset(map(versioned, (*self.readers.values(), TextReader())))
 
     def _is_due(self, report: str) -> bool:
         """Whether a document lacked what its reader has by now."""

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from spolia.errors import SpoliaError
 from spolia.indexing.files import File, Files, Lot, Skipped
 from spolia.indexing.loading import Loaded
+from spolia.indexing.readers.choosing import versioned
 from spolia.indexing.readers.reading import Reader
 from spolia.indexing.readers.text import TextReader
 from spolia.stores.tables.rows import EARLIEST_NS
@@ -69,6 +70,9 @@ class Items(Files):
         size, mtime_ns, path, _ = self.kept[uri]
         reader, get = self._ways[uri]
         return Given(uri, path, size, mtime_ns, reader, get=get)
+
+    def reader_version(self, uri: str) -> str:
+        return versioned(self._ways[uri][0])
 
     def list(self, uri: str, size: int, mtime_ns: int, reader: Reader, get: Load) -> None:
         """What is fetched only if it has changed."""

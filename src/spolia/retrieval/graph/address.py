@@ -90,12 +90,13 @@ class NodeGraph(Value):
         from spolia.stores.tables import sql
 
         folder = links_folder(snapshot.opened.folder, self.group.name)
-        path = folder / f"g{snapshot.generation}-{digest_of(self.edges).hex()[:16]}{SUFFIX}"
+        path = folder / f"g{snapshot.version}-{digest_of(self.edges).hex()[:16]}{SUFFIX}"
+        drop_others(folder, snapshot.opened.was_published)  # of what a backup has taken the place of
 
         def build() -> tuple[Links, dict[Edges, Neighbours]]:
             building = Building(snapshot, self.group.name, earlier(path, self.edges))
             return building.links(self.edges), building.neighbours
 
         found = kept(path, build, self.edges)
-        drop_others(folder, lambda generation: bool(snapshot.opened.row(sql.IS_KEPT, (generation,))))
+        drop_others(folder, lambda version: bool(snapshot.opened.row(sql.IS_KEPT, version[:1])))
         return found

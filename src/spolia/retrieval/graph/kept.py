@@ -17,6 +17,7 @@ from spolia.retrieval.graph.edges import Edges, Similar
 from spolia.retrieval.graph.links import Links
 from spolia.retrieval.graph.similarity import Neighbours
 from spolia.stores.files import fsync_file
+from spolia.stores.tables.rows import StoreVersion
 
 Nearest = dict[Edges, Neighbours]
 
@@ -50,7 +51,7 @@ def kept(path: Path, build: Callable[[], tuple[Links, Nearest]], edges: Sequence
 def earlier(path: Path, edges: Sequence[Edges]) -> Nearest:
     """The nearest neighbours in a file like this of the latest other generation that can be read; else none."""
     there = [other for other in path.parent.glob(f"g*-{path.name.partition('-')[2]}") if other != path]
-    for other in sorted(there, key=_generation, reverse=True):
+    for other in sorted(there, key=_version, reverse=True):
         with suppress(*_DAMAGED), np.load(other, allow_pickle=False) as parts:
             keys, found = parts["keys"], Nearest()
             for place, kind in enumerate(edges):
@@ -63,17 +64,17 @@ def earlier(path: Path, edges: Sequence[Edges]) -> Nearest:
     return {}
 
 
-def drop_others(folder: Path, is_kept: Callable[[int], bool]) -> None:
-    """Remove the files of generations that are gone."""
+def drop_others(folder: Path, is_kept: Callable[[StoreVersion], bool]) -> None:
+    """Remove the files of versions that are gone."""
     for path in folder.glob(f"g*{SUFFIX}"):
-        if (generation := _generation(path)) >= 0 and not is_kept(generation):
+        if (version := _version(path)).generation >= 0 and not is_kept(version):
             path.unlink(missing_ok=True)
 
 
-def _generation(path: Path) -> int:
+def _version(path: Path) -> StoreVersion:
     """That a file is of; -1 for none."""
-    said = path.name[1:].partition("-")[0]
-    return int(said) if said.isdecimal() else -1
+    number, _, id = path.name[1:].partition("-")[0].partition(".")
+    return StoreVersion(int(number), id) if number.isdecimal() else StoreVersion(-1, "")
 
 
 def _read(path: Path) -> Links:

@@ -23,11 +23,12 @@ from spolia.stores.lexical.checksums import damaged, shortened
 from spolia.stores.lexical.wear import is_worn
 from spolia.stores.manifest import Manifest
 from spolia.stores.tables import sql
-from spolia.stores.tables.rows import indexed_text
+from spolia.stores.tables.rows import StoreVersion, indexed_text
 from spolia.stores.truth import translated
 
 if TYPE_CHECKING:
     from spolia.stores.lexical.freezing import Added
+    from spolia.stores.opened import Opened
     from spolia.stores.snapshot import Snapshot
 
 _AT_ONCE = 2_000
@@ -36,7 +37,7 @@ _AT_ONCE = 2_000
 def followed(snapshot: Snapshot, group: str) -> Path:
     """The lexical index of a group at a generation, made if this machine does not have it."""
     store, manifest = snapshot.opened.folder, snapshot.manifest(group)
-    target = index_folder(store, manifest, snapshot.indexes[group][0])
+    target = index_folder(store, manifest, _published(snapshot, snapshot.indexes[group][0]))
     if shortened(target):
         with translated(snapshot.opened.store, "indexed"), _alone(store):
             if shortened(target):
@@ -46,9 +47,16 @@ def followed(snapshot: Snapshot, group: str) -> Path:
     return target
 
 
-def index_folder(store: Path, manifest: Manifest, generation: int) -> Path:
-    """Another one for another analyser, so that none is made from what another one has made."""
-    return lexical_folder(store, f"{manifest.group} {manifest.analyzer.digest.hex()}", generation)
+def index_folder(store: Path, manifest: Manifest, version: StoreVersion) -> Path:
+    """Another one for another analyser, so that none is made from what another one has made; and for another
+    publication of the same number, which a backup comes to that is put back and published further."""
+    return lexical_folder(store, f"{manifest.group} {manifest.analyzer.digest.hex()}", version)
+
+
+def _published(snapshot: Snapshot, generation: int) -> StoreVersion:
+    """With the id by which it was published; one that is too long ago has none."""
+    found = snapshot.opened.row(sql.PUBLICATION_ID, (generation,))
+    return StoreVersion(generation, found[0] if found else "")
 
 
 def forget_damaged(store: Path) -> list[str]:
@@ -79,7 +87,7 @@ def _make(snapshot: Snapshot, manifest: Manifest, target: Path) -> None:
 
     values = {"grp": manifest.group, "at": snapshot.generation}
     live = {key for (key,) in snapshot.opened.each(sql.LIVE_KEYS, values)}
-    base, indexed = _newest(target.parent, manifest)
+    base, indexed = _newest(target.parent, manifest, snapshot.opened)
     if base is not None and (dead := len(indexed - live)) and is_worn(base, dead):
         base, indexed = None, set()
     fail_point("follow.build")
@@ -87,21 +95,23 @@ def _make(snapshot: Snapshot, manifest: Manifest, target: Path) -> None:
     freeze(target, base, sorted(indexed - live), added, manifest.analyzer, doing="made")
 
 
-def _newest(folder: Path, manifest: Manifest) -> tuple[Path | None, set[int]]:
-    """The newest index that is whole, and the keys in it."""
+def _newest(folder: Path, manifest: Manifest, opened: Opened) -> tuple[Path | None, set[int]]:
+    """The newest index that is whole and of a publication of this store, and the keys in it."""
     from spolia.stores.lexical.index import Lexical
 
-    for base in sorted((path for path in folder.glob("g*") if path.suffix != ".tmp"), key=_number, reverse=True):
+    there = {path: _version(path) for path in folder.glob("g*") if path.suffix != ".tmp"}
+    for base, version in sorted(there.items(), key=lambda pair: pair[1], reverse=True):
         try:
-            if not damaged(base):
+            if opened.was_published(version) and not damaged(base):
                 return base, set(Lexical(base, manifest.analyzer).keys())
         except StoreCorrupt:
             continue
     return None, set()
 
 
-def _number(folder: Path) -> int:
-    return int(folder.name.removeprefix("g"))
+def _version(folder: Path) -> StoreVersion:
+    number, _, id = folder.name.removeprefix("g").partition(".")
+    return StoreVersion(int(number), id)
 
 
 def _texts(snapshot: Snapshot, keys: Sequence[int]) -> Iterator[Added]:
@@ -114,7 +124,8 @@ def _texts(snapshot: Snapshot, keys: Sequence[int]) -> Iterator[Added]:
 def _sweep(snapshot: Snapshot) -> None:
     """Remove the indexes that no published generation needs, and what a killed process left."""
     published = [json.loads(indexes) for _, indexes in snapshot.opened.rows(sql.GENERATIONS)]
-    needed = {f"g{at}" for indexes in [*published, snapshot.indexes] for at, _ in indexes.values()}
+    generations = {at for indexes in [*published, snapshot.indexes] for at, _ in indexes.values()}
+    needed = {f"g{_published(snapshot, at)}" for at in generations}
     for folder in sorted((snapshot.opened.folder / LEXICAL).glob("*/*")):
         if folder.name not in needed:
             fail_point("follow.sweep")

@@ -30,7 +30,7 @@ from spolia.stores.manifest import Embedded, Manifest, of
 from spolia.stores.tables.schema import read_schema, written_schema
 from spolia.types import Value
 
-VERSION = 2
+VERSION = 3
 KIND = "spolia export"
 CONTENTS, DOCUMENTS, SOURCES, READERS = "contents.json", "documents.jsonl", "sources.jsonl", "readers.jsonl"
 CURSORS = "cursors.jsonl"

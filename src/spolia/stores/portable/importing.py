@@ -36,7 +36,7 @@ from spolia.stores.portable.form import (
     nodes_of,
     vectors_of,
 )
-from spolia.stores.tables.rows import SourceRow, key_of
+from spolia.stores.tables.rows import SourceRow, key_of, reader_of_report, reader_versions
 from spolia.stores.vectors.dense import HASH_BYTES
 from spolia.stores.vectors.sparse import ENTRY_BYTES, unpacked
 from spolia.stores.writer import Writer
@@ -163,10 +163,14 @@ class _Import:
         self.path, self.file, self.contents, self.writer, self.tell = path, file, contents, writer, tell
         self.readers: list[tuple[str, ...]] = [(), *self._lines(READERS, lambda line: decode(line, tuple[str, ...]))]
 
+        self.versions: dict[str, str] = {}
+
     def read(self) -> None:
         self.writer.declare(self.contents.schema)
-        for manifest in self.contents.manifests:
-            self.writer.define(manifest.group, manifest)
+        for manifest in self.contents.manifests:  # before version 3 they named the readers of all files
+            named = reader_versions(manifest.reader) if manifest.definition else {}
+            self.versions |= named
+            self.writer.define(manifest.group, manifest.but(reader="") if named else manifest)
         self._read_documents()
         self._read_cursors()
         for number, manifest in enumerate(self.contents.manifests):
@@ -177,7 +181,8 @@ class _Import:
     def _read_documents(self) -> None:
         by_document: dict[str, list[SourceRow]] = {}
         for source in self._lines(SOURCES, lambda line: decode(line, SourceRow)):
-            by_document.setdefault(source.document, []).append(source)
+            reader = source.reader or self.versions.get(reader_of_report(source.report), "")
+            by_document.setdefault(source.document, []).append(source.but(reader=reader))
         for source in by_document.pop("", ()):
             self.writer.fail(source)
         for document, unmade, images in self._lines(DOCUMENTS, self._document):

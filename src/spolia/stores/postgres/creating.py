@@ -12,6 +12,7 @@ from spolia.stores.postgres import dialect
 from spolia.stores.postgres.address import Address
 from spolia.stores.postgres.session import WRITE_S, Session, connected
 from spolia.stores.tables import sql
+from spolia.stores.tables.rows import StoreVersion
 
 
 def create(address: Address) -> None:
@@ -56,6 +57,7 @@ def _fill(session: Session, address: Address) -> None:
         session.ask(statement)
     session.execute(sql.NEW_STORE, (os.urandom(16).hex(),))
     session.execute(sql.PUBLISH, (0, "{}", ""))
+    session.execute(sql.ADD_PUBLICATION, StoreVersion.after(-1))
 
 
 def _extend(session: Session, address: Address) -> None:

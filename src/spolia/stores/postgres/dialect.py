@@ -69,6 +69,7 @@ FIND = f"""SELECT to_regclass(format('%%I.{MARK}', %(schema)s::text))::oid::bigi
     (SELECT string_agg(relname, ', ' ORDER BY relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = %(schema)s AND c.relkind IN ('r', 'p', 'v', 'm', 'f'))"""
 VERSION = f"SELECT version FROM {MARK}"
+SET_VERSION = f"UPDATE {MARK} SET version = {SCHEMA_VERSION}"
 # The extension may be in any schema, and its operators are found by the path only.
 SET_PATH = """SELECT set_config('search_path', concat_ws(', ', format('%%I', %(schema)s::text),
     (SELECT format('%%I', n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spolia.errors import NotAStore, StoreError, StoreTooNew
+from spolia.errors import NotAStore, StoreError
 from spolia.models.pinned import cache_folder
 from spolia.stores.postgres import dialect
 from spolia.stores.postgres.address import Address, address_of
@@ -15,6 +15,7 @@ from spolia.stores.postgres.leases import Lease, Writing, leased, lock_number
 from spolia.stores.postgres.problems import problem
 from spolia.stores.postgres.session import READ_S, WRITE_S, Session, connected
 from spolia.stores.tables import sql
+from spolia.stores.tables.migrations import is_earlier, migrate
 from spolia.stores.truth import Connection, Embedding, translated
 
 if TYPE_CHECKING:
@@ -98,19 +99,26 @@ class Postgres:
                 f"sync(FOLDER, Corpus({str(self)!r}))."
             )
         session.ask(dialect.SET_PATH, {"schema": self.address.schema})
-        (version,) = session.one(dialect.VERSION)
-        if version > sql.SCHEMA_VERSION:
-            raise StoreTooNew(
-                f"{self} has schema {version}, written by a newer version of Spolia; this one knows up to "
-                f"{sql.SCHEMA_VERSION}. Write: pip install -U spolia"
-            )
-        if version < sql.SCHEMA_VERSION:
-            raise StoreError(
-                f"{self} has schema {version}, written by an earlier version of Spolia; this one reads and writes "
-                f"{sql.SCHEMA_VERSION}. Make it anew: DROP SCHEMA {self.address.schema} CASCADE, then spolia index "
-                f"FOLDER --store {self}"
-            )
+        if self._is_earlier(session):
+            self._bring_up_to_date()
         return int(table)
+
+    def _is_earlier(self, session: Session) -> bool:
+        anew = f"DROP SCHEMA {self.address.schema} CASCADE, then spolia index FOLDER --store {self}"
+        return is_earlier(self, session.one(dialect.VERSION)[0], anew)
+
+    def _bring_up_to_date(self) -> None:
+        """Of several processes one does it, and the others wait; one that is killed or fails has changed nothing."""
+        session = Session(connected(self.address, WRITE_S))
+        try:
+            with session.unhurried():
+                session.ask(dialect.ONE_MAKER, (self.address.schema,))
+                session.ask(dialect.SET_PATH, {"schema": self.address.schema})
+                if self._is_earlier(session):
+                    migrate(session, session.one(dialect.VERSION)[0])
+                    session.ask(dialect.SET_VERSION)
+        finally:
+            session.close()
 
     def identity(self) -> None:
         return None

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from spolia.errors import StoreUnavailable
 from spolia.stores.opened import Opened
 from spolia.stores.tables import sql
 from spolia.stores.tables.audiences import ReaderLists
+from spolia.stores.tables.rows import StoreVersion
 
 ASKERS_KEPT = 1_024
 
@@ -34,9 +36,9 @@ class Asker:
 
 @dataclass(frozen=True, eq=False)
 class _Now:
-    """What holds since a generation was published; `askers` are those that have asked meanwhile."""
+    """What holds since a version was published; `askers` are those that have asked meanwhile."""
 
-    generation: int
+    version: StoreVersion
     changed: Changed
     askers: dict[frozenset[str], Asker] = field(default_factory=dict)
 
@@ -50,13 +52,13 @@ class Rights:
 
     Args:
         opened: the store.
-        generation: that is read.
+        version: that is read.
         readers: all lists of the store, those of the generation at least.
     """
 
-    def __init__(self, opened: Opened, generation: int, readers: ReaderLists) -> None:
-        self._opened, self._generation, self._readers = opened, generation, readers
-        self._now = _Now(generation, {})
+    def __init__(self, opened: Opened, version: StoreVersion, readers: ReaderLists) -> None:
+        self._opened, self._version, self._readers = opened, version, readers
+        self._now = _Now(version, {})
 
     def narrowed(self, access: frozenset[str]) -> frozenset[int] | None:
         """The audiences that these principals belong to, for an index; None where everything is everybody's."""
@@ -67,22 +69,27 @@ class Rights:
         return self._asker(self._current(), access)
 
     @property
-    def changed_at(self) -> int:
-        """The generation by which a list is another one, of a document that can be read here; 0 where none is."""
+    def changed_at(self) -> StoreVersion | None:
+        """The version by which a list is another one, of a document that can be read here; None where none is."""
         now = self._current()
-        return now.generation if now.changed else 0
+        return now.version if now.changed else None
 
     def _current(self) -> _Now:
         now = self._now
-        (published,) = self._opened.row(sql.PUBLISHED)
-        if published != now.generation:
+        published = StoreVersion(*self._opened.row(sql.PUBLISHED))
+        if published != now.version:
+            if not self._opened.was_published(now.version):
+                raise StoreUnavailable(
+                    f"{self._opened.store} was put back from a backup while it was being read. Repeat: a new snapshot "
+                    "is taken of it then."
+                )
             self._readers.take_in(self._opened.connection)
             now = self._now = _Now(published, self._changed())
         return now
 
     def _changed(self) -> Changed:
         found: dict[tuple[str, int], frozenset[int]] = {}
-        for document, then, since in self._opened.rows(sql.CHANGED_READERS, {"at": self._generation}):
+        for document, then, since in self._opened.rows(sql.CHANGED_READERS, {"at": self._version.generation}):
             found[document, then] = found.get((document, then), frozenset()) | {since}
         return found
 

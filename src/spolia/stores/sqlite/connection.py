@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from spolia.errors import NotAStore, StoreBusy, StoreCorrupt, StoreError, StoreTooNew
+from spolia.errors import NotAStore, StoreBusy, StoreCorrupt, StoreError
 from spolia.stores.layout import DATABASE
 from spolia.stores.tables import sql
+from spolia.stores.tables.migrations import is_earlier, migrate
 
 WAIT_S = 10.0
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -39,13 +40,20 @@ def connect(store: Path, *, writing: bool) -> Session:
         _refuse_other_things(store)
         writable = os.access(store, os.W_OK)
         try:
-            return _connected(store, writing, "mode=rw" if writing or writable else "mode=ro")
+            found = _connected(store, writing, "mode=rw" if writing or writable else "mode=ro")
         except sqlite3.OperationalError:
             if writing or is_written(store):
                 raise
             # To read what is written ahead, SQLite makes two files beside the database. Where it may not, or where the
             # disk is full, it can still read a database that has nothing ahead and is promised not to change.
-            return _connected(store, writing, "mode=ro&immutable=1")
+            found = _connected(store, writing, "mode=ro&immutable=1")
+        try:
+            if _is_earlier(found, store):
+                _bring_up_to_date(store, is_writable=writable and not isinstance(found, Immutable))
+        except BaseException:
+            found.close()
+            raise
+        return found
 
 
 def _connected(store: Path, writing: bool, options: str) -> Session:
@@ -116,17 +124,29 @@ def _refuse_other_databases(connection: sqlite3.Connection, store: Path) -> None
             f"{store / DATABASE} is another application's SQLite database (application id {application:#x}, "
             f"a store has {sql.APPLICATION_ID:#x}); it was not touched. Name another path for the store."
         )
+
+
+def _is_earlier(connection: Session, store: Path) -> bool:
     version = connection.execute(sql.VERSION).fetchone()[0]
-    if version > sql.SCHEMA_VERSION:
-        raise StoreTooNew(
-            f"{store} has schema {version}, written by a newer version of Spolia; this one knows up to "
-            f"{sql.SCHEMA_VERSION}. Write: pip install -U spolia"
-        )
-    if version < sql.SCHEMA_VERSION:
+    return is_earlier(store, version, f"rm -r {store}, then spolia index FOLDER --store {store}")
+
+
+def _bring_up_to_date(store: Path, *, is_writable: bool) -> None:
+    """Of several processes one does it, and the others wait; one that is killed or fails has changed nothing."""
+    if not is_writable:
         raise StoreError(
-            f"{store} has schema {version}, written by an earlier version of Spolia; this one reads and writes "
-            f"{sql.SCHEMA_VERSION}. Make it anew: rm -r {store}, then spolia index FOLDER --store {store}"
+            f"{store} was written by an earlier version of Spolia, and is brought up to date when it is opened; it may "
+            f"only be read. Open it once as a user who may write to it, or open a copy: cp -r {store} OTHER"
         )
+    connection = _connected(store, True, "mode=rw")
+    try:
+        connection.execute(sql.BEGIN)
+        if _is_earlier(connection, store):
+            migrate(connection, connection.execute(sql.VERSION).fetchone()[0])
+            connection.execute(sql.SET_VERSION)
+        connection.execute(sql.COMMIT)
+    finally:
+        connection.close()  # which takes back what was not committed
 
 
 @contextmanager

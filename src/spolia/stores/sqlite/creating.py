@@ -14,6 +14,7 @@ from spolia.stores.files import fsync_file, fsync_folder
 from spolia.stores.layout import DATABASE, PINS
 from spolia.stores.sqlite.connection import connect, translated
 from spolia.stores.tables import sql
+from spolia.stores.tables.rows import StoreVersion
 
 
 def create(path: Path) -> None:
@@ -62,6 +63,7 @@ def _fill(folder: Path) -> None:
             connection.execute(statement)
         connection.execute(sql.NEW_STORE, (os.urandom(16).hex(),))
         connection.execute(sql.PUBLISH, (0, "{}", ""))
+        connection.execute(sql.ADD_PUBLICATION, StoreVersion.after(-1))
         connection.execute(sql.COMMIT)
     finally:
         connection.close()

@@ -10,11 +10,14 @@ from spolia.filters import Schema
 from spolia.stores.failpoints import fail_point
 from spolia.stores.manifest import Manifest
 from spolia.stores.tables import sql
-from spolia.stores.tables.rows import indexed_text
+from spolia.stores.tables.rows import StoreVersion, indexed_text
 from spolia.stores.tables.schema import written_schema
 from spolia.stores.truth import Connection, Truth
 
 KEPT = 2
+"""Generations that are kept even if nobody reads them."""
+REMEMBERED = 10_000
+"""Publications whose ids are kept: by these, what was derived from one is known to belong to this store's past."""
 
 Indexes = dict[str, tuple[int, int]]
 """For each group, the generation whose folder holds its lexical index, and the last node key that was known then."""
@@ -27,6 +30,7 @@ class Publication:
         self, store: Truth, connection: Connection, generation: int, manifests: dict[str, Manifest], schema: Schema
     ) -> None:
         self.store, self.connection, self.generation = store, connection, generation
+        self.version = StoreVersion.after(generation - 1)
         self.manifests, self.schema = manifests, schema
         self.mended: list[str] = []
 
@@ -43,6 +47,8 @@ class Publication:
         taken = self._forget_old_generations()
         fail_point("publish.row")
         self.connection.execute(sql.PUBLISH, (self.generation, json.dumps(fresh), written_schema(self.schema)))
+        self.connection.execute(sql.ADD_PUBLICATION, self.version)
+        self.connection.execute(sql.FORGET_PUBLICATIONS, (self.generation - REMEMBERED,))
         fail_point("publish.commit")
         self.connection.execute(sql.COMMIT)
         fail_point("publish.committed")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from spolia.codec import decode, encode
 from spolia.errors import StoreError
@@ -22,8 +24,28 @@ AUDIENCE_OF_DOCUMENT = sql.DOCUMENT_COLUMNS.split(", ").index("d.audience")
 """Where the document's id and the number of the reader list stand in a row."""
 Readers = Mapping[int, tuple[str, ...]]
 """Reader lists by the number of the audience."""
-Stamp = tuple[int, int, str]
-"""Size, time of the last change in nanoseconds, and status of a source: as in `SourceRow`."""
+Stamp = tuple[int, int, str, str]
+"""Size, time of the last change in nanoseconds, status and reader of a source: as in `SourceRow`."""
+
+
+class StoreVersion(NamedTuple):
+    """A publication of a store. Its number counts publications; its id is random, since a backup that is put back and
+    published further comes to numbers that were there before.
+
+    >>> str(StoreVersion(7, "5e0c9a1b22d4f6a8"))
+    '7.5e0c9a1b22d4f6a8'
+    """
+
+    generation: int
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.generation}.{self.id}"
+
+    @classmethod
+    def after(cls, generation: int) -> StoreVersion:
+        """The next publication."""
+        return cls(generation + 1, os.urandom(8).hex())
 
 
 @dataclass(frozen=True)
@@ -41,6 +63,7 @@ class SourceRow(Value):
         report: what the reader noticed, as the caller wrote it.
         created_ns: time when it was made, where the file system says, nanoseconds.
         accessed_ns: time when it was last read before it was indexed, nanoseconds.
+        reader: the reader that it was given to, with its version, as `pdf 2`; empty where that is not known.
     """
 
     uri: str
@@ -53,6 +76,7 @@ class SourceRow(Value):
     report: str = ""
     created_ns: int = 0
     accessed_ns: int = 0
+    reader: str = ""
 
     @property
     def is_stale(self) -> bool:
@@ -258,8 +282,24 @@ def source_values(source: SourceRow) -> Row:
         source.report,
         source.created_ns,
         source.accessed_ns,
+        source.reader,
     )
 
 
 def source_of(row: Row) -> SourceRow:
     return SourceRow(*row)
+
+
+def reader_versions(said: str) -> dict[str, str]:
+    """The readers that a manifest named before sources did, each with its version, by their names.
+
+    >>> reader_versions("markdown 4, text 1")
+    {'markdown': 'markdown 4', 'text': 'text 1'}
+    """
+    return {reader.rpartition(" ")[0]: reader for reader in said.split(", ") if reader}
+
+
+def reader_of_report(report: str) -> str:
+    """The name of the reader that a source's report begins with; empty for none."""
+    found = re.match(r'\{"reader":"([^"\\]+)"', report)
+    return found[1] if found else ""

@@ -6,7 +6,7 @@ Rows live from generation `birth` until before generation `death`; those that ar
 from __future__ import annotations
 
 APPLICATION_ID = 0x53504C41
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 ALIVE = 4611686018427387904
 """The generation at which a row dies that is still alive: later than any."""
 
@@ -14,6 +14,7 @@ SCHEMA = (
     """CREATE TABLE store (uuid TEXT NOT NULL)""",
     """CREATE TABLE manifests (grp TEXT PRIMARY KEY, manifest TEXT NOT NULL) WITHOUT ROWID""",
     """CREATE TABLE generations (generation INTEGER PRIMARY KEY, indexes TEXT NOT NULL, fields TEXT NOT NULL)""",
+    """CREATE TABLE publications (generation INTEGER PRIMARY KEY, id TEXT NOT NULL)""",
     """CREATE TABLE audiences (
         id INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, readers TEXT NOT NULL)""",
     """CREATE TABLE documents (
@@ -27,7 +28,7 @@ SCHEMA = (
         size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, created_ns INTEGER NOT NULL, accessed_ns INTEGER NOT NULL,
         content_hash TEXT NOT NULL, status TEXT NOT NULL,
         error TEXT NOT NULL, report TEXT NOT NULL, birth INTEGER NOT NULL, death INTEGER NOT NULL,
-        UNIQUE (uri, death))""",
+        reader TEXT NOT NULL DEFAULT '', UNIQUE (uri, death))""",
     """CREATE INDEX sources_document ON sources (document, uri)""",
     """CREATE INDEX sources_born ON sources (birth)""",
     f"""CREATE INDEX sources_dead ON sources (death) WHERE death < {ALIVE}""",
@@ -70,6 +71,7 @@ WITH_FOREIGN_KEYS = "PRAGMA foreign_keys = ON"
 QUERY_ONLY = "PRAGMA query_only = ON"
 APPLICATION = "PRAGMA application_id"
 VERSION = "PRAGMA user_version"
+SET_VERSION = f"PRAGMA user_version = {SCHEMA_VERSION}"
 BEGIN = "BEGIN IMMEDIATE"
 COMMIT = "COMMIT"
 ROLLBACK = "ROLLBACK"
@@ -80,10 +82,14 @@ NEW_STORE = "INSERT INTO store VALUES (?)"
 UUID = "SELECT uuid FROM store"
 
 # Generations and manifests.
-PUBLISHED = "SELECT max(generation) FROM generations"
-PUBLISHED_WHOLE = """SELECT generation, indexes, fields,
+PUBLISHED = "SELECT generation, id FROM publications ORDER BY generation DESC LIMIT 1"
+PUBLISHED_WHOLE = """SELECT g.generation, p.id, g.indexes, g.fields,
     (SELECT '[' || coalesce(group_concat(manifest), '') || ']' FROM manifests)
-    FROM generations ORDER BY generation DESC LIMIT 1"""
+    FROM generations g JOIN publications p ON p.generation = g.generation ORDER BY g.generation DESC LIMIT 1"""
+WAS_PUBLISHED = "SELECT 1 FROM publications WHERE generation = ? AND id = ?"
+PUBLICATION_ID = "SELECT id FROM publications WHERE generation = ?"
+ADD_PUBLICATION = "INSERT INTO publications VALUES (?, ?)"
+FORGET_PUBLICATIONS = "DELETE FROM publications WHERE generation <= ?"
 GENERATIONS = "SELECT generation, indexes FROM generations ORDER BY generation"
 IS_KEPT = "SELECT 1 FROM generations WHERE generation = ?"
 FIELDS = "SELECT fields FROM generations WHERE generation = ?"
@@ -122,7 +128,7 @@ IS_REFERENCED = f"SELECT 1 FROM sources WHERE document = ? AND death = {ALIVE} L
 # Sources.
 SOURCE_COLUMNS = (
     "s.uri, s.size, s.mtime_ns, s.content_hash, coalesce(d.id, ''), s.status, s.error, s.report, s.created_ns, "
-    "s.accessed_ns"
+    "s.accessed_ns, s.reader"
 )
 SOURCES = (
     f"SELECT {SOURCE_COLUMNS} FROM sources s LEFT JOIN documents d ON d.key = s.document "
@@ -136,12 +142,12 @@ NAMED = """SELECT wanted.value, d.id, 0 AS is_id FROM json_each(:names) wanted
     WHERE s.birth <= :at AND s.death > :at
     UNION SELECT wanted.value, d.id, 1 AS is_id FROM json_each(:names) wanted
     CROSS JOIN documents d ON d.id = wanted.value WHERE d.birth <= :at AND d.death > :at ORDER BY is_id"""
-STAMPS = f"SELECT uri, size, mtime_ns, status FROM sources WHERE death = {ALIVE}"
-STAMPS_OF_URIS = f"""SELECT s.uri, s.size, s.mtime_ns, s.status FROM json_each(:uris) wanted
+STAMPS = f"SELECT uri, size, mtime_ns, status, reader FROM sources WHERE death = {ALIVE}"
+STAMPS_OF_URIS = f"""SELECT s.uri, s.size, s.mtime_ns, s.status, s.reader FROM json_each(:uris) wanted
     CROSS JOIN sources s ON s.uri = wanted.value WHERE s.death = {ALIVE}
-    UNION SELECT s.uri, s.size, s.mtime_ns, s.status FROM json_each(:uris) wanted
+    UNION SELECT s.uri, s.size, s.mtime_ns, s.status, s.reader FROM json_each(:uris) wanted
     CROSS JOIN sources s ON s.uri > wanted.value || '/' AND s.uri < wanted.value || '0' WHERE s.death = {ALIVE}"""
-LABELLED = """SELECT s.uri, s.size, s.mtime_ns, s.status, s.report, d.audience FROM json_each(:uris) wanted
+LABELLED = """SELECT s.uri, s.size, s.mtime_ns, s.status, s.reader, s.report, d.audience FROM json_each(:uris) wanted
     CROSS JOIN sources s ON s.uri = wanted.value LEFT JOIN documents d ON d.key = s.document
     WHERE s.birth <= :at AND s.death > :at"""
 URIS_BETWEEN = """SELECT uri FROM sources WHERE uri > :after AND uri < :before AND birth <= :at AND death > :at
@@ -150,11 +156,10 @@ LIVE_SOURCE = f"SELECT document FROM sources WHERE uri = ? AND death = {ALIVE}"
 LIVE_SOURCES_OF = f"""SELECT {SOURCE_COLUMNS} FROM sources s LEFT JOIN documents d ON d.key = s.document
     WHERE s.document = ? AND s.death = {ALIVE}"""
 ADD_SOURCE = f"""INSERT INTO sources
-    (uri, size, mtime_ns, content_hash, status, error, report, created_ns, accessed_ns, document, birth, death)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE})"""
-SET_SOURCE = f"""UPDATE sources
-    SET size = ?, mtime_ns = ?, content_hash = ?, status = ?, error = ?, report = ?, created_ns = ?, accessed_ns = ?
-    WHERE uri = ? AND birth = ? AND death = {ALIVE}"""
+    (uri, size, mtime_ns, content_hash, status, error, report, created_ns, accessed_ns, reader, document, birth, death)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE})"""
+SET_SOURCE = f"""UPDATE sources SET size = ?, mtime_ns = ?, content_hash = ?, status = ?, error = ?, report = ?,
+    created_ns = ?, accessed_ns = ?, reader = ? WHERE uri = ? AND birth = ? AND death = {ALIVE}"""
 UNSAY_SOURCE = f"DELETE FROM sources WHERE uri = :uri AND birth = :next AND death = {ALIVE}"
 END_SOURCE = f"UPDATE sources SET death = :next WHERE uri = :uri AND death = {ALIVE}"
 SOURCES_LACKING = f"""SELECT uri FROM sources WHERE status = 'indexed' AND report LIKE '%"lacks":%' AND death = {ALIVE}
@@ -183,6 +188,9 @@ HELD_OF_URIS = f"""{_HELD} FROM json_each(:uris) wanted CROSS JOIN sources s ON 
 HELD_OF_ID = (
     f"{_HELD} FROM documents d JOIN sources s ON s.document = d.key WHERE d.id = ? AND s.death = {ALIVE} LIMIT 1"
 )
+
+READERS_AT = """SELECT DISTINCT reader FROM sources
+    WHERE birth <= :at AND death > :at AND reader <> '' ORDER BY reader"""
 
 # How far sources were read. What is read later than a generation was published is not known to it.
 CURSORS = "SELECT item, cursor FROM cursors WHERE source = ? ORDER BY item"
@@ -360,3 +368,10 @@ ORPHANS = f"""SELECT d.id FROM documents d WHERE d.death = {ALIVE}
     AND NOT EXISTS (SELECT 1 FROM sources s WHERE s.document = d.key AND s.death = {ALIVE})"""
 UNHOUSED = f"""SELECT n.id FROM nodes n JOIN documents d ON d.key = n.document
     WHERE n.death = {ALIVE} AND d.death != {ALIVE}"""
+
+# Migrations, by the schema that they start from; the rest of a step is in `spolia.stores.tables.migrations`.
+FROM_5 = (
+    "CREATE TABLE publications (generation INTEGER PRIMARY KEY, id TEXT NOT NULL)",
+    "ALTER TABLE sources ADD COLUMN reader TEXT NOT NULL DEFAULT ''",
+)
+NAME_READER = "UPDATE sources SET reader = ? WHERE substr(report, 1, length(?)) = ?"

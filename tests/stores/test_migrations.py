@@ -1,0 +1,191 @@
+"""Stores of earlier schemas are brought up to date when they are opened: whole or not at all, once, nothing lost."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spolia import Corpus, add_texts, sync
+from spolia.errors import StoreError
+from spolia.filters import Field
+from spolia.stores import failpoints
+from spolia.stores.addresses import POSTGRES
+from spolia.stores.portable.exporting import export_store
+from spolia.stores.portable.importing import import_store
+from spolia.stores.tables import migrations, sql
+from spolia.testing.hashing import HashingEmbedder
+from tests.stores.crashing import ended, forked
+from tests.stores.stored import HERE, stored
+
+TRUTHS = ("folder", "postgres")
+SCHEMAS = sorted(migrations.STEPS)
+ANN = frozenset({"ann"})
+READERS = {
+    "bridges.md": "markdown 4",
+    "broken.pdf": "pdf 2",
+    "old.zip": "zip 1",
+    "old.zip/list.csv": "csv 1",
+    "old.zip/salt.txt": "text 1",
+    "page.html": "html 3",
+    "secret/treasure.txt": "text 1",
+    "temples.txt": "text 1",
+    "text:faq.md": "markdown 4",
+    "text:plain": "text 1",
+}
+HOW: dict[str, Any] = {
+    "embedder": HashingEmbedder(16),
+    "fields": (Field("year", "int"),),
+    "metadata": lambda uri: {"year": 1805},
+    "access": lambda uri: ("ann",) if uri.startswith("secret/") else (),
+}
+
+
+@pytest.fixture(params=SCHEMAS)
+def earlier(request: pytest.FixtureRequest, tmp_path: Path, address: str) -> Corpus:
+    """A store of each earlier schema."""
+    return stored(request.param, tmp_path, address)
+
+
+def version(corpus: Corpus) -> int:
+    """The schema of a store, asked of the database itself."""
+    if corpus.path.startswith(POSTGRES):
+        from spolia.stores.postgres.address import address_of
+        from spolia.stores.postgres.session import connected
+
+        address = address_of(corpus.path)
+        with connected(address, 5) as connection:
+            found: int = connection.execute(f"SELECT version FROM {address.schema}.spolia").fetchone()[0]  # type: ignore[index]
+            return found
+    with closing(sqlite3.connect(Path(corpus.path) / "corpus.db")) as connection:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def found(corpus: Corpus, text: str, access: frozenset[str] = frozenset()) -> list[str]:
+    snapshot = corpus.latest()
+    return [node.uri for node in snapshot.nodes([key for key, _ in snapshot.search("chunk", text, 9, access)], access)]
+
+
+def test_everything_is_there(earlier: Corpus) -> None:
+    snapshot = earlier.latest()
+    assert version(earlier) == sql.SCHEMA_VERSION
+    stats = snapshot.stats()
+    assert (snapshot.generation, stats.documents, dict(stats.nodes)) == (4, 9, {"chunk": 8, "sentence": 12})
+    assert {uri: row.reader for uri, row in snapshot.sources().items()} == READERS
+    assert found(earlier, "newer walls") == ["temples.txt"]
+    assert found(earlier, "questions stones") == ["text:faq.md", "temples.txt"]
+    assert (found(earlier, "treasure"), found(earlier, "treasure", ANN)) == ([], ["secret/treasure.txt"])
+    (vector,) = HashingEmbedder(16).embed(["The moon causes the tides."], kind="passage")
+    ((key, score), *_) = snapshot.nearest("chunk", "hashing-16", vector, 1, frozenset())
+    assert (snapshot.nodes([key])[0].uri, round(score, 1)) == ("page.html", 0.9)
+    assert snapshot.schema == (Field("year", "int"),)
+    assert snapshot.check() == []
+
+
+def test_nothing_is_read_cut_or_embedded_again_and_texts_without_files_stay(earlier: Corpus, tmp_path: Path) -> None:
+    before = {node.id for group in ("chunk", "sentence") for node in earlier.latest().all_nodes(group, ANN)}
+    report = sync(tmp_path / "notes", earlier, **HOW)
+    assert (report.added, report.changed, report.removed, report.unchanged) == (0, 0, 0, 7)
+    assert (report.chunks, report.embedded) == (0, 0)
+    assert before == {node.id for group in ("chunk", "sentence") for node in earlier.latest().all_nodes(group, ANN)}
+    add_texts(earlier, {"plain": "A text without a file."}, **HOW)
+    assert found(earlier, "text without file") == ["text:plain"]
+    assert earlier.latest().check() == []
+
+
+def test_a_store_that_was_brought_up_to_date_has_the_tables_of_a_new_one(earlier: Corpus, tmp_path: Path) -> None:
+    if earlier.path.startswith(POSTGRES):
+        pytest.skip("the same statements, translated")
+    earlier.latest()
+    new = Corpus(str(tmp_path / "new.spolia")).create()
+    tables = []
+    for corpus in (earlier, new):
+        with closing(sqlite3.connect(Path(corpus.path) / "corpus.db")) as connection:
+            names = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema ORDER BY name")]
+            tables.append({name: connection.execute(f"PRAGMA table_xinfo({name})").fetchall() for name in names})
+    assert tables[0] == tables[1]
+
+
+def test_a_migration_that_fails_changes_nothing(earlier: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    was = version(earlier)
+    step = migrations.STEPS[was]
+
+    def fail(connection: Any) -> None:
+        step(connection)
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(migrations, "STEPS", {was: fail})
+        for use in (earlier.latest, earlier.writer().__enter__):
+            with pytest.raises((StoreError, OSError)):
+                use()
+    assert version(earlier) == was
+    assert earlier.latest().check() == []
+
+
+@pytest.mark.parametrize("point", [name for name in failpoints.FAIL_POINTS if name.startswith("migrate.")])
+def test_killed_while_it_is_brought_up_to_date_it_is_as_it_was(earlier: Corpus, point: str) -> None:
+    was = version(earlier)
+
+    def killed() -> None:
+        failpoints.arm(point)
+        earlier.latest()
+
+    assert ended(forked(killed)) == -signal.SIGKILL
+    assert version(earlier) == was
+    assert earlier.latest().check() == []
+    assert version(earlier) == sql.SCHEMA_VERSION
+
+
+def test_two_that_open_it_at_once_bring_it_up_to_date_once(earlier: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    was, steps, met = version(earlier), [], threading.Barrier(2)
+
+    def counted(connection: Any) -> None:
+        steps.append(threading.get_ident())
+        migrations._from_5(connection)
+
+    monkeypatch.setattr(migrations, "STEPS", {was: counted})
+
+    def open_it() -> None:
+        met.wait()
+        earlier.truth.reading().close()
+
+    threads = [threading.Thread(target=open_it) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(steps) == 1
+    assert earlier.latest().check() == []
+
+
+@pytest.mark.parametrize("address", ["folder"], indirect=True)
+def test_two_processes_that_open_it_at_once_bring_it_up_to_date_once(earlier: Corpus) -> None:
+    def open_it() -> None:
+        assert earlier.latest().generation == 4
+
+    assert [ended(child) for child in [forked(open_it) for _ in range(4)]] == [0, 0, 0, 0]
+    assert earlier.latest().check() == []
+
+
+@pytest.mark.parametrize("address", ["folder"], indirect=True)
+def test_one_that_may_only_be_read_says_what_to_do(earlier: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(StoreError, match=r"earlier version of Spolia.* may only be read\. Open it once as a user who"):
+        earlier.latest()
+
+
+def test_an_export_of_before_names_the_readers_of_its_sources(tmp_path: Path, fast_folder: Path) -> None:
+    corpus = Corpus(str(fast_folder / "imported.spolia"))
+    import_store(HERE / "export_2.zip", corpus)
+    assert {uri: row.reader for uri, row in corpus.latest().sources().items()} == READERS
+    assert corpus.latest().manifest("chunk").reader == ""
+    export_store(corpus, tmp_path / "again.zip")
+    again = Corpus(str(fast_folder / "again.spolia"))
+    import_store(tmp_path / "again.zip", again)
+    assert {uri: row.reader for uri, row in again.latest().sources().items()} == READERS
