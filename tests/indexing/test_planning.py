@@ -11,7 +11,6 @@ import pytest
 
 from spolia.errors import ManifestMismatch
 from spolia.indexing.planning import planned
-from spolia.indexing.readers.text import TextReader
 from spolia.indexing.rehearsing import Rehearsal
 from spolia.indexing.report import Progress
 from spolia.indexing.splitters.paragraphs import Paragraphs
@@ -154,7 +153,6 @@ def test_a_rebuild_says_why_and_which_vectors_are_there(folder: Path, corpus: Co
     [
         ({"embedder": HashingEmbedder(16, salt="x")}, "embeddings: 'hashing-16' (cosine"),
         ({"embedder": EMBEDDER, "analyzer": Analyzer(stop_words="english")}, "analyzer.stop_words: "),
-        ({"embedder": EMBEDDER, "readers": (TextReader(),)}, "reader: "),
     ],
 )
 def test_every_part_of_a_manifest_can_be_the_reason(
