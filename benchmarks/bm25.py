@@ -31,7 +31,7 @@ from typing import Any
 import tantivy
 from results import publish
 
-from spolia.evaluation.datasets import DataSet
+from spolia.evaluation.data.dataset import DataSet
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus

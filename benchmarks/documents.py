@@ -30,7 +30,7 @@ from typing import Any
 
 from results import publish
 
-from spolia.evaluation.datasets import DataSet
+from spolia.evaluation.data.dataset import DataSet
 
 DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parents[2] / "shared" / "datasets")
 FILES, ASKED, TOP_K = 1000, 50, 5

@@ -29,15 +29,15 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402
 from results import publish  # noqa: E402
 
-from spolia.models import weights  # noqa: E402
-from spolia.models.minilm import MiniLM  # noqa: E402
+from spolia.models.onnx import weights  # noqa: E402
+from spolia.models.onnx.minilm import MiniLM  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 PASSAGES, TOKENS, REPEATS = 200, 86, 7
 OPENING = """
 import time; began = time.process_time()
-from spolia.models.minilm import MiniLM
+from spolia.models.onnx.minilm import MiniLM
 MiniLM().embed(["Who employed Carsten Olsen?"], kind="query")
 print(time.process_time() - began)
 """

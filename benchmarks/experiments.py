@@ -29,20 +29,17 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from spolia.evaluation.experiment import Experiment
-from spolia.evaluation.gate.verdict import Verdict
-from spolia.evaluation.measures.abstention.abstention_f1 import AbstentionF1
-from spolia.evaluation.measures.abstention.aurc import AURC
-from spolia.evaluation.measures.abstention.coverage import SelectiveRisk
-from spolia.evaluation.measures.answers.bleu import BLEU
+from spolia.core.function import step
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.gate.verdict import GateVerdict
+from spolia.evaluation.measures.abstention import AURC, AbstentionF1, SelectiveRisk
+from spolia.evaluation.measures.answers.ngrams import BLEU
 from spolia.evaluation.measures.measure import Case, SetMeasure
-from spolia.evaluation.measures.parse import parse_measures
-from spolia.evaluation.statistics.corrections import CORRECTIONS
-from spolia.evaluation.statistics.interval import Interval
-from spolia.evaluation.statistics.proportions import tango, wilson
+from spolia.evaluation.measures.registry import parse_measures
+from spolia.evaluation.statistics.interval import Interval, tango, wilson
 from spolia.evaluation.statistics.sample import UNIT, Range, Sample
+from spolia.evaluation.statistics.significance import CORRECTIONS
 from spolia.evaluation.statistics.totals import Row, Totals
-from spolia.function import step
 from spolia.types import Answer, Hit, Item, Node, Query, Ranking
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -289,7 +286,7 @@ def gated(shift: float, graded: bool, n: int, experiments: int, seed: int = 0) -
             np.stack([then, now], axis=1), range=(-1, 1) if graded else UNIT, resamples=RESAMPLES, seed=number
         )
         change, moved = sample.difference(1, 0), int((then != now).sum())
-        said[Verdict("R@1", None, None, change, sample.p(1, 0), 0.05, moved, 0, True).outcome] += 1
+        said[GateVerdict("R@1", None, None, change, sample.p(1, 0), 0.05, moved, 0, True).outcome] += 1
     return {outcome: round(100 * said[outcome] / experiments, 1) for outcome in ("not worse", "undecided", "worse")}
 
 

@@ -23,14 +23,14 @@ from typing import Any
 
 from results import publish
 
-from spolia.evaluation.corpus import indexed
-from spolia.evaluation.datasets import DataSet
+from spolia.core.operator import Operator
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.statistics.sample import interval
-from spolia.flows.retrievers import bm25, hybrid
+from spolia.flow_files.built_in import bm25, hybrid
+from spolia.generation.evidence import count_words
 from spolia.generation.extract import Extract
-from spolia.generation.reading import count_words
-from spolia.models.minilm import MiniLM
-from spolia.operator import Operator
+from spolia.models.onnx.minilm import MiniLM
 from spolia.types import Answer, Item, Query, Ranking
 
 DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parents[2] / "shared" / "datasets")

@@ -25,14 +25,13 @@ import numpy as np
 import numpy.typing as npt
 from results import publish
 
-from spolia.evaluation.corpus import indexed
-from spolia.evaluation.datasets import DataSet
-from spolia.flows.retrievers import hybrid
-from spolia.generation.evidence import Clues, clues
+from spolia.core.operator import Operator
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.passage_store import indexed
+from spolia.flow_files.built_in import hybrid
+from spolia.generation.evidence import Clues, PassageSentences, clues, count_words
 from spolia.generation.extract import Extract, cosines
-from spolia.generation.reading import Reading, count_words
-from spolia.models.minilm import MiniLM
-from spolia.operator import Operator
+from spolia.models.onnx.minilm import MiniLM
 from spolia.types import Item, Query, Ranking
 
 DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parents[2] / "shared" / "datasets")
@@ -73,7 +72,7 @@ def rows(flow: Operator[Query, Ranking], items: Sequence[Item]) -> list[Row]:
     for first in range(0, len(items), 500):
         block = items[first : first + 500]
         rankings = [ranking.cut(extract.passages) for ranking in flow.batch([Query(item.question) for item in block])]  # type: ignore[union-attr]
-        reads = [Reading(ranking) for ranking in rankings]
+        reads = [PassageSentences(ranking) for ranking in rankings]
         for item, read, likeness in zip(block, reads, cosines(reads, EMBEDDER), strict=True):
             lexical = clues(read.question, read.passages, extract.analyzer)
             embedded = clues(read.question, read.passages, extract.analyzer, likeness)

@@ -22,20 +22,19 @@ from typing import Any
 from first_table_page import PLAIN, page
 from results import machine
 
-from spolia.combinators.branch import Branch
-from spolia.evaluation.corpus import cache_folder, indexed
-from spolia.evaluation.datasets import DataSet
-from spolia.evaluation.experiment import Experiment
-from spolia.evaluation.measures.parse import parse_measures
-from spolia.evaluation.report import Report
-from spolia.flows.default import choose
-from spolia.flows.retrievers import bm25, dense, hybrid
-from spolia.function import step
+from spolia.core.combinators.branch import Branch
+from spolia.core.function import step
+from spolia.core.operator import Operator
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.passage_store import cache_folder, indexed
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.experiment.results import Report
+from spolia.evaluation.measures.registry import parse_measures
+from spolia.flow_files.built_in import bm25, choose, dense, hybrid
 from spolia.generation.extract import Extract
 from spolia.journal import Runs
-from spolia.models.minilm import MiniLM
-from spolia.operator import Operator
-from spolia.orchestration.fusion import ReciprocalRankFusion
+from spolia.models.onnx.minilm import MiniLM
+from spolia.orchestration.rank_fusion import ReciprocalRankFusion
 from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.lexical.analysis import Analyzer

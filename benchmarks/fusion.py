@@ -21,10 +21,10 @@ from typing import Any, ClassVar
 
 from results import publish
 
+from spolia.core.operator import Operator
 from spolia.indexing.texts import add_texts
-from spolia.operator import Operator
-from spolia.orchestration.fusion import ConvexCombination, ReciprocalRankFusion
-from spolia.orchestration.sweeping import sweep
+from spolia.orchestration.rank_fusion import ConvexCombination, ReciprocalRankFusion
+from spolia.orchestration.sweep import sweep
 from spolia.post_retrieval.mmr import MMR
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.types import Hit, Node, Query, Ranking, Value

@@ -36,10 +36,10 @@ from made import made, suffix_of
 from mutating import changed
 
 from spolia.errors import MissingExtra, SpoliaError
-from spolia.indexing.readers.choosing import by_suffix, reader_of
-from spolia.indexing.readers.reading import Blob, Container, Reader
-from spolia.indexing.workers.limits import Limits
+from spolia.indexing.readers.reader import Blob, Container, Reader
+from spolia.indexing.readers.registry import by_suffix, reader_of
 from spolia.indexing.workers.pool import Workers
+from spolia.indexing.workers.protocol import WorkerLimits
 
 PARTS = 20
 """Parts of a container that are asked for."""
@@ -170,7 +170,7 @@ def main() -> None:
     count, done, began = Count(), 0, time.monotonic()
     before = _megabytes()
     drawn = islice(inputs(fixtures, others, random.Random(arguments.seed)), arguments.inputs)
-    limits = Limits(seconds=arguments.seconds, memory_mb=arguments.mb, attempts=1)
+    limits = WorkerLimits(seconds=arguments.seconds, memory_mb=arguments.mb, attempts=1)
     with Workers(arguments.workers, limits) as workers:
         for found in each(lambda blob: tried(workers, blob), drawn, arguments.workers):
             count.note(*found)

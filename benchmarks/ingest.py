@@ -25,7 +25,7 @@ from typing import Any
 
 from results import publish
 
-from spolia.evaluation.datasets import DataSet
+from spolia.evaluation.data.dataset import DataSet
 from spolia.indexing.report import Progress
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus

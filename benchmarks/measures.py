@@ -21,9 +21,8 @@ import sacrebleu
 from results import publish
 from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped]
 
-from spolia.evaluation.measures.measure import Case
-from spolia.evaluation.measures.measured import measured
-from spolia.evaluation.measures.parse import parse_measure
+from spolia.evaluation.measures.measure import Case, measured
+from spolia.evaluation.measures.registry import parse_measure
 from spolia.types import Answer, Hit, Item, Node, Query, Ranking
 
 QUESTIONS, FOUND, POOL = 1_000, 100, 10_000

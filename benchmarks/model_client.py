@@ -20,7 +20,7 @@ from pathlib import Path
 
 from results import publish
 
-from spolia.models.chat import ChatModel
+from spolia.models.http.chat import ChatModel
 from spolia.types import Message, Prompt
 
 LATENCY_S = 0.2

@@ -27,8 +27,8 @@ from typing import Any
 import pypdfium2
 from results import publish
 
-from spolia.indexing.readers.pdf import PdfReader
-from spolia.indexing.readers.reading import Blob
+from spolia.indexing.readers.pdf.reader import PdfReader
+from spolia.indexing.readers.reader import Blob
 
 DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parents[2] / "shared" / "datasets")
 PAPERS = [DATA / "documents" / "files" / name for name in ("ar-roberta.pdf", "ar-distilbert.pdf")]

@@ -16,14 +16,13 @@ from typing import Any
 
 from results import publish
 
-from spolia.evaluation.corpus import indexed
-from spolia.evaluation.datasets import DataSet
-from spolia.evaluation.experiment import Experiment
-from spolia.evaluation.measures.parse import parse_measures
-from spolia.evaluation.report import Report
-from spolia.flows.builtin import BUILT_IN
-from spolia.flows.default import choose
-from spolia.models.minilm import MiniLM
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.experiment.results import Report
+from spolia.evaluation.measures.registry import parse_measures
+from spolia.flow_files.built_in import BUILT_IN, choose
+from spolia.models.onnx.minilm import MiniLM
 
 HERE = Path(__file__).resolve().parent
 DATA = Path(os.environ.get("SPOLIA_DATASETS") or HERE.parents[1] / "shared" / "datasets")

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spolia.models.minilm import MiniLM
-from spolia.sentences import sentences
+from spolia.core.sentences import sentences
+from spolia.models.onnx.minilm import MiniLM
 
 DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parents[2] / "shared" / "datasets")
 CACHE = Path.home() / ".cache" / "spolia-benchmarks"

@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 from results import publish
 
-from spolia.catalogue import Catalogue
-from spolia.evaluation.datasets import DataSet
-from spolia.indexing.readers.marked.markdown import headings_of
+from spolia.core.registry import Catalogue
+from spolia.evaluation.data.dataset import DataSet
+from spolia.indexing.readers.markup.markdown import headings_of
 from spolia.indexing.splitters.code import CodeSplitter
 from spolia.indexing.splitters.csv_rows import CSVRows
 from spolia.indexing.splitters.html import HTMLSections
@@ -37,7 +37,7 @@ from spolia.indexing.splitters.semantic import SemanticBreaks
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.splitters.tables import TableAware
 from spolia.indexing.splitters.token_window import TokenWindow
-from spolia.models.tokenizer import WordPiece
+from spolia.models.onnx.tokenizer import WordPiece
 from spolia.stores.definition import Part, Splitter
 from spolia.types import Document, Node, Span, Value
 

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from results import publish
 
+from spolia.core.operator import Operator
 from spolia.journal import Runs
-from spolia.operator import Operator
 from spolia.run import Run
 from spolia.types import Hit, Node, Query, Ranking
 

@@ -45,7 +45,7 @@ from vectors import child, quantiles  # noqa: E402
 from spolia.filters import AnyOf, Between, Field  # noqa: E402
 from spolia.indexing.sync import sync  # noqa: E402
 from spolia.indexing.transforms.function import transform  # noqa: E402
-from spolia.models.minilm import MiniLM  # noqa: E402
+from spolia.models.onnx.minilm import MiniLM  # noqa: E402
 from spolia.retrieval.bm25 import BM25  # noqa: E402
 from spolia.retrieval.dense import Dense  # noqa: E402
 from spolia.run import Run  # noqa: E402

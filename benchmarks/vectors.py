@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import sentences  # noqa: E402
 from results import publish  # noqa: E402
 
-from spolia.models.minilm import MiniLM  # noqa: E402
+from spolia.models.onnx.minilm import MiniLM  # noqa: E402
 from spolia.stores.indexes import HNSW  # noqa: E402
 from spolia.stores.layout import graph_folder, segment_path  # noqa: E402
 from spolia.stores.reading.allowed import Allowed  # noqa: E402

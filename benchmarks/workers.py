@@ -22,8 +22,8 @@ from typing import Any
 from results import publish
 
 from spolia.indexing.intake import Bytes, Item, intake
-from spolia.indexing.readers.choosing import by_suffix, reader_of
-from spolia.indexing.readers.reading import Blob
+from spolia.indexing.readers.reader import Blob
+from spolia.indexing.readers.registry import by_suffix, reader_of
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
 from spolia.stores.tables.rows import SourceRow

@@ -8,17 +8,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from spolia.catalogue import Catalogue
-from spolia.codec import plan_of
-from spolia.codec.things import Maybe, Thing
-from spolia.flows.schema import schema
+from spolia.core.codec import plan_of
+from spolia.core.codec.tagged_values import Maybe, Thing
+from spolia.core.operator import Operator
+from spolia.core.registry import Catalogue
+from spolia.core.wiring import name_of, parameters_of
+from spolia.flow_files.schema import schema
 from spolia.models import protocols
+from spolia.models.http.remote import Remote
 from spolia.models.local.address import Local
-from spolia.models.minilm import MiniLM
-from spolia.models.remote import Remote
-from spolia.operator import Operator
-from spolia.retrieval.web.api import SearchAPI
-from spolia.wiring import name_of, parameters_of
+from spolia.models.onnx.minilm import MiniLM
+from spolia.retrieval.web.engines import SearchAPI
 
 LEFT_OUT = frozenset({"Then", "Vary"})
 MODELS = (

@@ -110,7 +110,7 @@ def _row(one: Any) -> str:
 
 def exit_codes() -> Iterator[str]:
     """What every exit code says."""
-    from spolia.cli.exits import MEANING
+    from spolia.cli.exit_codes import MEANING
 
     yield "| code | says |\n|---|---|"
     yield from (f"| {int(code)} | {meaning} |" for code, meaning in MEANING.items())

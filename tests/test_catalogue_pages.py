@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from spolia.catalogue import Catalogue
-from spolia.operator import Operator
+from spolia.core.operator import Operator
+from spolia.core.registry import Catalogue
 from tests.catalogue_pages import WITH_WEIGHTS, addresses, needs, operators, sources
 
 ROOT = Path(__file__).resolve().parents[1]

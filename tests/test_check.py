@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 
-from spolia.checking import Checked, Problem, check
-from spolia.combinators import Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples, Stopped
-from spolia.function import step
-from spolia.operator import Operator, Then
+from spolia.core.check import Checked, Problem, check
+from spolia.core.combinators import Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples, Stopped
+from spolia.core.function import step
+from spolia.core.operator import Operator, Then
 from spolia.types import Query, State, Value
 
 

@@ -79,7 +79,7 @@ def test_shell_blocks_run(page: Path, workplace: Path) -> None:
 @pytest.mark.parametrize("page", with_blocks("yaml"), ids=lambda page: page.name)
 def test_flow_blocks_load(page: Path, workplace: Path) -> None:
     from spolia import Corpus, MiniLM, Query, ScriptedModel, check, load
-    from spolia.flows.definitions import load_definitions
+    from spolia.flow_files.files import load_definitions
 
     given = {"chunks": Corpus("notes.spolia").group(), "embedder": MiniLM(), "llm": ScriptedModel(("yes",))}
     for text in blocks(page, "yaml"):

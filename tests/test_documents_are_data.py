@@ -24,29 +24,28 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import spolia
+from spolia.core.function import step
+from spolia.core.operator import Operator
+from spolia.core.wiring import name_of
 from spolia.errors import ModelRejected, SpoliaError
 from spolia.evaluation.measures.measure import Case, SetMeasure
 from spolia.filters import Field
-from spolia.function import step
-from spolia.generation.f_string import FString
+from spolia.generation.prompt import FString
 from spolia.generation.reader import Reader
 from spolia.indexing.texts import add_texts
-from spolia.indexing.transforms.headers import Passage
-from spolia.models.ask import Brief
-from spolia.models.chat import ChatModel
-from spolia.models.completions import CompletionModel
-from spolia.models.delimiters import Setting, kept_inside
+from spolia.indexing.transforms.contextual_headers import HeaderPassage
+from spolia.models.http.chat import ChatModel
+from spolia.models.http.completions import CompletionModel
+from spolia.models.prompting.role import Brief, Role
+from spolia.models.prompting.template import Setting, kept_inside
 from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, SCORES, Capabilities, LanguageModel
-from spolia.models.role import Role
-from spolia.operator import Operator
-from spolia.post_retrieval.selection.critique import USEFUL
-from spolia.pre_retrieval.text_to_cypher import TextToCypher
-from spolia.pre_retrieval.text_to_sql import TextToSQL
+from spolia.post_retrieval.critique import USEFUL
+from spolia.pre_retrieval.text_to_query import TextToCypher, TextToSQL
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Part, Whole
 from spolia.stores.outside.graph_file import GraphFile
 from spolia.stores.outside.sqlite_file import SQLiteFile
-from spolia.testing import HashingEmbedder, OpenAIServer, Served
+from spolia.testing import HashingEmbedder, OpenAIServer, ServedReply
 from spolia.types import (
     Answer,
     Citation,
@@ -63,7 +62,6 @@ from spolia.types import (
     Token,
     Value,
 )
-from spolia.wiring import name_of
 from tests.tree import classes, operators
 
 Texts = tuple[str, str, str]
@@ -139,7 +137,7 @@ VALUES: dict[str, Callable[[Texts], Any]] = {
     "Answer": answer,
     "Sequence[Answer]": lambda texts: (answer(texts), answer((texts[1], texts[2], texts[0]))),
     "Part": part,
-    "Passage": lambda texts: Passage(texts[0], texts[1]),
+    "Passage": lambda texts: HeaderPassage(texts[0], texts[1]),
     "Brief": lambda texts: Brief.of(question=texts[0], passage=texts[1]),
     "Prompt": lambda texts: Prompt((Message("user", texts[0]),)),
 }
@@ -413,7 +411,7 @@ def test_what_the_flow_says_may_stand_in_a_systems_message() -> None:
     [(ChatModel, (CHAT, LOGPROBS, NEXT_TOKENS, "structured", "stream")), (CompletionModel, (CHAT, LOGPROBS))],
 )
 def test_no_tool_is_offered_to_a_model(model: Callable[..., Any], able: tuple[str, ...]) -> None:
-    with OpenAIServer(Served("yes", logprob=-0.5)) as server:
+    with OpenAIServer(ServedReply("yes", logprob=-0.5)) as server:
         llm = model("any", server.url, capabilities=Capabilities(able))
         Reader(llm)(ranking(TAME))
         prompt = Prompt((Message("user", "Who?"),))
@@ -432,7 +430,7 @@ def test_a_reply_that_calls_a_tool_is_none(said: bytes) -> None:
         b'{"choices": [{"message": {"role": "assistant", "content": ' + said + b', "tool_calls": [{"id": "1", "type":'
         b' "function", "function": {"name": "delete", "arguments": "{}"}}]}, "finish_reason": "tool_calls"}]}'
     )
-    with OpenAIServer(Served(body=call)) as server:
+    with OpenAIServer(ServedReply(body=call)) as server:
         llm = ChatModel("any", server.url, capabilities=Capabilities((CHAT,)))
         with pytest.raises(ModelRejected, match="called a tool, delete, where none was offered"):
             Reader(llm)(ranking(TAME))

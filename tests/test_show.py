@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from spolia.combinators import Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples
-from spolia.function import step
-from spolia.operator import Operator
-from spolia.show import escaped, id_of, mermaid, title, tree
+from spolia.core.combinators import Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples
+from spolia.core.draw import escaped, id_of, mermaid, title, tree
+from spolia.core.function import step
+from spolia.core.operator import Operator
 from spolia.types import Query, State, Value
 
 

@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import Any, get_args, get_type_hints
 
 import spolia
-from spolia.function import Function
-from spolia.operator import Operator
+from spolia.core.function import Function
+from spolia.core.operator import Operator
 from spolia.types import Value
 
 APART = ("spolia.__main__", "spolia.testing", "spolia.cli")

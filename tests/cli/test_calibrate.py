@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from spolia import Answer, Item
-from spolia.evaluation.measures.answers.f1 import F1
-from spolia.evaluation.measures.judged.calibration import AT_ONCE, Labelled, calibrated
+from spolia.evaluation.measures.answers.string_match import F1
+from spolia.evaluation.measures.judged.calibration import AT_ONCE, LabelledAnswer, calibrated
 from spolia.evaluation.measures.measure import Case
-from spolia.testing import OpenAIServer, Served
+from spolia.testing import OpenAIServer, ServedReply
 
 from .conftest import Spolia
 
@@ -26,7 +26,7 @@ def labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_judge_is_laid_beside_labels_and_asked_once(spolia: Spolia, labels: Path) -> None:
-    with OpenAIServer(Served("yes")) as server:
+    with OpenAIServer(ServedReply("yes")) as server:
         command = ("calibrate", labels, "--llm", server.url, "--model", "judge")
         ran = spolia(*command)
         assert ran.code == 0, ran.err
@@ -47,7 +47,7 @@ def test_a_judge_is_laid_beside_labels_and_asked_once(spolia: Spolia, labels: Pa
 
 
 def test_a_judge_that_says_nothing_is_counted_and_wrong_usage_is_one_line(spolia: Spolia, labels: Path) -> None:
-    with OpenAIServer(Served("who knows")) as server:
+    with OpenAIServer(ServedReply("who knows")) as server:
         ran = spolia("calibrate", labels, "--llm", server.url, "--model", "judge")
     assert ran.code == 5
     assert "kappa undefined, nothing of 0 the same, 4 undetermined" in ran.out
@@ -66,7 +66,7 @@ def test_a_judge_that_says_nothing_is_counted_and_wrong_usage_is_one_line(spolia
 
 
 def test_where_answers_go_and_why_a_judge_is_silent_is_said(spolia: Spolia, labels: Path) -> None:
-    with OpenAIServer(Served(status=401)) as server:
+    with OpenAIServer(ServedReply(status=401)) as server:
         ran = spolia("calibrate", labels, "--llm", server.url, "--model", "judge")
     assert ran.code == 5
     first, *_, last = ran.err.splitlines()
@@ -79,7 +79,8 @@ def test_where_answers_go_and_why_a_judge_is_silent_is_said(spolia: Spolia, labe
 
 def test_how_far_the_judging_is_is_told() -> None:
     labelled = [
-        Labelled(Case(Item(f"q{n}", "Who?", answers=("Nokia",)), Answer("Nokia")), 1.0) for n in range(AT_ONCE + 1)
+        LabelledAnswer(Case(Item(f"q{n}", "Who?", answers=("Nokia",)), Answer("Nokia")), 1.0)
+        for n in range(AT_ONCE + 1)
     ]
     told: list[tuple[int, int]] = []
     found = calibrated(F1(), labelled, lambda done, total: told.append((done, total)))

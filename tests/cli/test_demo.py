@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spolia.cli.demo import demo, questions
-from spolia.cli.exits import Exit
+from spolia.cli.exit_codes import Exit
 from spolia.errors import WeightsError
 
 TEXTS = {
@@ -26,7 +26,7 @@ def test_a_folder_answers_three_questions_and_says_what_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("spolia.cli.indexing.find", no_weights)
+    monkeypatch.setattr("spolia.cli.ingest.find", no_weights)
     (tmp_path / "notes").mkdir()
     for name, text in TEXTS.items():
         (tmp_path / "notes" / name).write_text(text)
@@ -47,7 +47,7 @@ def test_folders_of_the_same_name_have_stores_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("spolia.cli.indexing.find", no_weights)
+    monkeypatch.setattr("spolia.cli.ingest.find", no_weights)
     for parent, name in (("a", "owls.md"), ("b", "mines.md")):
         (tmp_path / parent / "notes").mkdir(parents=True)
         (tmp_path / parent / "notes" / name).write_text(TEXTS[name])

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from spolia.cli.eval import WHAT
-from spolia.evaluation.measures.known import WRITTEN
-from spolia.evaluation.splits import part_of
-from spolia.testing import OpenAIServer, Served
+from spolia.cli.commands.eval import WHAT
+from spolia.evaluation.data.dataset import part_of
+from spolia.evaluation.measures.registry import WRITTEN
+from spolia.testing import OpenAIServer, ServedReply
 
 from .conftest import Spolia
 
@@ -235,7 +235,7 @@ def test_where_answers_go_to_be_judged_is_said(
         json.loads(line) | {"answers": ["the moon"]} for line in (data / "questions.jsonl").read_text().splitlines()
     ]
     (data / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    with OpenAIServer(Served("yes")) as server:
+    with OpenAIServer(ServedReply("yes")) as server:
         asked = ("eval", flow, "--data", data, "--llm", server.url, "--model", "judge", "--measures")
         ran = spolia(*asked, "Correctness")
         assert server.requests

@@ -52,10 +52,10 @@ def test_what_cannot_be_done_is_said(
 
 
 def test_servers_that_a_strangers_file_names_are_told(spolia: Spolia, store: Path, tmp_path: Path) -> None:
-    from spolia.testing.server import OpenAIServer, Served
+    from spolia.testing.server import OpenAIServer, ServedReply
 
     (tmp_path / "g.yaml").write_text("transform: {Summary: {llm: {use: llm}}}\n")
-    with OpenAIServer(Served("Salt.")) as server:
+    with OpenAIServer(ServedReply("Salt.")) as server:
         options = ("--llm", server.url, "--model", "m")
         spolia("groups", "add", "short", "--from", tmp_path / "g.yaml", "--store", store, *options)
     spolia("export", store, tmp_path / "n.zip")

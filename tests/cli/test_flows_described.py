@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spolia.cli.options import FLOWS
-from spolia.flows.builtin import BUILT_IN
+from spolia.flow_files.built_in import BUILT_IN
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
 

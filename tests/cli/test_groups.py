@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spolia.stores.corpus import Corpus
-from spolia.testing.server import OpenAIServer, Served
+from spolia.testing.server import OpenAIServer, ServedReply
 
 from .conftest import Spolia
 
@@ -185,7 +185,7 @@ def test_a_file_that_defines_no_group_is_refused(
 
 def test_a_group_made_by_a_model_says_where_texts_go(spolia: Spolia, store: Path, tmp_path: Path) -> None:
     (tmp_path / "g.yaml").write_text("transform:\n  Summary: {llm: {use: llm}}\n")
-    with OpenAIServer(Served("It is about the sea.")) as server:
+    with OpenAIServer(ServedReply("It is about the sea.")) as server:
         options = ("--llm", server.url, "--model", "m")
         ran = spolia("groups", "add", "short", "--from", tmp_path / "g.yaml", "--store", store, *options)
     assert ran.code == 0, ran.err
@@ -198,7 +198,7 @@ def test_where_texts_go_is_said_of_groups_that_the_store_holds(
     spolia: Spolia, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "g.yaml").write_text("transform: {Summary: {llm: {use: llm}}}\n")
-    with OpenAIServer(Served("It is about the sea.")) as server:
+    with OpenAIServer(ServedReply("It is about the sea.")) as server:
         options = ("--llm", server.url, "--model", "m")
         assert spolia("groups", "add", "short", "--from", tmp_path / "g.yaml", "--store", store, *options).code == 0
         (tmp_path / "notes" / "krill.txt").write_text("Krill glows.")
@@ -217,8 +217,8 @@ def test_where_texts_go_is_said_of_groups_that_the_store_holds(
 def test_a_server_that_is_away_is_said_and_keeps_nothing_from_being_found(
     spolia: Spolia, store: Path, tmp_path: Path
 ) -> None:
-    reply = Served("It is about the sea.")
-    with OpenAIServer(reply, reply, Served(status=503)) as server:
+    reply = ServedReply("It is about the sea.")
+    with OpenAIServer(reply, reply, ServedReply(status=503)) as server:
         model = f"{{model: m, base_url: '{server.url}', retries: 0}}"
         (tmp_path / "g.yaml").write_text(f"transform: {{Summary: {{llm: {{ChatModel: {model}}}}}}}\n")
         assert spolia("groups", "add", "short", "--from", tmp_path / "g.yaml", "--store", store).code == 0

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from spolia.cli.places import store_for
-from spolia.testing.server import OpenAIServer, Served
+from spolia.cli.default_store import store_for
+from spolia.testing.server import OpenAIServer, ServedReply
 
 from .conftest import Spolia
 
@@ -152,7 +152,7 @@ def test_any_flow_can_be_asked(spolia: Spolia, store: Path) -> None:
 
 
 def test_a_language_model_answers_from_the_passages(spolia: Spolia, store: Path) -> None:
-    with OpenAIServer(Served("The moon causes it [1].")) as server:
+    with OpenAIServer(ServedReply("The moon causes it [1].")) as server:
         options = ("--llm", server.url, "--model", "m")
         ran = spolia("ask", "What causes the tide?", "--store", store, *options)
     assert ran.code == 0
@@ -198,7 +198,7 @@ def test_where_a_flow_file_sends_to_is_said_first(
     spolia: Spolia, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("THEIR_KEY", "secret-word")
-    with OpenAIServer(Served("The moon causes it [1].")) as server:
+    with OpenAIServer(ServedReply("The moon causes it [1].")) as server:
         model = f"{{ChatModel: {{model: m, base_url: '{server.url}', api_key_env: THEIR_KEY}}}}"
         (tmp_path / "f.yaml").write_text(f"- BM25: {{group: {{use: chunks}}}}\n- Reader: {{llm: {model}}}\n")
         ran = spolia("ask", "What causes the tide?", "--store", store, "--flow", tmp_path / "f.yaml")
@@ -210,7 +210,7 @@ def test_where_a_flow_file_sends_to_is_said_first(
 def test_where_a_flow_sends_to_is_said_of_rerankers_and_of_groups_that_it_builds(
     spolia: Spolia, store: Path, tmp_path: Path
 ) -> None:
-    with OpenAIServer(Served("About tides.")) as server:
+    with OpenAIServer(ServedReply("About tides.")) as server:
         summary = f"{{Summary: {{llm: {{ChatModel: {{model: m, base_url: '{server.url}'}}}}}}}}"
         group = f"{{corpus: {{path: '{store}'}}, name: short, definition: {{transform: {summary}, parent: chunk}}}}"
         scorer = f"{{RerankModel: {{model: r, base_url: '{server.url}'}}}}"

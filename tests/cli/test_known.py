@@ -15,7 +15,7 @@ from tests.indexing.making import locked_pdf
 from .conftest import Spolia
 
 CUTTING = """
-from spolia.function import step
+from spolia.core.function import step
 from spolia.indexing.transforms.function import transform
 from spolia.stores.definition import Definition
 from spolia.types import Ranking
@@ -129,7 +129,7 @@ def test_a_file_that_is_called_like_another_module_is_not_mistaken_for_it(spolia
 
 
 READING = """
-from spolia.indexing.readers.pdf import PdfReader
+from spolia.indexing.readers.pdf.reader import PdfReader
 
 
 def minutes(blob):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spolia.cli.plain import json_text, one_line, visible
+from spolia.cli.screen import json_text, one_line, visible
 
 ANYTHING = st.text(st.characters(categories=None), max_size=60)
 SOME_CONTROLS = (

@@ -9,7 +9,7 @@ import pytest
 
 from spolia.indexing.sync import sync
 from spolia.indexing.transforms.summary import Summary
-from spolia.models.chat import ChatModel
+from spolia.models.http.chat import ChatModel
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spolia.testing import OpenAIServer, Served
+from spolia.testing import OpenAIServer, ServedReply
 
 from .conftest import Spolia
 
@@ -54,7 +54,7 @@ def test_the_messages_for_a_question_and_passages(spolia: Spolia, place: Path) -
 
 def test_they_are_what_a_server_gets(spolia: Spolia, place: Path) -> None:
     spolia("index", "notes", "--store", "n.spolia", "--no-vectors")
-    with OpenAIServer(Served("The moon [1].")) as server:
+    with OpenAIServer(ServedReply("The moon [1].")) as server:
         spolia("ask", "What pulls the sea?", "--store", "n.spolia", "--llm", server.url, "--model", "m")
         (request,) = server.requests
     shown = spolia("prompts", "show", "naive", "--question", "What pulls the sea?", "--store", "n.spolia", "--json")
@@ -107,7 +107,7 @@ def test_a_prompt_of_ones_own_is_begun_changed_and_used(spolia: Spolia, place: P
     assert ran.json["files"][:2] == ["mine/generation/answer.txt", "mine/generation/answer.zh.txt"]
     (place / "mine/generation/answer.txt").write_text("Answer: {{question}} {{passages}}")
     spolia("index", "notes", "--store", "n.spolia", "--no-vectors")
-    with OpenAIServer(Served("The moon [1].")) as server:
+    with OpenAIServer(ServedReply("The moon [1].")) as server:
         asked = ("ask", "What pulls the sea?", "--store", "n.spolia", "--llm", server.url, "--model", "m")
         for more in ((), ("--prompts", "mine"), ("--prompts", "mine")):
             assert spolia(*asked, *more).code == 0
@@ -133,7 +133,7 @@ def test_prompts_of_ones_own_are_measured_and_a_change_is_asked_anew(
     monkeypatch.setenv("SPOLIA_CACHE", str(place / "cache"))
     a_data_set(place)
     spolia("prompts", "override", "answer", "--into", "mine")
-    with OpenAIServer(Served("The moon [1].")) as server:
+    with OpenAIServer(ServedReply("The moon [1].")) as server:
         asked = ("eval", "naive", "--data", "data", "--measures", "EM", "--llm", server.url, "--model", "m")
         for text in (
             "One: {{question}} {{passages}}",
@@ -158,7 +158,7 @@ def test_a_judges_prompt_of_ones_own_is_a_part_of_its_measure(
     assert """'GEval(aspect="fluency", prompt="mine""" in spolia("prompts", "override", "fluency", "--into", "mine").err
     (place / file).write_text("Strict: {{question}} {{answers}} {{answer}}")
     (place / "flow.yaml").write_text("- BM25: {group: {use: chunks}, top_k: 3}\n- Extract: {words: 20}\n")
-    with OpenAIServer(Served("yes")) as server:
+    with OpenAIServer(ServedReply("yes")) as server:
         judged = ("--data", "data", "--llm", server.url, "--model", "m")
         ran = spolia("eval", "flow.yaml", *judged, "--measures", f"{written},EM", "--json")
         assert list(ran.json["measures"]) == [f'Correctness(llm="m", role="{file}")', "EM"]
@@ -182,7 +182,7 @@ def test_a_gate_asks_with_them_and_its_baseline_says_which(
     a_data_set(place)
     (place / "ci").mkdir()
     spolia("prompts", "override", "answer", "--into", "mine")
-    with OpenAIServer(Served("The moon")) as server:
+    with OpenAIServer(ServedReply("The moon")) as server:
         asked = ("gate", "--baseline", "ci/baseline.json", "--llm", server.url, "--model", "m")
         first = ("naive", "--data", "data", "--measures", "EM", "--prompts", "mine", "--write")
         for text, more in (("One", first), ("Two", ())):

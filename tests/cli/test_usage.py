@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from spolia.cli.doctor import BASE, EXTRAS
-from spolia.cli.exits import Exit
-from spolia.cli.guard import guarded
+from spolia.cli.commands.doctor import BASE, EXTRAS
+from spolia.cli.exit_codes import Exit, guarded
 from spolia.errors import ModelRejected, QueryError, SpoliaError, StoreBusy
 
 from .conftest import Spolia
@@ -110,7 +109,7 @@ def test_an_error_cannot_act_on_the_terminal(capfd: pytest.CaptureFixture[str]) 
 
 WAITS = """
 import sys, time
-from spolia.cli.guard import guarded
+from spolia.cli.exit_codes import guarded
 def command(json: bool = False):
     print("ready", flush=True)
     time.sleep(60)

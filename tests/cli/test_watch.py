@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from spolia.cli.watch import Patience, Watch
-from spolia.indexing.readers.choosing import READERS
+from spolia.indexing.readers.registry import READERS
 from spolia.stores.corpus import Corpus
 
 WAIT_S = 30.0
@@ -226,11 +226,11 @@ def test_a_file_of_groups_that_is_being_written_is_waited_for(
 def test_sources_are_looked_at_again_after_a_while(
     folder: Path, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from spolia.cli.indexing import index_folder
-    from spolia.cli.making import Making
+    from spolia.cli.ingest import index_folder
     from spolia.cli.screen import Screen
+    from spolia.cli.store_options import StoreOptions
 
-    making, uri = Making(str(store), [f"file://{folder}"], vectors=False), f"file://{folder}/new.txt"
+    making, uri = StoreOptions(str(store), [f"file://{folder}"], vectors=False), f"file://{folder}/new.txt"
     slept: list[float] = []
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])

@@ -10,10 +10,10 @@ from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import pytest
 
-from spolia.codec import IMPORTED, decode, encode, type_id
+from spolia.core.codec import IMPORTED, decode, encode, type_id
+from spolia.core.function import step
+from spolia.core.operator import Operator
 from spolia.errors import CodecError
-from spolia.function import step
-from spolia.operator import Operator
 from spolia.types import Answer, Citation, Hit, Node, Query, Ranking, Span, State, Value
 
 T = TypeVar("T")

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from spolia.code import reached
-from spolia.code.reached import reached_digest
+from spolia.core.fingerprint import reached
+from spolia.core.fingerprint.reached import reached_digest
+from spolia.core.operator import Operator
 from spolia.errors import ManifestMismatch
 from spolia.indexing.sync import sync
-from spolia.operator import Operator
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Part, Pieces
 
@@ -31,7 +31,7 @@ import quarry.words
 from quarry import words
 from quarry.words import Kind, Word, marks as named_marks
 
-from spolia.function import step
+from spolia.core.function import step
 from spolia.indexing.transforms.function import transform
 
 LIMIT = 3
@@ -228,7 +228,7 @@ def test_every_process_gets_the_same(quarry: Quarry, tmp_path: Path) -> None:
 
 
 def test_without_a_source_the_compiled_code_is_compared() -> None:
-    from spolia.function import step
+    from spolia.core.function import step
 
     def made(body: str) -> bytes:
         names: dict[str, Any] = {"__name__": "nowhere"}
@@ -256,7 +256,7 @@ def test_a_group_is_not_gone_on_with_when_a_helper_has_changed(quarry: Quarry, t
 
 
 def test_what_cannot_be_looked_through_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    from spolia.code.digest import code_digest
+    from spolia.core.fingerprint.digest import code_digest
 
     circle: list[object] = []
     circle.append(circle)

@@ -6,10 +6,10 @@ import pickle
 
 import pytest
 
+from spolia.core.function import step
+from spolia.core.operator import Operator
 from spolia.errors import WiringError
-from spolia.flows.files import dump, load
-from spolia.function import step
-from spolia.operator import Operator
+from spolia.flow_files.files import dump, load
 
 
 @step

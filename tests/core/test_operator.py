@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from spolia.combinators import (
+from spolia.core.combinators import (
     Branch,
     Choice,
     Each,
@@ -26,9 +26,9 @@ from spolia.combinators import (
     places,
     settle,
 )
+from spolia.core.function import Function, step
+from spolia.core.operator import Operator, Then
 from spolia.errors import UndecidedError, WiringError
-from spolia.function import Function, step
-from spolia.operator import Operator, Then
 from spolia.types import Answer, Failure, Hit, Node, Query, Ranking, State, Verdict
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spolia.combinators import (
+from spolia.core.combinators import (
     Best,
     Branch,
     Choice,
@@ -24,9 +24,9 @@ from spolia.combinators import (
     places,
     settle,
 )
+from spolia.core.function import step
+from spolia.core.operator import Operator
 from spolia.errors import StepFailed, WiringError
-from spolia.function import step
-from spolia.operator import Operator
 from spolia.run import Run
 from spolia.types import Failure, State
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Generic, NewType, Protocol, TypeVar, Union
 
 import pytest
 
-from spolia.function import step
-from spolia.operator import Operator
+from spolia.core.function import step
+from spolia.core.operator import Operator
+from spolia.core.wiring import fits
 from spolia.types import Answer, Query, Ranking, Value
-from spolia.wiring import fits
 
 T = TypeVar("T")
 Name = NewType("Name", str)

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from spolia.egress.addresses import connected, refused
-from spolia.egress.fetching import Fetched, fetch
+from spolia.egress.download import Fetched, fetch
 from spolia.errors import EgressFailed, EgressRefused
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -238,7 +238,7 @@ def test_what_the_server_says_no_to(status: int, error: type[Exception]) -> None
 
 def test_an_encrypted_address_does_not_lead_to_an_open_one(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = Fetched("https://a.example/", 302, (("location", "http://a.example/"),), b"")
-    monkeypatch.setattr("spolia.egress.fetching._one", lambda *given: moved)
+    monkeypatch.setattr("spolia.egress.download._one", lambda *given: moved)
     with pytest.raises(EgressRefused, match="encrypted"):
         fetch("https://a.example/")
 

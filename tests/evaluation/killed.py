@@ -6,9 +6,9 @@ import os
 import signal
 import sys
 
-from spolia.evaluation.experiment import Experiment
-from spolia.evaluation.measures.parse import parse_measures
-from spolia.function import step
+from spolia.core.function import step
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.measures.registry import parse_measures
 from spolia.types import Hit, Item, Node, Query, Ranking
 
 ITEMS = [Item(f"q{i}", f"question {i}", gold=((f"p{i % 3}",),)) for i in range(20)]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from spolia.evaluation import corpus
-from spolia.evaluation.datasets import DataSet
+from spolia.evaluation.data import passage_store
+from spolia.evaluation.data.dataset import DataSet
 from tests.evaluation.test_corpus import Letters
 
 if TYPE_CHECKING:
@@ -34,6 +34,6 @@ class Logged(Letters):
 
 
 if __name__ == "__main__":
-    corpus.PUBLISHED_S = corpus.SELDOMER = 0
+    passage_store.PUBLISHED_S = passage_store.SELDOMER = 0
     data, folder, log, *at = sys.argv[1:]
-    corpus.indexed(DataSet(data), Logged(log=log, at=at[0] if at else ""), folder=Path(folder))
+    passage_store.indexed(DataSet(data), Logged(log=log, at=at[0] if at else ""), folder=Path(folder))

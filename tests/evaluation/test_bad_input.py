@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
+from spolia.core.function import step
 from spolia.errors import DataError
-from spolia.evaluation.corpus import indexed
-from spolia.evaluation.datasets import DataSet
-from spolia.evaluation.experiment import Experiment
-from spolia.evaluation.flows import Flow
-from spolia.evaluation.gate.gating import gate, recorded
-from spolia.evaluation.measures.judged.correctness import Correctness
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.experiment.flows import Flow
+from spolia.evaluation.gate.gate import gate, recorded
 from spolia.evaluation.measures.judged.g_eval import GEval
-from spolia.evaluation.measures.parse import parse_measures
-from spolia.function import step
+from spolia.evaluation.measures.judged.ragas import Correctness
+from spolia.evaluation.measures.registry import parse_measures
 from spolia.generation.reader import Reader
-from spolia.models.scripted import ScriptedModel
-from spolia.post_retrieval.cut import Cut
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.post_retrieval.selection import Cut
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.run import Run
@@ -158,9 +158,9 @@ def test_a_baseline_of_another_corpus_or_version_is_refused(data: DataSet, chunk
 MODULE = """
 import os, signal, sys
 from dataclasses import dataclass
-from spolia.evaluation.experiment import Experiment
-from spolia.evaluation.measures.parse import parse_measures
-from spolia.operator import Operator
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.measures.registry import parse_measures
+from spolia.core.operator import Operator
 from spolia.types import Hit, Item, Node, Query, Ranking
 from beside import best
 

@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import pytest
 
+from spolia.core.function import step
 from spolia.errors import ManifestMismatch, MeasureError, ModelRejected, StepFailed
-from spolia.evaluation.corpus import indexed
-from spolia.evaluation.datasets import DataSet
-from spolia.evaluation.experiment import Experiment
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.experiment.rows import RowFile
 from spolia.evaluation.measures.measure import Measure, Result
-from spolia.evaluation.measures.parse import parse_measures
-from spolia.evaluation.rows import Rows
-from spolia.function import step
+from spolia.evaluation.measures.registry import parse_measures
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.types import Hit, Item, Node, Query, Ranking
@@ -72,7 +72,7 @@ def test_a_flow_that_cannot_be_asked_is_refused_after_the_first_question(tmp_pat
     with pytest.raises(StepFailed, match="bad fails on the first question: ManifestMismatch: The group has no vectors"):
         Experiment({"good": good, "bad": without_vectors}, ITEMS, MEASURES).run(path=kept)
     assert len(asked) == 5 + 1  # of the one before it the first questions, which are kept
-    with Rows(kept) as rows:
+    with RowFile(kept) as rows:
         assert {flow for flow, _ in rows.rows} == {"good"}
         assert len(rows.rows) == 5
 
@@ -121,6 +121,6 @@ def test_a_measure_that_fails_is_named_with_the_question_and_the_others_are_kept
     says = "Halves cannot be taken of what good gave for question 'q7': ZeroDivisionError: nothing to divide by"
     with pytest.raises(MeasureError, match=says):
         Experiment({"good": good}, ITEMS, [*MEASURES, Halves()]).run(path=kept)
-    with Rows(kept) as rows:
+    with RowFile(kept) as rows:
         assert {item for _, item in rows.rows} >= {f"q{i}" for i in range(7)}
         assert "q7" not in {item for _, item in rows.rows}

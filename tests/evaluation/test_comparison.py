@@ -6,11 +6,10 @@ import random
 
 import pytest
 
-from spolia.evaluation.comparison import Comparison, compared, corrected
-from spolia.evaluation.estimates import Estimates
-from spolia.evaluation.measures.parse import parse_measure
-from spolia.evaluation.statistics.corrections import holm
+from spolia.evaluation.experiment.comparison import Comparison, Estimates, compared, corrected
+from spolia.evaluation.measures.registry import parse_measure
 from spolia.evaluation.statistics.interval import Interval
+from spolia.evaluation.statistics.significance import holm
 
 AHEAD, UNSURE = Interval(0.031, 0.012, 0.05, 100), Interval(0.031, -0.002, 0.06, 100)
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from spolia.errors import DataError
-from spolia.evaluation import corpus
-from spolia.evaluation.corpus import AT_ONCE, cache_folder, indexed
-from spolia.evaluation.datasets import DataSet
-from spolia.evaluation.experiment import Experiment
-from spolia.evaluation.measures.parse import parse_measures
+from spolia.evaluation.data import passage_store
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.passage_store import AT_ONCE, cache_folder, indexed
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.measures.registry import parse_measures
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import Corpus
@@ -155,8 +155,8 @@ def test_passages_that_came_in_lots_are_found_as_those_that_came_at_once(
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
     data = DataSet(str(tmp_path))
     once = indexed(data, folder=tmp_path / "once")
-    monkeypatch.setattr(corpus, "PUBLISHED_S", 0)
-    monkeypatch.setattr(corpus, "SELDOMER", 0)
+    monkeypatch.setattr(passage_store, "PUBLISHED_S", 0)
+    monkeypatch.setattr(passage_store, "SELDOMER", 0)
     lots = indexed(data, folder=tmp_path / "lots")
     assert lots.snapshot().generation > once.snapshot().generation
     for question in ("moon sea", "salt", "owl mine tide"):

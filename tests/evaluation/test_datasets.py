@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spolia.errors import DataError
-from spolia.evaluation.datasets import DataSet
+from spolia.evaluation.data.dataset import DataSet
 from spolia.types import SubQuestion
 
 Row = dict[str, Any]

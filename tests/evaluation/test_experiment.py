@@ -9,24 +9,23 @@ from typing import Any, ClassVar
 
 import pytest
 
+from spolia.core.function import step
+from spolia.core.operator import Operator
+from spolia.core.run_context import charge
 from spolia.errors import BudgetSpent, DataError, DocumentError, MeasureError, NotAStore, WiringError
-from spolia.evaluation.corpus import indexed
-from spolia.evaluation.datasets import DataSet
-from spolia.evaluation.experiment import Experiment
-from spolia.evaluation.measures.judged.correctness import Correctness
+from spolia.evaluation.data.dataset import DataSet, part_of
+from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.measures.measure import Case, CostMeasure, Measure, Result
-from spolia.evaluation.measures.parse import parse_measures
-from spolia.evaluation.pages.tables import in_slices
-from spolia.evaluation.splits import part_of
-from spolia.function import step
+from spolia.evaluation.measures.registry import parse_measures
+from spolia.evaluation.report.tables import in_slices
 from spolia.generation.reader import Reader
 from spolia.journal import Cache
-from spolia.models.scripted import ScriptedModel
-from spolia.operator import Operator
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Budget, Run
 from spolia.stores.corpus import Corpus
-from spolia.surrounding import charge
 from spolia.types import Answer, Hit, Item, Node, Query, Ranking, Usage
 
 ITEMS = [Item(f"q{i}", f"question {i}", gold=((f"p{i}",),), type="odd" if i % 2 else "even") for i in range(10)]

@@ -14,13 +14,11 @@ from typing import Any
 import pytest
 
 from spolia.errors import DataError, MissingExtra
-from spolia.evaluation.datasets import DataSet
-from spolia.evaluation.formats.known import FORMS, form_called, form_of
-from spolia.evaluation.formats.trec import read_run, write_run
-from spolia.evaluation.measures.measure import Case
-from spolia.evaluation.measures.measured import measured
-from spolia.evaluation.measures.parse import parse_measure
-from spolia.evaluation.splits import part_of
+from spolia.evaluation.data.dataset import DataSet, part_of
+from spolia.evaluation.data.formats.form import FORMS, form_called, form_of
+from spolia.evaluation.data.formats.trec import read_run, write_run
+from spolia.evaluation.measures.measure import Case, measured
+from spolia.evaluation.measures.registry import parse_measure
 from spolia.types import Document, Hit, Item, Node, Query, Quote, Ranking, SubQuestion
 
 HOTPOT: dict[str, Any] = {

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import DataError, MeasureError
-from spolia.evaluation.datasets import DataSet
-from spolia.evaluation.experiment import Experiment
-from spolia.evaluation.gold import whereabouts
-from spolia.evaluation.measures.parse import parse_measures
-from spolia.evaluation.pages.html import html
-from spolia.evaluation.report import Report
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.experiment.gold_locations import whereabouts
+from spolia.evaluation.experiment.results import Report
+from spolia.evaluation.measures.registry import parse_measures
+from spolia.evaluation.report.html import html
 from spolia.indexing.sync import sync
 from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus, NodeGroup

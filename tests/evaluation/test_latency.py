@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from spolia.evaluation.evaluation import Latency
-from spolia.evaluation.row import Row
+from spolia.evaluation.experiment.results import Latency
+from spolia.evaluation.experiment.rows import QuestionRow
 
 
-def rows(*seconds: float) -> list[Row]:
-    return [Row("flow", f"q{n}", (), seconds=one) for n, one in enumerate(seconds)]
+def rows(*seconds: float) -> list[QuestionRow]:
+    return [QuestionRow("flow", f"q{n}", (), seconds=one) for n, one in enumerate(seconds)]
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from spolia.core.function import step
+from spolia.core.operator import Operator
 from spolia.errors import QueryError
-from spolia.evaluation.experiment import Experiment
-from spolia.evaluation.measures.parse import parse_measures
-from spolia.evaluation.pages.html import html
-from spolia.evaluation.pages.markdown import markdown
-from spolia.evaluation.report import Report
-from spolia.function import step
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.experiment.results import Report
+from spolia.evaluation.measures.registry import parse_measures
+from spolia.evaluation.report.html import html
+from spolia.evaluation.report.tables import markdown
 from spolia.journal import Runs
-from spolia.operator import Operator
 from spolia.run import Run
 from spolia.types import Answer, Hit, Item, Node, Query, Ranking
 

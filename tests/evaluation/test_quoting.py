@@ -8,18 +8,17 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import DataError
-from spolia.evaluation.corpus import indexed
-from spolia.evaluation.datasets import DataSet
-from spolia.evaluation.experiment import Experiment
-from spolia.evaluation.formats.known import form_called
-from spolia.evaluation.measures.measure import Case
-from spolia.evaluation.measures.measured import measured
-from spolia.evaluation.measures.parse import parse_measures
-from spolia.evaluation.quoting import joined, located, with_quotes
-from spolia.evaluation.report import Report
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.formats.form import form_called
+from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.data.quotes import joined, located, with_quotes
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.experiment.results import Report
+from spolia.evaluation.measures.measure import Case, measured
+from spolia.evaluation.measures.registry import parse_measures
 from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.recursive import RecursiveCharacters
-from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.splitters.token_window import TokenWindow
 from spolia.retrieval.bm25 import BM25

@@ -15,21 +15,20 @@ from typing import Any
 import pytest
 
 import spolia
-from spolia.combinators import Guard
+from spolia.core.combinators import Guard
+from spolia.core.function import step
 from spolia.errors import DataError, ModelUnavailable, NotAStore, StepFailed, StoreBusy, StoreTooNew
-from spolia.evaluation.corpus import indexed
-from spolia.evaluation.datasets import DataSet
-from spolia.evaluation.experiment import Experiment
-from spolia.evaluation.gate.gating import gate, recorded
-from spolia.evaluation.measures.judged.correctness import Correctness
+from spolia.evaluation.data.dataset import DataSet
+from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.experiment.rows import QuestionRow, RowFile
+from spolia.evaluation.gate.gate import gate, recorded
 from spolia.evaluation.measures.judged.g_eval import GEval
+from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.measures.measure import Case
-from spolia.evaluation.measures.parse import parse_measures
-from spolia.evaluation.row import Row
-from spolia.evaluation.rows import Rows
-from spolia.function import step
+from spolia.evaluation.measures.registry import parse_measures
 from spolia.generation.reader import Reader
-from spolia.models.scripted import ScriptedModel
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.run.lane import Lane
@@ -129,11 +128,11 @@ def test_what_met_a_server_that_was_down_is_asked_again(tmp_path: Path, part: st
 
 def test_another_process_at_the_same_experiment_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.experiment"
-    with Rows(path):
+    with RowFile(path):
         other = in_a_process(path)
         assert "StoreBusy" in other.stderr
         with pytest.raises(StoreBusy, match="another process is at this experiment"):
-            Rows(path)
+            RowFile(path)
     assert in_a_process(path).returncode == 0
 
 
@@ -250,14 +249,16 @@ def test_a_row_comes_back_as_it_was(tmp_path: Path) -> None:
         Failure("ValueError", "broken", "BM25()"),
     )
     seen = (("EM", (1.0,)), ("AURC", (-float("inf"), 0.0)), ("Judged", None))
-    with Rows(tmp_path / "a.experiment") as rows:
+    with RowFile(tmp_path / "a.experiment") as rows:
         kept = [
-            Row.of(f"flow {i}", Case(Item("q", "?"), result, retrievals=(ranking,)), Lane(), seen=seen, opening=0.5 * i)
+            QuestionRow.of(
+                f"flow {i}", Case(Item("q", "?"), result, retrievals=(ranking,)), Lane(), seen=seen, opening=0.5 * i
+            )
             for i, result in enumerate(results)
         ]
         for row in kept:
             rows.keep(row)
-    with Rows(tmp_path / "a.experiment") as rows:
+    with RowFile(tmp_path / "a.experiment") as rows:
         assert list(rows.rows.values()) == kept
 
 

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from spolia.core.function import step
 from spolia.errors import DataError
-from spolia.evaluation.datasets import DataSet
-from spolia.evaluation.experiment import Experiment
-from spolia.evaluation.looks import Look, Looks, Marks, is_same, marks_of
-from spolia.evaluation.measures.parse import parse_measures
-from spolia.evaluation.splits import PARTS, counted, part_of
-from spolia.function import step
+from spolia.evaluation.data.dataset import PARTS, DataSet, counted, part_of
+from spolia.evaluation.data.usage_log import Look, Looks, Marks, is_same, marks_of
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.measures.registry import parse_measures
 from spolia.types import Item, Query, Ranking
 
 

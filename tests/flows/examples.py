@@ -11,19 +11,18 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
-from spolia.combinators import Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples
+from spolia.core.combinators import Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples
+from spolia.core.function import step
+from spolia.core.operator import Operator, Then
+from spolia.core.wiring import parameters_of
 from spolia.errors import SpoliaError
 from spolia.filters import And, AnyOf, Between, Condition, Not, Or
-from spolia.function import step
-from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.splitters.sliding_window import SlidingWindow
-from spolia.models.sparse import SparseRows
-from spolia.models.token_vectors import TokenVectors
-from spolia.operator import Operator, Then
-from spolia.retrieval.similarity import similarity
+from spolia.models.vectors import SparseRows, TokenVectors
+from spolia.retrieval.similarity_search import similarity
 from spolia.stores.definition import Definition, Whole
 from spolia.types import Answer, Node, Query, Scalar, State, Value
-from spolia.wiring import parameters_of
 from tests.tree import written_in_flows
 
 

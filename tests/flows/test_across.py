@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import WiringError
-from spolia.flows.across import across
-from spolia.flows.files import dump, load
+from spolia.flow_files.federated_search import across
+from spolia.flow_files.files import dump, load
 from spolia.models.protocols import Embedder
-from spolia.orchestration.fusion import ConvexCombination
-from spolia.orchestration.highest import HighestScore
+from spolia.orchestration.rank_fusion import ConvexCombination, HighestScore
 from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.manifest import Embedded, Manifest

@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import WiringError
-from spolia.flows.builtin import BUILT_IN, bm25, default, dense, hybrid, naive, named
-from spolia.flows.default import choose, covers, suits
+from spolia.flow_files.built_in import BUILT_IN, bm25, choose, covers, default, dense, hybrid, naive, named, suits
 from spolia.generation.extract import Extract
 from spolia.generation.reader import Reader
-from spolia.models.minilm import MiniLM
-from spolia.models.scripted import ScriptedModel
+from spolia.models.onnx.minilm import MiniLM
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Query
@@ -107,7 +106,7 @@ def test_what_suits_is_judged_by_characters_and_by_broken_words() -> None:
 
 
 def test_minilm_suits_english_alone(shared_datasets: Path) -> None:
-    from spolia.evaluation.datasets import DataSet
+    from spolia.evaluation.data.dataset import DataSet
 
     pytest.importorskip("tokenizers")
     said = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from spolia.catalogue import BUILT_IN, NOUNS, Catalogue
-from spolia.codec import type_id
+from spolia.core.codec import type_id
+from spolia.core.registry import BUILT_IN, NOUNS, Catalogue
 from tests.tree import written_in_flows
 
 
@@ -31,7 +31,7 @@ def test_every_id_leads_to_its_class() -> None:
 
 def test_a_lookup_imports_only_the_module_of_what_is_looked_up() -> None:
     code = (
-        "import sys; from spolia.flows.files import load; load('Identity'); "
+        "import sys; from spolia.flow_files.files import load; load('Identity'); "
         "print([name for name in sys.modules if name.startswith(('spolia.retrieval', 'spolia.generation', 'numpy'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from spolia import catalogue
-from spolia.codec import type_id
-from spolia.combinators import Branch, Choice, Each, Guard, Identity, Loop, Route, Samples
+from spolia.core import registry
+from spolia.core.codec import type_id
+from spolia.core.combinators import Branch, Choice, Each, Guard, Identity, Loop, Route, Samples
+from spolia.core.function import step
+from spolia.core.operator import Operator
 from spolia.errors import FlowFileError
-from spolia.flows.files import dump, load
-from spolia.flows.text import MAX_DEPTH, MAX_NODES, Reader
-from spolia.function import step
-from spolia.operator import Operator
+from spolia.flow_files.files import dump, load
+from spolia.flow_files.yaml_text import MAX_DEPTH, MAX_NODES, YamlReader
 from spolia.types import Query, State, Value
 
 
@@ -123,7 +123,7 @@ def test_an_alias_stands_for_what_it_names() -> None:
 
 
 def test_scalars_mean_what_they_mean_in_yaml_1_2() -> None:
-    plain = Reader("x").read("[no, yes, 1:30, 2001-01-01, 1_000, 0x1F, ~, null, true, '1', 1, 1.5, 1e3, -.5, '']")
+    plain = YamlReader("x").read("[no, yes, 1:30, 2001-01-01, 1_000, 0x1F, ~, null, true, '1', 1, 1.5, 1e3, -.5, '']")
     assert plain == [
         "no",
         "yes",
@@ -234,10 +234,10 @@ def test_loading_imports_nothing_that_the_file_names(tmp_path: Path, monkeypatch
 
 def test_an_operator_of_an_installed_package_is_found_by_its_prefixed_id(monkeypatch: pytest.MonkeyPatch) -> None:
     points = [
-        EntryPoint("Find", f"{__name__}:Find", catalogue.GROUP),
-        EntryPoint("Broken", f"{__name__}:Nothing", catalogue.GROUP),
+        EntryPoint("Find", f"{__name__}:Find", registry.GROUP),
+        EntryPoint("Broken", f"{__name__}:Nothing", registry.GROUP),
     ]
-    monkeypatch.setattr(catalogue, "entry_points", lambda group: [point for point in points if point.group == group])
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point for point in points if point.group == group])
     assert load(f"{OWN_PREFIX}:Find: {{shelf: {{use: chunks}}}}", given=GIVEN) == Find(CHUNKS)
     with pytest.raises(FlowFileError, match="Broken could not be imported"):
         load(f"{OWN_PREFIX}:Broken")

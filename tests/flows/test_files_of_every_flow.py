@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from spolia.catalogue import Catalogue
-from spolia.codec import type_id
-from spolia.combinators import Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples, Stopped
-from spolia.flows.files import dump, load
-from spolia.operator import Operator, Then, Vary
+from spolia.core.codec import type_id
+from spolia.core.combinators import Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples, Stopped
+from spolia.core.operator import Operator, Then, Vary
+from spolia.core.registry import Catalogue
+from spolia.flow_files.files import dump, load
 from tests.flows.examples import OWN, flows, instances, walks
 from tests.tree import operators, written_in_flows
 

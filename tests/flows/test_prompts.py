@@ -7,22 +7,21 @@ from pathlib import Path
 import pytest
 
 import spolia
-from spolia.combinators import Branch
+from spolia.core.combinators import Branch
 from spolia.errors import FlowFileError, ModelError, WiringError
-from spolia.evaluation.identity import reads
-from spolia.flows.asked import ANY_MODEL, alone, case_for, sent_for
-from spolia.flows.files import dump, load
-from spolia.flows.prompts import name_of, overridden, prompt_called, shipped
-from spolia.flows.schema import schema
-from spolia.generation.ensemble.answers import AnswerEnsemble
-from spolia.generation.ensemble.tokens import TokenEnsemble
+from spolia.evaluation.experiment.flows import reads
+from spolia.flow_files.files import dump, load
+from spolia.flow_files.prompt_preview import ANY_MODEL, alone, case_for, sent_for
+from spolia.flow_files.prompts import name_of, overridden, prompt_called, shipped
+from spolia.flow_files.schema import schema
+from spolia.generation.ensemble import AnswerEnsemble, TokenEnsemble
 from spolia.generation.reader import Reader
 from spolia.indexing.transforms.keywords import Keywords
 from spolia.indexing.transforms.summary import ROLE, Summary
-from spolia.models import template
-from spolia.models.scripted import ScriptedModel
-from spolia.post_retrieval.upr import UPR
-from spolia.pre_retrieval.multi_query import MultiQuery
+from spolia.models.prompting import template
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.post_retrieval.likelihood_rerankers import UPR
+from spolia.pre_retrieval.rewrite import MultiQuery
 from spolia.types import Message, Query, Ranking
 from tests.flows.validating import valid
 
@@ -125,7 +124,7 @@ def test_a_case_that_lacks_something(operator: type, question: str, documents: d
 
 def test_an_operator_that_needs_more_than_a_model() -> None:
     assert alone(Keywords) == Keywords(ANY_MODEL)
-    from spolia.indexing.transforms.headers import ContextualHeaders
+    from spolia.indexing.transforms.contextual_headers import ContextualHeaders
 
     with pytest.raises(WiringError, match="ContextualHeaders needs splitter"):
         alone(ContextualHeaders)

@@ -9,12 +9,12 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 
-from spolia.catalogue import Catalogue
-from spolia.codec import type_id
-from spolia.flows.files import dump
-from spolia.flows.schema import schema
-from spolia.flows.text import Reader
-from spolia.operator import Operator
+from spolia.core.codec import type_id
+from spolia.core.operator import Operator
+from spolia.core.registry import Catalogue
+from spolia.flow_files.files import dump
+from spolia.flow_files.schema import schema
+from spolia.flow_files.yaml_text import YamlReader
 from tests.flows.examples import OWN, flows, instances, walks
 from tests.flows.validating import valid
 from tests.tree import operators
@@ -27,7 +27,7 @@ LEAVES = [
 
 
 def follows(text: str, root: Any = BUILT_IN) -> bool:
-    return valid(Reader("flow").read(text), root, root)
+    return valid(YamlReader("flow").read(text), root, root)
 
 
 @given(flow=flows | walks)
@@ -90,4 +90,4 @@ def test_the_schema_is_json_and_tells_what_each_field_is_for() -> None:
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 def test_other_readers_of_yaml_see_the_same_data(flow: Operator[Any, Any]) -> None:
     text = dump(flow)
-    assert repr(yaml.safe_load(text)) == repr(Reader("flow").read(text))
+    assert repr(yaml.safe_load(text)) == repr(YamlReader("flow").read(text))

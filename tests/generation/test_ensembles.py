@@ -12,12 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spolia.errors import ModelRejected, WiringError
-from spolia.generation.ensemble.answers import AnswerEnsemble, heaviest
-from spolia.generation.ensemble.tokens import TokenEnsemble
-from spolia.generation.ensemble.weights import weights
+from spolia.generation.ensemble import AnswerEnsemble, TokenEnsemble, heaviest, weights
 from spolia.generation.reader import Reader
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import Capabilities
-from spolia.models.scripted import ScriptedModel
 from spolia.types import Answer, Generation, Hit, Node, Prompt, Query, Ranking, Token
 from tests.degrading import degraded
 

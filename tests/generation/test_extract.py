@@ -13,9 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import WiringError
-from spolia.generation.evidence import EMBEDDED, LEXICAL, Clues, Passage, chances, clues, confidence
+from spolia.generation.evidence import (
+    EMBEDDED,
+    LEXICAL,
+    LONGEST,
+    Clues,
+    Passage,
+    chances,
+    clues,
+    confidence,
+    count_words,
+    quotable,
+)
 from spolia.generation.extract import HARD_LIMIT, Extract, price_of_a_word
-from spolia.generation.reading import LONGEST, count_words, quotable
 from spolia.models.protocols import Kind
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Hit, Node, Query, Ranking, Span, Value

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from spolia.errors import ModelError, WiringError
-from spolia.flows.files import dump, load
-from spolia.generation.f_string import FString
-from spolia.generation.generate import Generate
-from spolia.generation.long_context_reorder import LongContextReorder
+from spolia.flow_files.files import dump, load
+from spolia.generation.prompt import FString, Generate, LongContextReorder
 from spolia.generation.reader import Reader
-from spolia.models.scripted import ScriptedModel
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.types import Hit, Node, Query, Ranking
 
 CHAT = "[system]\nBe brief.\n[user]\n{{passages}}\n[assistant]\nI have read them.\n[user]\n{{question}}"

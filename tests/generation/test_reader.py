@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spolia.core.run_context import Done, Emitted
 from spolia.errors import ModelError, ModelRejected, WiringError
 from spolia.generation.reader import Reader
-from spolia.models.parsers.markers import Markers
+from spolia.models.parsers.tags import Markers
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import LanguageModel
-from spolia.models.scripted import ScriptedModel
 from spolia.run import Run
-from spolia.surrounding import Done, Emitted
 from spolia.types import Answer, Hit, Node, Query, Ranking, Span
 
 

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from spolia.checking import check
-from spolia.flows.files import dump, load
-from spolia.function import step
+from spolia.core.check import check
+from spolia.core.function import step
+from spolia.flow_files.files import dump, load
 from spolia.generation.reader import Reader
-from spolia.generation.verification.claims import VerifyClaims
-from spolia.generation.verification.grounding import VerifyGrounding
+from spolia.generation.verification import VerifyClaims, VerifyGrounding
 from spolia.journal import Runs
-from spolia.models.scripted import ScriptedModel
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.pre_retrieval.rewrite import Rewrite
 from spolia.run import Run
 from spolia.types import Answer, Hit, Node, Query, Ranking

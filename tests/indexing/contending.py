@@ -11,9 +11,9 @@ import time
 from dataclasses import dataclass
 
 from spolia.errors import StoreBusy
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.sync import sync
-from spolia.indexing.workers.limits import Limits
+from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.stores.corpus import Corpus
 from spolia.types import Value
 
@@ -42,7 +42,9 @@ class Noting(Value):
 def main(folder: str, store: str, log: str) -> None:
     while True:
         try:
-            sync(folder, Corpus(store), readers=[Noting(log)], batch=3, workers=2, limits=Limits(), timeout_s=60.0)
+            sync(
+                folder, Corpus(store), readers=[Noting(log)], batch=3, workers=2, limits=WorkerLimits(), timeout_s=60.0
+            )
             return
         except StoreBusy:
             continue

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spolia.indexing.files import Files, Lot
-from spolia.indexing.readers.reading import Reader
+from spolia.indexing.readers.reader import Reader
 from spolia.indexing.sources.source import Memory, Source
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync import sync

@@ -13,10 +13,10 @@ import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
 from spolia.indexing import attempts
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.report import DocumentReport
 from spolia.indexing.sync import sync
-from spolia.indexing.workers.limits import Limits
+from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.stores.corpus import Corpus
 from spolia.stores.tables.rows import SourceRow
 from spolia.types import Value
@@ -144,7 +144,7 @@ def test_what_may_pass_is_tried_again_after_a_while(
     folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch, order: bytes, why: str
 ) -> None:
     (folder / "a.do").write_bytes(order)
-    limits, readers = Limits(seconds=2.0, memory_mb=400), {".do": Apart()}
+    limits, readers = WorkerLimits(seconds=2.0, memory_mb=400), {".do": Apart()}
     now = 10**18
     monkeypatch.setattr(time, "time_ns", lambda: now)
     seen = []

@@ -9,12 +9,12 @@ import pytest
 
 from spolia.errors import ModelUnavailable
 from spolia.indexing.splitters.paragraphs import Paragraphs
-from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.sync import sync
 from spolia.indexing.texts import add_texts
 from spolia.indexing.transforms.keywords import Keywords
 from spolia.indexing.transforms.summary import Summary
-from spolia.models.scripted import ScriptedModel
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition

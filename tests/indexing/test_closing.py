@@ -19,7 +19,7 @@ from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.vectors.dense import Vectors
-from spolia.testing.hashing import HashingEmbedder
+from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
 
 BOTH, ANN = ["ann", "bob"], ["ann"]

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from spolia.indexing import contents, taking
-from spolia.indexing.readers.archives.limits import Limits
+from spolia.indexing.readers.archives.limits import ArchiveLimits
 from spolia.indexing.readers.archives.zips import ZipReader
-from spolia.indexing.readers.records import large
+from spolia.indexing.readers.records import large_files
 from spolia.indexing.report import SyncReport, reports
 from spolia.indexing.sync import sync
 from spolia.indexing.texts import add_texts
@@ -195,19 +195,23 @@ def test_a_mail_whose_attachment_is_broken_is_found(folder: Path, corpus: Corpus
     ("limits", "files", "why"),
     [
         (
-            Limits(entries=5),
+            ArchiveLimits(entries=5),
             {f"{n}.txt": "x" for n in range(4)} | {"in.zip": zipped({"a.txt": "a", "b.txt": "b"})},
             "5",
         ),
-        (Limits(size=1_000), {"a.txt": "x" * 600, "in.zip": zipped({"b.txt": "y" * 600})}, "1000 are allowed"),
-        (Limits(depth=2), {"1.zip": zipped({"2.zip": zipped({"3.txt": "Too deep."}), "a.txt": "Fine."})}, "3 deep"),
+        (ArchiveLimits(size=1_000), {"a.txt": "x" * 600, "in.zip": zipped({"b.txt": "y" * 600})}, "1000 are allowed"),
+        (
+            ArchiveLimits(depth=2),
+            {"1.zip": zipped({"2.zip": zipped({"3.txt": "Too deep."}), "a.txt": "Fine."})},
+            "3 deep",
+        ),
     ],
 )
 def test_limits_hold_across_all_levels(
     folder: Path,
     corpus: Corpus,
     monkeypatch: pytest.MonkeyPatch,
-    limits: Limits,
+    limits: ArchiveLimits,
     files: dict[str, bytes | str],
     why: str,
 ) -> None:
@@ -236,8 +240,8 @@ def test_large_tables_and_large_members(
     folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     if workers == 0:
-        monkeypatch.setattr(large, "LARGEST", 500)
-        monkeypatch.setattr(large, "PART_ROWS", 20)
+        monkeypatch.setattr(large_files, "LARGEST", 500)
+        monkeypatch.setattr(large_files, "PART_ROWS", 20)
         rows = "".join(f"{n},stone {n}\n" for n in range(50))
         (folder / "t.csv").write_text("number,what\n" + rows)
         sync(folder, corpus, workers=0)

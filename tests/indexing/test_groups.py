@@ -11,7 +11,7 @@ import pytest
 from spolia.errors import GroupError, ManifestMismatch, StoreError
 from spolia.filters import Between, Field, where
 from spolia.indexing.splitters.paragraphs import Paragraphs
-from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.sync import sync
 from spolia.indexing.texts import add_texts
 from spolia.indexing.transforms.function import transform
@@ -24,7 +24,7 @@ from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric
 from spolia.stores.groups.materialising import materialise
 from spolia.stores.indexes import HNSW, Exact, IndexSettings
 from spolia.stores.manifest import Manifest
-from spolia.testing.hashing import HashingEmbedder
+from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
 
 NOBODY: frozenset[str] = frozenset()
@@ -332,7 +332,7 @@ def test_a_copy_does_not_bring_back_who_might_read_before(
 
 
 def test_groups_are_part_of_flow_files(corpus: Corpus) -> None:
-    from spolia.flows.files import dump, load
+    from spolia.flow_files.files import dump, load
 
     flow = BM25(NodeGroup(corpus, "clause", Definition(Sentences(), embeddings=())), filter=where(file_type="txt"))
     assert load(dump(flow)) == flow

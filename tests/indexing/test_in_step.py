@@ -11,7 +11,7 @@ from spolia.errors import GroupError, ManifestMismatch, StoreBusy
 from spolia.indexing.planning import planned
 from spolia.indexing.report import reports
 from spolia.indexing.splitters.paragraphs import Paragraphs
-from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync import sync
 from spolia.indexing.texts import add_texts
@@ -21,7 +21,7 @@ from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
 from spolia.stores.vectors.dense import Vectors
-from spolia.testing.hashing import HashingEmbedder
+from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
 
 EMBEDDER = HashingEmbedder(16)

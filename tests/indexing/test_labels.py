@@ -18,7 +18,7 @@ from spolia.filters import Between, Field, where
 from spolia.indexing import taking
 from spolia.indexing.labels import Labels
 from spolia.indexing.planning import planned
-from spolia.indexing.readers.reading import Blob
+from spolia.indexing.readers.reader import Blob
 from spolia.indexing.readers.text import TextReader
 from spolia.indexing.report import reports
 from spolia.indexing.sync import sync

@@ -10,16 +10,16 @@ import pytest
 
 from spolia.filters import Field, where
 from spolia.indexing.splitters.paragraphs import Paragraphs
-from spolia.indexing.structure.attach_metadata import AttachMetadata
+from spolia.indexing.structure.regions import AttachMetadata
 from spolia.indexing.sync import sync
 from spolia.indexing.transforms.function import transform
 from spolia.indexing.transforms.summary import Summary
-from spolia.models.scripted import ScriptedModel
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Part
-from spolia.testing.hashing import HashingEmbedder
+from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
 
 ASKED: list[str] = []

@@ -15,9 +15,9 @@ from spolia.indexing.lengths import Lengths
 from spolia.indexing.report import reports
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync import sync
-from spolia.models import weights
-from spolia.models.minilm import MiniLM
-from spolia.models.tokenizer import WordPiece
+from spolia.models.onnx import weights
+from spolia.models.onnx.minilm import MiniLM
+from spolia.models.onnx.tokenizer import WordPiece
 from spolia.stores.corpus import Corpus
 from spolia.stores.groups.making import cut
 from spolia.types import Document, Value

@@ -14,20 +14,20 @@ from spolia.indexing.planning import planned
 from spolia.indexing.rehearsing import Rehearsal
 from spolia.indexing.report import Progress
 from spolia.indexing.splitters.paragraphs import Paragraphs
-from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync import sync
 from spolia.indexing.texts import add_texts
-from spolia.indexing.transforms.headers import ContextualHeaders
+from spolia.indexing.transforms.contextual_headers import ContextualHeaders
 from spolia.indexing.transforms.keywords import Keywords
 from spolia.indexing.transforms.summary import Summary
-from spolia.models.replies import estimated_tokens
-from spolia.models.scripted import ScriptedModel
+from spolia.models.http.replies import estimated_tokens
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialising import materialise
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.testing.hashing import HashingEmbedder
+from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Generation, Prompt, Usage, Value
 
 

@@ -11,7 +11,7 @@ import pytest
 from spolia.indexing.quality.page import attempts_told, page
 from spolia.indexing.quality.quality import quality
 from spolia.indexing.report import DocumentReport
-from spolia.indexing.splitters.pages import Pages
+from spolia.indexing.splitters.paragraphs import Pages
 from spolia.indexing.sync import sync
 from spolia.indexing.texts import add_texts
 from spolia.stores.corpus import Corpus

@@ -11,9 +11,9 @@ import pytest
 from spolia import Corpus, add_texts, sync
 from spolia.errors import DocumentError
 from spolia.indexing.planning import planned
-from spolia.indexing.readers.by_function import FunctionReader
-from spolia.indexing.readers.reading import Blob
-from spolia.testing.hashing import HashingEmbedder
+from spolia.indexing.readers.function_reader import FunctionReader
+from spolia.indexing.readers.reader import Blob
+from spolia.testing.hash_embedder import HashingEmbedder
 
 READ: Counter[str] = Counter()
 

@@ -8,7 +8,7 @@ import pytest
 
 from spolia import Corpus, Definition, add_texts, materialise, sync, transform
 from spolia.errors import WiringError
-from spolia.indexing.readers.reading import Blob
+from spolia.indexing.readers.reader import Blob
 from spolia.stores.definition import Part, whole
 from spolia.types import Document, Node
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from spolia.indexing.readers.choosing import by_suffix, reader_of
-from spolia.indexing.readers.reading import Blob, Container, Reading
+from spolia.indexing.readers.reader import Blob, Container, Reading
+from spolia.indexing.readers.registry import by_suffix, reader_of
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.stores.groups.making import cut
 

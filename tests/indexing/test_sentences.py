@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spolia.sentences import sentences
+from spolia.core.sentences import sentences
 
 
 def found(text: str) -> list[str]:

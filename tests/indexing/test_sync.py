@@ -16,7 +16,7 @@ from spolia.indexing.planning import planned
 from spolia.indexing.report import DocumentReport, Progress, SyncReport, reports
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync import sync
-from spolia.models.tokenizer import WordPiece
+from spolia.models.onnx.tokenizer import WordPiece
 from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import Corpus
 from spolia.types import Query, Value

@@ -9,7 +9,7 @@ import pytest
 
 from spolia.errors import DocumentError, FolderError
 from spolia.filters import Field, where
-from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.sync import sync
 from spolia.indexing.texts import add_texts, temporary
 from spolia.retrieval.bm25 import BM25
@@ -17,7 +17,7 @@ from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
 from spolia.stores.groups.materialising import materialise
-from spolia.testing.hashing import HashingEmbedder
+from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
 
 STONES, ROADS, SALT = "Stones are reused.", "Roads lead to Rome.", "Salt is dug in mines."

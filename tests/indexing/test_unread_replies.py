@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.sync import sync
-from spolia.indexing.transforms.headers import ContextualHeaders
+from spolia.indexing.transforms.contextual_headers import ContextualHeaders
 from spolia.indexing.transforms.questions import QuestionAnswers
-from spolia.journal.runs import Runs
-from spolia.models.scripted import ScriptedModel
+from spolia.journal.trace import Runs
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.run.run import Run
 from spolia.stores.corpus import Corpus

@@ -29,19 +29,19 @@ from spolia import (
     sync,
     transform,
 )
+from spolia.core.operator import Operator
 from spolia.errors import DocumentError, FilterError, GroupError, ManifestMismatch
 from spolia.filters import Field, where
 from spolia.indexing.planning import planned
-from spolia.indexing.readers.choosing import READERS
-from spolia.indexing.readers.reading import Blob, Reading
-from spolia.indexing.splitters.sentence_pieces import Sentences
-from spolia.operator import Operator
+from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.registry import READERS
+from spolia.indexing.splitters.sentences import Sentences
 from spolia.stores.adapters.lancedb import LanceDB
 from spolia.stores.defined import signature
 from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialising import materialise
 from spolia.stores.indexes import HNSW, IndexSettings
-from spolia.testing.hashing import HashingEmbedder
+from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Hit, Node, Ranking
 
 SMALL, LARGE = HashingEmbedder(32), HashingEmbedder(128)

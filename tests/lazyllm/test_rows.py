@@ -38,12 +38,12 @@ from spolia import (
     transform,
 )
 from spolia.errors import DocumentError, GroupError, StoreError
-from spolia.indexing.readers.choosing import READERS
-from spolia.indexing.readers.reading import Blob, Reading
-from spolia.indexing.structure.attach_metadata import AttachMetadata
-from spolia.post_retrieval.mapped import Mapped
-from spolia.post_retrieval.sentence_window import SentenceWindow
-from spolia.post_retrieval.show_metadata import ShowMetadata
+from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.registry import READERS
+from spolia.indexing.structure.regions import AttachMetadata
+from spolia.post_retrieval.context_window import SentenceWindow
+from spolia.post_retrieval.group_map import Mapped
+from spolia.post_retrieval.presentation import ShowMetadata
 from spolia.stores.adapters.milvus import Milvus
 from spolia.stores.addresses import truth_of
 from spolia.stores.corpus import NodeGroup
@@ -54,7 +54,7 @@ from spolia.stores.indexes import HNSW, Exact
 from spolia.stores.manifest import Embedded, Manifest
 from spolia.stores.sqlite.folder import Folder
 from spolia.stores.vectors.beside import collection
-from spolia.testing.hashing import HashingEmbedder
+from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Node, Value
 
 TESTS = Path(__file__).resolve().parents[1]

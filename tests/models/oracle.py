@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from spolia.models import safetensors
+from spolia.models.onnx import safetensors
 
 Array = npt.NDArray[np.float64]
 LAYERS, HEADS, EPSILON = 6, 12, 1e-12

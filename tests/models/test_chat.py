@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from spolia.codec import decode, encode
+from spolia.core.codec import decode, encode
+from spolia.core.function import step
+from spolia.core.operator import Operator
 from spolia.errors import BudgetSpent, Cancelled, ModelError, ModelRejected, ModelUnavailable
-from spolia.function import step
-from spolia.models.chat import ChatModel
-from spolia.models.completions import CompletionModel
+from spolia.models.http.chat import ChatModel
+from spolia.models.http.completions import CompletionModel
 from spolia.models.protocols import LanguageModel
-from spolia.operator import Operator
 from spolia.run import Budget, Run
-from spolia.testing import OpenAIServer, Served, check_language_model
+from spolia.testing import OpenAIServer, ServedReply, check_language_model
 from spolia.testing.server import closed_port_url
 from spolia.types import Generation, Message, Prompt
 
@@ -43,7 +43,7 @@ def model(url: str, **changes: Any) -> ChatModel:
     return ChatModel("any", url, **(fields | changes))
 
 
-def said(served: Served, **changes: Any) -> str:
+def said(served: ServedReply, **changes: Any) -> str:
     """The message of the error that one reply ends in."""
     with OpenAIServer(served) as server, pytest.raises(ModelError) as caught:
         model(server.url, **changes).generate(PROMPT)
@@ -59,7 +59,7 @@ def said(served: Served, **changes: Any) -> str:
 
 
 def test_a_reply_is_asked_for_as_the_protocol_says() -> None:
-    with OpenAIServer(Served("Nokia did.")) as server:
+    with OpenAIServer(ServedReply("Nokia did.")) as server:
         reply = model(server.url).generate(PROMPT, max_tokens=9, temperature=0.5, stop=("\n",))
     (request,) = server.requests
     assert reply == Generation("Nokia did.")
@@ -72,7 +72,7 @@ def test_a_reply_is_asked_for_as_the_protocol_says() -> None:
 
 
 def test_it_keeps_the_contract_of_language_models() -> None:
-    with OpenAIServer(Served("One, two, three.")) as server:
+    with OpenAIServer(ServedReply("One, two, three.")) as server:
         check_language_model(model(server.url))
         check_language_model(model(server.url, capabilities=frozenset({"chat"})))
 
@@ -98,7 +98,7 @@ def test_the_key_is_nowhere_in_the_address() -> None:
 def test_characters_survive_being_torn_apart(fault: Any) -> None:
     text = "Søren ate 한국어 and 😀😀, ok?"
     pieces: list[str] = []
-    with OpenAIServer(Served(text, fault=fault)) as server:
+    with OpenAIServer(ServedReply(text, fault=fault)) as server:
         reply = model(server.url).generate(PROMPT, on_text=pieces.append)
     assert reply.text == "".join(pieces) == text
     assert len(pieces) > 3
@@ -107,12 +107,12 @@ def test_characters_survive_being_torn_apart(fault: Any) -> None:
 
 def test_half_a_character_at_the_end_is_marked_as_lost() -> None:
     body = b'{"choices":[{"message":{"content":"caf\xc3"},"finish_reason":"stop"}]}'
-    with OpenAIServer(Served(body=body)) as server:
+    with OpenAIServer(ServedReply(body=body)) as server:
         assert model(server.url).generate(PROMPT).text == "caf�"
 
 
 def test_log_probabilities_come_with_the_tokens() -> None:
-    with OpenAIServer(Served("so it is")) as server:
+    with OpenAIServer(ServedReply("so it is")) as server:
         reply = model(server.url).generate(PROMPT, logprobs=True)
         streamed = model(server.url).generate(PROMPT, logprobs=True, on_text=lambda text: None)
     assert [token.logprob for token in reply.tokens] == [-0.25] * 3
@@ -120,7 +120,7 @@ def test_log_probabilities_come_with_the_tokens() -> None:
 
 
 def test_a_reply_that_was_cut_says_so() -> None:
-    with OpenAIServer(Served("Once upon", finish_reason="length")) as server:
+    with OpenAIServer(ServedReply("Once upon", finish_reason="length")) as server:
         whole = model(server.url).generate(PROMPT)
         streamed = model(server.url).generate(PROMPT, on_text=lambda text: None)
     assert whole == streamed == Generation("Once upon", "length")
@@ -129,13 +129,15 @@ def test_a_reply_that_was_cut_says_so() -> None:
 def test_a_server_that_cannot_stream_is_heard_at_once() -> None:
     pieces: list[str] = []
     body = b'{"choices":[{"message":{"content":"All of it."}}]}'
-    with OpenAIServer(Served(body=body)) as server:
+    with OpenAIServer(ServedReply(body=body)) as server:
         model(server.url).generate(PROMPT, on_text=pieces.append)
     assert pieces == ["All of it."]
 
 
 def test_connections_are_kept_and_a_stale_one_is_replaced() -> None:
-    with OpenAIServer(Served(), Served(), Served(headers=(("Connection", "close"),)), Served()) as server:
+    with OpenAIServer(
+        ServedReply(), ServedReply(), ServedReply(headers=(("Connection", "close"),)), ServedReply()
+    ) as server:
         for _ in range(4):
             assert model(server.url).generate(PROMPT).text == "ok"
         first, second, third, fourth = (request.port for request in server.requests)
@@ -158,35 +160,38 @@ def test_a_host_that_does_not_exist() -> None:
 @pytest.mark.parametrize(
     ("served", "expected"),
     [
-        (Served(fault="hang"), "ModelUnavailable: .*sent nothing for 0.2 s"),
-        (Served(fault="reset"), "ModelUnavailable: .*connection broke before the reply was complete"),
-        (Served("x" * 99, fault="truncate"), "ModelUnavailable: .*connection broke before the reply was complete"),
-        (Served(status=429), "ModelUnavailable: .*status 429"),
-        (Served(status=500), r"ModelUnavailable: .*status 500: status 500 for Bearer \[key\]"),
-        (Served(status=503, body=b"<html>busy</html>"), "ModelUnavailable: .*status 503: <html>busy</html>"),
+        (ServedReply(fault="hang"), "ModelUnavailable: .*sent nothing for 0.2 s"),
+        (ServedReply(fault="reset"), "ModelUnavailable: .*connection broke before the reply was complete"),
+        (ServedReply("x" * 99, fault="truncate"), "ModelUnavailable: .*connection broke before the reply was complete"),
+        (ServedReply(status=429), "ModelUnavailable: .*status 429"),
+        (ServedReply(status=500), r"ModelUnavailable: .*status 500: status 500 for Bearer \[key\]"),
+        (ServedReply(status=503, body=b"<html>busy</html>"), "ModelUnavailable: .*status 503: <html>busy</html>"),
         (
-            Served(status=401),
+            ServedReply(status=401),
             r"ModelRejected: .*does not accept the key.*Bearer \[key\].*check the key in OPENAI",
         ),
-        (Served(status=400), "ModelRejected: .*status 400"),
-        (Served(status=404), "ModelRejected: .*no such address or model.*Check model"),
-        (Served(body=b"<html>"), "ModelRejected: .*no valid JSON but '<html>'"),
-        (Served(body=b"[" * 100_000), "ModelRejected: .*no valid JSON"),
-        (Served(body=b"[1]"), "ModelRejected: .*not a JSON object"),
-        (Served(body=b'{"choices":[{"message":"hello"}]}'), "ModelRejected: .*no text"),
-        (Served(body=b'{"error":{"message":"overloaded"}}'), "ModelUnavailable: .*overloaded"),
-        (Served(fault="no choice"), "ModelRejected: .*without a choice"),
-        (Served(""), "ModelRejected: .*no text"),
-        (Served("", finish_reason="length"), "ModelRejected: .*write a larger max_tokens"),
-        (Served(refusal="I cannot help with that."), "ModelRejected: .*refused to answer: I cannot help with that."),
-        (Served("Once", finish_reason="content_filter"), "ModelRejected: .*content filter"),
+        (ServedReply(status=400), "ModelRejected: .*status 400"),
+        (ServedReply(status=404), "ModelRejected: .*no such address or model.*Check model"),
+        (ServedReply(body=b"<html>"), "ModelRejected: .*no valid JSON but '<html>'"),
+        (ServedReply(body=b"[" * 100_000), "ModelRejected: .*no valid JSON"),
+        (ServedReply(body=b"[1]"), "ModelRejected: .*not a JSON object"),
+        (ServedReply(body=b'{"choices":[{"message":"hello"}]}'), "ModelRejected: .*no text"),
+        (ServedReply(body=b'{"error":{"message":"overloaded"}}'), "ModelUnavailable: .*overloaded"),
+        (ServedReply(fault="no choice"), "ModelRejected: .*without a choice"),
+        (ServedReply(""), "ModelRejected: .*no text"),
+        (ServedReply("", finish_reason="length"), "ModelRejected: .*write a larger max_tokens"),
         (
-            Served(status=429, body=b'{"error":{"message":"pay","code":"insufficient_quota"}}'),
+            ServedReply(refusal="I cannot help with that."),
+            "ModelRejected: .*refused to answer: I cannot help with that.",
+        ),
+        (ServedReply("Once", finish_reason="content_filter"), "ModelRejected: .*content filter"),
+        (
+            ServedReply(status=429, body=b'{"error":{"message":"pay","code":"insufficient_quota"}}'),
             "ModelRejected: .*no credit",
         ),
     ],
 )
-def test_what_a_fault_ends_in(served: Served, expected: str) -> None:
+def test_what_a_fault_ends_in(served: ServedReply, expected: str) -> None:
     found = said(served, timeout_s=0.2 if served.fault == "hang" else 5.0)
     assert re.match(expected, found), found
 
@@ -194,14 +199,14 @@ def test_what_a_fault_ends_in(served: Served, expected: str) -> None:
 @pytest.mark.parametrize(
     ("served", "expected"),
     [
-        (Served(refusal="I cannot help with that."), "refused to answer: I cannot help with that."),
-        (Served("Once upon", finish_reason="content_filter"), "content filter"),
-        (Served(""), "no text"),
-        (Served("", finish_reason="length"), "write a larger max_tokens"),
-        (Served(fault="no choice"), "no text"),
+        (ServedReply(refusal="I cannot help with that."), "refused to answer: I cannot help with that."),
+        (ServedReply("Once upon", finish_reason="content_filter"), "content filter"),
+        (ServedReply(""), "no text"),
+        (ServedReply("", finish_reason="length"), "write a larger max_tokens"),
+        (ServedReply(fault="no choice"), "no text"),
     ],
 )
-def test_what_a_fault_in_a_stream_ends_in(served: Served, expected: str) -> None:
+def test_what_a_fault_in_a_stream_ends_in(served: ServedReply, expected: str) -> None:
     with OpenAIServer(served) as server, pytest.raises(ModelRejected, match=expected):
         model(server.url, retries=3).generate(PROMPT, on_text=lambda text: None)
     assert len(server.requests) == 1
@@ -211,7 +216,7 @@ def test_a_refusal_in_the_middle_of_a_reply_is_a_refusal() -> None:
     said = [{"content": "Take the"}, {"refusal": "I cannot go on."}]
     events = [{"choices": [{"delta": delta, "finish_reason": "stop"}]} for delta in said]
     body = b"".join(b"data: %s\n\n" % json.dumps(event).encode() for event in events)
-    served = Served(body=body, headers=(("Content-Type", "text/event-stream"),))
+    served = ServedReply(body=body, headers=(("Content-Type", "text/event-stream"),))
     with OpenAIServer(served) as server, pytest.raises(ModelRejected, match="refused to answer: I cannot go on"):
         model(server.url).generate(PROMPT, on_text=lambda text: None)
 
@@ -219,7 +224,7 @@ def test_a_refusal_in_the_middle_of_a_reply_is_a_refusal() -> None:
 def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     with (
-        OpenAIServer(Served(status=401)) as server,
+        OpenAIServer(ServedReply(status=401)) as server,
         pytest.raises(ModelRejected, match="none was sent: set OPENAI"),
     ):
         model(server.url).generate(PROMPT)
@@ -235,7 +240,7 @@ def test_a_key_with_a_line_break_is_refused_without_quoting_it(monkeypatch: pyte
 
 def test_neither_documents_nor_key_follow_a_redirect() -> None:
     with OpenAIServer() as other:
-        served = Served(status=307, headers=(("Location", f"{other.url}/chat/completions"),))
+        served = ServedReply(status=307, headers=(("Location", f"{other.url}/chat/completions"),))
         with OpenAIServer(served) as server, pytest.raises(ModelRejected, match=f"redirects to {other.url}.*base_url"):
             model(server.url).generate(PROMPT)
         assert not other.requests
@@ -244,7 +249,10 @@ def test_neither_documents_nor_key_follow_a_redirect() -> None:
 @pytest.mark.parametrize("fault", ["truncate", "stall"])
 def test_a_stream_that_breaks_off_is_not_a_short_reply(fault: Any) -> None:
     pieces: list[str] = []
-    with OpenAIServer(Served("one two three four", fault=fault)) as server, pytest.raises(ModelUnavailable) as caught:
+    with (
+        OpenAIServer(ServedReply("one two three four", fault=fault)) as server,
+        pytest.raises(ModelUnavailable) as caught,
+    ):
         model(server.url, retries=3, timeout_s=0.3).generate(PROMPT, on_text=pieces.append)
     assert "".join(pieces) == "one two "
     assert "handed out already" in str(caught.value)
@@ -253,14 +261,14 @@ def test_a_stream_that_breaks_off_is_not_a_short_reply(fault: Any) -> None:
 
 def test_a_stream_that_ends_without_a_reason_broke_off() -> None:
     body = b'data: {"choices":[{"delta":{"content":"one"}}]}\n\n'
-    served = Served(body=body, headers=(("Content-Type", "text/event-stream"),))
+    served = ServedReply(body=body, headers=(("Content-Type", "text/event-stream"),))
     with OpenAIServer(served) as server, pytest.raises(ModelUnavailable, match="ended in the middle, after 3 char"):
         model(server.url).generate(PROMPT, on_text=lambda text: None)
 
 
 def test_a_server_that_drips_is_cut_at_the_deadline() -> None:
     with (
-        OpenAIServer(Served("slow " * 99, fault="drip")) as server,
+        OpenAIServer(ServedReply("slow " * 99, fault="drip")) as server,
         pytest.raises(ModelUnavailable, match="deadline_s"),
     ):
         model(server.url, deadline_s=0.4).generate(PROMPT)
@@ -279,58 +287,58 @@ def test_a_server_that_takes_no_connection() -> None:
 
 
 def test_what_may_pass_is_tried_again() -> None:
-    busy = Served(status=429, headers=(("Retry-After", "0"),))
-    with OpenAIServer(busy, Served(status=500), Served(fault="reset"), Served("Yes.")) as server:
+    busy = ServedReply(status=429, headers=(("Retry-After", "0"),))
+    with OpenAIServer(busy, ServedReply(status=500), ServedReply(fault="reset"), ServedReply("Yes.")) as server:
         assert model(server.url, retries=3).generate(PROMPT).text == "Yes."
     assert len(server.requests) == 4
 
 
 def test_what_cannot_pass_is_not_tried_again() -> None:
-    with OpenAIServer(Served(status=401), Served("Yes.")) as server, pytest.raises(ModelRejected):
+    with OpenAIServer(ServedReply(status=401), ServedReply("Yes.")) as server, pytest.raises(ModelRejected):
         model(server.url, retries=3).generate(PROMPT)
     assert len(server.requests) == 1
 
 
 def test_attempts_are_counted_in_the_error() -> None:
-    with OpenAIServer(Served(status=500)) as server, pytest.raises(ModelUnavailable, match=r"Tried 3 times\."):
+    with OpenAIServer(ServedReply(status=500)) as server, pytest.raises(ModelUnavailable, match=r"Tried 3 times\."):
         model(server.url, retries=2).generate(PROMPT)
     assert len(server.requests) == 3
 
 
-def waits(monkeypatch: pytest.MonkeyPatch, *served: Served, **changes: Any) -> list[float]:
+def waits(monkeypatch: pytest.MonkeyPatch, *served: ServedReply, **changes: Any) -> list[float]:
     """How long it would have waited."""
     found: list[float] = []
-    monkeypatch.setattr("spolia.models.attempts.pause", found.append)
+    monkeypatch.setattr("spolia.models.http.retry.pause", found.append)
     with OpenAIServer(*served) as server:
         model(server.url, **{"retries": 3, "deadline_s": 100.0, **changes}).generate(PROMPT)
     return found
 
 
 def test_waits_grow_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    busy = Served(status=503)
-    first, second, third = waits(monkeypatch, busy, busy, busy, Served(), wait_s=1.0, max_wait_s=3.0)
+    busy = ServedReply(status=503)
+    first, second, third = waits(monkeypatch, busy, busy, busy, ServedReply(), wait_s=1.0, max_wait_s=3.0)
     assert 0.5 <= first <= 1.0 <= second <= 2.0 <= third <= 3.0
 
 
 def test_the_server_says_how_long_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    (seconds,) = waits(monkeypatch, Served(status=429, headers=(("Retry-After", "7"),)), Served())
+    (seconds,) = waits(monkeypatch, ServedReply(status=429, headers=(("Retry-After", "7"),)), ServedReply())
     assert seconds == 7.0
     date = formatdate(time.time() + 20, usegmt=True)
-    (seconds,) = waits(monkeypatch, Served(status=429, headers=(("Retry-After", date),)), Served())
+    (seconds,) = waits(monkeypatch, ServedReply(status=429, headers=(("Retry-After", date),)), ServedReply())
     assert 10.0 < seconds <= 20.0
     for nonsense in ("soon", "nan", "-5", "inf", "Mon, 99 Foo"):
-        (seconds,) = waits(monkeypatch, Served(status=429, headers=(("Retry-After", nonsense),)), Served())
+        (seconds,) = waits(monkeypatch, ServedReply(status=429, headers=(("Retry-After", nonsense),)), ServedReply())
         assert seconds <= 0.01
 
 
 def test_a_wait_beyond_all_patience_is_not_begun() -> None:
-    served = Served(status=429, headers=(("Retry-After", "3600"),))
+    served = ServedReply(status=429, headers=(("Retry-After", "3600"),))
     with OpenAIServer(served) as server, pytest.raises(ModelUnavailable, match="asks to wait 3600 s"):
         model(server.url, retries=3).generate(PROMPT)
 
 
 def test_a_wait_beyond_the_deadline_is_not_begun() -> None:
-    with OpenAIServer(Served(status=500)) as server, pytest.raises(ModelUnavailable, match="leaves no time"):
+    with OpenAIServer(ServedReply(status=500)) as server, pytest.raises(ModelUnavailable, match="leaves no time"):
         model(server.url, retries=3, wait_s=30.0, deadline_s=5.0).generate(PROMPT)
 
 
@@ -354,7 +362,7 @@ def flow() -> Operator[Any, str]:
 
 
 def test_usage_is_what_the_server_states_else_an_estimate() -> None:
-    served = (Served("Yes.", usage=(1000, 2000)), Served("Yes indeed.", usage=None), Served(status=401))
+    served = (ServedReply("Yes.", usage=(1000, 2000)), ServedReply("Yes indeed.", usage=None), ServedReply(status=401))
     with OpenAIServer(*served) as server, Run() as run:
         flow()(Ask(model(server.url, usd_per_million=(2.0, 10.0))))
         assert (run.usage.calls, run.usage.input_tokens, run.usage.output_tokens) == (1, 1000, 2000)
@@ -369,13 +377,13 @@ def test_usage_is_what_the_server_states_else_an_estimate() -> None:
 
 
 def test_a_budget_of_two_calls_sends_two_attempts() -> None:
-    with OpenAIServer(Served(status=500)) as server, Run(budget=Budget(calls=2)), pytest.raises(BudgetSpent):
+    with OpenAIServer(ServedReply(status=500)) as server, Run(budget=Budget(calls=2)), pytest.raises(BudgetSpent):
         flow()(Ask(model(server.url, retries=5)))
     assert len(server.requests) == 2
 
 
 def test_requests_at_a_time_are_limited_for_each_server() -> None:
-    with OpenAIServer(Served("a b c", fault="torn chunks")) as server, Run(threads=8):
+    with OpenAIServer(ServedReply("a b c", fault="torn chunks")) as server, Run(threads=8):
         flow().batch([Ask(model(server.url, max_concurrent=2), lambda text: time.sleep(0.01))] * 8)
     assert len(server.requests) == 8
     assert server.most_at_once <= 2
@@ -384,13 +392,13 @@ def test_requests_at_a_time_are_limited_for_each_server() -> None:
 @pytest.mark.parametrize(
     ("served", "changes"),
     [
-        (Served(fault="hang"), {}),
-        (Served("one two three four", fault="stall"), {}),
-        (Served(status=500), {"wait_s": 20.0, "retries": 3, "deadline_s": 60.0}),
+        (ServedReply(fault="hang"), {}),
+        (ServedReply("one two three four", fault="stall"), {}),
+        (ServedReply(status=500), {"wait_s": 20.0, "retries": 3, "deadline_s": 60.0}),
     ],
     ids=["before the reply", "within the stream", "between attempts"],
 )
-def test_a_cancellation_ends_a_wait_at_once(served: Served, changes: dict[str, Any]) -> None:
+def test_a_cancellation_ends_a_wait_at_once(served: ServedReply, changes: dict[str, Any]) -> None:
     ended: list[BaseException] = []
     with OpenAIServer(served) as server, Run() as run:
 
@@ -461,7 +469,7 @@ def test_a_capability_is_one_that_such_a_server_is_asked_for() -> None:
 
 def test_a_server_that_ignores_the_wish_for_log_probabilities() -> None:
     with (
-        OpenAIServer(Served(logprob=None)) as server,
+        OpenAIServer(ServedReply(logprob=None)) as server,
         pytest.raises(ModelRejected, match="states no log-probabilities"),
     ):
         model(server.url).generate(PROMPT, logprobs=True)

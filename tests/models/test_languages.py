@@ -11,12 +11,11 @@ import spolia
 from spolia.errors import ModelError
 from spolia.generation.reader import Reader
 from spolia.indexing.transforms.summary import ROLE, Summary
-from spolia.models import template
-from spolia.models.delimiters import Setting
-from spolia.models.languages import LANGUAGES, language_of
 from spolia.models.parsers import Text, YesNo
-from spolia.models.role import Role
-from spolia.models.scripted import ScriptedModel
+from spolia.models.prompting import template
+from spolia.models.prompting.role import Role
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.models.prompting.template import LANGUAGES, Setting, language_of
 from spolia.stores.definition import Part
 from spolia.types import Document, Hit, Node, Query, Ranking
 

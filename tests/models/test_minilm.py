@@ -12,13 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spolia.codec import decode, encode
+from spolia.core.codec import decode, encode
+from spolia.core.function import step
 from spolia.errors import Cancelled, ModelError, WeightsError
-from spolia.function import step
-from spolia.models import minilm, weights
-from spolia.models.batches import batches
-from spolia.models.minilm import MiniLM
-from spolia.models.onnx_graph import sentence_encoder
+from spolia.models.onnx import minilm, weights
+from spolia.models.onnx.graph import sentence_encoder
+from spolia.models.onnx.minilm import MiniLM, batches
 from spolia.retrieval.dense import Dense
 from spolia.run import Run
 from spolia.testing import check_embedder

@@ -13,23 +13,23 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from spolia.checking import check
-from spolia.codec import decode, encode
+from spolia.core.check import check
+from spolia.core.codec import decode, encode
+from spolia.core.function import step
+from spolia.core.operator import Operator
 from spolia.errors import BudgetSpent, ModelError, ModelRejected, ModelUnavailable
-from spolia.function import step
-from spolia.models.chat import ChatModel
-from spolia.models.completions import CompletionModel
-from spolia.models.embeddings import EmbeddingModel
+from spolia.models.http.chat import ChatModel
+from spolia.models.http.completions import CompletionModel
+from spolia.models.http.embeddings import EmbeddingModel
+from spolia.models.http.remote import Remote
+from spolia.models.http.reranking import RerankModel
+from spolia.models.http.retry import Rate
 from spolia.models.parsers import JsonObject
+from spolia.models.prompting.role import Role
 from spolia.models.protocols import CHAT, SCORES, Embedder, ForetellsTokens, KeepsSchemas, Scorer, ScoresContinuations
-from spolia.models.rates import Rate
-from spolia.models.remote import Remote
-from spolia.models.reranking import RerankModel
-from spolia.models.role import Role
-from spolia.operator import Operator
 from spolia.run import Budget, Run
-from spolia.testing import OpenAIServer, Served, check_embedder, check_language_model
-from spolia.testing.endpoints import vector
+from spolia.testing import OpenAIServer, ServedReply, check_embedder, check_language_model
+from spolia.testing.server import vector
 from spolia.types import Message, Prompt, Token, Usage
 
 KEY = "sk-secret-0123456789"
@@ -75,23 +75,27 @@ CALLS = [embedded, reranked, continued, foretold, foretold_in_a_chat]
 @pytest.mark.parametrize(
     ("served", "error", "expected"),
     [
-        (Served(fault="reset"), ModelUnavailable, "connection broke"),
-        (Served(fault="truncate"), ModelUnavailable, "connection broke"),
-        (Served(status=429, headers=(("Retry-After", "9"),)), ModelUnavailable, "status 429"),
-        (Served(status=500), ModelUnavailable, r"status 500 for Bearer \[key\]"),
-        (Served(status=401), ModelRejected, "does not accept the key"),
-        (Served(status=404), ModelRejected, "no such address or model"),
-        (Served(status=307, headers=(("Location", "http://other.invalid/"),)), ModelRejected, "redirects to"),
-        (Served(body=b"<html>busy</html>"), ModelRejected, "no valid JSON"),
-        (Served(body=b"[" * 100_000), ModelRejected, "no valid JSON"),
-        (Served(body=b"[1]"), ModelRejected, "not a JSON object"),
-        (Served(body=b"{}"), ModelRejected, "it (gave|states|replied)"),
-        (Served(body=b'{"data": 7, "results": "no", "choices": {}}'), ModelRejected, "it (gave|states|replied)"),
-        (Served(body=b'{"data": [7], "results": [[]], "choices": [7]}'), ModelRejected, "it (gave|states|replied)"),
+        (ServedReply(fault="reset"), ModelUnavailable, "connection broke"),
+        (ServedReply(fault="truncate"), ModelUnavailable, "connection broke"),
+        (ServedReply(status=429, headers=(("Retry-After", "9"),)), ModelUnavailable, "status 429"),
+        (ServedReply(status=500), ModelUnavailable, r"status 500 for Bearer \[key\]"),
+        (ServedReply(status=401), ModelRejected, "does not accept the key"),
+        (ServedReply(status=404), ModelRejected, "no such address or model"),
+        (ServedReply(status=307, headers=(("Location", "http://other.invalid/"),)), ModelRejected, "redirects to"),
+        (ServedReply(body=b"<html>busy</html>"), ModelRejected, "no valid JSON"),
+        (ServedReply(body=b"[" * 100_000), ModelRejected, "no valid JSON"),
+        (ServedReply(body=b"[1]"), ModelRejected, "not a JSON object"),
+        (ServedReply(body=b"{}"), ModelRejected, "it (gave|states|replied)"),
+        (ServedReply(body=b'{"data": 7, "results": "no", "choices": {}}'), ModelRejected, "it (gave|states|replied)"),
+        (
+            ServedReply(body=b'{"data": [7], "results": [[]], "choices": [7]}'),
+            ModelRejected,
+            "it (gave|states|replied)",
+        ),
     ],
 )
 def test_what_a_fault_ends_in(
-    call: Callable[[str], Any], served: Served, error: type[ModelError], expected: str
+    call: Callable[[str], Any], served: ServedReply, error: type[ModelError], expected: str
 ) -> None:
     with OpenAIServer(served) as server, pytest.raises(error, match=f"^any at http://127.0.0.1.*{expected}") as caught:
         call(server.url)
@@ -101,15 +105,18 @@ def test_what_a_fault_ends_in(
 @pytest.mark.parametrize("call", CALLS)
 def test_a_server_that_hangs_is_left(call: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(QUICK, "timeout_s", 0.2)
-    with OpenAIServer(Served(fault="hang")) as server, pytest.raises(ModelUnavailable, match=r"sent nothing for 0.2 s"):
+    with (
+        OpenAIServer(ServedReply(fault="hang")) as server,
+        pytest.raises(ModelUnavailable, match=r"sent nothing for 0.2 s"),
+    ):
         call(server.url)
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_what_may_pass_is_tried_again(call: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(QUICK, "retries", 3)
-    busy = Served(status=429, headers=(("Retry-After", "0"),))
-    with OpenAIServer(busy, Served(status=503), Served(fault="reset"), Served("Paris.")) as server:
+    busy = ServedReply(status=429, headers=(("Retry-After", "0"),))
+    with OpenAIServer(busy, ServedReply(status=503), ServedReply(fault="reset"), ServedReply("Paris.")) as server:
         assert len(call(server.url))
     assert len(server.requests) == 4
     assert {request.headers["authorization"] for request in server.requests} == {f"Bearer {KEY}"}
@@ -180,9 +187,9 @@ def test_queries_and_passages_have_their_prefixes_and_odd_texts_can_be_sent() ->
     assert third["input"] == [" ", " ", "?", "abcdefghijkl"]
 
 
-def replied(*vectors: Any) -> Served:
+def replied(*vectors: Any) -> ServedReply:
     rows = [{"index": at, "embedding": found} for at, found in enumerate(vectors)]
-    return Served(body=json.dumps({"data": rows}).encode())
+    return ServedReply(body=json.dumps({"data": rows}).encode())
 
 
 @pytest.mark.parametrize(
@@ -199,7 +206,7 @@ def replied(*vectors: Any) -> Served:
         (replied([1.0] * 8, [[1.0] * 4] * 2), "shape"),
     ],
 )
-def test_vectors_that_are_none_are_refused(served: Served, expected: str) -> None:
+def test_vectors_that_are_none_are_refused(served: ServedReply, expected: str) -> None:
     with OpenAIServer(served) as server, pytest.raises(ModelRejected, match=expected):
         embedded(server.url)
 
@@ -236,7 +243,7 @@ def test_scores_come_in_the_order_of_the_texts() -> None:
     ids=["Jina, Cohere, vLLM", "Voyage", "TEI"],
 )
 def test_the_dialects_of_rerankers(reply: Any) -> None:
-    with OpenAIServer(Served(body=json.dumps(reply).encode())) as server:
+    with OpenAIServer(ServedReply(body=json.dumps(reply).encode())) as server:
         assert reranked(server.url) == (-2.0, 0.9)
 
 
@@ -251,7 +258,7 @@ def test_the_dialects_of_rerankers(reply: Any) -> None:
     ],
 )
 def test_scores_that_are_none_are_refused(rows: Any, expected: str) -> None:
-    served = Served(body=json.dumps({"results": rows}).encode())
+    served = ServedReply(body=json.dumps({"results": rows}).encode())
     with OpenAIServer(served) as server, pytest.raises(ModelRejected, match=expected):
         reranked(server.url)
 
@@ -260,12 +267,12 @@ def test_scores_that_are_none_are_refused(rows: Any, expected: str) -> None:
 
 
 def test_completions_keep_the_contract_of_language_models() -> None:
-    with OpenAIServer(Served("One, two, three.")) as server:
+    with OpenAIServer(ServedReply("One, two, three.")) as server:
         check_language_model(CompletionModel("any", server.url, **QUICK))
 
 
 def test_a_continuation_is_scored_and_the_prompt_and_what_is_generated_are_not() -> None:
-    with OpenAIServer(Served(" and so on", logprob=-0.5)) as server:
+    with OpenAIServer(ServedReply(" and so on", logprob=-0.5)) as server:
         found = CompletionModel("any", server.url).continuation(PROMPT, " Paris of course")
         assert CompletionModel("any", server.url).continuation(PROMPT, "") == ()
     assert found == (Token(" Paris", -3.0), Token(" of", -1.5), Token(" course", -3.5))  # -0.5 a character
@@ -274,11 +281,11 @@ def test_a_continuation_is_scored_and_the_prompt_and_what_is_generated_are_not()
     assert server.requests[0].body["prompt"] == "The capital of France is Paris of course"
 
 
-def echoed(tokens: list[str], numbers: list[float | None], offsets: list[int] | None = None) -> Served:
+def echoed(tokens: list[str], numbers: list[float | None], offsets: list[int] | None = None) -> ServedReply:
     said: dict[str, Any] = {"tokens": tokens, "token_logprobs": numbers}
     if offsets is not None:
         said["text_offset"] = offsets
-    return Served(body=json.dumps({"choices": [{"text": "".join(tokens), "logprobs": said}]}).encode())
+    return ServedReply(body=json.dumps({"choices": [{"text": "".join(tokens), "logprobs": said}]}).encode())
 
 
 def test_a_token_over_the_border_belongs_to_the_continuation() -> None:
@@ -293,7 +300,7 @@ def test_a_token_over_the_border_belongs_to_the_continuation() -> None:
 @pytest.mark.parametrize(
     "served",
     [
-        Served("x", logprob=None),
+        ServedReply("x", logprob=None),
         echoed(["x"], [-1.0]),
         echoed(["The capital of France is", " Paris."], [-1.0, None]),
         echoed(["The capital of France is", " Paris."], [-1.0, math.nan]),
@@ -302,7 +309,7 @@ def test_a_token_over_the_border_belongs_to_the_continuation() -> None:
     ],
     ids=["none", "no echo", "null", "NaN", "above 0", "too few"],
 )
-def test_no_log_probabilities_where_they_are_promised(served: Served) -> None:
+def test_no_log_probabilities_where_they_are_promised(served: ServedReply) -> None:
     with (
         OpenAIServer(served) as server,
         pytest.raises(ModelRejected, match=r"no log-probabilities of a text.*'scores'"),
@@ -311,7 +318,7 @@ def test_no_log_probabilities_where_they_are_promised(served: Served) -> None:
 
 
 def test_next_tokens_are_the_most_probable_first() -> None:
-    with OpenAIServer(Served("Paris or Lyon", logprob=-0.5)) as server:
+    with OpenAIServer(ServedReply("Paris or Lyon", logprob=-0.5)) as server:
         completed = CompletionModel("any", server.url).next_tokens(PROMPT, top=2)
         chatted = ChatModel("any", server.url, capabilities=frozenset({"chat", "next_tokens"}))
         assert completed == (Token("Paris", -0.5), Token(" or", -1.0))
@@ -322,7 +329,10 @@ def test_next_tokens_are_the_most_probable_first() -> None:
 
 @pytest.mark.parametrize("call", [foretold, foretold_in_a_chat])
 def test_no_next_tokens_where_they_are_promised(call: Callable[[str], Any]) -> None:
-    with OpenAIServer(Served("Paris", logprob=None)) as server, pytest.raises(ModelRejected, match="'next_tokens' out"):
+    with (
+        OpenAIServer(ServedReply("Paris", logprob=None)) as server,
+        pytest.raises(ModelRejected, match="'next_tokens' out"),
+    ):
         call(server.url)
 
 
@@ -349,7 +359,7 @@ def test_a_role_holds_a_model_that_can_to_its_parsers_schema(tmp_path: Any) -> N
     file = tmp_path / "ask.txt"
     file.write_text("{{question}}")
     role = Role(str(file), JsonObject(("answer",)), default='{"answer": ""}')
-    with OpenAIServer(Served('{"answer": "Nokia"}')) as server:
+    with OpenAIServer(ServedReply('{"answer": "Nokia"}')) as server:
         able = ChatModel("any", server.url, capabilities=frozenset({"chat", "structured"}))
         assert role.ask(able, {"question": "?"}) == {"answer": "Nokia"}
         assert role.ask(ChatModel("any", server.url), {"question": "?"}) == {"answer": "Nokia"}
@@ -386,7 +396,7 @@ def test_usage_is_what_the_server_states() -> None:
 
 
 def test_a_budget_of_two_calls_sends_two_attempts() -> None:
-    with OpenAIServer(Served(status=500)) as server, Run(budget=Budget(calls=2)), pytest.raises(BudgetSpent):
+    with OpenAIServer(ServedReply(status=500)) as server, Run(budget=Budget(calls=2)), pytest.raises(BudgetSpent):
         flow()(CompletionModel("any", server.url, retries=5, wait_s=0.01))
     assert len(server.requests) == 2
 
@@ -409,8 +419,8 @@ def test_a_rate_allows_a_minutes_worth_at_once_and_then_an_even_flow() -> None:
 
 def test_requests_wait_for_the_limits_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    monkeypatch.setattr("spolia.models.rates.pause", waits.append)
-    monkeypatch.setattr("spolia.models.rates.time.monotonic", lambda: 1000.0)
+    monkeypatch.setattr("spolia.models.http.retry.pause", waits.append)
+    monkeypatch.setattr("spolia.models.http.retry.time.monotonic", lambda: 1000.0)
     with OpenAIServer() as server:
         model = ChatModel("two a minute", server.url, requests_per_minute=2, deadline_s=1e6)
         for _ in range(4):

@@ -22,7 +22,7 @@ from spolia.models.parsers import (
     Tags,
     YesNo,
 )
-from spolia.pre_retrieval.statements import Statement
+from spolia.pre_retrieval.text_to_query import Statement
 
 FOLDER = Path(__file__).parent / "replies"
 Row = tuple[Parser[Any], Any, str]

@@ -11,19 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spolia.codec import decode, encode, type_id
+from spolia.core.codec import decode, encode, type_id
+from spolia.core.function import step
+from spolia.core.operator import Operator
+from spolia.core.run_context import emit
 from spolia.errors import ModelError
-from spolia.function import step
-from spolia.models import template
-from spolia.models.delimiters import Setting
 from spolia.models.parsers import JsonObject, Lines, Number, OneOf, Text, YesNo
+from spolia.models.prompting import template
+from spolia.models.prompting.role import Role
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.models.prompting.template import Setting, Template
 from spolia.models.protocols import LanguageModel
-from spolia.models.role import Role
-from spolia.models.scripted import ScriptedModel
-from spolia.models.template import Template
-from spolia.operator import Operator
 from spolia.run import Run
-from spolia.surrounding import emit
 from spolia.types import Message
 
 FILE = """[system]
@@ -133,7 +132,7 @@ def test_after_the_second_the_default_holds_and_is_counted(file: Path) -> None:
         return judge(file, "Perhaps.")(question)
 
     with pytest.MonkeyPatch.context() as patch, Run() as run:
-        patch.setattr("spolia.models.role.degrade", notes.append)
+        patch.setattr("spolia.models.prompting.role.degrade", notes.append)
         assert asked("?") is False
         assert run.usage.calls == 2
     (note,) = notes

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spolia.models.parsers.same import plain_words
+from spolia.models.parsers.parser import plain_words
 
 
 @pytest.mark.parametrize(

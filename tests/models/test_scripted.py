@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from spolia.codec import decode, encode
+from spolia.core.codec import decode, encode
+from spolia.core.function import step
 from spolia.errors import BudgetSpent, ModelRejected
-from spolia.function import step
-from spolia.models.scripted import ScriptedModel
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.run import Budget, Run
 from spolia.testing import check_language_model
 from spolia.types import Generation, Message, Prompt

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import WeightsError
-from spolia.models import weights
-from spolia.models.tokenizer import Piece, WordPiece
+from spolia.models.onnx import weights
+from spolia.models.onnx.tokenizer import TokenPiece, WordPiece
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_pieces_stand_where_they_are_in_the_text(tokenizer: WordPiece) -> None:
         "!",
     ]
     assert [piece.known for piece in found] == [True, True, True, False, False, True]
-    assert found[-1] == Piece(15, 16, True)
+    assert found[-1] == TokenPiece(15, 16, True)
 
 
 def test_counts_leave_out_special_tokens(tokenizer: WordPiece) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from spolia.codec import decode, encode
+from spolia.core.codec import decode, encode
 from spolia.errors import BudgetSpent, ModelError, ModelRejected, ModelUnavailable
-from spolia.indexing.readers.choosing import by_suffix, reader_of
 from spolia.indexing.readers.media import MediaReader
-from spolia.indexing.readers.reading import Blob
-from spolia.models.transcriber import Segment, Transcriber, Transcript
+from spolia.indexing.readers.reader import Blob
+from spolia.indexing.readers.registry import by_suffix, reader_of
+from spolia.models.http.transcriber import SpeechSegment, Transcriber, Transcript
 from spolia.run import Budget, Run
-from spolia.testing import OpenAIServer, Served
+from spolia.testing import OpenAIServer, ServedReply
 from spolia.testing.server import closed_port_url
 
 KEY = "sk-secret-0123456789"
@@ -35,8 +35,8 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
 
-def served(**said: Any) -> Served:
-    return Served(body=json.dumps(SAID | said).encode())
+def served(**said: Any) -> ServedReply:
+    return ServedReply(body=json.dumps(SAID | said).encode())
 
 
 def model(url: str, **changes: Any) -> Transcriber:
@@ -70,12 +70,15 @@ def test_a_recording_is_sent_as_the_protocol_says() -> None:
         "prompt": b"Spolia",
     }
     assert found == Transcript(
-        "Old stones. New walls.", (Segment(0, 2.5, "Old stones."), Segment(60, 62, "New walls.")), "english", 62.0
+        "Old stones. New walls.",
+        (SpeechSegment(0, 2.5, "Old stones."), SpeechSegment(60, 62, "New walls.")),
+        "english",
+        62.0,
     )
 
 
 def test_a_server_that_names_no_segments_is_heard_too() -> None:
-    with OpenAIServer(Served(body=b'{"text": "Old stones."}')) as server:
+    with OpenAIServer(ServedReply(body=b'{"text": "Old stones."}')) as server:
         reading = MediaReader(model(server.url)).read(Blob("a/talk.mp3", b"x"))
     assert (reading.document.text, reading.document.regions, reading.document.meta) == ("Old stones.", (), ())
 
@@ -97,17 +100,17 @@ def test_what_was_said_at_a_time_is_a_region() -> None:
 @pytest.mark.parametrize(
     ("reply", "kind", "said"),
     [
-        (Served(status=401), ModelRejected, "check the key in OPENAI_API_KEY"),
-        (Served(status=400), ModelRejected, "400"),
-        (Served(status=503), ModelUnavailable, "503"),
-        (Served(body=b"not json"), ModelUnavailable, "no transcript"),
-        (Served(body=b'{"segments": []}'), ModelUnavailable, "no transcript"),
-        (Served(body=b'{"text": "a", "segments": [{"start": "x"}]}'), ModelUnavailable, "no transcript"),
-        (Served(fault="reset"), ModelUnavailable, "connection"),
-        (Served(body=json.dumps(SAID).encode(), fault="truncate"), ModelUnavailable, "connection"),
+        (ServedReply(status=401), ModelRejected, "check the key in OPENAI_API_KEY"),
+        (ServedReply(status=400), ModelRejected, "400"),
+        (ServedReply(status=503), ModelUnavailable, "503"),
+        (ServedReply(body=b"not json"), ModelUnavailable, "no transcript"),
+        (ServedReply(body=b'{"segments": []}'), ModelUnavailable, "no transcript"),
+        (ServedReply(body=b'{"text": "a", "segments": [{"start": "x"}]}'), ModelUnavailable, "no transcript"),
+        (ServedReply(fault="reset"), ModelUnavailable, "connection"),
+        (ServedReply(body=json.dumps(SAID).encode(), fault="truncate"), ModelUnavailable, "connection"),
     ],
 )
-def test_faults_are_told_and_the_key_is_not(reply: Served, kind: type[ModelError], said: str) -> None:
+def test_faults_are_told_and_the_key_is_not(reply: ServedReply, kind: type[ModelError], said: str) -> None:
     with OpenAIServer(reply) as server, pytest.raises(kind, match=said) as caught:
         model(server.url).transcribe("a.mp3", b"x")
     assert KEY not in str(caught.value)
@@ -120,7 +123,7 @@ def test_nobody_listens() -> None:
 
 
 def test_what_may_pass_is_tried_again() -> None:
-    with OpenAIServer(Served(status=503), Served(fault="reset"), served()) as server:
+    with OpenAIServer(ServedReply(status=503), ServedReply(fault="reset"), served()) as server:
         assert model(server.url, retries=3).transcribe("a.mp3", b"x").text == SAID["text"]
     assert len(server.requests) == 3
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import WeightsError
-from spolia.models import hub, pinned, safetensors, weights
+from spolia.models import file_hash, hub
+from spolia.models.onnx import safetensors, weights
 
 
 @pytest.fixture(autouse=True)
@@ -101,13 +102,13 @@ def test_a_hash_is_computed_once_and_again_when_the_file_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computed: list[Path] = []
-    whole = pinned._bytes
+    whole = file_hash._bytes
 
     def counted(path: Path) -> str:
         computed.append(path)
         return whole(path)
 
-    monkeypatch.setattr(pinned, "_bytes", counted)
+    monkeypatch.setattr(file_hash, "_bytes", counted)
     folder = str(placed(tmp_path / "given"))
     weights.find(folder)
     weights.find(folder)
@@ -164,7 +165,7 @@ def test_a_tensor_beyond_the_end_is_damage(tmp_path: Path) -> None:
 
 def test_addresses_import_no_runtime() -> None:
     code = (
-        "import sys; from spolia.models.minilm import MiniLM; from spolia.models.chat import ChatModel;"
+        "import sys; from spolia.models.onnx.minilm import MiniLM; from spolia.models.http.chat import ChatModel;"
         "MiniLM(); ChatModel('m', 'http://h/v1');"
         "heavy = {'numpy', 'onnxruntime', 'tokenizers', 'urllib3', 'onnx', 'torch'} & set(sys.modules);"
         "assert not heavy, heavy"

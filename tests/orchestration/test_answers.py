@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from spolia.errors import StepFailed
-from spolia.flows.files import dump, load
-from spolia.models.scripted import ScriptedModel
-from spolia.orchestration.llm_fusion import LLMFusion
-from spolia.orchestration.majority import MajorityVote
+from spolia.flow_files.files import dump, load
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.orchestration.answer_fusion import LLMFusion, MajorityVote
 from spolia.run import Run
 from spolia.types import Answer, Citation, Hit, Node, Query, Ranking
 from tests.degrading import degraded

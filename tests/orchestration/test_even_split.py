@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from spolia.errors import StepFailed, WiringError
-from spolia.flows.files import dump, load
-from spolia.orchestration.even_split import EvenSplit
+from spolia.flow_files.files import dump, load
+from spolia.orchestration.rank_fusion import EvenSplit
 from spolia.types import Query, Ranking
 from tests.orchestration.test_fusion import found, ids
 

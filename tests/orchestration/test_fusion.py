@@ -5,12 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spolia.core.operator import Operator
 from spolia.errors import StepFailed, WiringError
-from spolia.operator import Operator
-from spolia.orchestration.even_split import EvenSplit
-from spolia.orchestration.fusion import ConvexCombination, ReciprocalRankFusion
-from spolia.orchestration.highest import HighestScore
-from spolia.orchestration.side_by_side import asked
+from spolia.orchestration.fusion import asked
+from spolia.orchestration.rank_fusion import ConvexCombination, EvenSplit, HighestScore, ReciprocalRankFusion
 from spolia.types import Hit, Node, Query, Ranking
 
 

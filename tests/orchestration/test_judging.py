@@ -9,13 +9,10 @@ from dataclasses import dataclass
 import pytest
 
 from spolia import Loop, Query, RerankModel, Run
+from spolia.core.function import step
 from spolia.errors import ModelRejected, WiringError
-from spolia.function import step
-from spolia.models.scripted import ScriptedModel
-from spolia.orchestration.classified import Classified
-from spolia.orchestration.confident import Confident
-from spolia.orchestration.stop_when import StopWhen
-from spolia.orchestration.sufficient import ENOUGH, Sufficient
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.orchestration.judges import ENOUGH, Classified, Confident, StopWhen, Sufficient
 from spolia.types import Chain, Generation, Hit, Node, Ranking, Token, Value, Verdict
 from tests.pre_retrieval.asked import Recorded, degraded
 
@@ -82,7 +79,7 @@ def test_a_model_says_whether_it_is_enough(reply: str, expected: bool) -> None:
 
 
 def test_twenty_replies_without_a_verdict_are_the_default_and_are_counted() -> None:
-    with degraded("spolia.models.role") as reasons:
+    with degraded("spolia.models.prompting.role") as reasons:
         for number in range(20):
             assert not Sufficient(ScriptedModel((f"well {number}",)))(found("Olsen was at Nokia.")).stop
     assert len(reasons) == 20
@@ -127,7 +124,7 @@ def test_a_classifier_stops_from_its_threshold_on(score: float, stops: bool) -> 
 
 
 def test_a_score_that_is_none_is_counted() -> None:
-    with degraded("spolia.orchestration.classified") as reasons:
+    with degraded("spolia.orchestration.judges") as reasons:
         Classified(Judge(math.nan))(Chain(WHO))
     assert len(reasons) == 1
 

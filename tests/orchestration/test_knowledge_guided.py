@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from spolia import Query, check
+from spolia.core.function import step
 from spolia.errors import WiringError
-from spolia.function import step
-from spolia.orchestration.knowledge_guided import KnowledgeGuided
-from spolia.pre_retrieval.least_to_most import LeastToMost
+from spolia.orchestration.knowledge_plan import KnowledgeGuided
+from spolia.pre_retrieval.decomposition import LeastToMost
 from spolia.stores.outside.graph_file import GraphFile
 from spolia.types import Answer, Plan
 

@@ -12,18 +12,14 @@ import numpy as np
 import pytest
 
 from spolia import ChatModel, Query, Route, Run, check, dump, load, where
+from spolia.core.function import step
 from spolia.errors import ModelError, ModelRejected, WiringError
-from spolia.function import step
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import CHAT, NEXT_TOKENS, Capabilities
-from spolia.models.scripted import ScriptedModel
-from spolia.orchestration.blend import Blend
-from spolia.orchestration.by_keywords import ByKeywords
-from spolia.orchestration.by_label import ByLabel
-from spolia.orchestration.by_meaning import ByMeaning
-from spolia.orchestration.by_next_token import ByNextToken
-from spolia.orchestration.exceeds import Exceeds
-from spolia.orchestration.pick_arm import PickArm
-from spolia.testing import HashingEmbedder, OpenAIServer, Served
+from spolia.orchestration.arm_choice import Blend, Exceeds, PickArm
+from spolia.orchestration.llm_router import ByLabel, ByNextToken
+from spolia.orchestration.similarity_router import ByKeywords, ByMeaning
+from spolia.testing import HashingEmbedder, OpenAIServer, ServedReply
 from spolia.types import ArmScores, Generation, Prompt, Token, Value
 from tests.pre_retrieval.asked import Recorded, degraded
 
@@ -66,7 +62,7 @@ def test_the_highest_score_at_or_above_the_floor(scores: dict[str, float], expec
 
 
 def test_scores_that_are_none_are_counted() -> None:
-    with degraded("spolia.orchestration.pick_arm") as reasons:
+    with degraded("spolia.orchestration.arm_choice") as reasons:
         PickArm("general")(ArmScores.of({"law": math.nan, "medicine": math.inf, "salt": 0.1}))
     assert len(reasons) == 2
 
@@ -183,7 +179,7 @@ def test_the_beginning_of_one_label_counts_and_that_of_two_does_not() -> None:
 
 
 def test_no_token_of_any_arm_is_counted_and_goes_to_the_default() -> None:
-    with degraded("spolia.orchestration.by_next_token") as reasons:
+    with degraded("spolia.orchestration.llm_router") as reasons:
         found = ByNextToken(foretold(perhaps=0.9), CONTROL)(Query("?"))
     assert found.by_arm == {"retrieve": 0.0, "recall": 0.0}
     assert PickArm("recall")(found) == "recall"
@@ -193,7 +189,7 @@ def test_no_token_of_any_arm_is_counted_and_goes_to_the_default() -> None:
 @pytest.mark.parametrize("logprob", [math.nan, math.inf, 0.5])
 def test_what_is_no_log_probability_is_not_counted(logprob: float) -> None:
     model = Foretelling((Token("yes", logprob), Token("no", -1.0)))
-    with degraded("spolia.orchestration.by_next_token") as reasons:
+    with degraded("spolia.orchestration.llm_router") as reasons:
         assert ByNextToken(model, CONTROL)(Query("?")).by_arm == {"retrieve": 0.0, "recall": 1.0}
     assert len(reasons) == 1
 
@@ -206,7 +202,7 @@ def test_a_model_that_cannot_is_found_before_it_is_asked() -> None:
 
 
 def test_a_server_that_states_none_where_it_was_said_to() -> None:
-    with OpenAIServer(Served(text="yes", logprob=None)) as server:
+    with OpenAIServer(ServedReply(text="yes", logprob=None)) as server:
         model = ChatModel("any", server.url, capabilities=Capabilities((CHAT, NEXT_TOKENS)))
         with pytest.raises(ModelRejected, match="next_tokens"):
             ByNextToken(model, CONTROL)(Query("?"))
@@ -237,7 +233,7 @@ def test_what_a_model_says_or_the_declared_arm(reply: str, expected: str) -> Non
 
 
 def test_twenty_replies_without_a_label_are_the_default_and_are_counted() -> None:
-    with degraded("spolia.models.role") as reasons:
+    with degraded("spolia.models.prompting.role") as reasons:
         for number in range(20):
             assert ByLabel(ScriptedModel((f"hm {number}",)), ARMS, "multi")(Query("?")) == "multi"
     assert len(reasons) == 20

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spolia.core.operator import Operator
 from spolia.errors import StepFailed, WiringError
-from spolia.operator import Operator
-from spolia.orchestration.even_split import EvenSplit
-from spolia.orchestration.fusion import ConvexCombination, ReciprocalRankFusion
-from spolia.orchestration.highest import HighestScore
-from spolia.orchestration.sweeping import sweep
+from spolia.orchestration.rank_fusion import ConvexCombination, EvenSplit, HighestScore, ReciprocalRankFusion
+from spolia.orchestration.sweep import sweep
 from spolia.ranking import convex_combination, min_max, reciprocal_rank_fusion
 from spolia.types import Hit, Node, Query, Ranking
 

@@ -13,18 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spolia.core.operator import Operator
 from spolia.errors import WiringError
 from spolia.filters import Field, where
 from spolia.generation.reader import Reader
-from spolia.models.scripted import ScriptedModel
-from spolia.operator import Operator
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.post_retrieval.context_window import Neighbours, SentenceWindow
 from spolia.post_retrieval.mmr import MMR
-from spolia.post_retrieval.neighbours import Neighbours
-from spolia.post_retrieval.sentence_window import SentenceWindow
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
-from spolia.testing.hashing import HashingEmbedder
+from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Hit, Node, Query, Ranking
 from tests.structured import Cut, Source, stored
 

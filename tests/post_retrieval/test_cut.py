@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spolia.errors import WiringError
-from spolia.post_retrieval.cut import Cut
-from spolia.post_retrieval.forms import AsDicts, AsNodes, AsText
+from spolia.post_retrieval.presentation import AsDicts, AsNodes, AsText
+from spolia.post_retrieval.selection import Cut
 from spolia.types import Hit, Node, Query, Ranking, Span
 
 

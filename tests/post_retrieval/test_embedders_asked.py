@@ -8,20 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spolia.core.operator import Operator
 from spolia.errors import ModelError
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import Kind
-from spolia.models.scripted import ScriptedModel
-from spolia.models.token_vectors import TokenVectors
-from spolia.operator import Operator
-from spolia.orchestration.by_meaning import ByMeaning
-from spolia.post_retrieval.colbert import ColBERT
+from spolia.models.vectors import TokenVectors
+from spolia.orchestration.similarity_router import ByMeaning
 from spolia.post_retrieval.compression.extractive import Extractive
+from spolia.post_retrieval.encoder_rerankers import ColBERT
 from spolia.post_retrieval.mmr import MMR
-from spolia.post_retrieval.selection.similarity_percentile import SimilarityPercentile
-from spolia.post_retrieval.selection.similarity_threshold import SimilarityThreshold
-from spolia.pre_retrieval.averaged_hyde import AveragedHyDE
+from spolia.post_retrieval.selection import SimilarityPercentile, SimilarityThreshold
+from spolia.pre_retrieval.hyde import AveragedHyDE
 from spolia.testing import HashingEmbedder
-from spolia.testing.hashing import HashingTokens
+from spolia.testing.hash_embedder import HashingTokens
 from spolia.types import Hit, Node, Query, Ranking
 
 FOUND = Ranking(Query("stones"), tuple(Hit(Node(text, text), 1.0) for text in ("Red stones.", "Blue sea.")))

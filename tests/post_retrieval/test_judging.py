@@ -15,27 +15,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spolia.checking import check
+from spolia.core.check import check
+from spolia.core.operator import Operator
 from spolia.errors import BudgetSpent, ModelError, ModelRejected, ModelUnavailable, WiringError
-from spolia.flows.files import dump, load
-from spolia.flows.prompts import shipped
+from spolia.flow_files.files import dump, load
+from spolia.flow_files.prompts import shipped
 from spolia.journal import Cache, Runs
-from spolia.models.completions import CompletionModel
+from spolia.models.http.completions import CompletionModel
+from spolia.models.http.reranking import RerankModel
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import CHAT, NEXT_TOKENS, SCORES, Capabilities
-from spolia.models.reranking import RerankModel
-from spolia.models.scripted import ScriptedModel
-from spolia.operator import Operator
-from spolia.post_retrieval.colbert import ColBERT
-from spolia.post_retrieval.cross_encoder import CrossEncoder
-from spolia.post_retrieval.cut import Cut
-from spolia.post_retrieval.judging import Judging
-from spolia.post_retrieval.mono_t5 import MonoT5
+from spolia.post_retrieval.encoder_rerankers import TART, ColBERT, CrossEncoder
+from spolia.post_retrieval.likelihood_rerankers import UPR, MonoT5
+from spolia.post_retrieval.model_reranker import Judging
 from spolia.post_retrieval.rank_gpt import RankGPT, starts
-from spolia.post_retrieval.tart import TART
-from spolia.post_retrieval.upr import UPR
+from spolia.post_retrieval.selection import Cut
 from spolia.run import Budget, Run
-from spolia.testing import OpenAIServer, Served
-from spolia.testing.hashing import HashingTokens
+from spolia.testing import OpenAIServer, ServedReply
+from spolia.testing.hash_embedder import HashingTokens
 from spolia.types import Failure, Generation, Hit, Node, Prompt, Query, Ranking, Token, Usage, Value
 
 QUESTION = "Who employed Olsen?"
@@ -233,7 +230,7 @@ def test_a_result_is_kept_and_a_degraded_one_is_not() -> None:
 
 def test_a_spent_budget_is_no_reason_to_go_on_in_the_old_order() -> None:
     once = Run(budget=Budget(calls=1))
-    with OpenAIServer(Served("true", logprob=-0.5)) as server, once, pytest.raises(BudgetSpent):
+    with OpenAIServer(ServedReply("true", logprob=-0.5)) as server, once, pytest.raises(BudgetSpent):
         MonoT5(CompletionModel("any", server.url))(ranking("a", "b", "c"))
 
 
@@ -277,7 +274,7 @@ def test_flows_are_written_and_read(kind: str) -> None:
 
 
 def test_a_hosted_reranker_is_asked_once_and_its_failure_keeps_the_order() -> None:
-    with OpenAIServer(Served(), Served(status=503)) as server:
+    with OpenAIServer(ServedReply(), ServedReply(status=503)) as server:
         hosted = CrossEncoder(RerankModel("any", server.url, retries=0), top_k=2)
         found = ranking("olsen", "b", "c")
         assert ids(hosted(found)) == ["olsen", "b"]
@@ -328,7 +325,7 @@ def test_upr_has_no_score_for_what_is_no_log_probability(logprob: float) -> None
 
 
 def test_no_log_probabilities_where_they_were_promised_keep_the_order() -> None:
-    with OpenAIServer(Served("yes", logprob=None)) as server:
+    with OpenAIServer(ServedReply("yes", logprob=None)) as server:
         model = CompletionModel("any", server.url, retries=0)
         for op in (UPR(model), MonoT5(model)):
             assert op(ranking("a", "b")).hits == ranking("a", "b").hits
@@ -388,7 +385,7 @@ def test_colbert_scores_do_not_depend_on_what_else_is_judged() -> None:
 @settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 10_000))
 def test_late_interaction_is_that_of_the_loops(seed: int) -> None:
-    from spolia.models.token_vectors import TokenVectors, max_sims
+    from spolia.models.vectors import TokenVectors, max_sims
 
     draw = random.Random(seed)
 

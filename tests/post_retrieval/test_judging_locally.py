@@ -7,17 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from spolia.models import template
 from spolia.models.local.cross_encoder import LocalCrossEncoder
+from spolia.models.local.embedders import LocalTokenEmbedder
 from spolia.models.local.language_model import LocalModel
-from spolia.models.local.token_embedder import LocalTokenEmbedder
-from spolia.models.token_vectors import max_sims
-from spolia.post_retrieval.colbert import ColBERT
-from spolia.post_retrieval.cross_encoder import CrossEncoder
-from spolia.post_retrieval.judging import Judging
-from spolia.post_retrieval.mono_t5 import MonoT5
-from spolia.post_retrieval.tart import TART
-from spolia.post_retrieval.upr import UPR
+from spolia.models.prompting import template
+from spolia.models.vectors import max_sims
+from spolia.post_retrieval.encoder_rerankers import TART, ColBERT, CrossEncoder
+from spolia.post_retrieval.likelihood_rerankers import UPR, MonoT5
+from spolia.post_retrieval.model_reranker import Judging
 from spolia.types import Hit, Node, Prompt, Query, Ranking
 from tests.models.local import tiny
 
@@ -94,7 +91,7 @@ def test_one_of_two_words(decoder: LocalModel) -> None:
 
 
 def test_what_a_model_cannot_do_is_told_before_it_runs(decoder: LocalModel, tmp_path: Path) -> None:
-    from spolia.checking import check
+    from spolia.core.check import check
 
     assert check(UPR(decoder)).problems == ()
     assert check(MonoT5(decoder)).problems == ()

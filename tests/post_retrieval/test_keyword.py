@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spolia.errors import WiringError
-from spolia.post_retrieval.keyword import KeywordFilter
+from spolia.post_retrieval.selection import KeywordFilter
 from spolia.types import Hit, Node, Query, Ranking
 
 TEXTS = ("apple pie", "banana split", "apple and banana", "Äpfel, no APPLE-PIE", "pineapple")

@@ -15,12 +15,12 @@ from spolia.errors import StoreError, WiringError
 from spolia.filters import Field, where
 from spolia.generation.extract import Extract
 from spolia.generation.reader import Reader
-from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.transforms.questions import HypotheticalQuestions
 from spolia.journal import Runs
-from spolia.models.scripted import ScriptedModel
-from spolia.orchestration.fusion import ReciprocalRankFusion
-from spolia.post_retrieval.mapped import Mapped
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.orchestration.rank_fusion import ReciprocalRankFusion
+from spolia.post_retrieval.group_map import Mapped
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
@@ -269,7 +269,7 @@ def test_bad_wiring_and_foreign_nodes_are_refused(corpus: Corpus) -> None:
 
 
 def test_pieces_that_were_written_are_not_cited_in_place_of_the_text(tmp_path: Path) -> None:
-    from spolia.function import step
+    from spolia.core.function import step
     from spolia.stores.definition import Part, Pieces
 
     @step

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import ManifestMismatch, ModelError, WiringError
-from spolia.flows.files import dump, load
+from spolia.flow_files.files import dump, load
 from spolia.indexing.texts import add_texts
 from spolia.models.protocols import Embedder
 from spolia.post_retrieval.mmr import MMR
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
-from spolia.testing.hashing import HashingEmbedder
+from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Hit, Node, Query, Ranking, Value
 
 

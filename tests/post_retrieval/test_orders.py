@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spolia.errors import WiringError
-from spolia.flows.files import dump, load
-from spolia.post_retrieval.newest import Newest
-from spolia.post_retrieval.reorder import Order, Reorder
-from spolia.post_retrieval.time_decay import TimeDecay
+from spolia.flow_files.files import dump, load
+from spolia.post_retrieval.presentation import Order, Reorder
+from spolia.post_retrieval.recency import Newest, TimeDecay
 from spolia.types import Hit, Node, Query, Ranking
 
 FIVE = Ranking(Query("?"), tuple(Hit(Node(str(n), ""), 1 / n) for n in range(1, 6)), "bm25")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from spolia.errors import WiringError
-from spolia.flows.files import dump, load
+from spolia.flow_files.files import dump, load
 from spolia.journal import Cache
-from spolia.post_retrieval.rerank import Reranker, reranker
+from spolia.post_retrieval.reranker import Reranker, reranker
 from spolia.run import Run
 from spolia.types import Hit, Node, Query, Ranking
 

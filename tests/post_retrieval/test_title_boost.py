@@ -5,7 +5,7 @@ import math
 import pytest
 
 from spolia.errors import WiringError
-from spolia.flows.files import dump, load
+from spolia.flow_files.files import dump, load
 from spolia.post_retrieval.title_boost import TitleBoost
 from spolia.types import Hit, Node, Query, Ranking
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from spolia import BM25, Between, Field, NodeGroup, Query, check, dump, load, where
 from spolia.errors import FilterError, WiringError
 from spolia.filters import AnyOf, Not, Or, Schema
-from spolia.models.scripted import ScriptedModel
-from spolia.pre_retrieval.conditions import condition_of
-from spolia.pre_retrieval.construct_filter import ConstructFilter
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.pre_retrieval.metadata_filter import ConstructFilter, condition_of
 from tests.pre_retrieval.asked import Recorded, degraded
 from tests.structured import Source
 from tests.structured import stored as kept
@@ -62,7 +61,7 @@ def test_what_is_still_wrong_is_dropped_and_counted(chunks: NodeGroup) -> None:
     model = Recorded(
         lambda text: reply("salt", {"field": "jahr", "value": 1}, GERMAN, {"field": "year", "value": "old"})
     )
-    with degraded("spolia.pre_retrieval.construct_filter") as reasons:
+    with degraded("spolia.pre_retrieval.metadata_filter") as reasons:
         found = ConstructFilter(model, chunks)(ASKED)
     assert found.filter == where(lang="de")
     assert len(model.sent) == 2

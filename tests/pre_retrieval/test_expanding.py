@@ -9,13 +9,10 @@ import pytest
 
 from spolia import BM25, Dense, Each, NodeGroup, Query, Reader, ReciprocalRankFusion, Run, check, dump, load
 from spolia.errors import ModelRejected, WiringError
-from spolia.models.scripted import ScriptedModel
-from spolia.pre_retrieval.averaged_hyde import AveragedHyDE
-from spolia.pre_retrieval.hyde import HyDE
-from spolia.pre_retrieval.multi_query import MultiQuery
-from spolia.pre_retrieval.parsers import OneText, Searches
-from spolia.pre_retrieval.rewrite import Rewrite
-from spolia.pre_retrieval.step_back import StepBack
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.pre_retrieval.hyde import AveragedHyDE, HyDE
+from spolia.pre_retrieval.query_llm import OneText, Searches
+from spolia.pre_retrieval.rewrite import MultiQuery, Rewrite, StepBack
 from spolia.testing import HashingEmbedder
 from tests.pre_retrieval.asked import Recorded, degraded
 from tests.retrieval.conftest import Stored, stored  # noqa: F401

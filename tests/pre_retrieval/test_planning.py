@@ -10,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spolia import BM25, Budget, Each, NodeGroup, Query, Reader, ReciprocalRankFusion, Route, Run, check, dump, load
+from spolia.core.function import step
 from spolia.errors import BudgetSpent, QueryError
-from spolia.function import step
 from spolia.generation.closed_book import ClosedBook
-from spolia.models.scripted import ScriptedModel
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.pre_retrieval.chain_of_verification import ChainOfVerification
-from spolia.pre_retrieval.decompose import Decompose
-from spolia.pre_retrieval.least_to_most import LeastToMost
-from spolia.pre_retrieval.parsers import Steps
-from spolia.pre_retrieval.with_draft import WithDraft
+from spolia.pre_retrieval.decomposition import Decompose, LeastToMost
+from spolia.pre_retrieval.hyde import WithDraft
+from spolia.pre_retrieval.query_llm import Steps
 from spolia.types import Answer, Plan
 from tests.pre_retrieval.asked import Recorded, degraded
 from tests.retrieval.conftest import Stored, stored  # noqa: F401
@@ -122,7 +121,7 @@ def test_steps_are_answered_in_order_where_others_need_them() -> None:
 
 def test_no_step_without_its_answer_is_searched_for() -> None:
     for dead in ("unknown", "broken"):
-        with degraded("spolia.pre_retrieval.least_to_most") as reasons:
+        with degraded("spolia.pre_retrieval.decomposition") as reasons:
             found = texts(Plan(WHERE, (f"{dead}?", "Where is #1?", "Who heads #2?", "Who?")))
         assert found == [WHERE.text, f"{dead}?", "Who?"]
         assert not any("#" in text for text in found)

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import spolia
-from spolia.models.delimiters import Setting
-from spolia.models.template import Template
+from spolia.models.prompting.template import Setting, Template
 
 HOME = Path(spolia.__file__).parent
 FILES = sorted(

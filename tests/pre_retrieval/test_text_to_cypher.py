@@ -9,10 +9,9 @@ import pytest
 
 from spolia import Query, Run, check, dump, load
 from spolia.errors import StatementError
-from spolia.models.scripted import ScriptedModel
-from spolia.pre_retrieval.show_rows import ShowRows
-from spolia.pre_retrieval.text_to_cypher import TextToCypher
-from spolia.pre_retrieval.within_rows import WithinRows
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.pre_retrieval.row_search import ShowRows, WithinRows
+from spolia.pre_retrieval.text_to_query import TextToCypher
 from spolia.stores.outside.graph_file import GraphFile
 from spolia.stores.outside.rows import Limits
 from tests.pre_retrieval.asked import Recorded

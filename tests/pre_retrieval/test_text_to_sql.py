@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from spolia import Guard, Query, Run, check, dump, load
+from spolia.core.function import step
 from spolia.errors import MissingExtra, StatementError, StepFailed, WiringError
 from spolia.filters import AnyOf, where
-from spolia.function import step
-from spolia.models.scripted import ScriptedModel
-from spolia.pre_retrieval.show_rows import ShowRows
-from spolia.pre_retrieval.statements import Statement
-from spolia.pre_retrieval.text_to_sql import TextToSQL
-from spolia.pre_retrieval.within_rows import WithinRows
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.pre_retrieval.row_search import ShowRows, WithinRows
+from spolia.pre_retrieval.text_to_query import Statement, TextToSQL
 from spolia.stores.outside.rows import Limits, Rows
 from spolia.stores.outside.sqlite_file import SQLiteFile
 from spolia.types import Ranking

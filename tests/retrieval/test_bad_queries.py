@@ -10,32 +10,31 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spolia.core.operator import Operator
 from spolia.errors import ManifestMismatch, ModelError, QueryError, WiringError
-from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.sync import sync
-from spolia.models.minilm import MiniLM
+from spolia.models.http.reranking import RerankModel
+from spolia.models.onnx.minilm import MiniLM
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import CHAT, NEXT_TOKENS, SCORES, Kind
-from spolia.models.reranking import RerankModel
-from spolia.models.scripted import ScriptedModel
-from spolia.models.sparse import SparseRows
-from spolia.operator import Operator
-from spolia.orchestration.knowledge_guided import KnowledgeGuided
+from spolia.models.vectors import SparseRows
+from spolia.orchestration.knowledge_plan import KnowledgeGuided
 from spolia.retrieval.bm25 import BM25
-from spolia.retrieval.by_similarity import BySimilarity
 from spolia.retrieval.dense import Dense
-from spolia.retrieval.graph.address import NodeGraph
 from spolia.retrieval.graph.edges import InOrder
-from spolia.retrieval.graph.hops import Hops
+from spolia.retrieval.graph.node_graph import NodeGraph
+from spolia.retrieval.graph.walk import Hops
 from spolia.retrieval.late_interaction import LateInteraction
 from spolia.retrieval.learned_sparse import LearnedSparse
-from spolia.retrieval.similarity import similarity
+from spolia.retrieval.similarity_search import BySimilarity, similarity
 from spolia.retrieval.tree import Descend
-from spolia.retrieval.web.searxng import SearXNG
+from spolia.retrieval.web.engines import SearXNG
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialising import materialise
 from spolia.stores.outside.graph_file import GraphFile
-from spolia.testing.hashing import HashingEmbedder, HashingTokens
+from spolia.testing.hash_embedder import HashingEmbedder, HashingTokens
 from spolia.types import Failure, Query, Ranking
 from tests.retrieval.test_learned_sparse import Counting
 from tests.tree import operators

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import QueryError, StoreError, WiringError
-from spolia.evaluation.datasets import DataSet
+from spolia.evaluation.data.dataset import DataSet
 from spolia.indexing.sync import sync
 from spolia.journal import Runs
 from spolia.retrieval.bm25 import BM25

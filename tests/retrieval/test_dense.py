@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from spolia.core.run_context import charge
 from spolia.errors import ManifestMismatch, QueryError
 from spolia.journal import Runs
 from spolia.retrieval.dense import Dense
 from spolia.run import Run
-from spolia.surrounding import charge
 from spolia.types import Failure, Query, Ranking, Usage, Value
 from tests.retrieval.conftest import Stored
 

@@ -17,15 +17,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spolia import filters as filters_module
+from spolia.core.operator import Operator
 from spolia.errors import FilterError
 from spolia.filters import FILE_FIELDS, And, AnyOf, Between, Condition, Field, Leaf, Not, Or, Schema, where
-from spolia.flows.across import across
-from spolia.operator import Operator
-from spolia.retrieval.bm25 import BM25
-from spolia.retrieval.by_similarity import BySimilarity
+from spolia.flow_files.federated_search import across
+from spolia.retrieval.bm25 import BM25, Phrase
 from spolia.retrieval.dense import Dense
-from spolia.retrieval.phrase import Phrase
-from spolia.retrieval.similarity import similarity
+from spolia.retrieval.similarity_search import BySimilarity, similarity
 from spolia.run import Run
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.lexical.analysis import Analyzer

@@ -15,15 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from spolia.core.function import step
 from spolia.errors import GroupError, WiringError
 from spolia.filters import Field
-from spolia.function import step
-from spolia.retrieval.graph import similarity
-from spolia.retrieval.graph.address import NodeGraph
+from spolia.retrieval.graph import links
 from spolia.retrieval.graph.edges import Belonging, Edges, InOrder, SharedEntities, Similar
-from spolia.retrieval.graph.links import Links, Pairs
-from spolia.retrieval.graph.sharing import Having, sharing
-from spolia.retrieval.graph.similarity import nearest
+from spolia.retrieval.graph.links import Having, Links, Pairs, nearest, sharing
+from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Part, Piece, Pieces
@@ -149,8 +147,8 @@ def test_the_nearest_neighbours_do_not_depend_on_the_blocks(
     cosines = products / np.where(np.outer(lengths, lengths) > 0, np.outer(lengths, lengths), 1)
     np.fill_diagonal(cosines, -np.inf)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(similarity, "ROWS", rows)
-        patch.setattr(similarity, "COLUMNS", columns)
+        patch.setattr(links, "ROWS", rows)
+        patch.setattr(links, "COLUMNS", columns)
         pairs = nearest(placed, placed.keys, neighbours).pairs(0.0)
     weights = dict(zip(zip(pairs.one.tolist(), pairs.other.tolist(), strict=True), pairs.weight.tolist(), strict=True))
     assert len(weights) == len(pairs.one)
@@ -180,8 +178,8 @@ def test_neighbours_that_are_followed_are_those_that_are_found_anew(
     then = placed([at for at in range(len(vectors)) if at not in gone] or [0])
     before = nearest(first, first.keys, neighbours)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(similarity, "ROWS", block)
-        patch.setattr(similarity, "COLUMNS", block + 1)
+        patch.setattr(links, "ROWS", block)
+        patch.setattr(links, "COLUMNS", block + 1)
         followed = nearest(then, then.keys, neighbours, before)
     anew = nearest(then, then.keys, neighbours)
     for name in ("keys", "near", "cosines"):
@@ -277,7 +275,7 @@ def test_the_same_generation_gives_the_same_file(tmp_path: Path) -> None:
 def test_a_graph_is_read_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = stored(tmp_path / "s.spolia", TEXTS, GROUPS, EMBEDDER)
     first = content(corpus)
-    monkeypatch.setattr("spolia.retrieval.graph.building.Building.links", lambda *_: pytest.fail("built again"))
+    monkeypatch.setattr("spolia.retrieval.graph.build.GraphBuild.links", lambda *_: pytest.fail("built again"))
     assert content(corpus) == first
 
 
@@ -305,7 +303,7 @@ def test_a_later_generation_compares_what_is_new_and_is_as_if_built_anew(
     corpus = stored(tmp_path / "s.spolia", texts, GROUPS, EMBEDDER)
     content(corpus)
     compared: list[int] = []
-    exactly = similarity._exact
+    exactly = links._exact
 
     def counting(mine: Any, which: Any, theirs: Any, other: Any) -> Any:
         compared.append(len(mine) * len(theirs))
@@ -313,7 +311,7 @@ def test_a_later_generation_compares_what_is_new_and_is_as_if_built_anew(
 
     with corpus.writer() as writer:
         writer.remove("7.txt")
-    monkeypatch.setattr(similarity, "_exact", counting)
+    monkeypatch.setattr(links, "_exact", counting)
     followed, some = content(corpus), sum(compared)
     for path in files(corpus):
         path.unlink()
@@ -345,7 +343,7 @@ def test_a_store_that_cannot_be_written_is_searched_all_the_same(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("spolia.retrieval.graph.kept.fsync_file", full)
+    monkeypatch.setattr("spolia.retrieval.graph.build.fsync_file", full)
     first = content(corpus)
     assert files(corpus) == []
     monkeypatch.undo()

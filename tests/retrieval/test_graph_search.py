@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spolia.core.operator import Operator
 from spolia.errors import ManifestMismatch, StoreError, WiringError
 from spolia.filters import Field, where
-from spolia.operator import Operator
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
-from spolia.retrieval.graph.address import NodeGraph
 from spolia.retrieval.graph.edges import Belonging, InOrder, SharedEntities, Similar
-from spolia.retrieval.graph.hops import Hops
 from spolia.retrieval.graph.links import Links, Pairs
-from spolia.retrieval.graph.pagerank import PersonalisedPageRank, pagerank
+from spolia.retrieval.graph.node_graph import NodeGraph
+from spolia.retrieval.graph.walk import Hops, PersonalisedPageRank, pagerank
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition

@@ -13,16 +13,16 @@ import pytest
 
 from spolia.errors import ManifestMismatch, ModelError, QueryError, WiringError
 from spolia.filters import where
-from spolia.flows.files import dump, load
+from spolia.flow_files.files import dump, load
 from spolia.models.protocols import TokenEmbedder
-from spolia.models.token_vectors import TokenVectors
-from spolia.post_retrieval.colbert import ColBERT
+from spolia.models.vectors import TokenVectors
+from spolia.post_retrieval.encoder_rerankers import ColBERT
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.late_interaction import LateInteraction
 from spolia.retrieval.multi_head import MultiHead
 from spolia.run import Run
 from spolia.stores.corpus import Corpus, NodeGroup
-from spolia.testing.hashing import HashingEmbedder, HashingTokens
+from spolia.testing.hash_embedder import HashingEmbedder, HashingTokens
 from spolia.types import Query, Ranking, Value
 from tests.retrieval.conftest import Stored, store
 

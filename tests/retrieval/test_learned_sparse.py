@@ -11,15 +11,15 @@ import pytest
 
 from spolia.errors import FilterError, ManifestMismatch, QueryError
 from spolia.filters import where
-from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.sync import sync
 from spolia.models.protocols import Kind, SparseEmbedder
-from spolia.models.sparse import SparseRows
+from spolia.models.vectors import SparseRows
 from spolia.retrieval.dense import Dense
 from spolia.retrieval.learned_sparse import LearnedSparse
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Embedding
-from spolia.testing.hashing import HashingEmbedder
+from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Failure, Query, Value
 
 

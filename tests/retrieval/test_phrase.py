@@ -7,8 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import QueryError
-from spolia.retrieval.bm25 import BM25
-from spolia.retrieval.phrase import Phrase
+from spolia.retrieval.bm25 import BM25, Phrase
 from spolia.run import Run
 from spolia.stores.lexical.phrases import holds
 from spolia.types import Query

@@ -14,7 +14,7 @@ from spolia.ranking import (
     three_sigma,
     z_score,
 )
-from spolia.ranking.aligned import competition_ranks
+from spolia.ranking.alignment import competition_ranks
 
 
 def cosine_minimum(scores: object) -> tuple[list[float], float]:

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spolia.core.function import step
 from spolia.errors import ManifestMismatch, QueryError, WiringError
-from spolia.flows.files import dump, load
-from spolia.function import step
-from spolia.retrieval import by_similarity
-from spolia.retrieval.by_similarity import BySimilarity
+from spolia.flow_files.files import dump, load
+from spolia.retrieval import similarity_search
 from spolia.retrieval.dense import Dense
-from spolia.retrieval.similarity import Compared, Similarity, similarity
+from spolia.retrieval.similarity_search import BySimilarity, Compared, Similarity, similarity
 from spolia.stores.corpus import NodeGroup
 from spolia.testing import HashingEmbedder
 from spolia.types import Node, Query, Ranking
@@ -104,7 +103,7 @@ def test_embeddings_one_by_one_and_all_at_once(group: NodeGroup) -> None:
 
 
 def test_nodes_are_compared_in_bounded_numbers(group: NodeGroup, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_similarity, "AT_ONCE", 1)
+    monkeypatch.setattr(similarity_search, "AT_ONCE", 1)
     assert [id for id, _ in scored(BySimilarity(group, overlap)(Query("red stone")))] == ["a", "c", "b", "d"]
 
 

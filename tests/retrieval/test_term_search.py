@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 
 from spolia.errors import FilterError, QueryError, StoreError, WiringError
 from spolia.filters import where
-from spolia.flows.files import dump, load
+from spolia.flow_files.files import dump, load
 from spolia.retrieval.bm25 import BM25
-from spolia.retrieval.bm25_variant import BM25Variant
-from spolia.retrieval.counts import Counts, counts_of
-from spolia.retrieval.fielded_bm25 import FieldedBM25
+from spolia.retrieval.bm25_variants import BM25Variant, FieldedBM25, Variant
+from spolia.retrieval.term_counts import Counts, counts_of
 from spolia.retrieval.tfidf import TFIDF
-from spolia.retrieval.weighting import Variant
 from spolia.run import Run
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.lexical.analysis import Analyzer

@@ -14,19 +14,16 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from spolia.egress import patience
+from spolia.core.function import step
+from spolia.egress import retry
 from spolia.errors import BudgetSpent, QueryError, SourceError, SourceUnavailable, WiringError
-from spolia.evaluation.measures.costs.retrievals import DocumentsShown, RetrievalCalls, UsedCalls
+from spolia.evaluation.measures.costs import DocumentsShown, RetrievalCalls, UsedCalls
 from spolia.evaluation.measures.measure import Case
-from spolia.flows.files import dump, load
-from spolia.function import step
+from spolia.flow_files.files import dump, load
 from spolia.journal import Cache, Runs
 from spolia.retrieval.multi_source import MultiSource
-from spolia.retrieval.web.api import SearchAPI
-from spolia.retrieval.web.brave import Brave
-from spolia.retrieval.web.engine import SearchEngine, WebResult
-from spolia.retrieval.web.search import WebSearch
-from spolia.retrieval.web.searxng import SearXNG
+from spolia.retrieval.web.engines import Brave, SearchAPI, SearXNG
+from spolia.retrieval.web.search import SearchEngine, WebResult, WebSearch
 from spolia.run import Run
 from spolia.types import Answer, Failure, Hit, Item, Node, Query, Ranking, Value
 from tests.egress.test_fetching import says, server
@@ -54,7 +51,7 @@ def found_by(answer: Callable[[BaseHTTPRequestHandler], None], query: Query = MO
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "pause", lambda seconds: None)
+    monkeypatch.setattr(retry, "pause", lambda seconds: None)
 
 
 def test_pages_are_nodes_in_the_order_of_the_engine() -> None:

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 
-from spolia.combinators import Branch, Each, Guard, Identity, Loop, Route, Samples
+from spolia.core.combinators import Branch, Each, Guard, Identity, Loop, Route, Samples
+from spolia.core.function import step
+from spolia.core.operator import Operator
+from spolia.core.run_context import charge, emit, reserve
 from spolia.errors import ModelUnavailable
-from spolia.function import step
-from spolia.operator import Operator
-from spolia.surrounding import charge, emit, reserve
 from spolia.types import Answer, Hit, Node, Query, Ranking, State, Usage, Value, Verdict
 
 

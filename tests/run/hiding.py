@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from zlib import crc32
 
-from spolia.codec import encode
+from spolia.core.codec import encode
 from spolia.filters import Between, Condition, Field, Schema, where
 from spolia.stores.corpus import Corpus
 from spolia.stores.indexes import IndexSettings

@@ -16,21 +16,21 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
+from spolia.core.operator import Operator
 from spolia.errors import WiringError
 from spolia.filters import Condition
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import Embedder, LanguageModel, SparseEmbedder, TokenEmbedder
-from spolia.models.scripted import ScriptedModel
-from spolia.operator import Operator
-from spolia.retrieval.graph.address import NodeGraph
 from spolia.retrieval.graph.edges import Belonging, InOrder, SharedEntities, Similar
-from spolia.retrieval.similarity import Similarity, similarity
+from spolia.retrieval.graph.node_graph import NodeGraph
+from spolia.retrieval.similarity_search import Similarity, similarity
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.reading.allowed import Allowed
 from spolia.stores.snapshot import Snapshot
 from spolia.stores.tables import sql
 from spolia.stores.truth import Truth
-from spolia.testing.hashing import HashingTokens
+from spolia.testing.hash_embedder import HashingTokens
 from spolia.types import Filter, Node, Query, Ranking, Span
 from tests.run.hiding import EMBEDDER, GROUPS, PICTURE, PRINCIPALS, QUERY, SECRET, SPARSE
 from tests.tree import classes, modules, operators

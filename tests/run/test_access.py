@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spolia.core.operator import Operator
 from spolia.errors import WiringError
-from spolia.flows.retrievers import bm25, dense, hybrid
+from spolia.flow_files.built_in import bm25, dense, hybrid
 from spolia.journal import Cache, Runs
-from spolia.operator import Operator
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.lexical.analysis import Analyzer

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from spolia.core.operator import Operator
 from spolia.errors import StoreError
-from spolia.flows.retrievers import hybrid
+from spolia.flow_files.built_in import hybrid
 from spolia.journal import Runs
-from spolia.operator import Operator
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.lexical.analysis import Analyzer

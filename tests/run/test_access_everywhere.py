@@ -20,10 +20,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spolia.core.operator import Operator
 from spolia.errors import SpoliaError
 from spolia.filters import narrowed
 from spolia.journal import Runs
-from spolia.operator import Operator
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.run import Run
@@ -161,10 +161,10 @@ def test_nobody_sees_what_is_not_theirs_or_is_filtered_out(tmp_path: Path) -> No
         ("spolia.retrieval.group_search.narrowed", lambda own, query, run: narrowed(query, run)),
         ("spolia.retrieval.group_search.narrowed", lambda own, query, run: narrowed(own, run)),
         ("spolia.retrieval.tree.narrowed", lambda own, query, run: narrowed(own, query)),
-        ("spolia.retrieval.graph.walking.narrowed", lambda query, run: run),
-        ("spolia.post_retrieval.mapped.narrowing", lambda: None),
-        ("spolia.post_retrieval.neighbours.narrowed", lambda query, run: query),
-        ("spolia.post_retrieval.sentence_window.narrowed", lambda query, run: None),
+        ("spolia.retrieval.graph.walk.narrowed", lambda query, run: run),
+        ("spolia.post_retrieval.group_map.narrowing", lambda: None),
+        ("spolia.post_retrieval.context_window.narrowed", lambda query, run: query),
+        ("spolia.post_retrieval.context_window.narrowed", lambda query, run: None),
         ("spolia.run.recall.key_of", lambda op, value, *_: digest_of((op, QUERY))),
     ],
 )

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spolia.combinators import Best, Branch, Each, Guard, Identity, Loop, Samples
+from spolia.core.combinators import Best, Branch, Each, Guard, Identity, Loop, Samples
+from spolia.core.function import step
+from spolia.core.operator import Operator
+from spolia.core.run_context import Done, Emitted, Retracted, access, check_cancelled, emit, on_cancel, pin, reserve
 from spolia.errors import BudgetSpent, Cancelled, ModelUnavailable
-from spolia.function import step
 from spolia.journal import Cache, Runs
-from spolia.operator import Operator
 from spolia.run import Budget, Run
-from spolia.surrounding import Done, Emitted, Retracted, access, check_cancelled, emit, on_cancel, pin, reserve
 from spolia.types import Answer, Failure, Node, Query, Ranking, Usage
 from tests.run.flows import (
     COUNTER,

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spolia.combinators import Branch
+from spolia.core.combinators import Branch
+from spolia.core.function import step
+from spolia.core.operator import Operator
+from spolia.core.run_context import Done, Emitted, access, check_cancelled, emit, on_cancel
 from spolia.errors import Cancelled, ModelUnavailable, SpoliaError, WiringError
-from spolia.function import step
-from spolia.models.chat import ChatModel
-from spolia.operator import Operator
+from spolia.models.http.chat import ChatModel
 from spolia.run import Budget, Run
-from spolia.surrounding import Done, Emitted, access, check_cancelled, emit, on_cancel
-from spolia.testing import OpenAIServer, Served
+from spolia.testing import OpenAIServer, ServedReply
 from spolia.types import Answer, Failure, Message, Prompt, Query, Ranking
 from tests.run.flows import COUNTER, Ask, Down, Glue, Say, Search, Sleep, flows, outcome, queries
 
@@ -169,7 +169,7 @@ def test_cancelling_closes_the_socket_that_a_model_waits_for() -> None:
             async with asyncio.timeout(0.5):
                 await reply.acall(Query("q"))
 
-    with OpenAIServer(Served(wait_s=30)) as server:
+    with OpenAIServer(ServedReply(wait_s=30)) as server:
         model = ChatModel("any", server.url)
         started = time.monotonic()
         with pytest.raises(TimeoutError):

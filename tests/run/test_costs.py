@@ -9,11 +9,11 @@ from typing import ClassVar
 
 import pytest
 
-from spolia.combinators import Branch, Each, Guard, Identity, Loop, Samples
+from spolia.core.combinators import Branch, Each, Guard, Identity, Loop, Samples
+from spolia.core.operator import Operator
+from spolia.core.run_context import Done, charge, limited, reserve
 from spolia.errors import BudgetSpent, StepFailed, UndecidedError
-from spolia.operator import Operator
 from spolia.run import Budget, Run
-from spolia.surrounding import Done, charge, limited, reserve
 from spolia.types import Failure, Query, Usage
 from tests.run.flows import COUNTER, Ask, Glue, Growing
 

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 import pytest
 
+from spolia.core.operator import Operator
 from spolia.errors import NotAStore, StoreBusy
 from spolia.journal import Runs
-from spolia.journal.database import Database
-from spolia.operator import Operator
+from spolia.journal.database import JournalFile
 from spolia.run import Run
 from spolia.types import Query, Usage, Value
 from tests.run.flows import COUNTER, Ask
@@ -58,7 +58,7 @@ def test_no_span_is_lost_between_threads(tmp_path: Path) -> None:
 
 
 def test_flushing_waits_for_everything_that_was_queued(tmp_path: Path) -> None:
-    database = Database(tmp_path / "runs.db")
+    database = JournalFile(tmp_path / "runs.db")
     database.write("CREATE TABLE seen (n)", lambda: [()])
 
     def write() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from spolia.combinators import Branch, Guard
+from spolia.core.combinators import Branch, Guard
+from spolia.core.function import step
+from spolia.core.run_context import charge
 from spolia.errors import QueryError
-from spolia.function import step
 from spolia.journal import Cache, Runs
-from spolia.orchestration.fusion import ReciprocalRankFusion
+from spolia.orchestration.rank_fusion import ReciprocalRankFusion
 from spolia.run import Run
-from spolia.surrounding import charge
 from spolia.types import Answer, Hit, Node, Query, Ranking, Usage
 
 
@@ -142,7 +142,7 @@ def test_a_budget_of_each_question_holds_in_its_lane() -> None:
 
     @step
     def asks(query: Query) -> Query:
-        from spolia.surrounding import reserve
+        from spolia.core.run_context import reserve
 
         with reserve(Usage(calls=1)) as held:
             held.settle(Usage(calls=1))

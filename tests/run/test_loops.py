@@ -33,8 +33,8 @@ from spolia import (
     load,
     step,
 )
+from spolia.core.operator import Operator
 from spolia.errors import StepFailed, WiringError
-from spolia.operator import Operator
 from spolia.run import Budget, Run
 from spolia.types import (
     Answer,

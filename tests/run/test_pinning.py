@@ -6,8 +6,8 @@ import time
 from itertools import count
 from threading import Barrier
 
+from spolia.core.run_context import gather, pin
 from spolia.run.run import Run
-from spolia.surrounding import gather, pin
 from spolia.types import Failure
 
 

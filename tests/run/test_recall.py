@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import pytest
 
+from spolia.core.function import step
+from spolia.core.operator import Operator
+from spolia.core.run_context import reserve
 from spolia.errors import ModelUnavailable, WiringError
-from spolia.function import step
 from spolia.journal import Cache
-from spolia.operator import Operator
 from spolia.run import Budget, Run
-from spolia.surrounding import reserve
 from spolia.types import Answer, Failure, Hit, Node, Query, Ranking, Usage, Value
 from tests.run.flows import COUNTER, Ask, Model
 

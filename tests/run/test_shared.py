@@ -12,15 +12,15 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import given, settings
 
-from spolia.combinators import Branch, Guard, Identity
+from spolia.core.combinators import Branch, Guard, Identity
+from spolia.core.function import step
+from spolia.core.operator import Operator
+from spolia.core.run_context import charge, degrade, reserve
 from spolia.errors import ModelUnavailable
-from spolia.function import step
 from spolia.journal import Cache
-from spolia.operator import Operator
-from spolia.orchestration.fusion import ReciprocalRankFusion
-from spolia.post_retrieval.cut import Cut
+from spolia.orchestration.rank_fusion import ReciprocalRankFusion
+from spolia.post_retrieval.selection import Cut
 from spolia.run import Budget, Run
-from spolia.surrounding import charge, degrade, reserve
 from spolia.types import Answer, Failure, Hit, Node, Query, Ranking, Usage
 from tests.run.flows import COUNTER, Ask, Model, Say, flows, outcome, queries
 

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from spolia.combinators import Branch, Guard, Identity, Loop
+from spolia.core.combinators import Branch, Guard, Identity, Loop
+from spolia.core.function import step
+from spolia.core.operator import Operator, Then
+from spolia.core.run_context import Done, Emitted, Retracted, access, emit, on_cancel, reserve
 from spolia.errors import BudgetSpent, Cancelled, ModelUnavailable
-from spolia.function import step
-from spolia.operator import Operator, Then
 from spolia.run import Budget, Run
 from spolia.run import stream as streaming
-from spolia.surrounding import Done, Emitted, Retracted, access, emit, on_cancel, reserve
 from spolia.types import Answer, Failure, Query, Ranking, State, Usage
 from tests.run.flows import COUNTER, Ask, Say, Search, Sleep
 

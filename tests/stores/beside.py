@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spolia.codec import encode
+from spolia.core.codec import encode
 from spolia.stores.corpus import Corpus
 from spolia.stores.defined import index_of
 from spolia.stores.indexes import Database, IndexSettings

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.sync import sync
 from spolia.retrieval.dense import Dense
 from spolia.stores.adapters.chroma import Chroma
@@ -21,7 +21,7 @@ from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialising import materialise
 from spolia.stores.indexes import HNSW, Database, Exact, IndexSettings
 from spolia.stores.vectors import adapted
-from spolia.testing.hashing import HashingEmbedder
+from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
 from tests.stores.beside import differing
 

@@ -19,7 +19,7 @@ from spolia.stores.addresses import POSTGRES
 from spolia.stores.portable.exporting import export_store
 from spolia.stores.portable.importing import import_store
 from spolia.stores.tables import migrations, sql
-from spolia.testing.hashing import HashingEmbedder
+from spolia.testing.hash_embedder import HashingEmbedder
 from tests.stores.crashing import ended, forked
 from tests.stores.stored import HERE, stored
 

@@ -19,7 +19,7 @@ import pytest
 
 from spolia.errors import StoreCorrupt, StoreError, StoreTooNew
 from spolia.filters import Field, where
-from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Embedding
@@ -27,7 +27,7 @@ from spolia.stores.groups.materialising import materialise
 from spolia.stores.portable.exporting import export_store
 from spolia.stores.portable.form import CONTENTS, checksum
 from spolia.stores.portable.importing import import_store
-from spolia.testing.hashing import HashingEmbedder
+from spolia.testing.hash_embedder import HashingEmbedder
 from tests.retrieval.test_learned_sparse import Counting
 
 NOBODY: frozenset[str] = frozenset()

@@ -18,7 +18,7 @@ from psycopg.sql import SQL, Literal
 
 from spolia.errors import MissingExtra, NotAStore, StoreBusy, StoreError, StoreTooNew, StoreUnavailable
 from spolia.filters import Field, where
-from spolia.models.sparse import SparseRows
+from spolia.models.vectors import SparseRows
 from spolia.stores import opened
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Metric
@@ -31,7 +31,7 @@ from spolia.stores.postgres.embedding import index_name
 from spolia.stores.postgres.nearest import DatabaseSearch
 from spolia.stores.tables.rows import SourceRow
 from spolia.stores.vectors.dense import Vectors
-from spolia.testing.stores.sharing import HOLDER, started
+from spolia.testing.stores.concurrency import HOLDER, started
 from spolia.testing.wire import Wire
 from spolia.types import Document, Node
 from tests.stores.scenario import EMBEDDER, FIRST, MANIFEST, SECOND, add_missing_vectors, put, sync

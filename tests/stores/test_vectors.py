@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spolia.errors import StoreError
-from spolia.models.sparse import SparseRows
+from spolia.models.vectors import SparseRows
 from spolia.stores.corpus import Corpus
 from spolia.stores.indexes import HNSW, Exact
 from spolia.stores.layout import graph_folder, segment_path

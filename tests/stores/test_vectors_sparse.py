@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import ModelError, StoreCorrupt
-from spolia.models.sparse import SparseRows
+from spolia.models.vectors import SparseRows
 from spolia.stores.reading.allowed import Allowed
 from spolia.stores.vectors.sparse import SparseSearch, open_sparse, write_sparse
 

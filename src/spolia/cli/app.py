@@ -8,27 +8,25 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from spolia.cli.ask import ask
-from spolia.cli.calibrate import calibrate
-from spolia.cli.check import check
-from spolia.cli.data import data
-from spolia.cli.docs import docs
-from spolia.cli.doctor import doctor
-from spolia.cli.eval import evaluate
-from spolia.cli.exits import MEANING, Exit
-from spolia.cli.export import export, import_
-from spolia.cli.fail_points import fail_points
-from spolia.cli.gate import gate
-from spolia.cli.groups import groups
-from spolia.cli.guard import guarded
-from spolia.cli.index import SYNC, index
-from spolia.cli.plan import plan
-from spolia.cli.prompts import prompts
+from spolia.cli.commands.ask import ask
+from spolia.cli.commands.calibrate import calibrate
+from spolia.cli.commands.check import check
+from spolia.cli.commands.data import data
+from spolia.cli.commands.docs import docs
+from spolia.cli.commands.doctor import doctor, fail_points
+from spolia.cli.commands.eval import evaluate
+from spolia.cli.commands.export import export, import_
+from spolia.cli.commands.gate import gate
+from spolia.cli.commands.groups import groups
+from spolia.cli.commands.index import SYNC, index
+from spolia.cli.commands.plan import plan
+from spolia.cli.commands.prompts import prompts
+from spolia.cli.commands.search import search
+from spolia.cli.commands.show import show
+from spolia.cli.commands.trace import trace
+from spolia.cli.exit_codes import MEANING, Exit, guarded
+from spolia.cli.options import spread
 from spolia.cli.screen import Screen
-from spolia.cli.search import search
-from spolia.cli.show import show
-from spolia.cli.spread import spread
-from spolia.cli.trace import trace
 
 CODES = "Exit codes: " + "; ".join(f"{int(code)} {meaning}" for code, meaning in MEANING.items()) + "."
 

@@ -10,12 +10,11 @@ from typing import Annotated
 
 import typer
 
-from spolia.cli.ask import ask
-from spolia.cli.exits import Exit
-from spolia.cli.guard import guarded
-from spolia.cli.index import index
-from spolia.cli.making import Making
+from spolia.cli.commands.ask import ask
+from spolia.cli.commands.index import index
+from spolia.cli.exit_codes import Exit, guarded
 from spolia.cli.screen import Screen
+from spolia.cli.store_options import StoreOptions
 
 OWN = (
     "What ends a loop when the budget is spent?",
@@ -31,7 +30,7 @@ def demo(folder: Annotated[str, typer.Argument(metavar="DIR")] = "docs") -> Exit
     screen, source = Screen(), Path(folder)
     store = str(Path(".demo") / f"{_slug(source)}.spolia")
     screen.show(f"$ spolia index {folder} --store {store}")
-    index(Making(store, [str(source)]))
+    index(StoreOptions(store, [str(source)]))
     for question in questions(source, store):
         screen.show(f'\n$ spolia ask "{question}" --store {store}')
         ask(question, store=store)
@@ -52,7 +51,7 @@ def questions(folder: Path, store: str) -> list[str]:
     """Three questions that a folder answers: of those tried, the ones with an answer first."""
     if (folder / "run_contract.md").is_file():
         return list(OWN)
-    from spolia.cli.parts import flow_of, parts_of
+    from spolia.cli.flow_parts import flow_of, parts_of
     from spolia.run import Run
     from spolia.types import Answer, Query
 
@@ -66,7 +65,7 @@ def questions(folder: Path, store: str) -> list[str]:
 
 def _subjects(store: str) -> Iterator[str]:
     """A heading of each document, the longest document first; then how the texts without headings begin."""
-    from spolia.cli.plain import one_line
+    from spolia.cli.screen import one_line
     from spolia.stores.corpus import Corpus
 
     documents = sorted(Corpus(str(store)).snapshot().documents(), key=lambda document: -len(document.text))

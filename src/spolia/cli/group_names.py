@@ -10,12 +10,12 @@ from spolia.stores.defined import BUILT_IN
 from spolia.stores.groups.unknown import meant, unknown
 
 if TYPE_CHECKING:
-    from spolia.cli.own import Own
+    from spolia.cli.user_modules import UserModules
     from spolia.stores.corpus import Corpus
     from spolia.stores.snapshot import Snapshot
 
 
-def refuse_unknown(corpus: Corpus, names: Iterable[str], mine: Own) -> None:
+def refuse_unknown(corpus: Corpus, names: Iterable[str], mine: UserModules) -> None:
     """Refuse groups that the store does not have, nobody defines, and that are not built in."""
     there = {*corpus.latest().manifests, *mine.groups}
     for name in names:

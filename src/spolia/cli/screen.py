@@ -1,17 +1,57 @@
-"""Where a command writes: results on stdout, everything else on stderr; with `--json`, one object on stdout."""
+"""Text from documents made safe to print: nothing in it can move the cursor or turn the direction of writing."""
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from spolia.cli.plain import json_text, visible
-
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+
+UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f\ud800-\udfff]"
+)
+
+
+def visible(text: str) -> str:
+    """The text with control, bidi and other invisible characters written out; line ends and tabs stay.
+
+    >>> print(visible("a\\x1b[31mb\\u202ec\\r\\nd"))
+    a\\x1b[31mb\\u202ec
+    d
+    """
+    return UNSAFE.sub(_written, text.replace("\r\n", "\n"))
+
+
+def one_line(text: str, width: int = 0) -> str:
+    """The text in one line, at most `width` characters where that is not 0.
+
+    >>> one_line("two\\n  lines  and more", 12)
+    'two lines a…'
+    """
+    flat = visible(" ".join(text.split()))
+    return flat if not width or len(flat) <= width else flat[: width - 1] + "…"
+
+
+def json_text(value: Any, *, ascii_only: bool = False) -> str:
+    """JSON in which every unsafe character is escaped; it means the same.
+
+    >>> json_text({"quote": "é\\u202e"})
+    '{"quote": "é\\\\u202e"}'
+    """
+    text = json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)
+    return UNSAFE.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def _written(found: re.Match[str]) -> str:
+    return found[0].encode("ascii", "backslashreplace").decode() if ord(found[0]) > 0x7F else f"\\x{ord(found[0]):02x}"
 
 
 ENDLESS = 100_000
@@ -19,13 +59,13 @@ EVERY_S = 30.0
 """Seconds between two lines that say how far a command is."""
 
 
-class Progress(Protocol):
+class ProgressDisplay(Protocol):
     """Tells how far a command is."""
 
     def __call__(self, done: int, total: int | None = None, label: str = "") -> None: ...
 
 
-class Lines:
+class LogProgress:
     """Progress where no bar can be drawn, as in the log of a server: a line every half minute.
 
     Args:
@@ -109,10 +149,10 @@ class Screen:
         sys.stderr.write(f"{red}error: {flat}{plain}\n")
 
     @contextmanager
-    def progress(self, label: str) -> Iterator[Progress]:
+    def progress(self, label: str) -> Iterator[ProgressDisplay]:
         """A bar on stderr while inside, if that is a terminal; else a line from time to time."""
         if not sys.stderr.isatty():
-            yield Lines(self, label)
+            yield LogProgress(self, label)
             return
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn

@@ -6,15 +6,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from spolia.cli.exits import Exit
-from spolia.cli.plain import one_line
-from spolia.cli.screen import Screen
+from spolia.cli.exit_codes import Exit
+from spolia.cli.screen import Screen, one_line
 from spolia.errors import SpoliaError, StoreCorrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from spolia.indexing.readers.choosing import Readers
+    from spolia.indexing.readers.registry import Readers
     from spolia.indexing.report import Progress, SyncReport
     from spolia.indexing.sources.source import Source
 
@@ -24,7 +23,7 @@ POLL_S = 60.0
 Sizes = dict[str, tuple[int, int]]
 
 
-class Run(Protocol):
+class WatchRun(Protocol):
     """Brings the store in step once."""
 
     def __call__(self, *, retry: bool, tell: Callable[[Progress], None]) -> tuple[SyncReport, str]: ...
@@ -80,7 +79,7 @@ class Watch:
         self,
         screen: Screen,
         places: Sequence[Path | Source],
-        run: Run,
+        run: WatchRun,
         every: float,
         beside: Sequence[Path],
         *,
@@ -127,7 +126,7 @@ class Watch:
         return there
 
     def _sizes(self) -> Sizes:
-        from spolia.indexing.readers.choosing import by_suffix
+        from spolia.indexing.readers.registry import by_suffix
         from spolia.indexing.walking import walk
 
         sizes: Sizes = {}

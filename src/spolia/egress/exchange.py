@@ -24,17 +24,17 @@ from urllib3.exceptions import (
     SSLError,
 )
 
+from spolia.core.run_context import check_cancelled, on_cancel
 from spolia.egress import clock as clocks
-from spolia.egress.lines import Line, pool, under_way
+from spolia.egress.connections import RequestSocket, pool, under_way
 from spolia.errors import Cancelled, EgressFailed, EgressLate, EgressRefused
-from spolia.surrounding import check_cancelled, on_cancel
 
 Response: TypeAlias = BaseHTTPResponse
 _PIECE = 65_536
 
 
 @dataclass(frozen=True)
-class Limits:
+class RequestLimits:
     """How long one request may take, in seconds.
 
     Args:
@@ -56,7 +56,7 @@ class Limits:
 def exchanged(
     method: str,
     url: str,
-    limits: Limits,
+    limits: RequestLimits,
     *,
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
@@ -74,7 +74,7 @@ def exchanged(
         EgressRefused: its address is not allowed, or its certificate is not valid.
         Cancelled: the run was cancelled; the socket is cut.
     """
-    parts, line = urlsplit(url), Line()
+    parts, line = urlsplit(url), RequestSocket()
     response: Response | None = None
     with on_cancel(lambda: line.cut("cancel")), clocks.clock.at(limits.until, lambda: line.cut("clock")):
         try:
@@ -120,14 +120,14 @@ def pieces(response: Response, largest: int) -> Iterator[bytes]:
         yield found
 
 
-def _raise_if_cut(line: Line, error: Exception | None) -> None:
+def _raise_if_cut(line: RequestSocket, error: Exception | None) -> None:
     if line.cut_by == "cancel":
         raise Cancelled("The run was cancelled while a server was answering.") from error
     if line.cut_by:
         raise EgressLate("no complete reply before the deadline. Write a larger deadline_s.") from error
 
 
-def _translated(error: HTTPError, limits: Limits) -> EgressFailed | EgressRefused:
+def _translated(error: HTTPError, limits: RequestLimits) -> EgressFailed | EgressRefused:
     if isinstance(error, SSLError):
         return EgressRefused(
             f"its certificate or TLS is not accepted ({error}). Write the https address that it is for."

@@ -11,10 +11,8 @@ declared is an error, never an empty result.
 True
 """
 
-from spolia.filters.conditions import And, AnyOf, Between, Bound, Condition, Leaf, Not, Operand, Or
-from spolia.filters.fields import FILE_FIELDS, KINDS, Field, Kind, Schema
-from spolia.filters.held import notes_on
-from spolia.filters.written import narrowed, where
+from spolia.filters.conditions import And, AnyOf, Between, Bound, Condition, Leaf, Not, Operand, Or, narrowed, where
+from spolia.filters.fields import FILE_FIELDS, KINDS, Field, Kind, Schema, notes_on
 
 __all__ = [
     "And",

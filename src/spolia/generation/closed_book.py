@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spolia.models.delimiters import Setting
+from spolia.core.operator import Operator
+from spolia.core.run_context import emit
+from spolia.core.wiring import refuse_counts
 from spolia.models.parsers import Text
+from spolia.models.prompting.role import Role
+from spolia.models.prompting.template import Setting
 from spolia.models.protocols import CHAT, LanguageModel
-from spolia.models.role import Role
-from spolia.operator import Operator
-from spolia.surrounding import emit
 from spolia.types import Answer, Query
-from spolia.wiring import refuse_counts
 
 ABSTENTION = "I do not know."
 REMEMBERED: Role[str] = Role("spolia:generation/prompts/closed_book.txt", Text(), default=ABSTENTION)
@@ -35,7 +35,7 @@ class ClosedBook(Operator[Query, Answer]):
     Source: Jeong et al., "Adaptive-RAG: learning to adapt retrieval-augmented large language models through question
     complexity", NAACL 2024, strategy A.
 
-    >>> from spolia.models.scripted import ScriptedModel
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
     >>> book = ClosedBook(ScriptedModel((("Emma", "Jane Austen."), ("", "I do not know."))))
     >>> book(Query("Who wrote Emma?")).text, book(Query("Who am I?")).abstained
     ('Jane Austen.', True)

@@ -6,13 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from spolia.core.operator import Operator
+from spolia.core.run_context import emit
 from spolia.errors import WiringError
-from spolia.generation.evidence import EMBEDDED, LEXICAL, chances, clues, confidence
-from spolia.generation.reading import Reading, count_words, plain
+from spolia.generation.evidence import (
+    EMBEDDED,
+    LEXICAL,
+    PassageSentences,
+    chances,
+    clues,
+    confidence,
+    count_words,
+    plain,
+)
 from spolia.models.protocols import Embedder
-from spolia.operator import Operator
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.surrounding import emit
 from spolia.types import Answer, Ranking
 
 HARD_LIMIT = 4
@@ -73,13 +81,13 @@ class Extract(Operator[Ranking, Answer]):
             raise WiringError(f"{self.short}: threshold is {self.threshold}. Write a number from 0 to 1.")
 
     def apply(self, value: Ranking, /) -> Answer:
-        read = Reading(value.cut(self.passages))
+        read = PassageSentences(value.cut(self.passages))
         answer = self._answer(read, cosines([read], self.embedder)[0])
         emit(answer.text)
         return answer
 
     def apply_batch(self, values: Sequence[Ranking], /) -> Sequence[Answer]:
-        reads = [Reading(value.cut(self.passages)) for value in values]
+        reads = [PassageSentences(value.cut(self.passages)) for value in values]
         return [self._answer(*each) for each in zip(reads, cosines(reads, self.embedder), strict=True)]
 
     def reads(self, value: Ranking, /) -> object:
@@ -88,7 +96,7 @@ class Extract(Operator[Ranking, Answer]):
     def attach(self, out: Any, value: Any, /) -> Any:
         return out.but(evidence=value.cut(self.passages))
 
-    def _answer(self, read: Reading, likeness: list[float] | None) -> Answer:
+    def _answer(self, read: PassageSentences, likeness: list[float] | None) -> Answer:
         found = clues(read.question, read.passages, self.analyzer, likeness)
         likely = chances(found, LEXICAL if likeness is None else EMBEDDED)
         order = [index for index in sorted(range(len(likely)), key=lambda i: -likely[i]) if not found[index].idle]
@@ -113,7 +121,7 @@ class Extract(Operator[Ranking, Answer]):
         return chosen
 
 
-def cosines(reads: Sequence[Reading], embedder: Embedder | None) -> list[list[float] | None]:
+def cosines(reads: Sequence[PassageSentences], embedder: Embedder | None) -> list[list[float] | None]:
     """Of each sentence with its question, or None without an embedder; each distinct text is embedded once."""
     if embedder is None:
         return [None] * len(reads)

@@ -8,15 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from spolia.core.operator import Operator
+from spolia.core.run_context import emit, note
 from spolia.errors import ModelError, ModelRejected, WiringError
-from spolia.generation.passages import cited, fitting, numbered
-from spolia.models.delimiters import Setting
-from spolia.models.parsers.markers import Markers
-from spolia.models.prompted import Prompted
+from spolia.generation.prompt import cited, fitting, numbered
+from spolia.models.parsers.tags import Markers
+from spolia.models.prompting.role import Prompted
+from spolia.models.prompting.template import Setting, Template, checked_language, chosen
 from spolia.models.protocols import CHAT, LanguageModel
-from spolia.models.template import Template, checked_language, chosen
-from spolia.operator import Operator
-from spolia.surrounding import emit, note
 from spolia.types import Answer, Generation, Prompt, Ranking
 
 PLACES = ("passages", "question")
@@ -36,7 +35,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
     Args:
         llm: the language model.
         prompt: name of a shipped prompt file (`answer`, `brief`), or path of one, with the places
-            `{{passages}}`, `{{question}}` and, if it asks for one, `{{abstention}}` (`spolia.models.template`).
+            `{{passages}}`, `{{question}}` and, if it asks for one, `{{abstention}}` (`spolia.models.prompting.template`).
         max_passages: the best so many are shown.
         max_characters: of all passages together; the lowest-ranked that do not fit are not shown.
         max_tokens: longest reply.
@@ -55,7 +54,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
     Source: citations as in Gao, Yen, Yu, Chen, "Enabling large language models to generate text with citations", EMNLP
     2023.
 
-    >>> from spolia.models.scripted import ScriptedModel
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
     >>> from spolia.types import Hit, Node, Query
     >>> node = Node("n1", "Clovis made Paris his capital in 508.", document="d1", uri="france.txt")
     >>> found = Ranking(Query("Since when is Paris the capital?"), (Hit(node, 3.2),))

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 from spolia.errors import SpoliaError
 from spolia.indexing.files import File, Found
 from spolia.indexing.labels import Labels
-from spolia.indexing.readers.pictures.linked import LEAST_CAPTION
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.pictures.linked_images import LEAST_CAPTION
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.report import DocumentReport
 from spolia.types import Region
 

@@ -9,9 +9,9 @@ from os.path import splitext
 
 from spolia.errors import DocumentError, SpoliaError
 from spolia.indexing.intake import Bytes, Intake, Item
-from spolia.indexing.readers.archives.limits import LIMITS, Limits
-from spolia.indexing.readers.choosing import reader_of, versioned
-from spolia.indexing.readers.reading import Blob, Container, Reader, Reading
+from spolia.indexing.readers.archives.limits import LIMITS, ArchiveLimits
+from spolia.indexing.readers.reader import Blob, Container, Reader, Reading
+from spolia.indexing.readers.registry import reader_of, versioned
 from spolia.stores.tables.rows import SourceRow
 
 UNKNOWN = "files of no known format"
@@ -31,7 +31,7 @@ class Contents:
     """
 
     whole: str
-    limits: Limits = LIMITS
+    limits: ArchiveLimits = LIMITS
     seen: set[str] = field(default_factory=set)
     unread: Counter[str] = field(default_factory=Counter)
     _entries: int = 0

@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 
 from spolia.indexing.loading import Loaded, load
-from spolia.indexing.readers.choosing import reader_of, versioned
-from spolia.indexing.readers.reading import Reader
+from spolia.indexing.readers.reader import Reader
+from spolia.indexing.readers.registry import reader_of, versioned
 from spolia.indexing.readers.text import TextReader
 from spolia.stores.tables.rows import Stamp
 from spolia.types import Value

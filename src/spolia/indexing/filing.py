@@ -9,7 +9,7 @@ from spolia.errors import DocumentError
 from spolia.indexing.counted import Counted
 from spolia.indexing.intake import Unreadable
 from spolia.indexing.labels import Labels
-from spolia.indexing.readers.reading import Reading
+from spolia.indexing.readers.reader import Reading
 from spolia.indexing.report import DocumentReport
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.groups.growing import Grown, Growth, grow

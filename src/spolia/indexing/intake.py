@@ -15,16 +15,15 @@ from pathlib import Path
 from tempfile import mkstemp
 from typing import TypeAlias
 
+from spolia.core.run_context import check_cancelled, on_cancel
 from spolia.errors import DocumentError, SpoliaError, WorkersFailed
 from spolia.indexing.files import File
 from spolia.indexing.loading import IN_MEMORY
-from spolia.indexing.readers.choosing import versioned
-from spolia.indexing.readers.reading import Blob, Container, Reader, Reading
-from spolia.indexing.workers.limits import Limits
-from spolia.indexing.workers.pool import Workers
-from spolia.indexing.workers.process import pickled
+from spolia.indexing.readers.reader import Blob, Container, Reader, Reading
+from spolia.indexing.readers.registry import versioned
+from spolia.indexing.workers.pool import Workers, pickled
+from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.stores.tables.rows import SourceRow
-from spolia.surrounding import check_cancelled, on_cancel
 
 MOST_WORKERS = 4
 LONGEST_TEXT, LARGEST_HERE = 200_000_000, 900_000_000
@@ -333,7 +332,7 @@ def _fault(reader: Reader | Container, error: Exception) -> str:
 
 
 @contextmanager
-def intake(folder: Path, workers: int | None = None, limits: Limits | None = None) -> Iterator[Intake]:
+def intake(folder: Path, workers: int | None = None, limits: WorkerLimits | None = None) -> Iterator[Intake]:
     """What reads the sources of a run.
 
     Args:

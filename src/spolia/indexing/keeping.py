@@ -17,7 +17,7 @@ from spolia.indexing.parts import Wanted, makeshift
 from spolia.indexing.report import Progress, SyncReport
 from spolia.indexing.same_folder import FOLDER, ROOT
 from spolia.indexing.taking import Taking
-from spolia.indexing.workers.limits import Limits
+from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.stores.corpus import Corpus
 from spolia.stores.groups.materialising import materialise, refuse_away
 from spolia.stores.groups.storing import make_up
@@ -40,7 +40,7 @@ def keep(
     retry: bool = True,
     afresh: bool = False,
     workers: int | None = None,
-    limits: Limits | None = None,
+    limits: WorkerLimits | None = None,
     timeout_s: float | None = None,
 ) -> SyncReport:
     """Bring a store, made if it is not there, in step with what was found; see `sync`.

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from spolia.indexing.attempts import is_due
 from spolia.indexing.beside import Beside
 from spolia.indexing.files import File, Found, is_elsewhere
-from spolia.indexing.readers.choosing import reader_of, versioned
-from spolia.indexing.readers.reading import Container, Equipped, Reader
+from spolia.indexing.readers.reader import Container, Equipped, Reader
+from spolia.indexing.readers.registry import reader_of, versioned
 from spolia.indexing.report import DocumentReport
 from spolia.stores.tables.rows import SourceRow, Stamp
 from spolia.stores.writer import Writer

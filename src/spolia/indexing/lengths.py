@@ -20,7 +20,7 @@ _WORD = re.compile(r"[^\W\d_]+")
 
 @runtime_checkable
 class TokenCounter(Protocol):
-    """Counts tokens as a model does: `spolia.models.tokenizer.WordPiece`, or any other."""
+    """Counts tokens as a model does: `spolia.models.onnx.tokenizer.WordPiece`, or any other."""
 
     def count(self, texts: Iterable[str], /) -> list[int]:
         """Length of each text in tokens, without special ones."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from spolia.core.operator import Operator
 from spolia.errors import GroupError, ManifestMismatch
 from spolia.indexing.files import Found
 from spolia.indexing.intake import Intake, Unreadable
 from spolia.indexing.lengths import TokenCounter
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.models.protocols import Embedder, SparseEmbedder
-from spolia.operator import Operator
 from spolia.stores.corpus import NodeGroup, refuse_no_groups
 from spolia.stores.defined import embedder_of, in_order, manifest_of, signature, transform_of
 from spolia.stores.definition import Definition, Embedding, Part, Pieces, Transform

@@ -11,7 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from spolia.bounds import times
+from spolia.core.call_bounds import times
+from spolia.core.operator import Operator
 from spolia.filters import Field, notes_on
 from spolia.indexing.files import Files, Found, Lot
 from spolia.indexing.intake import intake
@@ -19,17 +20,16 @@ from spolia.indexing.keeping import Keeping
 from spolia.indexing.labels import Labels
 from spolia.indexing.onward import Onward
 from spolia.indexing.parts import Wanted, behind, is_embedded_first, main_definition
-from spolia.indexing.readers.choosing import READERS, Readers, by_suffix, versioned
+from spolia.indexing.readers.registry import READERS, Readers, by_suffix, versioned
 from spolia.indexing.rehearsing import Rehearsal
 from spolia.indexing.report import Progress
-from spolia.indexing.sources.following import followed
 from spolia.indexing.sources.source import Source
+from spolia.indexing.sources.source_diff import followed
 from spolia.indexing.sync import refuse_empty, told_apart
 from spolia.indexing.unasked import Asked, asks, unasked
 from spolia.indexing.walking import walk
-from spolia.indexing.workers.limits import Limits
+from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.models.protocols import Embedder
-from spolia.operator import Operator
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.defined import in_order
 from spolia.stores.definition import Transform
@@ -133,7 +133,7 @@ def planned(
     fast: bool = False,
     timed: bool = False,
     workers: int | None = None,
-    limits: Limits | None = None,
+    limits: WorkerLimits | None = None,
 ) -> Plan:
     """What `sync` with these arguments would do. Groups of another definition, or whose code has changed, are rebuilt.
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import chain
 
 from spolia.filters import Field, Schema
-from spolia.models.replies import estimated_tokens
+from spolia.models.http.replies import estimated_tokens
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Embedded, Manifest, refuse_other
 from spolia.stores.tables import sql

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from spolia.core.operator import Operator
 from spolia.errors import FolderError, SourceError, StoreError
 from spolia.filters import Field
 from spolia.indexing.files import Found
@@ -15,16 +16,15 @@ from spolia.indexing.keeping import keep
 from spolia.indexing.labels import Labels
 from spolia.indexing.onward import Onward
 from spolia.indexing.parts import Wanted, main_definition
-from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
-from spolia.indexing.readers.reading import Reader
+from spolia.indexing.readers.reader import Reader
+from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.report import Progress, SyncReport
 from spolia.indexing.same_folder import refuse_other
-from spolia.indexing.sources.following import followed, together
 from spolia.indexing.sources.source import Source
+from spolia.indexing.sources.source_diff import followed, together
 from spolia.indexing.walking import walk
-from spolia.indexing.workers.limits import Limits
+from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.models.protocols import Embedder
-from spolia.operator import Operator
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
 from spolia.stores.definition import Transform
 from spolia.stores.lexical.analysis import Analyzer
@@ -51,7 +51,7 @@ def sync(
     rebuild: bool = False,
     retry: bool = True,
     workers: int | None = None,
-    limits: Limits | None = None,
+    limits: WorkerLimits | None = None,
     timeout_s: float | None = None,
 ) -> SyncReport:
     """Make a store hold the files of a folder, and no others, and what sources have, in all its node groups.

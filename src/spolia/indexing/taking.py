@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, MissingExtra
 from spolia.indexing.attempts import failed
 from spolia.indexing.beside import Beside
@@ -18,13 +19,12 @@ from spolia.indexing.known import Known
 from spolia.indexing.labelled import Labelled
 from spolia.indexing.labels import Labels
 from spolia.indexing.parts import Wanted, behind
-from spolia.indexing.readers.reading import Container
+from spolia.indexing.readers.reader import Container
 from spolia.indexing.report import DocumentReport, Progress
 from spolia.indexing.tally import Tally
 from spolia.stores.groups.growing import embed
 from spolia.stores.tables.rows import SourceRow, Stamp, Unmade
 from spolia.stores.writer import Writer
-from spolia.surrounding import check_cancelled
 
 CUT_AT_ONCE, WEIGHT_AT_ONCE = 64, 5_000_000
 """Documents whose nodes are made together, so that a transform asks its model for all of them at once; and their

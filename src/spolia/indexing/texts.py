@@ -11,17 +11,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypedDict, Unpack
 
+from spolia.core.operator import Operator
 from spolia.errors import DocumentError
 from spolia.filters import Field
 from spolia.indexing.files import TEXT, Files, Lot
 from spolia.indexing.keeping import keep
 from spolia.indexing.labels import Labels
 from spolia.indexing.parts import Wanted, main_definition
-from spolia.indexing.readers.choosing import READERS, Readers, by_suffix
+from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.report import SyncReport
 from spolia.indexing.sync import sync
 from spolia.models.protocols import Embedder
-from spolia.operator import Operator
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
 from spolia.stores.definition import Transform
 from spolia.stores.lexical.analysis import Analyzer

@@ -13,10 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from spolia.models.http.replies import estimated_tokens
+from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
 from spolia.models.protocols import LanguageModel
-from spolia.models.replacing import replaced
-from spolia.models.replies import estimated_tokens
-from spolia.models.silent import Silent, Unanswered
 from spolia.stores.definition import Choosing, Part, Piece, Splitter, Transform
 from spolia.stores.groups.growing import Growth
 from spolia.types import Prompt, Usage

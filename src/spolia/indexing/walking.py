@@ -14,8 +14,8 @@ from pathlib import Path
 from spolia.errors import FolderError
 from spolia.indexing.files import Files, Found, Skipped, is_elsewhere
 from spolia.indexing.loading import LATEST_NS
-from spolia.indexing.readers.choosing import reader_of
-from spolia.indexing.readers.reading import Reader
+from spolia.indexing.readers.reader import Reader
+from spolia.indexing.readers.registry import reader_of
 from spolia.indexing.same_folder import FOLDER, ROOT
 
 HIDDEN = (".", "~$")

@@ -11,19 +11,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spolia.codec import decode, encode
+from spolia.core.codec import decode, encode
 from spolia.errors import CodecError, SpoliaError
-from spolia.journal.database import Database
+from spolia.journal.database import JournalFile
 from spolia.types import Usage
 
 if TYPE_CHECKING:
-    from spolia.operator import Operator
+    from spolia.core.operator import Operator
 
 PUT = "INSERT OR REPLACE INTO cache VALUES (?,?,?,?,?)"
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """A result without provenance, what it cost when it was computed, and the bytes that it takes where that counts."""
 
     value: Any
@@ -49,13 +49,13 @@ class Cache:
 
     needs_fingerprint = True
 
-    def __init__(self, database: Database | None = None, *, entries: int = 10_000, anew: bool = False) -> None:
+    def __init__(self, database: JournalFile | None = None, *, entries: int = 10_000, anew: bool = False) -> None:
         self.database, self.entries, self.anew = database, entries, anew
-        self._kept: OrderedDict[bytes, Entry] = OrderedDict()
+        self._kept: OrderedDict[bytes, CacheEntry] = OrderedDict()
         self._claims: dict[bytes, threading.Event] = {}
         self._lock = threading.Lock()
 
-    def get(self, key: bytes) -> Entry | None:
+    def get(self, key: bytes) -> CacheEntry | None:
         """What is kept under the key."""
         with self._lock:
             entry = self._kept.get(key)
@@ -74,7 +74,7 @@ class Cache:
             CodecError: the result has no plain form, or does not come back.
         """
         plain = encode(value)
-        entry = Entry(decode(plain, object), usage)
+        entry = CacheEntry(decode(plain, object), usage)
         if comes_back is not None and not comes_back(entry.value):
             raise CodecError("what would be taken from the cache is not what was put. Write attach and reads for it.")
         self._keep(key, entry)
@@ -110,13 +110,13 @@ class Cache:
                 SELECT key, sum(size) OVER (ORDER BY used DESC) AS total FROM cache) WHERE total > ?)"""
             self.database.write(statement, lambda: [(max_bytes,)])
 
-    def _keep(self, key: bytes, entry: Entry) -> None:
+    def _keep(self, key: bytes, entry: CacheEntry) -> None:
         with self._lock:
             self._kept[key] = entry
             if len(self._kept) > self.entries:
                 self._kept.popitem(last=False)
 
-    def _from_database(self, key: bytes) -> Entry | None:
+    def _from_database(self, key: bytes) -> CacheEntry | None:
         if self.database is None or self.anew:
             return None
         try:
@@ -124,7 +124,7 @@ class Cache:
             if not rows:
                 return None
             value, usage = rows[0]
-            entry = Entry(decode(json.loads(value), object), decode(json.loads(usage), Usage))
+            entry = CacheEntry(decode(json.loads(value), object), decode(json.loads(usage), Usage))
         except (sqlite3.Error, SpoliaError, ValueError, TypeError) as error:  # damaged, or of a class that has changed
             self.database.problem = f"{self.database.path} could not be read: {error}"
             return None

@@ -33,7 +33,7 @@ Rows = Callable[[], Sequence[Sequence[Any]]]
 Write = tuple[str, Rows, int]
 
 
-class Database:
+class JournalFile:
     """Writes are queued and made by one thread; reads take turns on one connection.
 
     Args:
@@ -171,7 +171,7 @@ class Database:
 class _Closing:
     """Writes what is queued when the interpreter ends, for those who did not close."""
 
-    def __init__(self, reference: weakref.ref[Database]) -> None:
+    def __init__(self, reference: weakref.ref[JournalFile]) -> None:
         self.reference = reference
 
     def __call__(self) -> None:
@@ -179,7 +179,7 @@ class _Closing:
             database.close()
 
 
-def _write_on(reference: weakref.ref[Database]) -> None:
+def _write_on(reference: weakref.ref[JournalFile]) -> None:
     """The writer thread; it ends with the database that it writes for."""
     database = reference()
     if database is None:

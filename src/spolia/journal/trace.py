@@ -9,9 +9,12 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
-from spolia.journal.database import Database
+from spolia.journal.cache import Cache
+from spolia.journal.database import JournalFile
 from spolia.types import Answer, Failure, Generation, Query, Ranking, Usage, Value
 
 INSERT = "INSERT OR REPLACE INTO spans VALUES "
@@ -25,7 +28,7 @@ FREE = (0, 0, 0, 0, 0.0)
 
 
 @dataclass(frozen=True)
-class Span(Value):
+class TraceSpan(Value):
     """One step of a run.
 
     Args:
@@ -65,7 +68,7 @@ class Journal:
         buffer: spans kept before they are handed to the writer.
     """
 
-    def __init__(self, database: Database, *, buffer: int = 512) -> None:
+    def __init__(self, database: JournalFile, *, buffer: int = 512) -> None:
         self.database, self.buffer = database, buffer
         self._rows: deque[tuple[Any, ...]] = deque()
         self._taking = threading.Lock()
@@ -113,7 +116,7 @@ class Journal:
         )
         return next((str(text) for (text,) in rows), "")
 
-    def spans(self, run: str) -> list[Span]:
+    def spans(self, run: str) -> list[TraceSpan]:
         """The spans of a run, in the order in which they began."""
         rows = self.database.read(f"SELECT {COLUMNS} FROM spans WHERE run = ? ORDER BY span", (run,))
         return [_span(row) for row in rows]
@@ -139,11 +142,11 @@ def new_run_id() -> str:
     return uuid.uuid4().hex[:12]
 
 
-def _span(row: Sequence[Any]) -> Span:
+def _span(row: Sequence[Any]) -> TraceSpan:
     notes = tuple(json.loads(row[14])) if row[14] else ()
     run, span, parent, lane, step, started, seconds, cached = row[:8]
     usage = Usage(*row[8:13])
-    return Span(run, span, parent, lane, step, started, seconds, bool(cached), usage, row[13], notes, row[15])
+    return TraceSpan(run, span, parent, lane, step, started, seconds, bool(cached), usage, row[13], notes, row[15])
 
 
 def summary(value: Any) -> str:
@@ -167,3 +170,36 @@ def summary(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(summary(item) for item in value[:20])}]"
     return json.dumps(repr(value)[:1000])
+
+
+class Runs:
+    """Open `runs.db`: its journal and its cache. Deleting the file loses nothing but them.
+
+    Args:
+        path: the file; made when it is not there.
+        max_bytes: when more is in the file on closing, the older half of the cache's room and all but 1000 runs go.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, Runs(Path(folder) / "runs.db") as runs:
+    ...     runs.journal.runs()
+    []
+    """
+
+    def __init__(self, path: str | Path, *, max_bytes: int = 1 << 30) -> None:
+        self.database, self.max_bytes = JournalFile(Path(path)), max_bytes
+        self.journal = Journal(self.database)
+        self.cache = Cache(self.database)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write what is pending, drop what is old where the file has grown too large, and close it."""
+        self.journal.hand_over()
+        if self.database.size() > self.max_bytes:
+            self.cache.prune(self.max_bytes // 2)
+            self.journal.prune(1000)
+        self.database.close()

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
+from spolia.core.wiring import lacking, members
 from spolia.errors import ModelError, WiringError
 from spolia.types import Addressed, Generation, Prompt, Token
-from spolia.wiring import lacking, members
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from spolia.models.sparse import SparseRows
-    from spolia.models.token_vectors import TokenVectors
+    from spolia.models.vectors import SparseRows, TokenVectors
 
     Vectors: TypeAlias = npt.NDArray[np.float32]
 

@@ -1,130 +1,159 @@
-"""Several rankings become one: the fusion formulas of `spolia.ranking` as operators."""
+"""What all fusions have in common: several rankings side by side become one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
-from math import inf, isfinite
-from typing import TYPE_CHECKING, ClassVar
+from abc import abstractmethod
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
-from spolia.errors import WiringError
-from spolia.orchestration.side_by_side import Fusion, SideBySide
-from spolia.ranking.fusing import by_rank, by_score, scaled
-from spolia.ranking.scalings import Scaling, min_max, theoretical_min_max, three_sigma, z_score
-from spolia.types import Ranking
+from spolia.core.operator import Operator
+from spolia.core.wiring import refuse_counts
+from spolia.errors import StepFailed
+from spolia.ranking.fusion import checked_weights
+from spolia.types import Hit, Node, Query, Ranking
 
 if TYPE_CHECKING:
-    from spolia.ranking.aligned import Numbers
+    from spolia.ranking.alignment import Aligned, Numbers
 
 
-@dataclass(frozen=True)
-class ReciprocalRankFusion(Fusion):
-    """Fuse rankings by rank alone: score(d) = Σ_r w_r / (k + rank_r(d)), w_r the weight of ranking r's query.
+class Fusion(Operator[Sequence[Ranking], Ranking]):
+    """Base of what makes one ranking of several; a node that several have found is one hit.
 
-    For rankings whose scores cannot be compared, and for several rewritings of one question.
+    Equal scores: the better rank first, then the id. A subclass is a frozen dataclass with this field, and writes
+    `scores`; where variants of it can be computed together, `alike` and `weights_of` too.
 
-    Args:
-        k: how slowly the value of a rank falls.
+    Fields:
         top_k: hits to keep.
 
     Raises:
         StepFailed: when there is no ranking to fuse.
-
-    Source: Cormack, Clarke, Büttcher, SIGIR 2009.
-
-    >>> from spolia.types import Hit, Node, Query
-    >>> def found(source, *ids):
-    ...     return Ranking(Query("why?"), tuple(Hit(Node(i, i), 1 / n) for n, i in enumerate(ids, 1)), source)
-    >>> fused = ReciprocalRankFusion(top_k=2)((found("bm25", "a", "b"), found("dense", "b", "c")))
-    >>> [(hit.node.id, hit.parts) for hit in fused.hits]
-    [('b', (('bm25', 0.5), ('dense', 1.0))), ('a', (('bm25', 1.0),))]
     """
 
-    k: float = 60.0
-    top_k: int = 10
-
-    version: ClassVar[int] = 3
+    top_k: int
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.k < float("inf"):
-            raise WiringError(f"{self.short}: k is {self.k}. Write a number of at least 0.")
+        refuse_counts(self, "top_k")
 
-    def scores(
-        self, side_by_side: SideBySide, variants: Sequence[ReciprocalRankFusion], weights: Numbers, /
-    ) -> Numbers:
-        return by_rank(side_by_side.aligned, [variant.k for variant in variants], weights)
+    @abstractmethod
+    def scores(self, side_by_side: SideBySide, variants: Sequence[Self], weights: Numbers, /) -> Numbers:
+        """float64[variants, documents]: the scores that each variant of this fusion gives.
 
-
-@dataclass(frozen=True)
-class ConvexCombination(Fusion):
-    """Fuse rankings by score: score(d) = Σ_r w_r · φ(s_r(d)) / Σ_r w_r, weights named by the rankings' `source`.
-
-    A document that ranking r does not hold counts 0 there, and by `z-score` -3 or the least that r has: never more than
-    one that it holds.
-
-    Args:
-        weights: for each source; relative, and times the weight of the ranking's query.
-        normalisation: φ: `min-max`, `theoretical-min-max`, `z-score` or `3-sigma` (distribution-based score fusion).
-        top_k: hits to keep.
-        minimums: the least score that a source could give, for `theoretical-min-max`.
-
-    Raises:
-        StepFailed: when there is no ranking to fuse.
-        WiringError: for weights or minimums that make no sense; when it runs, for a ranking whose source has no weight
-            or, where it is needed, no minimum.
-
-    Source: Bruch, Gai, Ingber, "An analysis of fusion functions for hybrid retrieval", TOIS 2023.
-
-    >>> from spolia.types import Hit, Node, Query
-    >>> def found(source, **scores):
-    ...     return Ranking(Query("why?"), tuple(Hit(Node(i, i), s) for i, s in scores.items()), source)
-    >>> fused = ConvexCombination((("bm25", 0.3), ("dense", 0.7)), normalisation="min-max")(
-    ...     (found("bm25", a=9.0, b=3.0), found("dense", b=0.8, a=0.6, c=0.4)))
-    >>> [(hit.node.id, round(hit.score, 2)) for hit in fused.hits]
-    [('b', 0.7), ('a', 0.65), ('c', 0.0)]
-    """
-
-    weights: tuple[tuple[str, float], ...] = (("bm25", 0.5), ("dense", 0.5))
-    normalisation: str = "z-score"
-    top_k: int = 10
-    minimums: tuple[tuple[str, float], ...] = (("bm25", 0.0), ("dense", -1.0))
-
-    version: ClassVar[int] = 4
-    known: ClassVar[tuple[str, ...]] = ("min-max", "theoretical-min-max", "z-score", "3-sigma")
-
-    def __post_init__(self) -> None:
-        if self.normalisation not in self.known:
-            raise WiringError(
-                f"There is no normalisation {self.normalisation!r}. Write one of: {', '.join(self.known)}."
-            )
-        super().__post_init__()
-        if not all(0 <= weight < inf for _, weight in self.weights) or not any(weight for _, weight in self.weights):
-            raise WiringError(f"The weights are {self.weights!r}. Write numbers of at least 0, not all of them 0.")
-        if not all(isfinite(minimum) for _, minimum in self.minimums):
-            raise WiringError(f"The minimums are {self.minimums!r}. Write numbers.")
+        Args:
+            variants: those that are `alike`.
+            weights: float64[variants, rankings], what each says of the rankings by `weights_of`.
+        """
 
     def alike(self) -> object:
-        return self.top_k, self.normalisation, self.minimums
+        """Variants that give the same are computed together."""
+        return self.top_k
 
     def weights_of(self, rankings: Sequence[Ranking], /) -> Sequence[float]:
-        return [self._of(self.weights, "weight", ranking) * ranking.query.weight for ranking in rankings]
+        """How much each ranking counts; one of weight 0 has no say, not even between equal scores."""
+        return [ranking.query.weight for ranking in rankings]
 
-    def scores(self, side_by_side: SideBySide, variants: Sequence[ConvexCombination], weights: Numbers, /) -> Numbers:
-        scalings = [self._scaling(ranking) for ranking in side_by_side.rankings]
-        return by_score(scaled(side_by_side.aligned, scalings), weights)
+    def apply(self, value: Sequence[Ranking], /) -> Ranking:
+        import numpy as np
 
-    def _scaling(self, ranking: Ranking) -> Scaling:
-        if self.normalisation == "theoretical-min-max":
-            return partial(theoretical_min_max, minimum=self._of(self.minimums, "minimum", ranking))
-        return {"min-max": min_max, "z-score": z_score, "3-sigma": three_sigma}[self.normalisation]
+        side_by_side, weights = SideBySide.of(value), checked_weights(len(value), self.weights_of(value))
+        scores = self.scores(side_by_side, [self], np.array([weights], dtype=np.float64))
+        (order,) = side_by_side.aligned.best(scores, weights, self.top_k).tolist()
+        return side_by_side.ranking(order, scores[0, order].tolist())
 
-    def _of(self, named: tuple[tuple[str, float], ...], what: str, ranking: Ranking) -> float:
-        for source, number in named:
-            if source == ranking.source:
-                return number
-        raise WiringError(
-            f"There is no {what} for the source {ranking.source!r}, only for {', '.join(repr(s) for s, _ in named)}. "
-            f"Write {what}s=(({ranking.source!r}, ...), ...), or give the retriever one of these as its source."
-        )
+
+@dataclass(frozen=True, eq=False)
+class SideBySide:
+    """Rankings to be fused, and their documents.
+
+    Args:
+        rankings: at least one.
+        aligned: their lists, each node once.
+        hits: for each document, the hit of the first ranking that holds it.
+    """
+
+    rankings: Sequence[Ranking]
+    aligned: Aligned
+    hits: Sequence[Hit]
+
+    @classmethod
+    def of(cls, rankings: Sequence[Ranking]) -> Self:
+        """Rankings with what is needed to fuse them.
+
+        Raises:
+            StepFailed: there is none.
+        """
+        import numpy as np
+
+        from spolia.ranking.alignment import Aligned
+
+        if not rankings:
+            raise StepFailed("There is no ranking to fuse: every arm before the fusion failed or was dropped.")
+        held = [{hit.node.id: hit for hit in reversed(ranking.hits)} for ranking in rankings]
+        names = [[hit.node.id for hit in ranking.hits] for ranking in rankings]
+        if twice := _with_two_meanings(rankings, held):
+            names = [[_named(hit.node, twice) for hit in ranking.hits] for ranking in rankings]
+            held = [{_named(hit.node, twice): hit for hit in reversed(ranking.hits)} for ranking in rankings]
+        first: dict[str, Hit] = {}
+        for own in reversed(held):
+            first |= own
+        number = dict(zip(first, range(len(first)), strict=True))
+        places = tuple(np.fromiter(map(number.__getitem__, own), np.int64, len(own)) for own in names)
+        scores = tuple(np.array([hit.score for hit in ranking.hits], dtype=np.float64) for ranking in rankings)
+        return cls(rankings, Aligned(list(first), places, scores), list(first.values()))
+
+    def ranking(self, order: Sequence[int], scores: Sequence[float]) -> Ranking:
+        """The ranking of some documents in an order."""
+        import numpy as np
+
+        aligned = self.aligned
+        held = aligned.spread(aligned.scores, [np.nan] * len(self.rankings))[:, order].T.tolist()
+        there = np.isfinite(aligned.ranks)[:, order].T.tolist()
+        sources = [ranking.source for ranking in self.rankings]
+        found = []
+        for at, score, own, is_there in zip(order, scores, held, there, strict=True):
+            hit = self.hits[at]
+            parts = tuple((source, part) for source, part, holds in zip(sources, own, is_there, strict=True) if holds)
+            found.append(Hit(hit.node, score, parts, hit.found))
+        return self.ranked(found)
+
+    def ranked(self, hits: Sequence[Hit]) -> Ranking:
+        """These hits as a ranking for what was asked."""
+        return Ranking(asked(self.rankings[0].query), tuple(hits), "fused")
+
+
+def _with_two_meanings(rankings: Sequence[Ranking], held: Sequence[dict[str, Hit]]) -> set[str]:
+    """Ids that two stores have given to different texts, of different uris: these are two documents.
+
+    Args:
+        held: the first hit of each id, by ranking.
+    """
+    found: set[str] = set()
+    before: dict[str, Hit] = {}
+    for ranking, own in zip(rankings, held, strict=True):
+        again = [(own[name].node, before[name].node) for name in before.keys() & own.keys()]
+        if len(own) < len(ranking.hits):
+            again += [(hit.node, own[hit.node.id].node) for hit in ranking.hits]
+        found |= {one.id for one, other in again if one is not other and _differ(one, other)}
+        before = before | own if before else own
+    return found
+
+
+def _named(node: Node, twice: Set[str]) -> str:
+    return f"{node.id}\0{node.uri}" if node.id in twice else node.id
+
+
+def _differ(one: Node, other: Node) -> bool:
+    return one.uri != other.uri and one.text != other.text
+
+
+def asked(query: Query) -> Query:
+    """The query as it was before it was rewritten: fusing several rewritings answers the question, not one of them.
+
+    >>> asked(Query("Who wrote Emma?").rewritten("author of Emma")).text
+    'Who wrote Emma?'
+    """
+    if query.text == query.question:
+        return query
+    while query.origin is not None and query.text != query.question:
+        query = query.origin
+    return query if query.text == query.question else replace(query, text=query.question, vector=None, weight=1.0)

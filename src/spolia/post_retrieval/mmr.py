@@ -1,20 +1,169 @@
-"""Hits that are relevant, and not all the same."""
+"""How alike hits are to each other and to the query: by vectors, or by words."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from spolia.core.operator import Operator
+from spolia.core.run_context import access
+from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.protocols import Embedder, refuse_no_embedder
-from spolia.operator import Operator
-from spolia.post_retrieval.likeness import Likeness, by_vectors, by_words
+from spolia.models.vector_checks import embedded
+from spolia.ranking.scalings import min_max
 from spolia.stores.corpus import NodeGroup, refuse_no_group
-from spolia.types import Ranking
-from spolia.wiring import refuse_counts
+from spolia.types import Node, Query, Ranking
 
 if TYPE_CHECKING:
-    pass
+    import numpy as np
+    import numpy.typing as npt
+
+    Numbers = npt.NDArray[np.float64]
+    Vectors = npt.NDArray[np.float32]
+
+PLACES = 6
+"""Of decimals that count: rounding is not to decide between what is equal."""
+
+
+class Likeness(Protocol):
+    """Numbers for the hits of a ranking."""
+
+    def relevance(self) -> Numbers:
+        """float64[hits]: how alike each is to the query."""
+
+    def to(self, at: int) -> Numbers:
+        """float64[hits]: how alike each is to the hit at a place; 1 for one that is the same."""
+
+
+class ByVectors:
+    """Cosines.
+
+    Args:
+        query: float32[d].
+        vectors: float32[hits, d].
+    """
+
+    def __init__(self, query: Vectors, vectors: Vectors) -> None:
+        self.query, self.vectors = _unit(query[None])[0], _unit(vectors)
+
+    def relevance(self) -> Numbers:
+        return self._cosines(self.query)
+
+    def to(self, at: int) -> Numbers:
+        return self._cosines(self.vectors[at])
+
+    def _cosines(self, vector: Vectors) -> Numbers:
+        import numpy as np
+
+        return np.asarray(np.round((self.vectors @ vector).astype(np.float64), PLACES), dtype=np.float64)
+
+
+class ByWords:
+    """|A ∩ B| / |A ∪ B| of the words of two texts; how relevant a hit is, its score tells, on a scale from 0 to 1.
+
+    Two texts without words are the same.
+
+    Args:
+        texts: of the hits.
+        scores: of the hits, best first.
+    """
+
+    def __init__(self, texts: Sequence[str], scores: Sequence[float]) -> None:
+        import numpy as np
+
+        from spolia.stores.lexical.analysis import Analyzer
+
+        analyzer, numbers = Analyzer(), dict[str, int]()
+        self.scores = scores
+        self.words = [
+            np.array([numbers.setdefault(term, len(numbers)) for term in sorted(set(analyzer.terms(text)))], np.int64)
+            for text in texts
+        ]
+        self.counts = np.array([len(words) for words in self.words], dtype=np.float64)
+        holders = np.repeat(np.arange(len(texts)), [len(words) for words in self.words])
+        every = np.concatenate([np.zeros(0, np.int64), *self.words])
+        order = np.argsort(every, kind="stable")
+        self.holders, starts = holders[order], np.searchsorted(every[order], np.arange(len(numbers) + 1))
+        self.starts = starts
+
+    def relevance(self) -> Numbers:
+        import numpy as np
+
+        return np.array(min_max(self.scores)[0])
+
+    def to(self, at: int) -> Numbers:
+        import numpy as np
+
+        holding = [self.holders[self.starts[word] : self.starts[word + 1]] for word in self.words[at]]
+        shared = np.bincount(np.concatenate([np.zeros(0, np.int64), *holding]), minlength=len(self.words))
+        either = self.counts + self.counts[at] - shared
+        return np.where(either > 0, shared / np.where(either > 0, either, 1.0), 1.0)
+
+
+def by_vectors(ranking: Ranking, embedder: Embedder, group: NodeGroup | None) -> ByVectors:
+    """The cosines of a ranking's hits.
+
+    Args:
+        group: whose stored vectors are taken; what is not stored there is embedded.
+
+    Raises:
+        ManifestMismatch: the group was not embedded by the embedder.
+        ModelError: the embedder gave another number of vectors, of another length, or with NaN or infinity.
+    """
+    import numpy as np
+
+    nodes = ranking.nodes
+    vectors, stored = np.zeros((len(nodes), embedder.dimension), np.float32), np.zeros(len(nodes), dtype=np.bool_)
+    if group is not None:
+        places, found = _stored(nodes, embedder, group)
+        vectors[places], stored[places] = found, True
+    lacking = np.flatnonzero(~stored)
+    if len(lacking):
+        vectors[lacking] = embedded(embedder, [nodes[at].indexed_text for at in lacking], "passage")
+    return ByVectors(_asked(ranking.query, embedder), vectors)
+
+
+def by_words(ranking: Ranking) -> ByWords:
+    """The shared words of a ranking's hits."""
+    return ByWords([node.indexed_text for node in ranking.nodes], [hit.score for hit in ranking.hits])
+
+
+def _asked(query: Query, embedder: Embedder) -> Vectors:
+    import numpy as np
+
+    if query.vector is not None and len(query.vector) == embedder.dimension:
+        return np.array(query.vector, dtype=np.float32)
+    found: Vectors = embedded(embedder, [query.question], "query")[0]
+    return found
+
+
+def _stored(nodes: Sequence[Node], embedder: Embedder, group: NodeGroup) -> tuple[list[int], Vectors]:
+    """Places of the nodes whose vectors a store has, and float32[places, d] these."""
+    import numpy as np
+
+    from spolia.stores.defined import refuse_other_embedder
+    from spolia.stores.reading.related import keys_of
+
+    snapshot = group.snapshot()
+    how = snapshot.manifest(group.name).embedded(embedder.name)
+    if how is None:
+        return [], np.zeros((0, embedder.dimension), np.float32)
+    refuse_other_embedder(how, group.name, embedder)
+    keys = keys_of(snapshot, {node.id for node in nodes if node.group == group.name})
+    there = snapshot.allowed(group.name, access()).only(keys.values())
+    row = {key: at for at, key in enumerate(there.keys[there.positions()].tolist())}
+    rows = [(at, row[keys[node.id]]) for at, node in enumerate(nodes) if keys.get(node.id) in row]
+    found = snapshot.vectors(group.name, embedder.name, there)
+    return [at for at, _ in rows], found[[place for _, place in rows]]
+
+
+def _unit(vectors: Vectors) -> Vectors:
+    import numpy as np
+
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))[:, None]
+    return np.asarray(vectors / np.where(lengths > 0, lengths, 1.0), dtype=np.float32)
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from spolia.core.run_context import note
+from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.parsers import Order
-from spolia.models.parsers.order import completed
+from spolia.models.parsers.numbers import completed
+from spolia.models.prompting.role import Role
 from spolia.models.protocols import CHAT, LanguageModel
-from spolia.models.role import Role
-from spolia.post_retrieval.judging import Judging
-from spolia.surrounding import note
-from spolia.wiring import refuse_counts
+from spolia.post_retrieval.model_reranker import Judging
 
 ROLE: Role[tuple[int, ...]] = Role("spolia:post_retrieval/prompts/rank.txt", Order(), default="[1]")
 
@@ -44,7 +44,7 @@ class RankGPT(Judging):
     Source: Sun et al., "Is ChatGPT good at search? Investigating large language models as re-ranking agents", EMNLP
     2023.
 
-    >>> from spolia.models.scripted import ScriptedModel
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
     >>> from spolia.types import Hit, Node, Query, Ranking
     >>> found = Ranking(Query("Who?"), tuple(Hit(Node(id, f"Text {id}."), 1.0) for id in "abc"))
     >>> [(hit.node.id, hit.score) for hit in RankGPT(ScriptedModel(("[3] > [1]",)), top_k=2)(found)]

@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
+from spolia.core.operator import Operator
+from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
-from spolia.operator import Operator
-from spolia.ranking.order import falling
+from spolia.ranking.fusion import falling
 from spolia.types import Node, Ranking
-from spolia.wiring import refuse_counts
 
 _CORE = re.compile(r"(.*\S)\s*\(.+\)")
 _ARTICLE = re.compile(r"the\s+", re.IGNORECASE)

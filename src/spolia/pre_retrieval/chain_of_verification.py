@@ -6,18 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spolia.bounds import times, total
+from spolia.core.call_bounds import times, total
+from spolia.core.operator import Operator
+from spolia.core.run_context import degrade
+from spolia.core.wiring import refuse_counts
 from spolia.errors import BudgetSpent
-from spolia.models.ask import Ask, Brief
-from spolia.models.delimiters import Setting
+from spolia.models.prompting.role import Ask, Brief, Role
+from spolia.models.prompting.template import Setting
 from spolia.models.protocols import CHAT, LanguageModel
-from spolia.models.role import Role
-from spolia.operator import Operator
-from spolia.pre_retrieval.asking import NOTHING, refuse_without
-from spolia.pre_retrieval.parsers import OneText, Searches
-from spolia.surrounding import degrade
+from spolia.pre_retrieval.query_llm import NOTHING, OneText, Searches, refuse_without
 from spolia.types import Answer, Failure, Query
-from spolia.wiring import refuse_counts
 
 PLANNED: Role[tuple[str, ...]] = Role("spolia:pre_retrieval/prompts/verify_plan.txt", Searches(), default=NOTHING)
 REVISED: Role[str] = Role("spolia:pre_retrieval/prompts/verify_revise.txt", OneText(), default=NOTHING)
@@ -44,8 +42,8 @@ class ChainOfVerification(Operator[Query, Answer]):
     Source: Dhuliawala et al., "Chain-of-verification reduces hallucination in large language models", Findings of ACL
     2024.
 
-    >>> from spolia.function import step
-    >>> from spolia.models.scripted import ScriptedModel
+    >>> from spolia.core.function import step
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
     >>> @step
     ... def known(query: Query) -> Answer:
     ...     return Answer("In 1815." if "When" in query.text else "Emma is of 1816.")

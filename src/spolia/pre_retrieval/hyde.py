@@ -1,14 +1,55 @@
-"""A search by the text of an imagined passage."""
+"""Passages that would answer a question, as a language model imagines them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spolia.models.protocols import LanguageModel
-from spolia.models.role import Role
-from spolia.pre_retrieval.imagining import IMAGINED, Imagines
-from spolia.types import Query
+from spolia.core.call_bounds import times
+from spolia.core.operator import Operator
+from spolia.core.wiring import refuse_counts
+from spolia.errors import WiringError
+from spolia.models.prompting.role import Role
+from spolia.models.protocols import CHAT, Embedder, LanguageModel, refuse_no_embedder
+from spolia.models.vector_checks import embedded
+from spolia.pre_retrieval.query_llm import NOTHING, AsksOfQuery, OneText
+from spolia.types import Answer, Failure, Query
+
+IMAGINED: Role[str] = Role("spolia:pre_retrieval/prompts/hyde.txt", OneText(), default=NOTHING)
+
+
+class Imagines(AsksOfQuery[Query]):
+    """Base of what searches by passages that a model imagines instead of finding them.
+
+    Fields:
+        passages: draws; the same prompt each time, so that more than one needs a temperature above 0.
+    """
+
+    passages: int
+    least: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_counts(self, "passages", least=self.least)
+        if self.passages > 1 and not self.temperature > 0:
+            raise WiringError(
+                f"{self.short}: {self.passages} passages at temperature {self.temperature} are one passage as many "
+                "times. Write temperature=0.7, or passages=1."
+            )
+
+    def imagined(self, query: Query) -> tuple[str, ...]:
+        """The passages that could be read, in the order of the draws."""
+        brief = self.brief(query)
+        first = query.sample * self.passages
+        drawn = self.ask.batch([brief.but(sample=first + number) for number in range(self.passages)])
+        for passage in drawn:
+            if isinstance(passage, Failure):
+                raise passage.raised()
+        return tuple(filter(None, drawn))
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return times(self.passages, self.ask.calls())
 
 
 @dataclass(frozen=True)
@@ -32,7 +73,7 @@ class HyDE(Imagines):
 
     Source: Gao, Ma, Lin, Callan, "Precise zero-shot dense retrieval without relevance labels", ACL 2023.
 
-    >>> from spolia.models.scripted import ScriptedModel
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
     >>> model = ScriptedModel(("Tides are caused by the pull of the moon.",))
     >>> HyDE(model)(Query("Why tides?")).text, HyDE(model, beside=True)(Query("Why tides?")).text
     ('Tides are caused by the pull of the moon.', 'Why tides?\\nTides are caused by the pull of the moon.')
@@ -50,3 +91,90 @@ class HyDE(Imagines):
     def apply(self, value: Query, /) -> Query:
         passages = self.imagined(value)
         return value.rewritten("\n".join((value.text, *passages) if self.beside else passages)) if passages else value
+
+
+@dataclass(frozen=True)
+class AveragedHyDE(Imagines):
+    """Search by v = (f(q) + Σ_i f(d̂_i)) / (N + 1): the query's vector and those of N imagined passages.
+
+    The text of the query stays, for searches by words beside. With no passage, also where no reply can be read, it is
+    the plain search by f(q).
+
+    Args:
+        llm: the language model.
+        embedder: f; the one that the group was embedded by. The query is embedded as a query, passages as passages.
+        passages: N, draws at `temperature`.
+        role: prompt, reader and default (`AsksOfQuery`).
+        max_tokens: longest passage.
+        temperature: above 0 where there are several passages.
+
+    Raises:
+        WiringError: for several passages at temperature 0; what stands for the embedder is none.
+        ModelError: what the embedder gives are no vectors.
+
+    Source: Gao, Ma, Lin, Callan, "Precise zero-shot dense retrieval without relevance labels", ACL 2023.
+
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> from spolia.testing import HashingEmbedder
+    >>> op = AveragedHyDE(ScriptedModel(("The moon pulls the sea.", "Tides follow the moon.")), HashingEmbedder(), 2)
+    >>> found = op(Query("Why are there tides?"))
+    >>> found.text, len(found.vector) == HashingEmbedder().dimension
+    ('Why are there tides?', True)
+    """
+
+    llm: LanguageModel
+    embedder: Embedder
+    passages: int = 8
+    role: Role[str] = IMAGINED
+    max_tokens: int = 128
+    temperature: float = 0.7
+
+    version: ClassVar[int] = 2
+    least: ClassVar[int] = 0
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_no_embedder(self.embedder, "AveragedHyDE", Embedder)
+
+    def apply(self, value: Query, /) -> Query:
+        passages = self.imagined(value)
+        (mean,) = embedded(self.embedder, (value.text,), "query").astype(float)
+        if passages:
+            mean = (mean + embedded(self.embedder, passages, "passage").astype(float).sum(axis=0)) / (len(passages) + 1)
+        return value.but(vector=tuple(map(float, mean)), origin=value)
+
+
+@dataclass(frozen=True)
+class WithDraft(Operator[Query, Query]):
+    """Search for the question together with a draft of its answer: q → q ⊕ draft(q).
+
+    With `ChainOfVerification` as the draft, what is searched by is verified first: fewer hits for what the model made
+    up. An abstention leaves the query as it is.
+
+    Args:
+        draft: answers the question.
+        beside: keep the question above the draft.
+
+    Source: Dhuliawala et al., "Chain-of-verification reduces hallucination in large language models", Findings of ACL
+    2024; Wang, Yang, Wei, "Query2doc: query expansion with large language models", EMNLP 2023.
+
+    >>> from spolia.core.function import step
+    >>> @step
+    ... def known(query: Query) -> Answer:
+    ...     return Answer("Jane Austen.")
+    >>> WithDraft(known)(Query("Who wrote Emma?")).text
+    'Who wrote Emma?\\nJane Austen.'
+    """
+
+    draft: Operator[Query, Answer]
+    beside: bool = True
+
+    def apply(self, value: Query, /) -> Query:
+        said = self.draft(value)
+        if said.abstained or not said.text.strip():
+            return value
+        return value.rewritten(f"{value.text}\n{said.text}" if self.beside else said.text)
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return self.draft.calls()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from spolia.core.run_context import degrade
 from spolia.errors import WiringError
+from spolia.models.prompting.role import Role
+from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
-from spolia.models.role import Role
-from spolia.pre_retrieval.asking import NOTHING, AsksOfQuery
-from spolia.pre_retrieval.parsers import OneText, alike
-from spolia.surrounding import degrade
-from spolia.types import Query
+from spolia.pre_retrieval.query_llm import NOTHING, AsksOfQuery, OneText, Searches, alike
+from spolia.types import Queries, Query
 
 REWRITTEN: Role[str] = Role("spolia:pre_retrieval/prompts/rewrite.txt", OneText(), default=NOTHING)
 
@@ -35,7 +35,7 @@ class Rewrite(AsksOfQuery[Query]):
 
     Source: Ma et al., "Query rewriting in retrieval-augmented large language models", EMNLP 2023.
 
-    >>> from spolia.models.scripted import ScriptedModel
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
     >>> found = Rewrite(ScriptedModel(("Emma novel author",)))(Query("hey, do you happen to know who wrote Emma?"))
     >>> found.text, found.question
     ('Emma novel author', 'hey, do you happen to know who wrote Emma?')
@@ -66,3 +66,95 @@ class Rewrite(AsksOfQuery[Query]):
             )
             return value
         return value.rewritten(found)
+
+
+STEPPED_BACK: Role[str] = Role("spolia:pre_retrieval/prompts/step_back.txt", OneText(), default=NOTHING)
+
+
+@dataclass(frozen=True)
+class StepBack(AsksOfQuery[Queries]):
+    """The query, and the question of principle behind it: q → (q, abstract q).
+
+    Both are searched and the rankings are fused; what is answered is the question as it was asked. Where the model
+    sees no question behind it, or says the same, the query is alone.
+
+    Args:
+        llm: the language model.
+        role: prompt, reader and default (`AsksOfQuery`).
+        max_tokens: longest reply.
+        temperature: 0 for the most probable reply; above, samples of a query differ.
+
+    Source: Zheng et al., "Take a step back: evoking reasoning via abstraction in large language models", ICLR 2024.
+
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> asked = StepBack(ScriptedModel(("How do tides arise?",)))(Query("Why is low water at noon in Brest today?"))
+    >>> [query.text for query in asked], asked[1].question
+    (['Why is low water at noon in Brest today?', 'How do tides arise?'], 'Why is low water at noon in Brest today?')
+    """
+
+    llm: LanguageModel
+    role: Role[str] = STEPPED_BACK
+    max_tokens: int = 128
+    temperature: float = 0.0
+
+    version: ClassVar[int] = 2
+
+    def apply(self, value: Query, /) -> Queries:
+        found = self.said(value)
+        return (value,) if alike(found) in ("", alike(value.text)) else (value, value.rewritten(found))
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        return 2
+
+
+REWORDED: Role[tuple[str, ...]] = Role("spolia:pre_retrieval/prompts/multi_query.txt", Searches(), default=NOTHING)
+
+
+@dataclass(frozen=True)
+class MultiQuery(AsksOfQuery[Queries]):
+    """The query, and the same question in other words: q → (q, q_1 … q_n).
+
+    Each is searched and the rankings are fused; the hits of a rewording count `weight` times those of the query (with
+    `ReciprocalRankFusion`, which has the number of hits that remain). Rewordings that repeat the query or each other
+    but for case and punctuation are left out. A reply that cannot be read leaves the query alone.
+
+    Args:
+        llm: the language model.
+        queries: rewordings, at most; the model is told the number (`{{queries}}`).
+        weight: of a rewording, where the query has 1.
+        role: prompt, reader and default (`AsksOfQuery`).
+        max_tokens: longest reply.
+        temperature: 0 for the most probable reply; above, samples of a query differ.
+
+    Raises:
+        WiringError: for a weight below 0.
+
+    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024.
+
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> model = ScriptedModel(("1. author of Emma\\n2. Who wrote Emma?\\n3. Emma novelist",))
+    >>> [(query.text, query.weight) for query in MultiQuery(model)(Query("Who wrote Emma?"))]
+    [('Who wrote Emma?', 1.0), ('author of Emma', 0.5), ('Emma novelist', 0.5)]
+    """
+
+    llm: LanguageModel
+    queries: int = 3
+    weight: float = 0.5
+    role: Role[tuple[str, ...]] = REWORDED
+    max_tokens: int = 256
+    temperature: float = 0.0
+
+    counts: ClassVar[tuple[str, ...]] = ("queries", "max_tokens")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.weight < float("inf"):
+            raise WiringError(f"{self.short}: weight is {self.weight}. Write a number of at least 0.")
+
+    def apply(self, value: Query, /) -> Queries:
+        found = self.said(value, queries=Setting(self.queries))
+        new = [text for text in found if alike(text) != alike(value.text)][: self.queries]
+        return (value, *(value.rewritten(text).but(weight=self.weight * value.weight) for text in new))
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        return 1 + self.queries

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spolia.models.protocols import Embedder, refuse_no_embedder
-from spolia.retrieval.embedded import read, vectors_of
-from spolia.retrieval.vector_search import VectorSearch
+from spolia.retrieval.vector_search import VectorSearch, read, vectors_of
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Filter, Query
 
 if TYPE_CHECKING:
-    from spolia.retrieval.embedded import Vectors
-    from spolia.retrieval.vector_search import Found
+    from spolia.retrieval.vector_search import Found, Vectors
     from spolia.stores.snapshot import Snapshot
 
 
@@ -41,7 +39,7 @@ class Dense(VectorSearch["Vectors"]):
 
     Source: Karpukhin et al., "Dense passage retrieval for open-domain question answering", EMNLP 2020.
 
-    >>> from spolia.models.minilm import MiniLM
+    >>> from spolia.models.onnx.minilm import MiniLM
     >>> from spolia.stores.corpus import Corpus
     >>> Dense(Corpus("notes.spolia").group(), MiniLM(), top_k=5).short
     "Dense(top_k=5, source='dense')"

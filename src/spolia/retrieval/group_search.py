@@ -1,19 +1,50 @@
-"""What the searches of one node group have in common."""
+"""What is searched of a query's text: all of it, unless it is empty or endless."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from spolia.core.operator import Operator
+from spolia.core.run_context import access, narrowing, note
+from spolia.core.wiring import refuse_counts
+from spolia.errors import QueryError
 from spolia.filters import narrowed
-from spolia.operator import Operator
 from spolia.stores.corpus import NodeGroup, refuse_no_group
-from spolia.surrounding import access, narrowing
 from spolia.types import Filter, Hit, Query, Ranking
-from spolia.wiring import refuse_counts
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot import Snapshot
+
+
+LONGEST_CHARACTERS = 10_000
+"""A question longer than that has a document pasted into it, with what is asked before or after it."""
+
+
+def searched(query: Query, *, row: int | None = None) -> str:
+    """The text to search for: of an endless one the two ends, which is recorded, so that the time is bounded.
+
+    Args:
+        row: which value of a batch the query is.
+
+    Raises:
+        QueryError: there is none.
+
+    >>> searched(Query("Who employed Carsten Olsen?"))
+    'Who employed Carsten Olsen?'
+    """
+    text = query.text
+    if len(text) > LONGEST_CHARACTERS:
+        note(
+            f"The question has {len(text)} characters; its first and last {LONGEST_CHARACTERS // 2} are searched.",
+            row=row,
+        )
+        text = f"{text[: LONGEST_CHARACTERS // 2]} {text[-LONGEST_CHARACTERS // 2 :]}"
+    if not text or text.isspace():
+        raise QueryError(f"The question is empty: {text[:20]!r}. Write what to look for, in at least one word.")
+    return text
 
 
 class GroupSearch(Operator[Query, Ranking]):
@@ -65,3 +96,48 @@ class GroupSearch(Operator[Query, Ranking]):
     def wanted(self, query: Query) -> Filter | None:
         """What may be found: what this step, the query and the run all accept."""
         return narrowed(self.filter, query.filter, narrowing())
+
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from spolia.stores.snapshot import Snapshot
+
+    Numbers = npt.NDArray[np.float64]
+    Mask = npt.NDArray[np.bool_]
+
+
+class TermSearch(GroupSearch):
+    """Base of what scores the nodes of a group by the terms that they share with the query.
+
+    What is counted is counted over all nodes of the group, as for BM25, so that a filter changes which nodes are found
+    and no score. A node that shares no term with the query is not found. Equal scores go by the id of the node.
+
+    A subclass is a frozen dataclass with the fields of `GroupSearch`, and writes `scores`.
+    """
+
+    @abstractmethod
+    def scores(self, snapshot: Snapshot, terms: Mapping[str, int], /) -> tuple[Numbers, Mask]:
+        """float64[n] scores of all nodes of the group in the order of their keys, and bool[n] which share a term.
+
+        Args:
+            terms: of the query, and how often each stands there; in one order whatever the order of the words.
+        """
+
+    def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
+        import numpy as np
+
+        from spolia.stores.reading.ordered import ordered
+
+        allowed = snapshot.allowed(self.group.name, who, wanted)
+        counted = Counter(snapshot.manifest(self.group.name).analyzer.terms(searched(query)))
+        scores, shares = self.scores(snapshot, dict(sorted(counted.items())))
+        if allowed.mask is not None:
+            shares = shares & allowed.mask
+        places = np.flatnonzero(shares)
+        if len(places) > self.top_k:
+            least = np.partition(scores[places], len(places) - self.top_k)[len(places) - self.top_k]
+            places = places[scores[places] >= least]
+        found = zip(allowed.keys[places].tolist(), scores[places].tolist(), strict=True)
+        return snapshot.hits(ordered(found, self.top_k, snapshot.ids), who)

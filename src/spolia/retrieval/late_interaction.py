@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from spolia.models.protocols import TokenEmbedder, refuse_no_embedder
-from spolia.retrieval.group_search import GroupSearch
-from spolia.retrieval.searched import searched
+from spolia.retrieval.group_search import GroupSearch, searched
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Filter, Hit, Query
 
@@ -44,7 +43,7 @@ class LateInteraction(GroupSearch):
     BERT", SIGIR 2020.
 
     >>> from spolia.stores.corpus import Corpus
-    >>> from spolia.testing.hashing import HashingTokens
+    >>> from spolia.testing.hash_embedder import HashingTokens
     >>> LateInteraction(Corpus("notes.spolia").group(), HashingTokens(), top_k=5).short
     "LateInteraction(top_k=5, source='tokens')"
     """
@@ -62,7 +61,7 @@ class LateInteraction(GroupSearch):
         refuse_no_embedder(self.embedder, "LateInteraction", TokenEmbedder)
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
-        from spolia.retrieval.tokens.index import embedded, token_index
+        from spolia.retrieval.token_index import embedded, token_index
         from spolia.stores.vectors.best import ordered_scores
 
         text, allowed = searched(query), snapshot.allowed(self.group.name, who, wanted)

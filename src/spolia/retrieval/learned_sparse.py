@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spolia.models.protocols import SparseEmbedder, refuse_no_embedder
-from spolia.retrieval.embedded import sparse_vectors_of
-from spolia.retrieval.searched import searched
-from spolia.retrieval.vector_search import VectorSearch
+from spolia.retrieval.group_search import searched
+from spolia.retrieval.vector_search import VectorSearch, sparse_vectors_of
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Filter, Query
 
 if TYPE_CHECKING:
-    from spolia.models.sparse import SparseRows
+    from spolia.models.vectors import SparseRows
     from spolia.retrieval.vector_search import Found
     from spolia.stores.snapshot import Snapshot
 
@@ -42,7 +41,7 @@ class LearnedSparse(VectorSearch["SparseRows"]):
 
     Source: Formal et al., "SPLADE: Sparse lexical and expansion model for first stage ranking", 2021.
 
-    >>> from spolia.models.local.sparse_embedder import LocalSparseEmbedder
+    >>> from spolia.models.local.embedders import LocalSparseEmbedder
     >>> from spolia.stores.corpus import Corpus
     >>> LearnedSparse(Corpus("notes.spolia").group(), LocalSparseEmbedder("splade"), top_k=5).short
     "LearnedSparse(top_k=5, source='sparse')"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias, get_args
 
+from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.protocols import Embedder, refuse_no_embedder
-from spolia.retrieval.counts import derived
-from spolia.retrieval.embedded import read, refuse_other, vectors_of
 from spolia.retrieval.group_search import GroupSearch
+from spolia.retrieval.term_counts import derived
+from spolia.retrieval.vector_search import read, refuse_other, vectors_of
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Filter, Hit, Query
-from spolia.wiring import refuse_counts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,7 +65,7 @@ class MultiHead(GroupSearch):
 
     Source: Besta et al., "Multi-head RAG: solving multi-aspect problems with LLMs", 2024.
 
-    >>> from spolia.models.minilm import MiniLM
+    >>> from spolia.models.onnx.minilm import MiniLM
     >>> from spolia.stores.corpus import Corpus
     >>> MultiHead(Corpus("notes.spolia").group(), MiniLM(), heads=32).short
     "MultiHead(heads=32, votes='strength', top_k=10, source='heads')"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from spolia.bounds import total
+from spolia.core.call_bounds import total
+from spolia.core.operator import Operator, checked_operator
+from spolia.core.run_context import attempt, degrade
+from spolia.core.wiring import fits, refuse_counts
 from spolia.errors import BudgetSpent, QueryError, UndecidedError, WiringError
-from spolia.operator import Operator, checked_operator
-from spolia.surrounding import attempt, degrade
 from spolia.types import Failure, Hit, Query, Ranking
-from spolia.wiring import fits, refuse_counts
 
 _MEANT = (BudgetSpent, QueryError, UndecidedError, WiringError)
 """What is wrong with the question or the flow, and not with a source."""
@@ -39,7 +39,7 @@ class MultiSource(Operator[Query, Ranking]):
 
     Source: Zhao et al., "PrefRAG: preference-driven multi-source retrieval augmented generation", 2025.
 
-    >>> from spolia.function import step
+    >>> from spolia.core.function import step
     >>> @step
     ... def local(query: Query) -> Ranking:
     ...     return Ranking(query, (), "local")

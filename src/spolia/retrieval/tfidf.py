@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spolia.retrieval.term_search import TermSearch
+from spolia.retrieval.group_search import TermSearch
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Filter
 
 if TYPE_CHECKING:
-    from spolia.retrieval.counts import Counts
-    from spolia.retrieval.term_search import Mask, Numbers
+    from spolia.retrieval.group_search import Mask, Numbers
+    from spolia.retrieval.term_counts import Counts
     from spolia.stores.snapshot import Snapshot
 
 
@@ -54,7 +54,7 @@ class TFIDF(TermSearch):
     def scores(self, snapshot: Snapshot, terms: Mapping[str, int], /) -> tuple[Numbers, Mask]:
         import numpy as np
 
-        from spolia.retrieval.counts import counts_of, derived
+        from spolia.retrieval.term_counts import counts_of, derived
 
         counts = counts_of(snapshot, self.group.name)
         lengths = derived(snapshot, ("tf-idf", self.group.name, self.sublinear), lambda: self._lengths(counts))

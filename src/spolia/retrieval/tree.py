@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from spolia.core.operator import Operator
+from spolia.core.run_context import access, narrowing, note
+from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.filters import narrowed
 from spolia.models.protocols import Embedder
-from spolia.operator import Operator
-from spolia.retrieval.among import best
-from spolia.retrieval.embedded import refuse_other
+from spolia.retrieval.vector_search import best, refuse_other
 from spolia.stores.corpus import NodeGroup, refuse_no_group
-from spolia.surrounding import access, narrowing, note
 from spolia.types import Filter, Query, Ranking, Value
-from spolia.wiring import refuse_counts
 
 if TYPE_CHECKING:
-    from spolia.retrieval.tree_steps import Steps
+    from spolia.retrieval.tree_levels import TreeSteps
     from spolia.stores.reading.allowed import Allowed
     from spolia.stores.snapshot import Snapshot
 
@@ -136,11 +135,11 @@ class Descend(Operator[Query, Ranking]):
         wanted = narrowed(self.filter, query.filter, narrowing())
         return [*(snapshot.allowed(name, who) for name in above), snapshot.allowed(last, who, wanted)]
 
-    def _steps(self, snapshot: Snapshot) -> Steps:
-        from spolia.retrieval.tree_steps import Steps
+    def _steps(self, snapshot: Snapshot) -> TreeSteps:
+        from spolia.retrieval.tree_levels import TreeSteps
 
         names = tuple(group.name for group in self.levels)
-        found: Steps | None = snapshot.derived.get(("steps", names))
+        found: TreeSteps | None = snapshot.derived.get(("steps", names))
         if found is None:
-            found = snapshot.derived[("steps", names)] = Steps(snapshot, names)
+            found = snapshot.derived[("steps", names)] = TreeSteps(snapshot, names)
         return found

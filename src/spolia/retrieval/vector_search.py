@@ -1,19 +1,184 @@
-"""What the searches by vectors of one node group have in common."""
+"""Queries as vectors of an embedder, and whether a group was embedded by it."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 
-from spolia.errors import FilterError, QueryError
-from spolia.retrieval.embedded import refuse_other
-from spolia.retrieval.group_search import GroupSearch
-from spolia.surrounding import access
+from spolia.core.run_context import access, note
+from spolia.errors import FilterError, ManifestMismatch, ModelError, QueryError
+from spolia.models.protocols import Embedder, SparseEmbedder
+from spolia.retrieval.group_search import GroupSearch, searched
+from spolia.stores.corpus import NodeGroup
+from spolia.stores.defined import refuse_other_embedder
+from spolia.stores.definition import MAIN
+from spolia.stores.reading.ordered import ordered
 from spolia.types import Failure, Filter, Hit, Query, Ranking
 
 if TYPE_CHECKING:
+    from spolia.stores.reading.allowed import Allowed
     from spolia.stores.snapshot import Snapshot
+
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from spolia.models.vectors import SparseRows
+    from spolia.stores.snapshot import Snapshot
+
+    Vectors: TypeAlias = npt.NDArray[np.float32]
+
+_LARGEST = 3.4028234e38
+"""Of float32."""
+SPECIALS = 8
+"""Tokens around a text, at most: its beginning and end, and a prefix for queries."""
+
+
+def read(query: Query, embedder: Embedder, row: int | None = None) -> str | None:
+    """The text to embed, None where the query brings its vector; that not all of it is read is recorded.
+
+    Args:
+        row: which value of a batch the query is.
+
+    Raises:
+        QueryError: for an empty query, or a vector of another length, with NaN, infinity or what is no number.
+    """
+    if query.vector is not None:
+        _refuse_odd(query.vector, embedder)
+        return None
+    text = searched(query, row=row)
+    most = len(text.encode("utf-8", "replace")) + SPECIALS  # no tokenizer makes more tokens than there are bytes
+    if most > embedder.window and (tokens := embedder.tokens([text])[0]) > embedder.window:
+        note(f"The question has {tokens} tokens; {embedder.name} reads the first {embedder.window}.", row=row)
+    return text
+
+
+def _refuse_odd(vector: Sequence[float], embedder: Embedder) -> None:
+    advice = "Write a vector from that embedder, or none."
+    if len(vector) != embedder.dimension:
+        raise QueryError(
+            f"The query's vector has {len(vector)} numbers; {embedder.name} gives {embedder.dimension}. {advice}"
+        )
+    for place, number in enumerate(vector):
+        if not isinstance(number, Real) or not abs(float(number)) <= _LARGEST:
+            raise QueryError(
+                f"The query's vector holds {number!r:.80} in place {place}; {embedder.name} gives finite numbers of 32 "
+                f"bits. {advice}"
+            )
+
+
+def vectors_of(asked: Sequence[Query], texts: Sequence[str | None], embedder: Embedder) -> Vectors:
+    """A vector float32[d] for each query: its own, or that of its text, all of them embedded together.
+
+    Args:
+        texts: what `read` gave for each query.
+
+    Raises:
+        ModelError: the embedder gave another number of vectors, of another length, or with NaN or infinity.
+    """
+    import numpy as np
+
+    vectors = np.zeros((len(asked), embedder.dimension), dtype=np.float32)
+    for row, query in enumerate(asked):
+        if query.vector is not None:
+            vectors[row] = query.vector
+    rows = [row for row, text in enumerate(texts) if text is not None]
+    if rows:
+        found = np.asarray(embedder.embed([text for text in texts if text is not None], kind="query"), dtype=np.float32)
+        if found.shape != (len(rows), embedder.dimension):
+            raise ModelError(
+                f"{embedder.name} gave vectors of shape {found.shape} for {len(rows)} questions, where each has "
+                f"{embedder.dimension} numbers. Correct the embedder."
+            )
+        if not np.isfinite(found).all():
+            row = int(np.flatnonzero(~np.isfinite(found).all(axis=1))[0])
+            raise ModelError(
+                f"{embedder.name} gave NaN or infinity for {texts[rows[row]]!r:.80}. Correct the embedder."
+            )
+        vectors[rows] = found
+    return vectors
+
+
+def sparse_vectors_of(texts: Sequence[str | None], embedder: SparseEmbedder) -> SparseRows:
+    """The sparse vectors of queries, all of them embedded together.
+
+    Raises:
+        ModelError: the embedder gave another number of them.
+    """
+    found = embedder.embed_sparse([text or "" for text in texts], kind="query")
+    if len(found) != len(texts):
+        raise ModelError(
+            f"{embedder.name} gave {len(found)} sparse vectors for {len(texts)} questions. Correct the embedder."
+        )
+    return found
+
+
+def refuse_other(group: NodeGroup, snapshot: Snapshot, embedder: Embedder | SparseEmbedder) -> None:
+    """Refuse an embedder that the group was not embedded by.
+
+    Raises:
+        ManifestMismatch: naming those that it was embedded by, or in what one of the same name differs.
+    """
+    manifest = snapshot.manifest(group.name)
+    how = manifest.embedded(embedder.name)
+    if how is not None:
+        refuse_other_embedder(how, group.name, embedder)
+    else:
+        names = ", ".join(repr(embedding.embedder) for embedding in manifest.embeddings)
+        way = (
+            "index again with this one"
+            if group.name == MAIN
+            else (
+                f"give it vectors by this one: corpus.group({group.name!r}, Definition(..., "
+                "embeddings=(Embedding(embedder),)))"
+            )
+        )
+        raise ManifestMismatch(
+            f"Group {group.name!r} of {snapshot.opened.store} was built with "
+            f"{f'the embedder {names}' if names else 'no embedder'}, and is searched with "
+            f"{embedder.name!r}. Search with BM25, with that embedder, or {way}."
+        )
+
+
+def best(
+    snapshot: Snapshot, group: NodeGroup, query: Query, embedder: Embedder | None, allowed: Allowed, top_k: int
+) -> list[tuple[int, float]]:
+    """Keys and scores of the best allowed nodes, best first, ties by node id.
+
+    Args:
+        embedder: one that the group was embedded with; None for BM25, which finds only what shares a term with the
+            query.
+
+    Raises:
+        QueryError: for an empty query.
+        ManifestMismatch: when the group was not embedded with the embedder.
+    """
+    if embedder is None:
+        return snapshot.lexical(group.name).search(searched(query), top_k, None, allowed, ids=snapshot.ids)
+    scores = by_meaning(snapshot, group, query, embedder, allowed)
+    return ordered(scores.items(), top_k, snapshot.ids)
+
+
+def by_meaning(
+    snapshot: Snapshot, group: NodeGroup, query: Query, embedder: Embedder, allowed: Allowed
+) -> dict[int, float]:
+    """The score of each allowed node by its key, in the metric of the group; raises as `best` does."""
+    from spolia.stores.vectors.metrics import exact, questions
+
+    refuse_other(group, snapshot, embedder)
+    how = snapshot.manifest(group.name).embedded(embedder.name)
+    assert how is not None
+    vectors = vectors_of([query], [read(query, embedder)], embedder)
+    (asked,) = questions(how.metric, vectors, embedder.dimension)
+    keys = allowed.keys[allowed.positions()].tolist()
+    if not keys:
+        return {}
+    scores = exact(how.metric, asked, snapshot.vectors(group.name, embedder.name, allowed))
+    return dict(zip(keys, scores.tolist(), strict=True))
+
 
 V = TypeVar("V")
 Found = list[list[tuple[int, float]]]

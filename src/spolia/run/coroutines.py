@@ -12,9 +12,9 @@ from concurrent.futures import Future
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from spolia.core.run_context import Done, Event
 from spolia.errors import Cancelled
 from spolia.run.stream import PATIENCE_S, Raised, Scope, Sink, started
-from spolia.surrounding import Done, Event
 
 if TYPE_CHECKING:
     from spolia.run.frame import Frame

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from spolia.core.run_context import Reservation
 from spolia.errors import BudgetSpent
 from spolia.run.budget import Budget, Limiter
-from spolia.surrounding import Reservation
 from spolia.types import Usage
 
 if TYPE_CHECKING:

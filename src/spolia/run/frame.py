@@ -15,15 +15,15 @@ from time import perf_counter
 from time import time as now
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from spolia.core.operator import Operator
+from spolia.core.run_context import Began, Emitted, Event, Retracted, attempt, surrounding
 from spolia.errors import Cancelled
 from spolia.journal.trace import FREE
-from spolia.operator import Operator
 from spolia.run.budget import Limiter
 from spolia.run.costs import Costs
 from spolia.run.recall import shared
 from spolia.run.stream import Scope, Sink, streamed
 from spolia.run.window import window
-from spolia.surrounding import Began, Emitted, Event, Retracted, attempt, surrounding
 from spolia.types import Failure, Filter, Query, Ranking
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class Frame(Costs):
-    """What surrounds one step; implements `spolia.operator.Surrounding`."""
+    """What surrounds one step; implements `spolia.core.operator.Surrounding`."""
 
     __slots__ = (
         "account", "emitted", "error", "final", "found", "from_cache", "lane", "notes", "op", "remarks", "scope",

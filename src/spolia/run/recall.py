@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from spolia.core.operator import Operator
 from spolia.errors import CodecError
-from spolia.journal.cache import Cache, Entry
-from spolia.operator import Operator
+from spolia.journal.cache import Cache, CacheEntry
 from spolia.run.shared import SharedEntry, SharedResults
 from spolia.types import Failure, Filter, Usage, digest_of
 
@@ -112,7 +112,7 @@ def _failed(out: Any) -> bool:
     return isinstance(out, Failure) or (isinstance(out, tuple) and any(map(_failed, out)))
 
 
-def _taken(entry: Entry, frame: Frame, op: Step, value: Any, compute: Compute) -> Any:
+def _taken(entry: CacheEntry, frame: Frame, op: Step, value: Any, compute: Compute) -> Any:
     try:
         out = entry.result(op, value)
     except CodecError:

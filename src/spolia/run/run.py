@@ -18,16 +18,16 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from spolia.core.operator import Operator
+from spolia.core.run_context import Began, Done, Emitted, Retracted, Surrounding, surrounding
 from spolia.errors import WiringError
 from spolia.journal.cache import Cache
 from spolia.journal.trace import Journal, new_run_id
-from spolia.operator import Operator
 from spolia.run.budget import Budget, Limiter
 from spolia.run.frame import Frame, pool_of
 from spolia.run.lane import Lane
 from spolia.run.shared import MOST_BYTES, SharedResults
 from spolia.run.stream import Scope
-from spolia.surrounding import Began, Done, Emitted, Retracted, Surrounding, surrounding
 from spolia.types import Failure, Filter, Usage
 
 A = TypeVar("A")
@@ -56,7 +56,7 @@ class Run:
         threads: how many steps may run at the same time, the caller's own thread included.
         window: rows of a batch that are in memory at the same time.
 
-    >>> from spolia.function import step
+    >>> from spolia.core.function import step
     >>> @step
     ... def double(n: int) -> int:
     ...     return 2 * n
@@ -148,7 +148,7 @@ class Run:
     def lane(self) -> Iterator[Lane]:
         """Keep an account of what is called inside: what it takes, and what each call of a retriever finds.
 
-        >>> from spolia.function import step
+        >>> from spolia.core.function import step
         >>> from spolia.types import Query, Ranking
         >>> @step
         ... def nothing(query: Query) -> Ranking:
@@ -208,7 +208,7 @@ class Run:
     def counts(self) -> dict[str, int]:
         """How often operators really ran, by type id; what was shared or came from the cache did not run.
 
-        >>> from spolia.function import step
+        >>> from spolia.core.function import step
         >>> @step
         ... def double(n: int) -> int:
         ...     return 2 * n

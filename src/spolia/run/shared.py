@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
-from spolia.codec import decode, encode
+from spolia.core.codec import decode, encode
+from spolia.core.operator import Operator
 from spolia.errors import CodecError
-from spolia.journal.cache import Cache, Entry
-from spolia.operator import Operator
+from spolia.journal.cache import Cache, CacheEntry
 from spolia.types import Query, Ranking, Usage, Value
 
 MOST_BYTES = 512 * 2**20
 
 
 @dataclass(frozen=True)
-class SharedEntry(Entry):
+class SharedEntry(CacheEntry):
     """A result as it is, and the value that it was made of.
 
     Args:

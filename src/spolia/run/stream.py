@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from spolia.surrounding import Done, Event
+from spolia.core.run_context import Done, Event
 
 if TYPE_CHECKING:
     from spolia.run.frame import Frame

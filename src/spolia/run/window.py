@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spolia.operator import Operator
+from spolia.core.operator import Operator
+from spolia.core.run_context import surrounding
 from spolia.run.recall import Rows
-from spolia.surrounding import surrounding
 from spolia.types import Failure
 
 if TYPE_CHECKING:

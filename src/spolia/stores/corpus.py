@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING
 
+from spolia.core.run_context import pin
+from spolia.core.validation import refuse_misfits
 from spolia.errors import GroupError, StoreError
-from spolia.misfits import refuse_misfits
 from spolia.stores.addresses import POSTGRES, truth_of
 from spolia.stores.definition import DOCUMENT, Definition
 from spolia.stores.postgres.address import address_of
 from spolia.stores.truth import Truth
-from spolia.surrounding import pin
 from spolia.types import Value, kept
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import Any
 
-from spolia.catalogue import Catalogue
-from spolia.codec import decode, encode
+from spolia.core.codec import decode, encode
+from spolia.core.function import refuse_unstorable
+from spolia.core.operator import Operator
+from spolia.core.registry import Catalogue
 from spolia.errors import CodecError, GroupError, ManifestMismatch, SpoliaError
-from spolia.function import refuse_unstorable
 from spolia.models.protocols import Embedder, ImageEmbedder, SparseEmbedder
-from spolia.operator import Operator
 from spolia.stores.definition import DOCUMENT, Definition, Embedding, Transform, Whole
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.lexical.analysis import Analyzer

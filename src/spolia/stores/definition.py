@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from spolia.core.operator import Operator
+from spolia.core.validation import refuse_misfits
 from spolia.errors import GroupError
-from spolia.misfits import refuse_misfits
 from spolia.models.protocols import Embedder, SparseEmbedder, refuse_no_embedder
-from spolia.operator import Operator
 from spolia.stores.indexes import DEFAULT_INDEX, IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Document, Failure, Meta, Node, Span, Value

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
+from spolia.core.wiring import refuse_counts
 from spolia.types import Value
-from spolia.wiring import refuse_counts
 
 if TYPE_CHECKING:
     import numpy as np

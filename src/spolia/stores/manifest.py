@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from spolia.catalogue import Catalogue
+from spolia.core.registry import Catalogue
 from spolia.errors import GroupError, ManifestMismatch, SpoliaError, StoreCorrupt
 from spolia.stores.definition import DOCUMENT, Metric
 from spolia.stores.lexical.analysis import Analyzer

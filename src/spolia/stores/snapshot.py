@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from spolia.models.sparse import SparseRows
+    from spolia.models.vectors import SparseRows
     from spolia.stores.lexical.index import Lexical
     from spolia.stores.reading.allowed import Allowed
     from spolia.stores.reading.inherited import Inherited

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from spolia.models.sparse import SparseRows
+    from spolia.models.vectors import SparseRows
     from spolia.stores.lexical.freezing import Added
     from spolia.stores.manifest import Manifest
     from spolia.stores.opened import Opened

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from spolia.models.sparse import SparseRows
+    from spolia.models.vectors import SparseRows
     from spolia.stores.truth import Embedding
 
 

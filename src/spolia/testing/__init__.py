@@ -4,7 +4,7 @@ Nothing in the package imports this.
 """
 
 from spolia.testing.contracts import check_embedder, check_language_model
-from spolia.testing.hashing import HashingEmbedder
-from spolia.testing.server import OpenAIServer, Served
+from spolia.testing.hash_embedder import HashingEmbedder
+from spolia.testing.server import OpenAIServer, ServedReply
 
-__all__ = ["HashingEmbedder", "OpenAIServer", "Served", "check_embedder", "check_language_model"]
+__all__ = ["HashingEmbedder", "OpenAIServer", "ServedReply", "check_embedder", "check_language_model"]

@@ -34,7 +34,7 @@ def check_embedder(embedder: Embedder) -> None:
 def check_language_model(model: LanguageModel, prompt: Prompt | None = None) -> None:
     """A reply with text; pieces that make up the text; log-probabilities where they are stated; the cut.
 
-    >>> from spolia.models.scripted import ScriptedModel
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
     >>> check_language_model(ScriptedModel(("One, two, three.",)))
     """
     assert isinstance(model, LanguageModel), f"{model!r} lacks members of the protocol LanguageModel"

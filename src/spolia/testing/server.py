@@ -1,8 +1,10 @@
-"""A real server of the OpenAI protocol on this machine that says what a test tells it to, and fails as real ones do."""
+"""What the server of `spolia.testing.server` replies beside chats: simple, and the same for the same request."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator, Mapping
@@ -11,7 +13,51 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Self, TypeAlias
 
-from spolia.testing.endpoints import completed, embedded, reranked
+
+def embedded(asked: Mapping[str, Any], dimension: int) -> dict[str, Any]:
+    """A vector for each text, by hash."""
+    rows = [{"index": at, "embedding": vector(text, dimension)} for at, text in enumerate(asked["input"])]
+    count = sum(len(text.split()) for text in asked["input"])
+    return {"object": "list", "data": rows[::-1], "usage": {"prompt_tokens": count, "total_tokens": count}}
+
+
+def vector(text: str, dimension: int) -> list[float]:
+    """Numbers from -1 to 1 that depend on the text."""
+    numbers = b"".join(hashlib.sha256(f"{at}|{text}".encode()).digest() for at in range(dimension // 32 + 1))
+    return [(number - 127.5) / 127.5 for number in numbers[:dimension]]
+
+
+def reranked(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The share of the words of query and text together that is in both; best first."""
+    query = _words(asked["query"])
+    scores = [len(query & found) / len(query | found) for found in map(_words, asked["documents"])]
+    rows = [{"index": at, "relevance_score": score} for at, score in enumerate(scores)]
+    rows.sort(key=lambda row: -row["relevance_score"])
+    return {"results": rows[: asked["top_n"]], "usage": {"total_tokens": 9}}
+
+
+def completed(asked: Mapping[str, Any], text: str, logprob: float | None) -> dict[str, Any]:
+    """The text, after the prompt where that is to be echoed; a word with the blank before it is a token."""
+    words = re.findall(r"\s*\S+\s*$|\s*\S+|\s+", text)
+    made = words[: asked["max_tokens"]]
+    sent = re.findall(r"\s*\S+|\s+", asked["prompt"]) if asked.get("echo") else []
+    tokens = sent + made
+    choice: dict[str, Any] = {"index": 0, "text": "".join(tokens)}
+    choice["finish_reason"] = "length" if len(made) < len(words) else "stop"
+    if asked.get("logprobs") is not None and logprob is not None:
+        starts = [sum(map(len, tokens[:at])) for at in range(len(tokens))]
+        numbers = [None if sent and at == 0 else logprob * len(token) for at, token in enumerate(tokens)]
+        top = {word: logprob * (at + 1) for at, word in enumerate(words[: asked["logprobs"]])}
+        choice["logprobs"] = {"tokens": tokens, "token_logprobs": numbers, "text_offset": starts, "top_logprobs": [top]}
+    return {
+        "choices": [choice],
+        "usage": {"prompt_tokens": len(asked["prompt"].split()), "completion_tokens": len(made)},
+    }
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.casefold()))
+
 
 Fault: TypeAlias = Literal[
     "", "reset", "hang", "stall", "drip", "truncate", "torn events", "torn pairs", "torn chunks", "no choice"
@@ -19,7 +65,7 @@ Fault: TypeAlias = Literal[
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedReply:
     """How one request is answered.
 
     Args:
@@ -79,17 +125,17 @@ class OpenAIServer:
         requests: what came in.
         most_at_once: the largest number of requests that were under way together.
 
-    >>> from spolia.models.chat import ChatModel
+    >>> from spolia.models.http.chat import ChatModel
     >>> from spolia.types import Message, Prompt
-    >>> with OpenAIServer(Served("Paris.")) as server:
+    >>> with OpenAIServer(ServedReply("Paris.")) as server:
     ...     ChatModel("any", server.url).generate(Prompt((Message("user", "Capital of France?"),))).text
     'Paris.'
     """
 
-    def __init__(self, *served: Served) -> None:
+    def __init__(self, *served: ServedReply) -> None:
         self.requests: list[Received] = []
         self.most_at_once = self._at_once = 0
-        self._served = list(served or (Served(),))
+        self._served = list(served or (ServedReply(),))
         self._lock = threading.Lock()
         self.stopping = threading.Event()
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _responder(self))
@@ -106,7 +152,7 @@ class OpenAIServer:
         self._http.shutdown()
         self._http.server_close()
 
-    def next_for(self, request: Received) -> Served:
+    def next_for(self, request: Received) -> ServedReply:
         """Record a request and say how it is answered."""
         with self._lock:
             self.requests.append(request)
@@ -158,7 +204,7 @@ class _Responder(BaseHTTPRequestHandler):
         headers = {name.lower(): text for name, text in self.headers.items()}
         return Received(self.path, headers, body, self.client_address[1])
 
-    def _answer(self, served: Served, asked: dict[str, Any]) -> None:
+    def _answer(self, served: ServedReply, asked: dict[str, Any]) -> None:
         if served.wait_s:
             self.serving.stopping.wait(served.wait_s)
         if served.fault == "reset":
@@ -176,7 +222,7 @@ class _Responder(BaseHTTPRequestHandler):
         else:
             self._whole(200, json.dumps(self._said(served, asked)).encode(), served)
 
-    def _said(self, served: Served, asked: dict[str, Any]) -> dict[str, Any]:
+    def _said(self, served: ServedReply, asked: dict[str, Any]) -> dict[str, Any]:
         if self.path.endswith("/embeddings"):
             return embedded(asked, served.dimension)
         if self.path.endswith("/rerank"):
@@ -185,7 +231,7 @@ class _Responder(BaseHTTPRequestHandler):
             return completed(asked, served.text, served.logprob)
         return _reply(served, asked, "message", served.text, last=True)
 
-    def _whole(self, status: int, body: bytes, served: Served | None = None) -> None:
+    def _whole(self, status: int, body: bytes, served: ServedReply | None = None) -> None:
         self.send_response(status)
         for name, text in served.headers if served else ():
             self.send_header(name, text)
@@ -198,7 +244,7 @@ class _Responder(BaseHTTPRequestHandler):
         else:
             self._write(body, served.fault if served else "")
 
-    def _stream(self, served: Served, asked: dict[str, Any]) -> None:
+    def _stream(self, served: ServedReply, asked: dict[str, Any]) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
@@ -226,7 +272,7 @@ class _Responder(BaseHTTPRequestHandler):
         self.wfile.flush()
 
 
-def _events(served: Served, asked: dict[str, Any]) -> Iterator[bytes | None]:
+def _events(served: ServedReply, asked: dict[str, Any]) -> Iterator[bytes | None]:
     """The events of a stream; None where it stops."""
     pieces = [word + " " for word in (served.refusal or served.text).split(" ")]
     pieces[-1] = pieces[-1][:-1]
@@ -242,7 +288,7 @@ def _events(served: Served, asked: dict[str, Any]) -> Iterator[bytes | None]:
     yield b"data: [DONE]\n\n"
 
 
-def _around(served: Served, asked: dict[str, Any], piece: str, last: bool) -> list[bytes]:
+def _around(served: ServedReply, asked: dict[str, Any], piece: str, last: bool) -> list[bytes]:
     """An event's JSON before and after the text."""
     event = _reply(served, asked, "delta", piece, last)
     if event["choices"]:
@@ -261,7 +307,7 @@ def _torn(piece: str, fault: str) -> list[bytes]:
     return [escaped]
 
 
-def _reply(served: Served, asked: dict[str, Any], part: str, text: str, last: bool) -> dict[str, Any]:
+def _reply(served: ServedReply, asked: dict[str, Any], part: str, text: str, last: bool) -> dict[str, Any]:
     if served.fault == "no choice":
         return {"choices": []}
     message: dict[str, Any] = {"role": "assistant", "content": None if served.refusal else text}

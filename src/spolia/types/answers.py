@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from spolia.types.places import Span
+from spolia.types.documents import Span
 from spolia.types.rankings import Ranking
 from spolia.types.value import Value
 

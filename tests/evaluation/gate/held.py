@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from spolia.evaluation.experiment import Experiment
-from spolia.evaluation.flows import Flow
-from spolia.evaluation.measures.parse import parse_measures
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.experiment.flows import Flow
+from spolia.evaluation.measures.registry import parse_measures
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.texts import add_texts
 from spolia.stores.corpus import Corpus, NodeGroup

@@ -12,26 +12,26 @@ from typing import Any
 
 import pytest
 
-from spolia.combinators import Branch
+from spolia.core.combinators import Branch
+from spolia.core.function import step
 from spolia.errors import DataError
-from spolia.evaluation.experiment import Experiment
+from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.gate.baseline import Baseline
-from spolia.evaluation.gate.gating import Gate, gate, recorded
-from spolia.evaluation.gate.verdict import Verdict
-from spolia.evaluation.measures.judged.correctness import Correctness
-from spolia.evaluation.pages.gated import markdown
+from spolia.evaluation.gate.gate import Gate, gate, recorded
+from spolia.evaluation.gate.verdict import GateVerdict
+from spolia.evaluation.measures.judged.ragas import Correctness
+from spolia.evaluation.report.gate_report import markdown
 from spolia.evaluation.statistics.interval import Interval
-from spolia.function import step
 from spolia.generation.reader import Reader
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync import sync
-from spolia.models.scripted import ScriptedModel
-from spolia.orchestration.fusion import ReciprocalRankFusion
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.orchestration.rank_fusion import ReciprocalRankFusion
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.run import Run
 from spolia.stores.corpus import Corpus, NodeGroup
-from spolia.testing.hashing import HashingEmbedder
+from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Item, Query, Quote, Ranking
 from tests.evaluation.gate.held import TEXTS, asked, items, stored
 from tests.evaluation.killed import experiment
@@ -224,7 +224,7 @@ def test_few_questions_decide_nothing_and_say_how_many_would(chunks: NodeGroup) 
 def test_what_is_undecided_says_how_many_questions_would_tell() -> None:
     def undecided(low: float, mean: float, high: float, p: float = 1.0, tolerance: float = 0.05) -> str:
         known, change = Interval(0.5, 0.4, 0.6, 40), Interval(mean, low, high, 40)
-        found = Verdict("MRR", known, known, change, p, tolerance, 5, 0, True)
+        found = GateVerdict("MRR", known, known, change, p, tolerance, 5, 0, True)
         assert found.outcome == "undecided"
         return found.sentence.partition("; ")[2]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spolia.evaluation.estimates import Estimates
-from spolia.evaluation.gate.verdict import Verdict, verdicts
-from spolia.evaluation.measures.parse import parse_measure
+from spolia.evaluation.experiment.comparison import Estimates
+from spolia.evaluation.gate.verdict import GateVerdict, verdicts
+from spolia.evaluation.measures.registry import parse_measure
 from spolia.evaluation.statistics.interval import Interval
 
 
@@ -29,7 +29,7 @@ def test_what_is_said_follows_from_interval_test_and_tolerance(
     low: float, high: float, p: float, tolerance: float, lost: int, outcome: str
 ) -> None:
     change = Interval((low + high) / 2, low, high, 100)
-    assert Verdict("R@5", None, None, change, p, tolerance, 7, lost, True).outcome == outcome
+    assert GateVerdict("R@5", None, None, change, p, tolerance, 7, lost, True).outcome == outcome
 
 
 def of(measure: str, then: list[float], now: list[float]) -> Estimates:

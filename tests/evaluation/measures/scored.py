@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spolia.evaluation.measures.measure import Case, Measure, SetMeasure
-from spolia.evaluation.measures.parse import parse_measure
+from spolia.evaluation.measures.registry import parse_measure
 from spolia.types import Answer, Citation, Hit, Item, Node, Query, Ranking
 
 ABSTAINED = Answer("I do not know.", stop_reason="abstained")

@@ -10,13 +10,10 @@ from statistics import mean
 import pytest
 
 from spolia.errors import MeasureError
-from spolia.evaluation.measures.abstention.abstention_f1 import AbstentionF1
-from spolia.evaluation.measures.abstention.aurc import AURC, risk_coverage
-from spolia.evaluation.measures.abstention.coverage import Coverage, SelectiveRisk
-from spolia.evaluation.measures.answers.exact_match import ExactMatch
-from spolia.evaluation.measures.answers.sem_score import SemScore
-from spolia.evaluation.measures.measure import Case
-from spolia.evaluation.measures.measured import measured
+from spolia.evaluation.measures.abstention import AURC, AbstentionF1, Coverage, SelectiveRisk, risk_coverage
+from spolia.evaluation.measures.answers.embedding_similarity import SemScore
+from spolia.evaluation.measures.answers.string_match import ExactMatch
+from spolia.evaluation.measures.measure import Case, measured
 from spolia.testing import HashingEmbedder
 from spolia.types import Answer, Failure, Item
 from tests.evaluation.measures.scored import ABSTAINED, asked, ranking, refused, total

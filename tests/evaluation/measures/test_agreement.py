@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spolia.errors import MeasureError
-from spolia.evaluation.measures.judged.agreement import agreement
+from spolia.evaluation.measures.judged.calibration import agreement
 
 BY_HAND = [
     # 20 yes-yes, 5 yes-no, 10 no-yes, 15 no-no: observed 35/50, expected (25·30 + 25·20) / 2500 = 1/2

@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spolia.errors import MeasureError
-from spolia.evaluation.measures.answers.answer import said
-from spolia.evaluation.measures.answers.bleu import BLEU
-from spolia.evaluation.measures.answers.rouge import common_subsequence
-from spolia.evaluation.measures.answers.words import normalised, unicode_words
+from spolia.evaluation.measures.answers.answer_text import normalised, said, unicode_words
+from spolia.evaluation.measures.answers.ngrams import BLEU, common_subsequence
 from spolia.evaluation.measures.measure import Case
-from spolia.evaluation.measures.parse import parse_measure
+from spolia.evaluation.measures.registry import parse_measure
 from spolia.types import Answer, Citation, Failure
 from tests.evaluation.measures.scored import ABSTAINED, asked, measure_of, ranking, refused, total
 

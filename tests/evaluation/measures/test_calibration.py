@@ -10,12 +10,11 @@ import pytest
 
 from spolia.errors import DataError, MeasureError
 from spolia.evaluation.measures.judged.calibration import calibrated, labelled_in
-from spolia.evaluation.measures.judged.correctness import Correctness
-from spolia.evaluation.measures.judged.faithfulness import Faithfulness
+from spolia.evaluation.measures.judged.citation_support import SupportRecall
 from spolia.evaluation.measures.judged.g_eval import GEval
-from spolia.evaluation.measures.judged.support import SupportRecall
-from spolia.evaluation.measures.parse import parse_measure
-from spolia.models.scripted import ScriptedModel
+from spolia.evaluation.measures.judged.ragas import Correctness, Faithfulness
+from spolia.evaluation.measures.registry import parse_measure
+from spolia.models.prompting.stand_in_models import ScriptedModel
 
 
 def file(folder: Path, *rows: dict[str, Any]) -> Path:

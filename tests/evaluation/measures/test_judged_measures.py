@@ -11,29 +11,23 @@ from typing import Any
 
 import pytest
 
+from spolia.core.function import step
 from spolia.errors import MeasureError, ModelError, ModelRejected, ModelUnavailable
-from spolia.evaluation.experiment import Experiment
-from spolia.evaluation.measures.abstention.aurc import AURC
-from spolia.evaluation.measures.abstention.coverage import SelectiveRisk
-from spolia.evaluation.measures.judged.context_precision import ContextPrecision
-from spolia.evaluation.measures.judged.correctness import Correctness
-from spolia.evaluation.measures.judged.faithfulness import Faithfulness
+from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.measures.abstention import AURC, SelectiveRisk
+from spolia.evaluation.measures.judged.citation_support import SupportPrecision, SupportRecall, cited_sentences
 from spolia.evaluation.measures.judged.g_eval import ASPECTS, GEval, expected_grade, most_probable_grade
 from spolia.evaluation.measures.judged.judge import JudgedMeasure
-from spolia.evaluation.measures.judged.relevancy import AnswerRelevancy
-from spolia.evaluation.measures.judged.support import SupportPrecision, SupportRecall, cited_sentences
-from spolia.evaluation.measures.measure import Case, Measure
-from spolia.evaluation.measures.measured import measured
-from spolia.function import step
+from spolia.evaluation.measures.judged.ragas import AnswerRelevancy, ContextPrecision, Correctness, Faithfulness
+from spolia.evaluation.measures.measure import Case, Measure, measured
 from spolia.journal import Cache
-from spolia.models.ask import Ask, Brief
-from spolia.models.chat import ChatModel
+from spolia.models.http.chat import ChatModel
 from spolia.models.parsers import Parser
+from spolia.models.prompting.role import Ask, Brief, Role
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import CHAT, NEXT_TOKENS, Kind
-from spolia.models.role import Role
-from spolia.models.scripted import ScriptedModel
 from spolia.run import Budget, Run
-from spolia.testing import HashingEmbedder, OpenAIServer, Served
+from spolia.testing import HashingEmbedder, OpenAIServer, ServedReply
 from spolia.types import Answer, Citation, Generation, Item, Prompt, Query, Token, Value
 from tests.evaluation.measures.scored import ABSTAINED, asked, citing, ranking
 
@@ -151,7 +145,7 @@ def test_g_eval_by_tokens_is_the_mean_of_the_grades_weighted_by_what_the_model_s
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    with OpenAIServer(Served(body=json.dumps(REPLY).encode())) as server, Run() as judging:
+    with OpenAIServer(ServedReply(body=json.dumps(REPLY).encode())) as server, Run() as judging:
         measure = GEval(foretelling(server.url), "fluency", rule="tokens")
         assert str(measure) == 'GEval(llm="judge", aspect="fluency", rule="tokens")'
         # by hand: (5 · 0.4 + 4 · 0.3 + 1 · 0.1) / 0.8
@@ -166,10 +160,10 @@ def test_g_eval_as_autorag_is_the_most_probable_grade_beside_the_best_accepted_a
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
 
-    def stating(**probabilities: float) -> Served:
+    def stating(**probabilities: float) -> ServedReply:
         stated = [{"token": token.strip("_"), "logprob": log(p)} for token, p in probabilities.items()]
         content = {"choices": [{"logprobs": {"content": [{"top_logprobs": stated}]}}], "usage": {}}
-        return Served(body=json.dumps(content).encode())
+        return ServedReply(body=json.dumps(content).encode())
 
     with OpenAIServer(stating(The=0.5, _2=0.3, _5=0.1), stating(_3=0.4, _4=0.3)) as server, Run():
         measure = GEval(foretelling(server.url), "consistency", rule="autorag")

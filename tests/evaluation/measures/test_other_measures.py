@@ -10,16 +10,13 @@ import numpy as np
 import pytest
 
 from spolia.errors import MeasureError
-from spolia.evaluation.measures.answers.bert_score import BERTScore
-from spolia.evaluation.measures.answers.bleu import BLEU
-from spolia.evaluation.measures.answers.sem_score import SemScore
-from spolia.evaluation.measures.costs.retrievals import DocumentsShown, RetrievalCalls, UsedCalls
-from spolia.evaluation.measures.costs.tokens import AverageTokens
-from spolia.evaluation.measures.measure import Case, SetMeasure
-from spolia.evaluation.measures.measured import measured
-from spolia.evaluation.measures.parse import parse_measure
+from spolia.evaluation.measures.answers.embedding_similarity import BERTScore, SemScore
+from spolia.evaluation.measures.answers.ngrams import BLEU
+from spolia.evaluation.measures.costs import AverageTokens, DocumentsShown, RetrievalCalls, UsedCalls
+from spolia.evaluation.measures.measure import Case, SetMeasure, measured
+from spolia.evaluation.measures.registry import parse_measure
 from spolia.models.protocols import Kind
-from spolia.models.token_vectors import TokenVectors
+from spolia.models.vectors import TokenVectors
 from spolia.run import Run
 from spolia.testing import HashingEmbedder
 from spolia.types import Answer, Failure, Hit, Item, Node, Query, Ranking, Usage, Value

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import MeasureError, ModelError
-from spolia.evaluation.measures.judged.correctness import Correctness
-from spolia.evaluation.measures.known import WRITTEN as TABLE
-from spolia.evaluation.measures.known import class_of, needs_k
+from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.measures.measure import SetMeasure
-from spolia.evaluation.measures.parse import parse_measure, parse_measures
-from spolia.models.scripted import ScriptedModel
+from spolia.evaluation.measures.registry import WRITTEN as TABLE
+from spolia.evaluation.measures.registry import class_of, needs_k, parse_measure, parse_measures
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.testing import HashingEmbedder
 from tests.tree import classes
 

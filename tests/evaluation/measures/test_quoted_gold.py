@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.measure import Measure
-from spolia.evaluation.measures.parse import parse_measure
-from spolia.evaluation.measures.quoted import Place
+from spolia.evaluation.measures.quote_places import GoldPlace
+from spolia.evaluation.measures.registry import parse_measure
 from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.recursive import RecursiveCharacters
-from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.splitters.token_window import TokenWindow
 from spolia.stores.definition import Part, Splitter
@@ -207,11 +207,11 @@ def test_a_ranking_is_looked_through_once_for_all_measures(monkeypatch: pytest.M
     seen = list[Node]()
     found = ranking([at(0, 14), at(50, 60), at(14, 30)])
 
-    def looked_at(hit: Hit) -> Place:
+    def looked_at(hit: Hit) -> GoldPlace:
         seen.append(hit.node)
-        return Place(hit.node.document, hit.node.span)
+        return GoldPlace(hit.node.document, hit.node.span)
 
-    monkeypatch.setattr(Place, "of", looked_at)
+    monkeypatch.setattr(GoldPlace, "of", looked_at)
     for written in (*PERFECT_IS_ONE, *OF_RANKS):
         of(written).score(found, ONE)
     assert len(seen) == len(found)

@@ -11,12 +11,11 @@ import sacrebleu
 from nltk.translate.meteor_score import single_meteor_score  # type: ignore[import-untyped]
 from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped]
 
-from spolia.evaluation.measures.answers.bleu import BLEU
 from spolia.evaluation.measures.answers.meteor import Meteor
-from spolia.evaluation.measures.measure import Case
-from spolia.evaluation.measures.measured import measured
-from spolia.evaluation.measures.parse import parse_measure
-from spolia.evaluation.measures.ranked import RetrievalMeasure
+from spolia.evaluation.measures.answers.ngrams import BLEU
+from spolia.evaluation.measures.measure import Case, measured
+from spolia.evaluation.measures.registry import parse_measure
+from spolia.evaluation.measures.retrieval_measure import RetrievalMeasure
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Answer, Item
 from tests.evaluation.measures.scored import asked, measure_of

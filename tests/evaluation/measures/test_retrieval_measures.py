@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.measure import Measure
-from spolia.evaluation.measures.ndcg import NDCG
-from spolia.evaluation.measures.parse import parse_measure
-from spolia.evaluation.measures.ranked import found_ids
+from spolia.evaluation.measures.rank_measures import NDCG
+from spolia.evaluation.measures.registry import parse_measure
+from spolia.evaluation.measures.retrieval_measure import found_ids
 from spolia.types import Answer, Citation, Hit, Item, Node, Query, Ranking
 
 ONE = Item("one", "?", gold=(("a",),))

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spolia.evaluation.statistics.corrections import benjamini_hochberg, holm
-from spolia.evaluation.statistics.flips import bound, flipped_sums, sign_flip
 from spolia.evaluation.statistics.sample import Sample
+from spolia.evaluation.statistics.significance import benjamini_hochberg, bound, flipped_sums, holm, sign_flip
 
 NONE = np.zeros(0)
 

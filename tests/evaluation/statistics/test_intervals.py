@@ -13,13 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.experiments import EXPECTED, HARD, TOTALS, covered, one_in_ten_differs
-from spolia.evaluation.measures.abstention.abstention_f1 import AbstentionF1
-from spolia.evaluation.measures.abstention.coverage import SelectiveRisk
-from spolia.evaluation.measures.answers.bleu import BLEU
+from spolia.evaluation.measures.abstention import AbstentionF1, SelectiveRisk
+from spolia.evaluation.measures.answers.ngrams import BLEU
 from spolia.evaluation.measures.measure import Case, SetMeasure
-from spolia.evaluation.statistics.proportions import tango, wilson
-from spolia.evaluation.statistics.quantiles import NORMAL, student
-from spolia.evaluation.statistics.resampling import expanded_bca, resampled_means
+from spolia.evaluation.statistics.bootstrap import expanded_bca, resampled_means
+from spolia.evaluation.statistics.interval import NORMAL, student, tango, wilson
 from spolia.evaluation.statistics.sample import Sample, difference, interval
 from spolia.evaluation.statistics.totals import Row, Totals
 from spolia.types import Answer, Item

@@ -12,8 +12,8 @@ import pytest
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
 from spolia.indexing.readers.adapters.docling import DoclingReader
 from spolia.indexing.readers.adapters.xberg import XbergReader
-from spolia.indexing.readers.choosing import by_suffix, reader_of
-from spolia.indexing.readers.reading import Blob, Reader
+from spolia.indexing.readers.reader import Blob, Reader
+from spolia.indexing.readers.registry import by_suffix, reader_of
 from tests.indexing.readers.fixtures import FIXTURES
 
 PAGES = ["# Old Stones\n\nBasalt is dark.", "", "| stone | t |\n|---|---|\n| basalt | 3.0 |"]

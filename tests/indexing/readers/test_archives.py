@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument
-from spolia.indexing.readers.archives.limits import IN_MEMORY, Limits
+from spolia.indexing.readers.archives.limits import IN_MEMORY, ArchiveLimits
 from spolia.indexing.readers.archives.tars import PackedReader, TarReader
 from spolia.indexing.readers.archives.zips import ZipReader
-from spolia.indexing.readers.choosing import by_suffix, reader_of
-from spolia.indexing.readers.reading import Blob
+from spolia.indexing.readers.reader import Blob
+from spolia.indexing.readers.registry import by_suffix, reader_of
 from tests.indexing.readers.fixtures import FIXTURES, tar_of, zip_of
 
-SMALL = Limits(entries=100, size=1_000_000, ratio=10)
+SMALL = ArchiveLimits(entries=100, size=1_000_000, ratio=10)
 
 
-def parts(data: bytes, name: str = "a.zip", limits: Limits = SMALL) -> Iterator[Blob]:
+def parts(data: bytes, name: str = "a.zip", limits: ArchiveLimits = SMALL) -> Iterator[Blob]:
     reader = ZipReader(limits) if name.endswith(".zip") else TarReader(limits)
     return reader.parts(Blob(name, data))
 
@@ -70,7 +70,7 @@ def test_links_and_devices_are_counted_and_never_followed() -> None:
 
 def test_bombs_are_refused_by_what_they_state() -> None:
     with pytest.raises(DocumentError, match=r"would unpack from \d+ to 60000000 bytes"):
-        list(parts(zip_of({"a.txt": bytes(60_000_000)}), limits=Limits()))
+        list(parts(zip_of({"a.txt": bytes(60_000_000)}), limits=ArchiveLimits()))
     with pytest.raises(DocumentError, match="would unpack"):
         list(parts(tar_of({"a.txt": bytes(2_000_000)}, "w:gz"), "a.tar.gz"))
 
@@ -92,7 +92,7 @@ def test_a_header_that_would_fill_the_memory_is_refused() -> None:
     header.type, header.size = tarfile.XHDTYPE, 30_000_000
     data = gzip.compress(header.tobuf() + bytes(30_000_000))
     with pytest.raises(DocumentError, match="header of more than"):
-        list(parts(data, "a.tar.gz", Limits()))
+        list(parts(data, "a.tar.gz", ArchiveLimits()))
     claims = tarfile.TarInfo("big.txt")
     claims.size = 2**31
     with pytest.raises(DocumentError, match="would unpack"):
@@ -135,7 +135,7 @@ def test_locked_members_are_counted_and_locked_archives_say_so() -> None:
 
 def test_a_large_member_is_in_a_file_that_goes() -> None:
     data = zip_of({"a.txt": b"ab" * IN_MEMORY, "b.txt": b"b"}, zipfile.ZIP_STORED)
-    found = parts(data, limits=Limits())
+    found = parts(data, limits=ArchiveLimits())
     first = next(found)
     assert isinstance(first.content, Path)
     with first.open() as file:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import GroupError
-from spolia.indexing.readers.by_function import FunctionReader
-from spolia.indexing.readers.choosing import READERS, by_suffix, reader_of, versioned
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.function_reader import FunctionReader
+from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.registry import READERS, by_suffix, reader_of, versioned
 from spolia.indexing.readers.text import TextReader
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus

@@ -12,7 +12,7 @@ import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
 from spolia.indexing.readers.office.docx import DocxReader
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.reader import Blob, Reading
 from tests.indexing.making import docx_of
 
 pytest.importorskip("docx")

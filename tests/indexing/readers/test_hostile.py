@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument, SpoliaError
-from spolia.indexing.readers.archives.entries import refuse_many
-from spolia.indexing.readers.choosing import by_suffix, reader_of
-from spolia.indexing.readers.office import xlsx as excel
-from spolia.indexing.readers.reading import Blob
+from spolia.indexing.readers.archives.limits import refuse_many
+from spolia.indexing.readers.office import excel
+from spolia.indexing.readers.reader import Blob
+from spolia.indexing.readers.registry import by_suffix, reader_of
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
 from tests.indexing.readers.compound import record, xls

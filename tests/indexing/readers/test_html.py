@@ -11,7 +11,7 @@ import pytest
 from spolia import BM25, Corpus, Definition, Query, sync
 from spolia.indexing.readers.html import HtmlReader
 from spolia.indexing.readers.pictures.png import png_of
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.structure.regions import Regions
 
 PAGE = """<!doctype html><html><head><title>Old &amp; new

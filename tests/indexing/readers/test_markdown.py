@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from spolia.indexing.readers.marked.markdown import MarkdownReader
-from spolia.indexing.readers.reading import Blob
+from spolia.indexing.readers.markup.markdown import MarkdownReader
+from spolia.indexing.readers.reader import Blob
 from spolia.types import Document
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from spolia.errors import DocumentError, MissingExtra
-from spolia.indexing.readers.pdf import PdfReader
+from spolia.indexing.readers.pdf.reader import PdfReader
 from spolia.indexing.readers.pictures.image import ImageReader
 from spolia.indexing.readers.pictures.ocr import Ocr
-from spolia.indexing.readers.reading import Blob
+from spolia.indexing.readers.reader import Blob
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
 from tests.indexing.making import pdf_of

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
-from spolia.indexing.readers.hyphens import joined_words
-from spolia.indexing.readers.pdf import PdfReader
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.hyphenation import joined_words
+from spolia.indexing.readers.pdf.reader import PdfReader
+from spolia.indexing.readers.reader import Blob, Reading
 from tests.indexing.making import locked_pdf, pdf_of
 from tests.indexing.readers.drawing import FIRST, Sheet, lines, pdf, stream, text
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from spolia.errors import EncryptedDocument
-from spolia.indexing.readers.pdf import PdfReader
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.pdf.reader import PdfReader
+from spolia.indexing.readers.reader import Blob, Reading
 
 pytest.importorskip("pypdfium2")
 

@@ -6,8 +6,8 @@ import zlib
 
 import pytest
 
-from spolia.indexing.readers.pdf import PdfReader
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.pdf.reader import PdfReader
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Region
 from tests.indexing.readers.drawing import FIRST, Sheet, lines, pdf, rules, stream, text
 

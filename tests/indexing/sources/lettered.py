@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 
 PROGRAM = "SPOLIA_TEST_LETTERS"

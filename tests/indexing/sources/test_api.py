@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from spolia.egress import patience
+from spolia.egress import retry
 from spolia.errors import SourceError
 from spolia.indexing.sources.api import APIItems
 from spolia.indexing.sync import sync
@@ -80,7 +80,7 @@ def texts(corpus: Corpus) -> dict[str, str]:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long it would have been waited."""
     found: list[float] = []
-    monkeypatch.setattr(patience, "pause", found.append)
+    monkeypatch.setattr(retry, "pause", found.append)
     return found
 
 

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from spolia.cli.app import app
-from spolia.cli.index_sources import named
+from spolia.cli.sources import named
 from spolia.errors import FlowFileError, SourceError
-from spolia.indexing.sources.remote import RemoteFiles
+from spolia.indexing.sources.remote_files import RemoteFiles
 from spolia.indexing.sources.sql import SQLRows
 from spolia.indexing.sources.web import WebPages
 from tests.indexing.sources.site import Site

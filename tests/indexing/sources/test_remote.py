@@ -14,9 +14,9 @@ import pytest
 
 from spolia.errors import SourceError, StoreError
 from spolia.indexing.planning import planned
-from spolia.indexing.readers.choosing import READERS
-from spolia.indexing.sources import remote
-from spolia.indexing.sources.remote import RemoteFiles
+from spolia.indexing.readers.registry import READERS
+from spolia.indexing.sources import remote_files
+from spolia.indexing.sources.remote_files import RemoteFiles
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
 from spolia.stores.draft import Draft
@@ -36,13 +36,13 @@ def memory() -> Iterator[Any]:
 def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Paths of files that were fetched."""
     found: list[str] = []
-    load = remote._load
+    load = remote_files._load
 
     def noting(system: Any, path: str, *rest: Any) -> Any:
         found.append(path)
         return load(system, path, *rest)
 
-    monkeypatch.setattr(remote, "_load", noting)
+    monkeypatch.setattr(remote_files, "_load", noting)
     return found
 
 
@@ -178,7 +178,7 @@ def test_where_nothing_is_said_readers_stay_and_only_those_of_the_lot_are_looked
         return found
 
     monkeypatch.setattr(Draft, "readers", noting)
-    monkeypatch.setattr("spolia.indexing.sources.items.ITEMS_AT_ONCE", 2)
+    monkeypatch.setattr("spolia.indexing.sources.source.ITEMS_AT_ONCE", 2)
     with zipfile.ZipFile(tmp_path / "z.zip", "w") as packed:
         packed.writestr("in.txt", "A stone in a box.")
     names = ["a", "b", "c", "d", "e"]

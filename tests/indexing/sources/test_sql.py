@@ -14,9 +14,8 @@ import pytest
 from spolia.errors import SourceError
 from spolia.indexing.planning import planned
 from spolia.indexing.report import Progress
-from spolia.indexing.sources import items, sql
-from spolia.indexing.sources.databases import connected
-from spolia.indexing.sources.sql import SQLRows
+from spolia.indexing.sources import source, sql
+from spolia.indexing.sources.sql import SQLRows, connected
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
 from tests.stores.servers import Server
@@ -176,7 +175,7 @@ def test_rows_of_the_same_text_have_their_own_readers_whatever_is_published_toge
     database: Database, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What holds a document may be in another lot than what is given other readers."""
-    monkeypatch.setattr("spolia.indexing.sources.items.ITEMS_AT_ONCE", 1)
+    monkeypatch.setattr("spolia.indexing.sources.source.ITEMS_AT_ONCE", 1)
     for id in range(3):
         database.put(id, "The same.", changed=1)
     sync(database.rows(), corpus, access=lambda uri: ["ann"])
@@ -200,7 +199,7 @@ def test_other_metadata_apply_to_rows_that_were_not_changed(database: Database, 
 
 
 def test_rebuilding_reads_all_and_keeps_others(database: Database, corpus: Corpus, tmp_path: Path) -> None:
-    from spolia.indexing.splitters.sentence_pieces import Sentences
+    from spolia.indexing.splitters.sentences import Sentences
 
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.txt").write_text("In a folder. Twice.")
@@ -308,7 +307,7 @@ def test_postgresql_lets_nothing_be_written(server: Server, notes: SQLRows, corp
 
 
 def test_progress_goes_on_from_lot_to_lot(database: Database, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(items, "ITEMS_AT_ONCE", 3)
+    monkeypatch.setattr(source, "ITEMS_AT_ONCE", 3)
     for number in range(8):
         database.put(number, f"Stone {number}.")
     for run in (planned, sync):

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from spolia.cli.held import held
+from spolia.cli.documents import held
 from spolia.errors import SourceError
 from spolia.indexing.planning import planned
-from spolia.indexing.readers.choosing import READERS
+from spolia.indexing.readers.registry import READERS
 from spolia.indexing.report import Progress
 from spolia.indexing.sources.web import WebPages
 from spolia.indexing.sync import sync
@@ -302,9 +302,9 @@ def test_what_is_no_address_is_refused_at_once(address: str) -> None:
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers that fail are asked again at once."""
-    from spolia.egress import patience
+    from spolia.egress import retry
 
-    monkeypatch.setattr(patience, "pause", lambda seconds: None)
+    monkeypatch.setattr(retry, "pause", lambda seconds: None)
 
 
 def row_of(corpus: Corpus, uri: str) -> tuple[str, int, int, int, int]:
@@ -346,7 +346,7 @@ def test_a_page_below_another_one_is_no_part_of_it(site: Site, corpus: Corpus) -
 def test_no_more_large_pages_are_in_memory_than_a_lot_holds(
     site: Site, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spolia.indexing.sources.items.BYTES_AT_ONCE", 100_000)
+    monkeypatch.setattr("spolia.indexing.sources.source.BYTES_AT_ONCE", 100_000)
     paths = [f"/{number}" for number in range(40)]
     for path in paths:
         site.say(path, f"Stones of {path}. " * 4_000, "text/plain")

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spolia.catalogue import Catalogue
+from spolia.core.registry import Catalogue
 from spolia.indexing.graphemes import may_cut
 from spolia.indexing.splitters.semantic import SemanticBreaks
-from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.splitters.tables import TableAware
 from spolia.indexing.splitters.token_window import LONGEST, TokenWindow
 from spolia.indexing.structure.regions import Regions

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spolia.indexing.readers.choosing import by_suffix, reader_of
-from spolia.indexing.readers.reading import Blob
-from spolia.indexing.splitters.html import HTMLSections
-from spolia.indexing.splitters.html_tags import is_page
+from spolia.indexing.readers.reader import Blob
+from spolia.indexing.readers.registry import by_suffix, reader_of
+from spolia.indexing.splitters.html import HTMLSections, is_page
 from spolia.indexing.splitters.json_rows import JSONRows
-from spolia.indexing.splitters.sentence_pieces import Sentences
-from spolia.indexing.splitters.sized import Sized
+from spolia.indexing.splitters.sentences import Sentences
+from spolia.indexing.splitters.sized_splitter import Sized
 from spolia.indexing.splitters.tables import TableAware
 from spolia.stores.definition import Part, Splitter
 from spolia.types import Document, Node, Span

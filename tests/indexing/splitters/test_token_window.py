@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from spolia.errors import WiringError
 from spolia.indexing.splitters.token_window import BATCH, TokenWindow
-from spolia.models import weights
-from spolia.models.tokenizer import WordPiece
+from spolia.models.onnx import weights
+from spolia.models.onnx.tokenizer import WordPiece
 from spolia.stores.definition import Part
 from tests.indexing.splitters.making import Threes, cut, left_out, part_of
 from tests.indexing.test_splitter import EMOJI, KOREAN, SCRIPTS

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from spolia.errors import WiringError
-from spolia.indexing.readers.marked.markdown import MarkdownReader
-from spolia.indexing.readers.reading import Blob
-from spolia.indexing.splitters.sentence_pieces import Sentences
-from spolia.indexing.structure.attach_metadata import AttachMetadata
-from spolia.indexing.structure.extractive import ExtractiveSummary
+from spolia.indexing.readers.markup.markdown import MarkdownReader
+from spolia.indexing.readers.reader import Blob
+from spolia.indexing.splitters.sentences import Sentences
+from spolia.indexing.structure.extractive_summary import ExtractiveSummary
+from spolia.indexing.structure.regions import AttachMetadata
 from spolia.indexing.transforms.questions import HypotheticalQuestions
-from spolia.models.scripted import ScriptedModel
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.stores.definition import Part, whole
 from spolia.stores.groups.making import cut
 from spolia.testing import HashingEmbedder

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import WiringError
-from spolia.indexing.readers.marked.markdown import MarkdownReader
-from spolia.indexing.readers.reading import Blob
-from spolia.indexing.splitters.sentence_pieces import Sentences
+from spolia.indexing.readers.markup.markdown import MarkdownReader
+from spolia.indexing.readers.reader import Blob
+from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.splitters.tables import TableAware
 from spolia.indexing.structure.regions import Regions

@@ -13,10 +13,9 @@ from hypothesis.extra.numpy import arrays
 
 from spolia.errors import WiringError
 from spolia.indexing.readers.html import HtmlReader
-from spolia.indexing.readers.marked.markdown import MarkdownReader
-from spolia.indexing.readers.reading import Blob
-from spolia.indexing.structure.numbered import numbered_headings
-from spolia.indexing.structure.sections import Sections
+from spolia.indexing.readers.markup.markdown import MarkdownReader
+from spolia.indexing.readers.reader import Blob
+from spolia.indexing.structure.sections import Sections, numbered_headings
 from spolia.indexing.structure.topics import Topics, joined
 from spolia.stores.definition import Part, Splitter, whole
 from spolia.stores.groups.making import cut

@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spolia.errors import WiringError
-from spolia.evaluation.datasets import DataSet
-from spolia.indexing.transforms.capitals import capitalises_nouns
-from spolia.indexing.transforms.entities import normal
-from spolia.indexing.transforms.rule_entities import ALL, RuleEntities
+from spolia.evaluation.data.dataset import DataSet
+from spolia.indexing.transforms.rule_entities import ALL, RuleEntities, capitalises_nouns, normal
 from tests.indexing.transforms.making import cut, whole
 
 GERMAN = (

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spolia.catalogue import Catalogue
+from spolia.core.operator import Operator
+from spolia.core.registry import Catalogue
 from spolia.indexing.transforms.function import transform
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import Embedder, LanguageModel
-from spolia.models.scripted import ScriptedModel
-from spolia.operator import Operator
 from spolia.stores.definition import Part, Piece, Pieces
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Heading, Node, Span

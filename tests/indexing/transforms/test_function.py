@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spolia.codec import decode, encode
+from spolia.core.codec import decode, encode
+from spolia.core.function import Function, step
+from spolia.core.operator import Operator
 from spolia.errors import DocumentError, GroupError, ModelUnavailable, WiringError
-from spolia.flows.files import dump, load
-from spolia.function import Function, step
+from spolia.flow_files.files import dump, load
 from spolia.indexing.transforms.by_pattern import ByPattern
 from spolia.indexing.transforms.function import refuse_unstorable, transform
 from spolia.journal import Cache
-from spolia.models.scripted import ScriptedModel
-from spolia.operator import Operator
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.run import Run
 from spolia.stores.definition import Definition, Part, Piece, Pieces
 from spolia.types import Node
@@ -372,7 +372,7 @@ def test_what_a_name_does_not_tell_is_refused_for_stores(function: Callable[...,
 
 
 def test_a_function_is_found_wherever_it_hides_in_an_operator() -> None:
-    from spolia.indexing.transforms.headers import ContextualHeaders
+    from spolia.indexing.transforms.contextual_headers import ContextualHeaders
 
     headers = ContextualHeaders(ScriptedModel(("x",)), transform(lambda text: text))
     with pytest.raises(GroupError, match="a lambda"):

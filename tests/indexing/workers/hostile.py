@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from spolia.errors import EncryptedDocument, MissingExtra
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Box, Boxes, Document, Heading, Region, Value
 
 

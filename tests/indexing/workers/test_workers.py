@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument, SpoliaError, WorkersFailed
-from spolia.indexing.readers.reading import Blob
+from spolia.indexing.readers.reader import Blob
 from spolia.indexing.readers.text import TextReader
-from spolia.indexing.workers import process
-from spolia.indexing.workers.limits import Limits
+from spolia.indexing.workers import pool
 from spolia.indexing.workers.pool import Workers
+from spolia.indexing.workers.protocol import WorkerLimits
 from tests.indexing.workers.hostile import Obeying
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(scope="module")
 def workers() -> Iterator[Workers]:
-    with Workers(1, Limits(seconds=2.0, memory_mb=400, written_mb=2)) as found:
+    with Workers(1, WorkerLimits(seconds=2.0, memory_mb=400, written_mb=2)) as found:
         yield found
 
 
@@ -158,7 +158,7 @@ def test_a_reader_that_no_other_process_can_import_is_refused(workers: Workers) 
 
 def test_workers_that_do_not_start_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    monkeypatch.setattr(process, "WAIT_S", 0.001)
+    monkeypatch.setattr(pool, "WAIT_S", 0.001)
     with Workers(1) as workers, pytest.raises(WorkersFailed, match="/bin/false"):
         did(workers, "say x")
 

@@ -12,14 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spolia.codec import decode, encode
+from spolia.core.codec import decode, encode
 from spolia.errors import MissingExtra, ModelError, WeightsError
 from spolia.models.local.address import Local
 from spolia.models.local.cross_encoder import LocalCrossEncoder
-from spolia.models.local.embedder import LocalEmbedder
+from spolia.models.local.embedders import LocalEmbedder, LocalSparseEmbedder, LocalTokenEmbedder
 from spolia.models.local.image_embedder import LocalImageEmbedder
-from spolia.models.local.sparse_embedder import LocalSparseEmbedder
-from spolia.models.local.token_embedder import LocalTokenEmbedder
 from spolia.models.protocols import Embedder, ImageEmbedder, Scorer, SparseEmbedder, TokenEmbedder
 from spolia.run import Run
 from spolia.testing import check_embedder
@@ -106,7 +104,7 @@ def test_the_token_that_ends_a_text_is_put_after_it(decoder: Any) -> None:
 
 
 def test_poolings_pass_over_padding_on_either_side() -> None:
-    from spolia.models.local.embedder import first, last, mean
+    from spolia.models.local.embedders import first, last, mean
 
     hidden = torch.tensor([[[9.0], [1.0], [2.0]], [[3.0], [5.0], [9.0]]])
     mask = torch.tensor([[0, 1, 1], [1, 1, 0]])

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spolia.codec import decode, encode
+from spolia.core.codec import decode, encode
+from spolia.core.function import step
 from spolia.errors import Cancelled, ModelRejected, WeightsError
-from spolia.function import step
-from spolia.models.local.language_model import LocalModel, LocalSeq2Seq
-from spolia.models.local.pieces import Pieces
+from spolia.models.local.language_model import LocalModel, LocalSeq2Seq, Pieces
 from spolia.models.protocols import (
     ForetellsTokens,
     LanguageModel,

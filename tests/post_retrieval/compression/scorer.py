@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from spolia.errors import ModelRejected
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import SCORES, Capabilities
-from spolia.models.scripted import ScriptedModel
 from spolia.types import Prompt, Token
 
 

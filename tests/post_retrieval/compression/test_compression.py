@@ -11,23 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spolia.core.operator import Operator
+from spolia.core.run_context import overhearing
 from spolia.errors import ModelRejected, WiringError
-from spolia.flows.files import dump, load
+from spolia.flow_files.files import dump, load
 from spolia.generation.reader import Reader
-from spolia.models.completions import CompletionModel
-from spolia.models.likelihood import Surprise, aligned
-from spolia.models.scripted import ScriptedModel
-from spolia.operator import Operator
-from spolia.post_retrieval.compression.budget import of_spans, segments
-from spolia.post_retrieval.compression.extractive import Extractive
-from spolia.post_retrieval.compression.llmlingua import LLMLingua
-from spolia.post_retrieval.compression.long_llmlingua import LongLLMLingua, shares
-from spolia.post_retrieval.compression.refine import Refine
-from spolia.post_retrieval.compression.selective_context import SelectiveContext
-from spolia.post_retrieval.compression.tree_summarise import TreeSummarise
+from spolia.models.http.completions import CompletionModel
+from spolia.models.prompting.likelihood import Surprise, aligned
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.post_retrieval.compression.extractive import Extractive, SelectiveContext
+from spolia.post_retrieval.compression.llmlingua import LLMLingua, LongLLMLingua, of_spans, segments, shares
+from spolia.post_retrieval.compression.summary import Refine, TreeSummarise
 from spolia.run import Run
-from spolia.surrounding import overhearing
-from spolia.testing import OpenAIServer, Served
+from spolia.testing import OpenAIServer, ServedReply
 from spolia.types import Hit, Node, Prompt, Query, Ranking, Span, Token
 from tests.degrading import degraded
 from tests.post_retrieval.compression.scorer import Scorer
@@ -308,7 +304,7 @@ def test_a_model_without_log_probabilities_is_told_at_once(make: Callable[..., O
 
 @pytest.mark.parametrize("make", SCORING)
 def test_a_server_that_promised_them_and_states_none(make: Callable[..., Operator[Ranking, Ranking]]) -> None:
-    with OpenAIServer(Served(logprob=None)) as server, pytest.raises(ModelRejected, match="states no log-prob"):
+    with OpenAIServer(ServedReply(logprob=None)) as server, pytest.raises(ModelRejected, match="states no log-prob"):
         make(CompletionModel("any", server.url))(found("a b"))
 
 

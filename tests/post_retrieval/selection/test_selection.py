@@ -10,18 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from spolia.core.operator import Operator
 from spolia.errors import BudgetSpent, WiringError
-from spolia.flows.files import dump, load
+from spolia.flow_files.files import dump, load
+from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.protocols import Kind
-from spolia.models.scripted import ScriptedModel
-from spolia.operator import Operator
-from spolia.post_retrieval.selection.critique import Critique
-from spolia.post_retrieval.selection.percentile import Percentile
-from spolia.post_retrieval.selection.recent import Recent
-from spolia.post_retrieval.selection.similarity_percentile import SimilarityPercentile
-from spolia.post_retrieval.selection.similarity_threshold import SimilarityThreshold
-from spolia.post_retrieval.selection.threshold import Threshold
-from spolia.post_retrieval.selection.window_replacement import WindowReplacement
+from spolia.post_retrieval.critique import Critique
+from spolia.post_retrieval.group_map import WindowReplacement
+from spolia.post_retrieval.recency import Recent
+from spolia.post_retrieval.selection import Percentile, SimilarityPercentile, SimilarityThreshold, Threshold
 from spolia.run import Budget, Run
 from spolia.types import Hit, Node, Query, Ranking, Value
 from tests.degrading import degraded

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spolia.codec import encode
+from spolia.core.codec import encode
 from spolia.errors import MissingExtra, StoreError
 from spolia.stores.adapters.chroma import Chroma
 from spolia.stores.adapters.engine import Engine, Served

@@ -243,7 +243,7 @@ def test_what_is_shown_of_the_tables(database: Asked) -> None:
 
 def test_a_cancelled_run_breaks_a_statement_off(tmp_path: Path) -> None:
     from spolia import Run
-    from spolia.function import step
+    from spolia.core.function import step
 
     database = SQLiteFile(filled(tmp_path / "people.db"))
 

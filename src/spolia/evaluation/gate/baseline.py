@@ -1,19 +1,163 @@
-"""What a flow made of questions once, as a file that is kept beside the code and compared with later."""
+"""How much of a gold passage was seen at which rank: a quote may be found in parts."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from spolia.errors import DataError
-from spolia.evaluation.gate.asked import Asked, short
-from spolia.evaluation.gate.signature import Known, Signature
-from spolia.evaluation.identity import code_of, reads
-from spolia.evaluation.measures.measure import SetMeasure
-from spolia.types import Item, Value
+from spolia.evaluation.experiment.flows import code_of, reads
+from spolia.evaluation.experiment.gold_locations import GoldLocations, document_of
+from spolia.evaluation.experiment.rows import FoundPassage, QuestionRow
+from spolia.evaluation.gate.signature import KnownDocument, Signature
+from spolia.evaluation.measures.measure import Seen, SetMeasure
+from spolia.evaluation.measures.quote_places import GoldPlace, QuoteCoverage
+from spolia.types import Gold, Item, Quote, Span, Value, digest_of
+
+Steps: TypeAlias = tuple[tuple[int, float], ...]
+"""Ranks at which more of it was seen, each with the share of its characters that was seen so far."""
+
+
+def best_steps(places: Iterable[Gold], found: Sequence[FoundPassage]) -> Steps:
+    """How a passage is seen that stands at several places: at the one of which most is seen, and first.
+
+    >>> found = [FoundPassage("n1", "d", 2.0, 0, 8), FoundPassage("n2", "e", 1.5), FoundPassage("n3", "d", 1.0, 8, 20)]
+    >>> best_steps([Quote("d", 0, "The moon pulls.")], found), best_steps(["e"], found), best_steps(["f"], found)
+    (((1, 0.5384615384615384), (3, 1.0)), ((2, 1.0),), ())
+    """
+    every = [tuple(_steps(place, found)) for place in places]
+    return min(every, key=lambda steps: (-steps[-1][1], steps[-1][0]) if steps else (0.0, 0), default=())
+
+
+def _steps(gold: Gold, found: Sequence[FoundPassage]) -> Iterator[tuple[int, float]]:
+    seen = QuoteCoverage(gold) if isinstance(gold, Quote) else None
+    for rank, one in enumerate(found, start=1):
+        if seen is None and gold == (one.document or one.node):
+            yield rank, 1.0
+            return
+        if seen is not None and one.document == seen.quote.document and seen.see(_place(one)):
+            yield rank, seen.share
+            if not seen.unseen:
+                return
+
+
+def _place(one: FoundPassage) -> GoldPlace:
+    return GoldPlace(one.document, Span(one.start, one.end) if one.start >= 0 else None, one.text)
+
+
+def in_words(steps: Steps) -> str:
+    """In words.
+
+    >>> in_words(()), in_words(((3, 1.0),)), in_words(((1, 0.4),)), in_words(((1, 0.4), (5, 0.7), (9, 1.0)))
+    ('not found', 'rank 3', '40 % of it at rank 1', '40 % of it at rank 1, all by rank 9')
+    """
+    if not steps:
+        return "not found"
+    (first, share), (last, seen) = steps[0], steps[-1]
+    if share >= 1:
+        return f"rank {first}"
+    begins = f"{int(100 * share)} % of it at rank {first}"
+    return begins if len(steps) == 1 else f"{begins}, {'all' if seen >= 1 else f'{int(100 * seen)} %'} by rank {last}"
+
+
+FOUND = 10
+"""Passages that are written down of each question."""
+ANSWER = 240
+"""Characters of an answer that are."""
+PARTS = ("text", "answer", "gold")
+"""Of a question, what its scores depend on."""
+
+
+@dataclass(frozen=True)
+class BaselineQuestion(Value):
+    """What a flow made of a question.
+
+    Args:
+        item: its id.
+        content: hashes of the question, its answers and its gold, as `PARTS` names them.
+        seen: by measure, what it adds; None where that could not be determined.
+        found: of the first passages found, the name of the document, start and end.
+        order: hash of all that was found, in order.
+        about: names of the documents that are gold, or of which a stretch is.
+        gold: by gold passage as it is written, at which ranks how much of it was seen so far; none where nothing was.
+        answer: how it begins; empty where the flow finds passages only.
+        answered: hash of all of it.
+        failure: why there is no result; empty where there is one.
+    """
+
+    item: str
+    content: tuple[str, ...]
+    seen: Mapping[str, Seen | None]
+    found: tuple[tuple[str, int, int], ...] = ()
+    order: str = ""
+    about: tuple[str, ...] = ()
+    gold: Mapping[str, Steps] = field(default_factory=dict)
+    answer: str = ""
+    answered: str = ""
+    failure: str = ""
+
+    @classmethod
+    def of(cls, item: Item, row: QuestionRow, places: GoldLocations, names: Mapping[str, str]) -> BaselineQuestion:
+        """What stands in a row of an experiment.
+
+        Args:
+            item: with its gold as it is written.
+            places: where that stands.
+            names: of documents, by id.
+        """
+        gold = [one for group in item.gold for one in group]
+        stand = {document_of(place) for one in gold for place in places.of(one)}
+        return cls(
+            item.id,
+            content_of(item),
+            dict(row.seen),
+            tuple((names.get(one.document, one.document or one.node), one.start, one.end) for one in row.found[:FOUND]),
+            short([(one.node, one.start, one.end) for one in row.found]),
+            tuple(sorted(names.get(document, document) for document in stand)),
+            {_named(one, names): best_steps(places.of(one), row.found) for one in gold},
+            row.answer[:ANSWER],
+            short((row.answer, row.cited)),
+            f"{row.failure.kind}: {row.failure.message}"[:ANSWER] if row.failure else "",
+        )
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """Names of those that are gold, and of those that were found."""
+        return tuple(dict.fromkeys([*self.about, *(name for name, _, _ in self.found)]))
+
+    @classmethod
+    def read(cls, item: str, plain: Mapping[str, Any]) -> BaselineQuestion:
+        """What a file says."""
+        seen = {name: None if one is None else tuple(map(float, one)) for name, one in plain["seen"].items()}
+        found = tuple((str(name), int(start), int(end)) for name, start, end in plain["found"])
+        kept: dict[str, Any] = {name: tuple(map(str, plain[name])) for name in ("content", "about")}
+        kept["gold"] = {
+            name: tuple((int(at), float(share)) for at, share in one) for name, one in plain["gold"].items()
+        }
+        return cls(item, **{**plain, **kept, "seen": seen, "found": found})
+
+    def plain(self) -> dict[str, Any]:
+        """Plain data, without the id."""
+        return {name: getattr(self, name) for name in type(self).__dataclass_fields__ if name != "item"}
+
+
+def content_of(item: Item) -> tuple[str, ...]:
+    """Hashes of the parts of a question. Fields that say nothing of it, such as a type, may change."""
+    return short(item.question), short(item.answers), short((item.gold, item.grades))
+
+
+def _named(gold: Gold, names: Mapping[str, str]) -> str:
+    name = names.get(document_of(gold), document_of(gold))
+    return str(gold.but(document=name)) if isinstance(gold, Quote) else name
+
+
+def short(value: object) -> str:
+    """A content hash that is short enough to be read by people."""
+    return digest_of(value).hex()[:16]
+
 
 FORM = 3
 
@@ -36,12 +180,12 @@ class Baseline(Value):
     flow: str
     measures: Mapping[str, str]
     signature: Signature
-    documents: Mapping[str, Known]
-    questions: tuple[Asked, ...]
+    documents: Mapping[str, KnownDocument]
+    questions: tuple[BaselineQuestion, ...]
     command: Mapping[str, str | list[str]] = field(default_factory=dict)
 
     @property
-    def by_item(self) -> dict[str, Asked]:
+    def by_item(self) -> dict[str, BaselineQuestion]:
         """What was made of each question, by its id."""
         return {one.item: one for one in self.questions}
 
@@ -111,10 +255,10 @@ def _baseline(path: str | Path, plain: Mapping[str, Any]) -> Baseline:
             dict(plain["measures"]),
             plain["signature"],
             {
-                name: Known(content, tuple((group, cut, nodes) for group, cut, nodes in cuts))
+                name: KnownDocument(content, tuple((group, cut, nodes) for group, cut, nodes in cuts))
                 for name, (content, cuts) in plain["documents"].items()
             },
-            tuple(Asked.read(id, one) for id, one in plain["questions"].items()),
+            tuple(BaselineQuestion.read(id, one) for id, one in plain["questions"].items()),
             dict(plain.get("command", {})),
         )
     except (LookupError, TypeError, ValueError, AttributeError) as error:

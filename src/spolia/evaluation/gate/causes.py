@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from spolia.evaluation.gate.asked import Asked
-from spolia.evaluation.gate.baseline import Baseline
-from spolia.evaluation.gate.steps import in_words
-from spolia.evaluation.wording import several
+from spolia.evaluation.gate.baseline import Baseline, BaselineQuestion, in_words
+from spolia.evaluation.plurals import several
 from spolia.types import Item, Value
 
 Cause: TypeAlias = Literal["failed", "documents", "chunks", "chunks or flow", "groups", "ranking", "answer", "score"]
@@ -78,7 +76,7 @@ def moved(items: Sequence[Item], measures: Sequence[str], before: Baseline, now:
     return tuple(sorted(found, key=lambda one: (not one.worse, one.by)))
 
 
-def cause_of(old: Asked, new: Asked, before: Baseline, now: Baseline) -> Cause:
+def cause_of(old: BaselineQuestion, new: BaselineQuestion, before: Baseline, now: Baseline) -> Cause:
     """The first thing that differs, of those on which the result depends."""
     if new.failure or old.failure:
         return "failed"
@@ -93,14 +91,16 @@ def cause_of(old: Asked, new: Asked, before: Baseline, now: Baseline) -> Cause:
     return "answer" if new.answered != old.answered else "score"
 
 
-def _scores(measures: Sequence[str], old: Asked, new: Asked) -> Iterator[tuple[str, float, float]]:
+def _scores(
+    measures: Sequence[str], old: BaselineQuestion, new: BaselineQuestion
+) -> Iterator[tuple[str, float, float]]:
     for measure in measures:
         was, now = old.seen.get(measure), new.seen.get(measure)
         if was is not None and now is not None and was[0] != now[0]:
             yield measure, was[0], now[0]
 
 
-def _looked_at(old: Asked, new: Asked) -> list[str]:
+def _looked_at(old: BaselineQuestion, new: BaselineQuestion) -> list[str]:
     """The documents that the question is about, and those that were found for it."""
     return list(dict.fromkeys([*old.about, *new.about, *old.documents, *new.documents]))
 
@@ -148,7 +148,9 @@ def _nodes(number: int) -> str:
     return several(number, "node")
 
 
-def _evidence(cause: Cause, old: Asked, new: Asked, before: Baseline, now: Baseline) -> Iterator[str]:
+def _evidence(
+    cause: Cause, old: BaselineQuestion, new: BaselineQuestion, before: Baseline, now: Baseline
+) -> Iterator[str]:
     if cause == "failed":
         yield f"then {old.failure or 'no failure'}; now {new.failure or 'no failure'}"
         return

@@ -9,14 +9,12 @@ from itertools import count
 from typing import Any, TypeAlias
 
 from spolia import __version__
-from spolia.evaluation.flows import Flow, groups_of, written
-from spolia.evaluation.identity import code_of, functions_among, inside
-from spolia.models.prompted import PromptFile
+from spolia.core.run_context import access
+from spolia.evaluation.experiment.flows import Flow, code_of, functions_among, groups_of, inside, written
+from spolia.models.prompting.role import PromptFile, Role
 from spolia.models.protocols import Embedder, LanguageModel
-from spolia.models.role import Role
 from spolia.run import Run
 from spolia.stores.manifest import Manifest
-from spolia.surrounding import access
 from spolia.types import Value
 
 Signature: TypeAlias = Mapping[str, Mapping[str, Any]]
@@ -28,7 +26,7 @@ FEW = 2_000
 
 
 @dataclass(frozen=True)
-class Known(Value):
+class KnownDocument(Value):
     """A document, and how it was cut.
 
     Args:
@@ -40,7 +38,7 @@ class Known(Value):
     content: str
     cuts: tuple[tuple[str, str, int], ...] = ()
 
-    def recut(self, other: Known) -> list[tuple[str, int, int]]:
+    def recut(self, other: KnownDocument) -> list[tuple[str, int, int]]:
         """Groups that both have and that cut it otherwise, each with the numbers of its nodes."""
         theirs = {group: (cut, nodes) for group, cut, nodes in other.cuts}
         both = ((group, cut, nodes, *theirs[group]) for group, cut, nodes in self.cuts if group in theirs)
@@ -48,7 +46,7 @@ class Known(Value):
 
 
 @dataclass(frozen=True)
-class Held(Value):
+class SearchedGroups(Value):
     """What the groups that a flow searches hold for whoever asks. All of it is read.
 
     Args:
@@ -58,11 +56,11 @@ class Held(Value):
     """
 
     groups: Mapping[str, tuple[Manifest, int, int]] = field(default_factory=dict)
-    documents: Mapping[str, Known] = field(default_factory=dict)
+    documents: Mapping[str, KnownDocument] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def by(cls, flow: Flow) -> Held:
+    def by(cls, flow: Flow) -> SearchedGroups:
         """What the groups of a flow hold; nothing where it searches no store."""
         groups: dict[str, tuple[Manifest, int, int]] = {}
         found: dict[str, tuple[str, str]] = {}
@@ -83,13 +81,13 @@ class Held(Value):
             groups[name] = (manifest.but(reader=readers), len(documents), nodes)
             found |= documents
         names: dict[str, str] = {}
-        known: dict[str, Known] = {}
+        known: dict[str, KnownDocument] = {}
         for id, (uri, content) in found.items():
             name = names[id] = next(one for one in _names(uri) if one not in known)
-            known[name] = Known(content, _cuts(cuts.get(id, {})))
+            known[name] = KnownDocument(content, _cuts(cuts.get(id, {})))
         return cls(groups, known, names)
 
-    def among(self, wanted: Set[str], before: Mapping[str, Known]) -> dict[str, Known]:
+    def among(self, wanted: Set[str], before: Mapping[str, KnownDocument]) -> dict[str, KnownDocument]:
         """Of the documents those that are wanted, and those that were known before; all if they are few. By name."""
         few, every = len(self.documents) <= FEW, self.documents
         return {name: every[name] for name in sorted(every) if few or name in wanted or name in before}
@@ -105,7 +103,7 @@ class Held(Value):
         return _hash(*(f"{name} {self.documents[name].cuts!r}" for name in sorted(self.documents)))
 
 
-def signature(flow: Flow, held: Held, run: Run) -> Signature:
+def signature(flow: Flow, held: SearchedGroups, run: Run) -> Signature:
     """What a flow's results depend on. Where its stores are is no part of it: the same on every machine."""
     made, searched = {}, {}
     for name, (manifest, _, _) in held.groups.items():

@@ -8,11 +8,10 @@ from math import ceil, inf, isfinite
 from statistics import NormalDist
 from typing import Any, Literal, TypeAlias
 
-from spolia.evaluation.comparison import ALPHA, amount, number
-from spolia.evaluation.estimates import Estimates
-from spolia.evaluation.statistics.corrections import holm
+from spolia.evaluation.experiment.comparison import ALPHA, Estimates, amount, number
+from spolia.evaluation.plurals import several
 from spolia.evaluation.statistics.interval import Interval
-from spolia.evaluation.wording import several
+from spolia.evaluation.statistics.significance import holm
 from spolia.types import Value
 
 Outcome: TypeAlias = Literal["not worse", "worse", "undecided"]
@@ -20,7 +19,7 @@ ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class Verdict(Value):
+class GateVerdict(Value):
     """One measure, then and now, on the same questions.
 
     It is **not worse** where no question scores otherwise, or where the interval of the paired difference ends no lower
@@ -122,7 +121,7 @@ def _times_to_be_shown(p: float) -> float:
     return (NormalDist().inv_cdf(1 - ALPHA / 2) / deviate) ** 2 if deviate > 0 else inf
 
 
-def verdicts(estimates: Sequence[Estimates], tolerances: Sequence[float]) -> tuple[Verdict, ...]:
+def verdicts(estimates: Sequence[Estimates], tolerances: Sequence[float]) -> tuple[GateVerdict, ...]:
     """Those of measures of which column 0 is what was, column 1 what is.
 
     Args:
@@ -137,7 +136,7 @@ def verdicts(estimates: Sequence[Estimates], tolerances: Sequence[float]) -> tup
     )
 
 
-def _verdict(estimates: Estimates, change: Interval | None, tolerance: float, p: float) -> Verdict:
+def _verdict(estimates: Estimates, change: Interval | None, tolerance: float, p: float) -> GateVerdict:
     before, now = estimates.interval(0), estimates.interval(1)
     if change is not None and estimates.measure.lower_is_better:
         change = change.reversed
@@ -146,4 +145,4 @@ def _verdict(estimates: Estimates, change: Interval | None, tolerance: float, p:
     pairs = list(zip(*estimates.columns, strict=True))
     moved = sum(was != now for was, now in pairs if None not in (was, now))
     lost = sum(was is not None and now is None for was, now in pairs)
-    return Verdict(str(estimates.measure), before, now, change, p, tolerance, moved, lost, estimates.unit)
+    return GateVerdict(str(estimates.measure), before, now, change, p, tolerance, moved, lost, estimates.unit)

@@ -7,10 +7,10 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from spolia.evaluation.measures.answers.answer import answer_in
+from spolia.evaluation.measures.answers.answer_text import answer_in
 from spolia.evaluation.measures.measure import Measure, Result, checked_item
-from spolia.evaluation.measures.quoted import Place, placed
-from spolia.evaluation.measures.ranked import checked_share, gold_ids, satisfied
+from spolia.evaluation.measures.quote_places import GoldPlace, placed
+from spolia.evaluation.measures.retrieval_measure import checked_share, gold_ids, satisfied
 from spolia.types import Item
 
 
@@ -36,7 +36,7 @@ class CitationMeasure(Measure):
         citations = answer_in(result).citations
         if not item.quotes:
             return self.of({one.document or one.node for one in citations}, item)
-        cited, places = placed(tuple(dict.fromkeys(map(Place.cited, citations))), item, self.share).first()
+        cited, places = placed(tuple(dict.fromkeys(map(GoldPlace.cited, citations))), item, self.share).first()
         return self.of({one or f"wrong {at}" for at, one in enumerate(cited)}, places)
 
     @abstractmethod

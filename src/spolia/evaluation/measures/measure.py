@@ -10,7 +10,7 @@ All that a total is made of is seen question by question, so that any measure ca
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 from math import inf, isfinite
 from typing import Any, ClassVar, TypeAlias
@@ -170,3 +170,71 @@ def _written(value: object, default: Any) -> str:
     called = file if file and hasattr(default, "prompt") and value == default.but(prompt=file) else None
     called = getattr(value, "name", called)
     return f'"{value}"' if isinstance(value, str) else f'"{called}"' if called is not None else repr(value)
+
+
+def checked_rule(called: str, rule: str, known: Collection[str]) -> None:
+    """Refuse a variant that is not known.
+
+    >>> checked_rule("F1", "hotpot", ("squad2", "hotpotqa"))
+    Traceback (most recent call last):
+    spolia.errors.MeasureError: F1 has no rule 'hotpot'. Write one of: "squad2", "hotpotqa"; or none for the textbook's.
+    """
+    if rule and rule not in known:
+        names = ", ".join(f'"{name}"' for name in known)
+        raise MeasureError(f"{called} has no rule {rule!r}. Write one of: {names}; or none for the textbook's.")
+
+
+@dataclass(frozen=True)
+class Measured(Value):
+    """A measure over cases.
+
+    Args:
+        measure: as it is written.
+        value: the total; None where there is nothing to add up.
+        n: cases that it is made of.
+        failed: of these, those that failed.
+        undetermined: cases left out because the measure could not tell: a judge that could not be asked or read,
+            an answer without statements.
+        without_gold: cases left out because their item lacks the gold.
+        seen: by case, what it adds; None where it was left out.
+    """
+
+    measure: str
+    value: float | None
+    n: int
+    failed: int
+    undetermined: int
+    without_gold: int
+    seen: tuple[Seen | None, ...]
+
+    def __str__(self) -> str:
+        said = "nothing" if self.value is None else f"{self.value:.4g}"
+        left = ((self.failed, "failed"), (self.undetermined, "undetermined"), (self.without_gold, "without gold"))
+        return ", ".join([f"{self.measure} {said} of {self.n}", *(f"{n} {what}" for n, what in left if n)])
+
+
+def measured(measure: SetMeasure, cases: Sequence[Case]) -> Measured:
+    """What a measure says of cases. A judged one asks its model: inside a run, with its cache, budget and threads.
+
+    >>> from spolia.evaluation.measures.answers.string_match import ExactMatch
+    >>> from spolia.types import Answer, Item
+    >>> asked = [Item("q1", "?", answers=("Nokia",)), Item("q2", "?", answers=("1508",)), Item("q3", "?")]
+    >>> print(measured(ExactMatch(), [Case(item, Answer("Nokia.")) for item in asked]))
+    EM 0.5 of 2, 1 without gold
+    """
+    applies = [measure.applies(case.item) for case in cases]
+    asked = [case for case, one in zip(cases, applies, strict=True) if one]
+    found = iter(measure.all_seen(asked))
+    seen = tuple(next(found) if one else None for one in applies)
+    known = [one for one in seen if one is not None]
+    told = [case for case, one in zip(cases, seen, strict=True) if one is not None]
+    failed = sum(isinstance(case.result, Failure) for case in told)
+    return Measured(
+        str(measure),
+        measure.total(known) if known else None,
+        len(known),
+        failed,
+        len(asked) - len(known),
+        len(cases) - len(asked),
+        seen,
+    )

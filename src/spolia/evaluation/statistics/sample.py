@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from spolia.evaluation.statistics.flips import flipped_sums, sign_flip
-from spolia.evaluation.statistics.interval import Interval
-from spolia.evaluation.statistics.proportions import tango, wilson
-from spolia.evaluation.statistics.resampling import RESAMPLES, interval_of, resampled_means
+from spolia.evaluation.statistics.bootstrap import RESAMPLES, interval_of, resampled_means
+from spolia.evaluation.statistics.interval import Interval, tango, wilson
+from spolia.evaluation.statistics.significance import flipped_sums, sign_flip
 from spolia.types import kept
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from itertools import product
 from math import isnan, nan
 from typing import TYPE_CHECKING, TypeAlias
 
-from spolia.evaluation.statistics.flips import ROUNDING, flipped_sums
+from spolia.evaluation.statistics.bootstrap import interval_of, resampled_means
 from spolia.evaluation.statistics.interval import Interval
-from spolia.evaluation.statistics.resampling import interval_of, resampled_means
 from spolia.evaluation.statistics.sample import UNIT, Range
+from spolia.evaluation.statistics.significance import ROUNDING, flipped_sums
 
 if TYPE_CHECKING:
     import numpy as np

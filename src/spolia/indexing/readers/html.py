@@ -7,13 +7,22 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from spolia.indexing.readers.decoding import decoded
-from spolia.indexing.readers.elements import AROUND, AROUND_ROLES, HEADINGS, LINES, NEVER, PARAGRAPHS
-from spolia.indexing.readers.fields import fields, split
-from spolia.indexing.readers.layout import BLANK_LINE, LINE, SPACE, Layout, Mark, Table
-from spolia.indexing.readers.nesting import DEEPEST, depth_of, flat
-from spolia.indexing.readers.pictures.linked import Linked
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.encoding import decoded
+from spolia.indexing.readers.file_metadata import fields, split
+from spolia.indexing.readers.html_elements import (
+    AROUND,
+    AROUND_ROLES,
+    DEEPEST,
+    HEADINGS,
+    LINES,
+    NEVER,
+    PARAGRAPHS,
+    depth_of,
+    flat,
+)
+from spolia.indexing.readers.layout import BLANK_LINE, LINE, SPACE, Layout, LayoutTable, Mark
+from spolia.indexing.readers.pictures.linked_images import Linked
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Meta, Value
 
 _CHARSET = re.compile(rb"<meta[^<>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
@@ -176,7 +185,7 @@ class _Writing:
 
     def __init__(self) -> None:
         self.layout = Layout()
-        self._tables: list[Table] = []
+        self._tables: list[LayoutTable] = []
         self._marks: list[Mark] = []  # of preformatted parts and captions, which are open
 
     def enter(self, tag: str, node: Any) -> None:
@@ -199,7 +208,7 @@ class _Writing:
         elif tag == "table":
             for outer in self._tables[-1:]:
                 outer.is_plain = False
-            self._tables.append(Table(layout))
+            self._tables.append(LayoutTable(layout))
         elif self._tables and tag in _ROWS:
             self._tables[-1].enter(_ROWS[tag])
 

@@ -22,7 +22,7 @@ class Mark:
         self.pieces, self.start = pieces, _NOWHERE
 
 
-class Table:
+class LayoutTable:
     """A table whose cells are written one after the other, for what is read from beginning to end.
 
     Attributes:
@@ -30,7 +30,7 @@ class Table:
         is_plain: whether it holds no other table; the outer one of two is how a page is arranged, and no region.
 
     >>> layout = Layout()
-    >>> table = Table(layout)
+    >>> table = LayoutTable(layout)
     >>> for row in (("stone", "t"), ("basalt", "3.0")):
     ...     table.enter("row")
     ...     for cell in row:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spolia.indexing.readers.fields import fields
+from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.layout import LINE, Layout
-from spolia.indexing.readers.reading import Blob, Reading
-from spolia.models.transcriber import Transcriber
+from spolia.indexing.readers.reader import Blob, Reading
+from spolia.models.http.transcriber import Transcriber
 from spolia.types import Value
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spolia.indexing.readers.decoding import source_text
-from spolia.indexing.readers.reading import Blob, Reading
-from spolia.indexing.readers.records.large import beginning, is_large, parts
+from spolia.indexing.readers.encoding import source_text
+from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.records.large_files import beginning, is_large, parts
 from spolia.types import Value
 
 

@@ -1,4 +1,4 @@
-"""Rows and items of an API as documents: a text with its title and its fields."""
+"""A small path into JSON: names and numbers with dots between them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,27 @@ from decimal import Decimal
 from typing import Any
 
 from spolia.errors import DocumentError, SourceError
-from spolia.indexing.readers.choosing import reader_of
-from spolia.indexing.readers.reading import Blob, Reader, Reading
+from spolia.indexing.readers.reader import Blob, Reader, Reading
+from spolia.indexing.readers.registry import reader_of
 from spolia.types import Meta, Scalar, Value
+
+
+def at(value: Any, path: str) -> Any:
+    """What stands at a path; None where nothing does.
+
+    >>> found = {"data": {"items": [{"id": 7}]}}
+    >>> at(found, "data.items.0.id"), at(found, "data.next"), at(found, "")
+    (7, None, {'data': {'items': [{'id': 7}]}})
+    """
+    for step in path.split(".") if path else ():
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return None
+    return value
+
 
 LONGEST_KEY = 1_000
 _NAMED = re.compile(r"\{([^{}]+)\}")

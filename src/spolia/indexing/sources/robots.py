@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import quote, unquote, urlsplit
 
+from spolia.egress.retry import pause
 from spolia.types import Value, kept
 
 LARGEST_BYTES = 512_000
@@ -105,3 +108,20 @@ def _fits(rule: str, path: str) -> bool:
     if not rule.endswith("$"):
         return True
     return path.endswith(pieces[-1]) and len(path) - len(pieces[-1]) >= at if pieces else len(path) == at
+
+
+class Turns:
+    """For threads that ask several hosts."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def wait(self, host: str, delay_s: float) -> None:
+        """Wait for a turn; the next one comes so many seconds after it."""
+        with self._lock:
+            now = time.monotonic()
+            at = max(now, self._next.get(host, now))
+            self._next[host] = at + delay_s
+        if at > now:
+            pause(at - now)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Protocol, TypeAlias
 
-from spolia.indexing.files import Lot
-from spolia.indexing.readers.reading import Reader
-from spolia.stores.tables.rows import Stamp
+from spolia.errors import SpoliaError
+from spolia.indexing.files import File, Files, Lot, Skipped
+from spolia.indexing.loading import Loaded
+from spolia.indexing.readers.reader import Reader
+from spolia.indexing.readers.registry import versioned
+from spolia.indexing.readers.text import TextReader
+from spolia.stores.tables.rows import EARLIEST_NS, Stamp
 from spolia.types import Value
 
 
@@ -63,3 +70,125 @@ class Source(Value):
             SourceError: it cannot be read as it is described.
             SourceUnavailable: it cannot be read now. What was given before stays.
         """
+
+
+ITEMS_AT_ONCE, BYTES_AT_ONCE = 1_000, 16_000_000
+"""A lot has no more than this, but for its last item."""
+LONGEST_URI = 2_000
+Load: TypeAlias = Callable[[Path | None], Loaded]
+_SECOND = 1_000_000_000
+_FIRST, _LAST = 10**8, 2**33
+"""From 1973 to 2242; a number below or above counts something else than seconds."""
+
+
+def changed_at(seconds: float | None, told: bytes) -> int:
+    """The time of the last change, in nanoseconds, as a store compares it.
+
+    Few sources tell it more exactly than to a second. So the rest tells versions of one second apart; where no time is
+    told, it is before `EARLIEST_NS`, which stands for none.
+
+    Args:
+        seconds: since 1970; None where the source does not tell.
+        told: what tells one version from another: its bytes, or what a server calls it.
+
+    >>> changed_at(1e9, b"a") // 10**9, changed_at(1e9, b"a") == changed_at(1e9, b"b"), changed_at(None, b"a") < 0
+    (1000000000, False, True)
+    """
+    version = int.from_bytes(blake2b(told, digest_size=8).digest())
+    if seconds is None or not _FIRST <= seconds < _LAST:
+        return EARLIEST_NS - (version >> 2) - 1
+    return int(seconds) * _SECOND + version % _SECOND
+
+
+@dataclass(frozen=True)
+class Given(File):
+    """A document of a source.
+
+    Args:
+        get: gives its bytes; those of what is large in a copy in a folder, where it is given one.
+    """
+
+    get: Load = field(default=lambda spool: Loaded(b"", 0, 0), compare=False, repr=False)
+
+    def load(self, spool: Path | None = None) -> Loaded:
+        return self.get(spool)
+
+
+class Items(Files):
+    """Items by uri, in the order in which they came."""
+
+    def __init__(self, readers: Mapping[str, Reader]) -> None:
+        super().__init__(readers)
+        self._ways: dict[str, tuple[Reader, Load]] = {}
+
+    def __getitem__(self, uri: str) -> File:
+        size, mtime_ns, path, _ = self.kept[uri]
+        reader, get = self._ways[uri]
+        return Given(uri, path, size, mtime_ns, reader, get=get)
+
+    def reader_version(self, uri: str) -> str:
+        return versioned(self._ways[uri][0])
+
+    def list(self, uri: str, size: int, mtime_ns: int, reader: Reader, get: Load) -> None:
+        """What is fetched only if it has changed."""
+        self.kept[uri], self._ways[uri] = (size, mtime_ns, "", False), (reader, get)
+
+    def hold(self, uri: str, data: bytes, seconds: float | None, reader: Reader) -> None:
+        """What is here already."""
+        at = changed_at(seconds, data)
+        self.list(uri, len(data), at, reader, lambda spool: Loaded(data, len(data), at, max(at, 0), max(at, 0)))
+
+    def fail(self, uri: str, error: SpoliaError) -> None:
+        """What could not be had, and why; the document that was there stays."""
+
+        def get(spool: Path | None) -> Loaded:
+            raise error
+
+        self.list(uri, 0, EARLIEST_NS - 1, TextReader(), get)
+
+    def drop(self, uri: str) -> None:
+        """What is not there after all."""
+        self.kept.pop(uri, None)
+        self._ways.pop(uri, None)
+
+
+class Gathering:
+    """Items that are gathered until there are enough for a lot.
+
+    Args:
+        source: where they are from.
+        readers: of formats.
+    """
+
+    def __init__(self, source: str, readers: Mapping[str, Reader]) -> None:
+        self.source, self.readers = source, readers
+        self._begin()
+
+    def _begin(self) -> None:
+        self.items, self.gone, self.skipped = Items(self.readers), set[str](), list[Skipped]()
+        self.unread, self.bytes = Counter[str](), 0
+
+    def hold(self, uri: str, data: bytes, seconds: float | None, reader: Reader) -> None:
+        """An item that is here; see `Items.hold`."""
+        self.gone.discard(uri)
+        self.items.hold(uri, data, seconds, reader)
+        self.bytes += len(data)
+
+    def lose(self, uri: str) -> None:
+        """An item that is gone."""
+        self.items.drop(uri)
+        self.gone.add(uri)
+
+    def skip(self, uri: str, reason: str) -> None:
+        """Something that is left out, and why."""
+        self.skipped.append(Skipped(uri, reason))
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.items) + len(self.gone) >= ITEMS_AT_ONCE or self.bytes >= BYTES_AT_ONCE
+
+    def lot(self, cursors: Mapping[str, str]) -> Lot:
+        """What was gathered; begins anew."""
+        found = Lot(self.items, self.skipped, self.unread, (), self.source, cursors, frozenset(self.gone))
+        self._begin()
+        return found

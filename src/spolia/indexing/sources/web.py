@@ -1,17 +1,209 @@
-"""Pages of the web as a source: asked politely, and only for what has changed since."""
+"""Going through pages of the web: which are asked for, what is remembered of them, and which are gone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from spolia.egress.fetching import LARGEST_BYTES
-from spolia.errors import SourceError
+from spolia.egress.download import LARGEST_BYTES, Fetched, fetch
+from spolia.egress.retry import patiently
+from spolia.errors import EgressError, EgressFailed, EgressRefused, SourceError
 from spolia.indexing.files import Lot
-from spolia.indexing.readers.reading import Reader
-from spolia.indexing.sources.crawling import Crawl
-from spolia.indexing.sources.pages import normal
-from spolia.indexing.sources.source import Memory, Source
+from spolia.indexing.readers.reader import Reader
+from spolia.indexing.sources import robots
+from spolia.indexing.sources.robots import Robots, Turns
+from spolia.indexing.sources.secrets import with_secrets
+from spolia.indexing.sources.source import Gathering, Memory, Source
+from spolia.indexing.sources.web_pages import changed_s, host_of, links, listed, normal, page_bytes, page_reader
+from spolia.stores.tables.rows import Stamp
+
+AT_A_TIME = 64
+"""Pages that are published together, at most."""
+GONE = (404, 410)
+
+
+class Crawl:
+    """One run over pages.
+
+    Args:
+        source: which pages.
+        memory: what the store has of them; of each page its ETag, the time of its last change, and its links.
+        readers: of formats.
+    """
+
+    def __init__(self, source: WebPages, memory: Memory, readers: Mapping[str, Reader]) -> None:
+        self.source, self.memory, self.readers = source, memory, readers
+        self.gathering = Gathering(source.id, readers)
+        self.headers = {"User-Agent": "spolia"} | {name: with_secrets(value) for name, value in source.headers}
+        self.past: dict[str, dict[str, Any]] = {url: json.loads(said) for url, said in memory.cursors.items()}
+        self.turns = Turns()
+        self.robots: dict[str, Robots | EgressFailed] = {}
+        self.seen: dict[str, None] = {}
+        self.todo: deque[tuple[str, int]] = deque()
+        self.is_whole = True
+        """Whether all was seen that is there, so that what was not is gone."""
+
+    def lots(self) -> Iterator[Lot]:
+        for url in (*map(normal, self.source.start), *self._of_sitemap()):
+            self._lead(url, 0)
+        while self.todo:
+            some = [self.todo.popleft() for _ in range(min(len(self.todo), AT_A_TIME))]
+            yield self.gathering.lot(self._read(some))
+        unseen = [url for url in self.past if url not in self.seen] if self.is_whole else []
+        self.gathering.gone.update(unseen)
+        yield self.gathering.lot(dict.fromkeys(unseen, ""))
+
+    def _of_sitemap(self) -> Iterator[str]:
+        if self.source.sitemap:
+            found = listed(normal(self.source.sitemap), lambda url: self._fetch(url, {}))
+            yield from (url for url in found if url.startswith(self.source.within))
+
+    def _lead(self, url: str, depth: int) -> None:
+        if url not in self.seen:
+            if len(self.seen) >= self.source.most:
+                self.is_whole = False
+                return
+            self.seen[url] = None
+            self.todo.append((url, depth))
+
+    # Asking.
+
+    def _read(self, some: Sequence[tuple[str, int]]) -> dict[str, str]:
+        """Ask for some pages at the same time, and gather what they hold; what to remember of each.
+
+        Of large pages no more are asked for than a lot holds; the others are asked for next.
+        """
+        allowed = deque((url, depth) for url, depth in some if self._may(url))
+        stamps = self.memory.stamps([url for url, _ in allowed])
+        waiting = deque[tuple[str, int, Future[Fetched | EgressError]]]()
+        remembered: dict[str, str] = {}
+        with ThreadPoolExecutor(self.source.at_once) as threads:
+            try:
+                while waiting or (allowed and not self.gathering.is_full):
+                    while allowed and len(waiting) < 2 * self.source.at_once and not self.gathering.is_full:
+                        url, depth = allowed.popleft()
+                        ask = partial(copy_context().run, self._page, url, stamps.get(url))
+                        waiting.append((url, depth, threads.submit(ask)))
+                    url, depth, asked = waiting.popleft()
+                    self._take(url, depth, asked.result(), remembered, known=url in stamps)
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
+        self.todo.extendleft(reversed(allowed))
+        return remembered
+
+    def _take(
+        self, url: str, depth: int, page: Fetched | EgressError, remembered: dict[str, str], *, known: bool
+    ) -> None:
+        """Gather what a page holds, and where it leads to."""
+        said = self._note(url, page, start=depth == 0, known=known)
+        if said is not None:
+            remembered[url] = json.dumps(said) if said else ""
+        for link in (said if said is not None else self.past.get(url, {})).get("links", ()):
+            if depth < self.source.depth and link.startswith(self.source.within):
+                self._lead(link, depth + 1)
+
+    def _may(self, url: str) -> bool:
+        """Whether the site lets this page be read."""
+        rules = self._rules(host_of(url))
+        if isinstance(rules, EgressFailed):
+            self._fail(url, EgressFailed(f"What its site allows is not known: {rules}"))
+        elif not rules.allows(url):
+            self.gathering.skip(url, "robots.txt of its site asks not to read it.")
+            del self.seen[url]
+        else:
+            return True
+        return False
+
+    def _rules(self, host: str) -> Robots | EgressFailed:
+        if host not in self.robots:
+            try:
+                found = self._fetch(f"{host}/robots.txt", {})
+                self.robots[host] = Robots(found.data[: robots.LARGEST_BYTES].decode("utf-8", "replace"))
+            except EgressRefused:  # there is none; an address that is not allowed refuses its pages too
+                self.robots[host] = Robots()
+            except EgressFailed as error:
+                self.robots[host] = error
+        return self.robots[host]
+
+    def _page(self, url: str, stamp: Stamp | None) -> Fetched | EgressError:
+        past = self.past.get(url, {})
+        headers = {}
+        if stamp is not None and stamp[2] == "indexed" and (not self.source.depth or "links" in past):
+            sent = {"If-None-Match": past.get("etag"), "If-Modified-Since": past.get("modified")}
+            headers = {name: value for name, value in sent.items() if value}
+        try:
+            return self._fetch(url, headers)
+        except EgressError as error:
+            return error
+
+    def _fetch(self, url: str, headers: Mapping[str, str]) -> Fetched:
+        source, host = self.source, host_of(url)
+        rules = self.robots.get(host)
+        delay_s = max(source.delay_s, rules.delay_s if isinstance(rules, Robots) else 0.0)
+
+        def ask() -> Fetched:
+            self.turns.wait(host, delay_s)
+            return fetch(
+                url,
+                allow=source.allow,
+                headers={**self.headers, **headers},
+                largest_bytes=source.largest_bytes,
+                timeout_s=source.timeout_s,
+                deadline_s=source.deadline_s,
+            )
+
+        return patiently(ask, retries=2)
+
+    # What comes of it.
+
+    def _note(self, url: str, page: Fetched | EgressError, *, start: bool, known: bool) -> dict[str, Any] | None:
+        """Gather what a page holds; what to remember of it: nothing where it is gone, None where it is as it was."""
+        if isinstance(page, EgressError):
+            if page.status not in GONE:
+                self._fail(url, page)
+                return None
+            return self._lose(url, f"There is no such page ({page.status}).", said=start and not known)
+        if page.status == 304:
+            return None
+        if self._is_other(url, page, start=start):
+            return self._lose(url, f"It leads to {page.url}, which is read itself or not to be read.", said=start)
+        if (reader := page_reader(page, self.readers)) is None:
+            self.gathering.unread[page.header("content-type").partition(";")[0] or "without type"] += 1
+            return self._lose(url, "", said=False)
+        self.gathering.hold(url, page_bytes(page), changed_s(page), reader)
+        said: dict[str, Any] = {"etag": page.header("etag"), "modified": page.header("last-modified")}
+        if self.source.depth:
+            said["links"] = [link for link in links(page) if host_of(link) == host_of(page.url)]
+        return said
+
+    def _is_other(self, url: str, page: Fetched, *, start: bool) -> bool:
+        """Whether a redirect led to a page that is read itself, or out of what is to be read."""
+        if (end := normal(page.url)) == url:
+            return False
+        if end in self.seen:
+            return True
+        rules = self._rules(host_of(end)) if host_of(end) in self.robots else Robots()
+        if not start and (host_of(end) != host_of(url) or not end.startswith(self.source.within)):
+            return True
+        self.seen[end] = None
+        return isinstance(rules, Robots) and not rules.allows(end)
+
+    def _fail(self, url: str, error: EgressError) -> None:
+        self.gathering.items.fail(url, error)
+        self.is_whole = False
+
+    def _lose(self, url: str, reason: str, *, said: bool) -> dict[str, Any]:
+        self.gathering.lose(url)
+        if said:
+            self.gathering.skip(url, reason)
+        return {}
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,126 @@
-"""Program text, cut between definitions."""
+"""Blocks of program text in any language, by how far their lines are indented."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+import re
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from itertools import accumulate
+from typing import Literal, NamedTuple, TypeAlias
 
-from spolia.indexing.splitters.indentation import by_indentation, whole
-from spolia.indexing.splitters.layers import Unit, by_line
-from spolia.indexing.splitters.python_code import python_layers
-from spolia.indexing.splitters.sized import Sized
+from spolia.indexing.splitters.layers import LABEL, Layer, Unit, at_places, by_line
+from spolia.indexing.splitters.sized_splitter import Sized
 from spolia.stores.definition import Part, Piece
+
+_CLOSING = re.compile(r"[)\]}{]|(?:end|else|elif|elsif|except|rescue|finally|ensure|catch|then|fi|done|esac)\b")
+_BEFORE = re.compile(r"//|/?\*|#|@|--|;|<!--|\"\"\"")
+"""Comments and decorators: they belong to what is below them."""
+
+
+class _Line(NamedTuple):
+    """Where it starts, how far it is indented (a tab counts one), how its words begin."""
+
+    start: int
+    depth: int
+    words: str
+
+    @property
+    def closes(self) -> bool:
+        return _CLOSING.match(self.words) is not None
+
+    @property
+    def goes_on(self) -> bool:
+        return _BEFORE.match(self.words) is not None
+
+
+def by_indentation(text: str, start: int, end: int) -> Iterator[Unit]:
+    """A unit for each line of the least indentation below the head, with the lines after it that are further in.
+
+    The head is what stands above that: the first line that is no comment. It is the label of its unit.
+    """
+    lines = [_line(text, line) for line in by_line(text, start, end) if not text[line.start : line.end].isspace()]
+    below = next((number for number, line in enumerate(lines, 1) if not line.goes_on), len(lines))
+    least = min((line.depth for line in lines[below:] if not line.closes), default=0)
+    begin, label, head = start, "", True
+    for line in lines:
+        if line.depth > least:
+            continue
+        if not head and not line.closes:
+            yield Unit(begin, line.start, label)
+            begin, label = line.start, ""
+        head = line.goes_on
+        label = label if head or label else _label(line)
+    yield Unit(begin, end, label if begin > start else "")  # a single unit is what is being cut, which has its label
+
+
+def whole(text: str) -> Unit:
+    """All of a text; its label is its head, if it is a single block."""
+    lines = [_line(text, line) for line in by_line(text, 0, len(text)) if not text[line.start : line.end].isspace()]
+    below = next((number for number, line in enumerate(lines, 1) if not line.goes_on), 0)
+    head = lines[below - 1] if below else None
+    single = head and below < len(lines) and all(line.depth > head.depth or line.closes for line in lines[below:])
+    return Unit(0, len(text), _label(head) if head and single else "")
+
+
+def _label(line: _Line) -> str:
+    return line.words.rstrip(" \t{:(")
+
+
+def _line(text: str, line: Unit) -> _Line:
+    words = text[line.start : line.end]
+    body = words.lstrip()
+    return _Line(line.start, len(words) - len(body), body[:LABEL].rstrip())
+
+
+LARGEST = 1_000_000
+"""Characters of a program that is parsed at most: its tree is a hundred times as large as its text."""
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|[\r\n])|[^\r\n]+\Z")
+
+
+def python_layers(text: str, deepest: int) -> Sequence[Layer]:
+    """A layer for each level of nested statements; none for what is not Python, or too large.
+
+    A statement goes from the end of the one before to the end of its last line, so that comments and decorators belong
+    to what is below them.
+    """
+    ends = list(accumulate((len(line) for line in _LINE.findall(text)), initial=0))
+    level, layers = _statements(text), list[Layer]()
+    while level and len(layers) < deepest:
+        last = [(ends[min(node.end_lineno or node.lineno, len(ends) - 1)], node) for node in level]
+        layers.append(at_places(sorted({end for end, _ in last}), {end: _python_label(node) for end, node in last}))
+        level = [inner for node in level for inner in _inside(node)]
+    return layers
+
+
+def _statements(text: str) -> list[ast.stmt]:
+    if len(text) > LARGEST:
+        return []
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the program that is cut
+            return ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # broken, null bytes, nested too deep
+        return []
+
+
+def _inside(node: ast.AST) -> Iterator[ast.stmt]:
+    """The statements directly inside another, in the order of the text."""
+    for inner in ast.iter_child_nodes(node):
+        if isinstance(inner, ast.stmt):
+            yield inner
+        elif isinstance(inner, (ast.ExceptHandler, ast.match_case)):
+            yield from inner.body
+
+
+def _python_label(node: ast.stmt) -> str:
+    if isinstance(node, ast.ClassDef):
+        return f"class {node.name}"
+    if isinstance(node, ast.AsyncFunctionDef):
+        return f"async def {node.name}"
+    return f"def {node.name}" if isinstance(node, ast.FunctionDef) else ""
+
 
 Language: TypeAlias = Literal["auto", "python", "any"]
 DEEPEST = 6

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from spolia.indexing.splitters.layers import Unit, alone
-from spolia.indexing.splitters.sized import Sized, at_least
+from spolia.indexing.splitters.sized_splitter import Sized, at_least
 from spolia.stores.definition import Part, Piece
 
 _ROW = re.compile(r'(?:(?<![^,;\t|\r\n])"(?:[^"]++|"")*+"|[^\r\n"]++|")*+(?:\r\n|[\r\n]|\Z)')

@@ -11,11 +11,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from spolia.core.sentences import each_sentence
 from spolia.indexing.graphemes import may_cut
-from spolia.indexing.splitters.atoms import Atom, parts, stripped
-from spolia.indexing.splitters.bound import Bound
-from spolia.sentences import each_sentence
+from spolia.indexing.splitters.size_limits import SizeBound, places_in
+from spolia.indexing.splitters.windows import Atom, parts, stripped
+from spolia.stores.definition import Part
 from spolia.stores.groups.outline import BETWEEN
+from spolia.types import Heading
 
 LABEL = 80
 """Characters of a label at most."""
@@ -57,7 +59,7 @@ class Layered:
         bound: of an atom; the labels above it have at most a quarter of its characters.
     """
 
-    def __init__(self, text: str, layers: Sequence[Layer], bound: Bound) -> None:
+    def __init__(self, text: str, layers: Sequence[Layer], bound: SizeBound) -> None:
         self.text, self.layers, self.bound = text, layers, bound
 
     def atoms(self, units: Iterable[Unit], depth: int = 0, labels: str = "") -> Iterator[Atom]:
@@ -142,3 +144,31 @@ def at_places(places: Sequence[int], labels: Mapping[int, str] | None = None) ->
 def alone(units: Iterable[Unit]) -> Iterator[Unit]:
     """The same units, each for itself."""
     return (unit._replace(alone=True) for unit in units)
+
+
+class SectionLayer(NamedTuple):
+    """Where sections begin: those that a piece never goes across, and those below them."""
+
+    coarse: list[int]
+    fine: list[int]
+
+    def units(self, text: str) -> Iterator[Unit]:
+        """The coarse sections, each alone."""
+        return alone(at_places(self.coarse)(text, 0, len(text)))
+
+    @property
+    def layer(self) -> Layer:
+        """Cuts a coarse section into the finer ones."""
+        return at_places(self.fine)
+
+
+def sections_of(part: Part, headings: Sequence[Heading], level: int) -> SectionLayer:
+    """The sections of a part of a document.
+
+    Args:
+        headings: of the document.
+        level: the deepest heading that begins a coarse section.
+    """
+    coarse = [heading.start for heading in headings if heading.level <= level]
+    fine = [heading.start for heading in headings if heading.level > level]
+    return SectionLayer(places_in(part, coarse), places_in(part, fine))

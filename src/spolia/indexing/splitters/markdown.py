@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spolia.indexing.readers.marked.markdown import headings_of
-from spolia.indexing.splitters.layers import Unit, by_line, by_sentence
+from spolia.indexing.readers.markup.markdown import headings_of
+from spolia.indexing.splitters.layers import SectionLayer, Unit, by_line, by_sentence, sections_of
 from spolia.indexing.splitters.paragraphs import by_paragraph
-from spolia.indexing.splitters.sections import Sections, sections_of
-from spolia.indexing.splitters.sized import Sized, at_least
+from spolia.indexing.splitters.sized_splitter import Sized, at_least
 from spolia.stores.definition import Part, Piece
 
 _FENCE = re.compile(r"^ {0,3}(?P<fence>`{3,}|~{3,})(?P<info>[^\n]*)\n?", re.MULTILINE)
@@ -51,7 +50,9 @@ class MarkdownSections(Sized):
         sections = sections_of(part, part.document.headings, self.level)
         if not part.document.headings:
             found = list(headings_of(text))
-            sections = Sections(*([h.start for h in found if (h.level > self.level) is deep] for deep in (False, True)))
+            sections = SectionLayer(
+                *([h.start for h in found if (h.level > self.level) is deep] for deep in (False, True))
+            )
         return self.cut(text, sections.units(text), sections.layer, by_block, within_block)
 
 

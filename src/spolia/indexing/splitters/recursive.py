@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spolia.errors import WiringError
 from spolia.indexing.splitters.layers import Layer, Unit
-from spolia.indexing.splitters.sized import Sized, moving_on
+from spolia.indexing.splitters.sized_splitter import Sized, moving_on
 from spolia.stores.definition import Part, Piece
 
 

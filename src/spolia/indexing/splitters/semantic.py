@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from spolia.errors import WiringError
 from spolia.indexing.splitters.layers import Unit, alone, at_places, by_sentence
-from spolia.indexing.splitters.sized import Sized, at_least
+from spolia.indexing.splitters.sized_splitter import Sized, at_least
 from spolia.models.protocols import Embedder
 from spolia.stores.definition import Part, Piece
 
@@ -42,7 +42,7 @@ class SemanticBreaks(Sized):
     Source: Greg Kamradt, "5 Levels of Text Splitting", 2024, level 4; the semantic chunkers of LangChain and LlamaIndex
     are made after it.
 
-    >>> from spolia.models.minilm import MiniLM
+    >>> from spolia.models.onnx.minilm import MiniLM
     >>> SemanticBreaks(MiniLM(), percentile=90).percentile
     90
     """

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spolia.indexing.splitters.atoms import sentence_atoms
-from spolia.indexing.splitters.places import places_in, regions_in
-from spolia.indexing.splitters.sized import Sized, moving_on
-from spolia.indexing.splitters.windows import Windows
+from spolia.indexing.splitters.size_limits import places_in, regions_in
+from spolia.indexing.splitters.sized_splitter import Sized, moving_on
+from spolia.indexing.splitters.windows import Windows, sentence_atoms
 from spolia.stores.definition import Part, Piece
 
 TINY = 8

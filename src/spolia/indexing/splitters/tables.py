@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from spolia.indexing.splitters.layers import Unit, by_line
-from spolia.indexing.splitters.places import regions_in, stretch
-from spolia.indexing.splitters.sized import Sized
+from spolia.indexing.splitters.size_limits import regions_in, stretch
+from spolia.indexing.splitters.sized_splitter import Sized
 from spolia.stores.definition import Part, Piece, Splitter
 
 _BAR = re.compile(r"(?<!\\)\|")
@@ -19,7 +19,7 @@ BARRED, ALIGNED = 2, 3
 """Lines that a table of either kind has at least."""
 
 
-class Table(NamedTuple):
+class TableBlock(NamedTuple):
     """`text[start:end]`; its header ends at `head`."""
 
     start: int
@@ -27,7 +27,7 @@ class Table(NamedTuple):
     end: int
 
 
-def tables(text: str) -> Iterator[Table]:
+def tables(text: str) -> Iterator[TableBlock]:
     """Runs of lines with bars between their cells, or with wide gaps between their columns.
 
     >>> text = "Prices:\\n| stone | euro |\\n|---|---|\\n| basalt | 3 |\\nThat is all."
@@ -51,28 +51,28 @@ def _kind(line: str) -> str:
     return "aligned" if _COLUMN_GAP.search(line) else ""
 
 
-def _table(text: str, kind: str, run: list[Unit]) -> Iterator[Table]:
+def _table(text: str, kind: str, run: list[Unit]) -> Iterator[TableBlock]:
     if not kind or len(run) < (BARRED if kind == "barred" else ALIGNED):
         return
     ruled = _RULE.fullmatch(text[run[1].start : run[1].end].strip()) is not None
-    yield Table(run[0].start, run[1 if ruled else 0].end, run[-1].end)
+    yield TableBlock(run[0].start, run[1 if ruled else 0].end, run[-1].end)
 
 
-def _tables_of(part: Part) -> Iterator[Table]:
+def _tables_of(part: Part) -> Iterator[TableBlock]:
     """The tables that are noted, and those that are seen between them."""
     text, at = part.node.text, 0
     for region in regions_in(part, "table"):
         yield from _seen(text, at, region.start)
         first = text.find("\n", region.start, region.end)
         if region.start < region.end:
-            yield Table(region.start, first + 1 if first >= 0 else region.end, region.end)
+            yield TableBlock(region.start, first + 1 if first >= 0 else region.end, region.end)
         at = region.end
     yield from _seen(text, at, len(text))
 
 
-def _seen(text: str, start: int, end: int) -> Iterator[Table]:
+def _seen(text: str, start: int, end: int) -> Iterator[TableBlock]:
     for table in tables(text[start:end]):
-        yield Table(*(start + place for place in table))
+        yield TableBlock(*(start + place for place in table))
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class TableAware(Sized):
         rest: cuts what is between tables.
         size: tokens of a piece of a table at most.
 
-    >>> from spolia.indexing.splitters.sentence_pieces import Sentences
+    >>> from spolia.indexing.splitters.sentences import Sentences
     >>> from spolia.types import Document, Node
     >>> text = "Two stones. Weighed.\\n| stone | t |\\n|---|---|\\n| basalt | 3 |\\n| marble | 2 |\\n"
     >>> part = Part(Node("d", text), Document("d", text))
@@ -117,7 +117,7 @@ class TableAware(Sized):
             for piece in self.rest.pieces(stretch(part, start, end)):
                 yield piece.but(start=None if piece.start is None else start + piece.start)
 
-    def _rows(self, text: str, table: Table) -> Iterator[Piece]:
+    def _rows(self, text: str, table: TableBlock) -> Iterator[Piece]:
         head = text[table.start : table.head].strip()[: self.bound.characters // 2]
         for piece in self.cut(text, [Unit(table.start, table.end)], by_line):
             below = piece.start is not None and piece.start >= table.head

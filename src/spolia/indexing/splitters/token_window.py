@@ -9,10 +9,9 @@ from typing import Protocol, runtime_checkable
 
 from spolia.indexing.graphemes import cut_before, may_cut
 from spolia.indexing.lengths import TokenCounter
-from spolia.indexing.splitters.atoms import Atom, parts
-from spolia.indexing.splitters.bound import Bound
-from spolia.indexing.splitters.sized import at_least, moving_on
-from spolia.indexing.splitters.windows import Windows
+from spolia.indexing.splitters.size_limits import SizeBound
+from spolia.indexing.splitters.sized_splitter import at_least, moving_on
+from spolia.indexing.splitters.windows import Atom, Windows, parts
 from spolia.stores.definition import Part, Piece, Splitter
 
 LONGEST = 16
@@ -23,7 +22,7 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 _BLANK = re.compile(r"\s(?=\S*\Z)")
 
 
-class Placed(Protocol):
+class TokenPlaces(Protocol):
     """A token: the characters `text[start:end]` that it stands for."""
 
     @property
@@ -37,7 +36,7 @@ class Placed(Protocol):
 class Placing(TokenCounter, Protocol):
     """A counter that also says where the tokens stand, as `WordPiece` does."""
 
-    def pieces(self, text: str, /) -> Sequence[Placed]:
+    def pieces(self, text: str, /) -> Sequence[TokenPlaces]:
         """The tokens in the order of the text."""
         ...
 
@@ -81,7 +80,7 @@ class TokenWindow(Splitter):
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text
         characters = 2 * LONGEST * self.size
-        windows = Windows(text, Bound(self.size, characters), Bound(self.overlap, characters))
+        windows = Windows(text, SizeBound(self.size, characters), SizeBound(self.overlap, characters))
         for start, end, _ in windows.over(self._atoms(text)):
             yield Piece(text[start:end], start)
 
@@ -104,7 +103,7 @@ class TokenWindow(Splitter):
         if end - start <= LONGEST and tokens <= self.size:
             yield Atom(start, end, None, tokens, True)
             return
-        for part in parts(text, start, end, None, Bound(1, self.chars_per_token)):
+        for part in parts(text, start, end, None, SizeBound(1, self.chars_per_token)):
             yield Atom(part.start, part.end, None, 1, True)
 
     def _tokens(self, text: str) -> Iterator[tuple[int, int]]:

@@ -1,17 +1,109 @@
-"""Sections as nodes: the inner nodes of a tree."""
+"""Headings that only their numbers tell: `1 Introduction`, `2.3. Results`, `Chapter IV`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from spolia.errors import WiringError
-from spolia.indexing.readers.marked.markdown import headings_of
-from spolia.indexing.splitters.atoms import stripped
-from spolia.indexing.splitters.places import places_in
-from spolia.indexing.structure.numbered import numbered_headings
+from spolia.indexing.readers.markup.markdown import headings_of
+from spolia.indexing.splitters.size_limits import places_in
+from spolia.indexing.splitters.windows import stripped
 from spolia.stores.definition import Part, Piece, Splitter
+from spolia.types import Heading
+
+LONGEST = 100
+"""Characters of a heading at most."""
+DEEPEST = 6
+
+_LINE = re.compile(
+    r"^[ \t]*(?:(?P<word>chapter|section|part|appendix|article|kapitel|abschnitt|teil|chapitre|partie|"
+    r"cap[ií]tulo|secci[oó]n|capitolo|sezione|hoofdstuk|глава|раздел|часть|§)[ \t]*)?"
+    r"(?P<number>\d{1,3}(?:\.\d{1,3})*|[IVXLC]{1,7})\b(?P<mark>[.):])?(?P<title>[ \t]+\S[^\n]*)?$"
+    r"|^[ \t]*第(?P<ordinal>[0-9]{1,3}|[一二三四五六七八九十百]{1,5})(?P<unit>[編部章節节条])(?P<said>[^\n]*)$",
+    re.MULTILINE | re.IGNORECASE,
+)
+_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
+_DIGITS = {digit: value for value, digit in enumerate("一二三四五六七八九", 1)}
+_UNITS = {"編": 1, "部": 1, "章": 1, "節": 2, "节": 2, "条": 3}
+_NO_END = tuple(".,;:!?。、；：！？")
+
+Path = tuple[int, ...]
+
+
+def numbered_headings(text: str) -> Iterator[Heading]:
+    """The numbered headings of a plain text, in order.
+
+    A line is one if it begins with a number, or with a word like *chapter* and a number, stands after an empty line or
+    at the beginning, is short, ends like no sentence, and goes on counting: after 2.1 there may come 2.1.1, 2.2 or 3.
+    Numbers with points say the level.
+
+    >>> text = "1 Aims\\nTo see.\\n\\n1.1 Means\\nEyes.\\n\\n7 days later it rained\\n\\n2 Ends"
+    >>> [(heading.level, heading.text) for heading in numbered_headings(text)]
+    [(1, '1 Aims'), (2, '1.1 Means'), (1, '2 Ends')]
+    """
+    last: dict[str, Path] = {}
+    for line in _LINE.finditer(text):
+        if (found := _read(line)) is None or not _stands_alone(text, line):
+            continue
+        kind, path = found
+        if _goes_on(last.get(kind, ()), path):
+            last[kind] = path
+            yield Heading(line.start(), min(len(path), DEEPEST), " ".join(line[0].split()))
+
+
+def _read(line: re.Match[str]) -> tuple[str, Path] | None:
+    """In which numbering a line stands, and where in it."""
+    if line["ordinal"]:
+        level = _UNITS[line["unit"]]
+        return line["unit"], (0,) * (level - 1) + (_chinese(line["ordinal"]),)
+    if not line["word"] and not line["title"]:
+        return None
+    number = line["number"]
+    if number[0].isdigit():
+        path = tuple(map(int, number.split(".")))
+    elif number.isupper() and (line["word"] or line["mark"]):  # else it may be a sentence in the first person
+        path = (_roman(number),)
+    else:
+        return None
+    return (line["word"] or "").lower() + ("" if number[0].isdigit() else "I"), path
+
+
+def _goes_on(before: Path, path: Path) -> bool:
+    """Whether a number follows another one; the first of all begins at 0 or 1."""
+    if len(set(path[:-1])) == 1 and path[0] == 0:  # units below others begin anew at any time
+        return path[-1] in (1, before[-1] + 1 if before else 1)
+    if not before:
+        return set(path) <= {0, 1}
+    if len(path) > len(before):
+        return path[: len(before)] == before and set(path[len(before) :]) <= {0, 1}
+    return path[:-1] == before[: len(path) - 1] and path[-1] == before[len(path) - 1] + 1
+
+
+def _stands_alone(text: str, line: re.Match[str]) -> bool:
+    said = line[0].strip()
+    above = text[: line.start()].rpartition("\n")[0].rpartition("\n")[2] if line.start() else ""
+    ends = said.endswith(_NO_END) and any(map(str.isspace, said))
+    return len(said) <= LONGEST and not above.strip() and not ends
+
+
+def _roman(number: str) -> int:
+    values = [_VALUES[letter] for letter in number]
+    return sum(-value if value < max(values[at:]) else value for at, value in enumerate(values))
+
+
+def _chinese(number: str) -> int:
+    """Up to 999, in digits or Chinese."""
+    if number.isdecimal():
+        return int(number)
+    found = 0
+    for unit, value in (("百", 100), ("十", 10)):
+        if unit in number:
+            many, _, number = number.partition(unit)
+            found += _DIGITS.get(many, 1) * value
+    return found + _DIGITS.get(number, 0)
 
 
 @dataclass(frozen=True)

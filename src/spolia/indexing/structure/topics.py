@@ -8,10 +8,10 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
+from spolia.core.sentences import each_sentence
 from spolia.errors import WiringError
 from spolia.indexing.graphemes import may_cut
 from spolia.models.protocols import Embedder
-from spolia.sentences import each_sentence
 from spolia.stores.definition import Part, Piece, Splitter
 
 Span: TypeAlias = tuple[int, int]
@@ -51,7 +51,7 @@ class Topics(Splitter):
     Source: Ward, "Hierarchical grouping to optimize an objective function", 1963; with neighbours only, Choi, "Advances
     in domain independent linear text segmentation", 2000.
 
-    >>> from spolia.models.minilm import MiniLM
+    >>> from spolia.models.onnx.minilm import MiniLM
     >>> Topics(MiniLM(), sentences=12).short
     'Topics(sentences=12)'
     """

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from spolia.bounds import most
+from spolia.core.call_bounds import most
+from spolia.core.operator import Operator, checked_operator
 from spolia.errors import WiringError
 from spolia.indexing.splitters.sliding_window import SlidingWindow
-from spolia.operator import Operator, checked_operator
 from spolia.stores.definition import Choosing, Part, Pieces, Transform
 
 
@@ -30,7 +30,7 @@ class ByPattern(Choosing):
             transform.
 
     >>> from spolia.types import Document, Node
-    >>> from spolia.indexing.splitters.sentence_pieces import Sentences
+    >>> from spolia.indexing.splitters.sentences import Sentences
     >>> chosen = ByPattern((("*.txt", Sentences()),))
     >>> def cut(uri, text="One. Two."):
     ...     return [piece.text for piece in chosen(Part(Node("d", text), Document("d", text, uri)))]

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from spolia.indexing.transforms.asking import CHARACTERS, Asking
-from spolia.indexing.transforms.entities import Mention, entities
-from spolia.indexing.transforms.parsers import NOTHING, NamesWithKinds
+from spolia.core.run_context import note
+from spolia.indexing.transforms.llm_transform import CHARACTERS, NOTHING, LLMTransform, NamesWithKinds
+from spolia.indexing.transforms.rule_entities import Mention, entities
+from spolia.models.prompting.role import Role
 from spolia.models.protocols import LanguageModel
-from spolia.models.role import Role
 from spolia.stores.definition import Part, Piece
-from spolia.surrounding import note
 
 Named: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -22,7 +21,7 @@ ROLE: Role[Named] = Role("spolia:indexing/prompts/entities.txt", NamesWithKinds(
 
 
 @dataclass(frozen=True)
-class LLMEntities(Asking[Named]):
+class LLMEntities(LLMTransform[Named]):
     """One node for each distinct entity that a language model finds in a text; metadata as `RuleEntities` has them.
 
     A name that does not stand in the text, with any case and any blanks, is left out, and that is recorded.
@@ -31,11 +30,11 @@ class LLMEntities(Asking[Named]):
         llm: the language model.
         kinds: of which an entity may be (`{{kinds}}`); any other is taken for `other`.
         at_most: entities, which the model is told (`{{at_most}}`); further ones are left out.
-        role: prompt, reader and default (`Asking`).
+        role: prompt, reader and default (`LLMTransform`).
         characters: of a text that are shown at most.
         max_tokens: longest reply.
 
-    >>> from spolia.models.scripted import ScriptedModel
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
     >>> from spolia.types import Document, Node
     >>> text = "Clovis made Paris his capital."
     >>> model = ScriptedModel(("Clovis | person\\nparis | place",))

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from spolia.indexing.transforms.asking import CHARACTERS, Asking
-from spolia.indexing.transforms.parsers import NOTHING, Questions, QuestionsWithAnswers
+from spolia.indexing.transforms.llm_transform import CHARACTERS, NOTHING, LLMTransform, Questions, QuestionsWithAnswers
+from spolia.models.prompting.role import Role
 from spolia.models.protocols import LanguageModel
-from spolia.models.role import Role
 from spolia.stores.definition import Part, Piece
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
@@ -19,17 +18,17 @@ ASKED: Role[tuple[str, ...]] = Role("spolia:indexing/prompts/hypothetical_questi
 
 
 @dataclass(frozen=True)
-class QuestionAnswers(Asking[Pairs]):
+class QuestionAnswers(LLMTransform[Pairs]):
     """One node for each question that a text answers: the question is searched, question and answer are shown.
 
     Args:
         llm: the language model.
         pairs: which the model is told (`{{pairs}}`); further ones are left out.
-        role: prompt, reader and default (`Asking`).
+        role: prompt, reader and default (`LLMTransform`).
         characters: of a text that are shown at most.
         max_tokens: longest reply.
 
-    >>> from spolia.models.scripted import ScriptedModel
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
     >>> from spolia.types import Document, Node
     >>> text = "The tide is caused by the pull of the moon."
     >>> model = ScriptedModel(("Q: What causes the tide?\\nA: The pull of the moon.",))
@@ -59,7 +58,7 @@ class QuestionAnswers(Asking[Pairs]):
 
 
 @dataclass(frozen=True)
-class HypotheticalQuestions(Asking[tuple[str, ...]]):
+class HypotheticalQuestions(LLMTransform[tuple[str, ...]]):
     """Reverse HyDE: questions that a text would answer are searched, the text itself is shown and cited.
 
     Each question is a node, so a text can be found several times; map the hits to the parent to have it once, with its
@@ -68,13 +67,13 @@ class HypotheticalQuestions(Asking[tuple[str, ...]]):
     Args:
         llm: the language model.
         questions: which the model is told (`{{questions}}`); further ones are left out.
-        role: prompt, reader and default (`Asking`).
+        role: prompt, reader and default (`LLMTransform`).
         characters: of a text that are shown at most.
         max_tokens: longest reply.
 
     Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024.
 
-    >>> from spolia.models.scripted import ScriptedModel
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
     >>> from spolia.types import Document, Node
     >>> text = "The tide is caused by the pull of the moon."
     >>> model = ScriptedModel(("What causes the tide?\\nWhat does the moon do?",))

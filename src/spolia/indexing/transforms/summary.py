@@ -6,28 +6,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spolia.indexing.transforms.asking import CHARACTERS, Asking
-from spolia.indexing.transforms.parsers import NOTHING, says_nothing
+from spolia.indexing.transforms.llm_transform import CHARACTERS, NOTHING, LLMTransform, says_nothing
 from spolia.models.parsers import Text
+from spolia.models.prompting.role import Role
 from spolia.models.protocols import LanguageModel
-from spolia.models.role import Role
 from spolia.stores.definition import Part, Piece
 
 ROLE: Role[str] = Role("spolia:indexing/prompts/summary.txt", Text(), default=NOTHING)
 
 
 @dataclass(frozen=True)
-class Summary(Asking[str]):
+class Summary(LLMTransform[str]):
     """One node for each: what its text says, in few words.
 
     Args:
         llm: the language model.
         max_words: of the summary, which the model is told (`{{max_words}}`).
-        role: prompt, reader and default (`Asking`).
+        role: prompt, reader and default (`LLMTransform`).
         characters: of a text that are shown at most.
         max_tokens: longest reply.
 
-    >>> from spolia.models.scripted import ScriptedModel
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
     >>> from spolia.types import Document, Node
     >>> text = "The tide is caused by the pull of the moon. Ships wait for it."
     >>> Summary(ScriptedModel(("The moon makes the tide.",)))(Part(Node("d", text), Document("d", text)))[0].text

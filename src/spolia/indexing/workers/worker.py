@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from spolia.errors import MissingExtra, SpoliaError
-from spolia.indexing.readers.reading import Blob, Container
-from spolia.indexing.workers.frames import plain, receive, send
-from spolia.indexing.workers.limits import Limits, confine
+from spolia.indexing.readers.reader import Blob, Container
+from spolia.indexing.workers.protocol import WorkerLimits, confine, plain, receive, send
 
 
 def main() -> None:
@@ -21,7 +20,7 @@ def main() -> None:
     os.dup2(2, 1)
     sys.stdin.close()
     (limits,) = pickle.loads(_first(requests))  # from the process that started this one
-    assert isinstance(limits, Limits)
+    assert isinstance(limits, WorkerLimits)
     confine(limits)
     send(replies, {"ready": True})
     while (request := receive(requests)) is not None:

@@ -8,13 +8,13 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from spolia.core.run_context import check_cancelled
 from spolia.errors import ModelError
-from spolia.models.local.folder import checked_revision, content_of
-from spolia.surrounding import check_cancelled
+from spolia.models.local.session import checked_revision, content_of
 from spolia.types import Value
 
 if TYPE_CHECKING:
-    from spolia.models.local.opened import Opened
+    from spolia.models.local.session import ModelSession
 
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -80,9 +80,9 @@ class Local(Value):
         said = [(f.name, getattr(self, f.name)) for f in fields(self) if f.name not in self.indifferent]
         return f"{type(self).__name__}|{content}|{said}" if content else None
 
-    def opened(self) -> Opened:
+    def opened(self) -> ModelSession:
         """The model and its tokenizer in this process."""
-        from spolia.models.local.opened import opened
+        from spolia.models.local.session import opened
 
         return opened(self)
 

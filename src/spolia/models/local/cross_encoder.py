@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, ClassVar
 
+from spolia.core.run_context import charge
 from spolia.errors import ModelError, ModelRejected
 from spolia.models.local.address import Local
-from spolia.models.local.opened import Opened
-from spolia.surrounding import charge
+from spolia.models.local.session import ModelSession
 from spolia.types import Usage
 
 
@@ -56,7 +56,7 @@ class LocalCrossEncoder(Local):
             raise ModelRejected(f"{self.name} gave a score that is no finite number. Check the weights, or the dtype.")
         return tuple(found[number] for number in range(len(texts)))
 
-    def _pair(self, opened: Opened, query: str, text: str) -> dict[str, list[int]]:
+    def _pair(self, opened: ModelSession, query: str, text: str) -> dict[str, list[int]]:
         return opened.read(self.query_prefix + query, self.text_prefix + text, window=self.window)
 
     def _scored(self, logits: Any) -> list[float]:

@@ -8,13 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from spolia.core.run_context import charge, check_cancelled
 from spolia.errors import MissingExtra, WeightsError
-from spolia.models.local.embedder import unit
-from spolia.models.local.encoder import LocalEncoder
-from spolia.models.local.folder import folder_of
-from spolia.models.local.opened import Opened, transformers
+from spolia.models.local.embedders import LocalEncoder, unit
+from spolia.models.local.session import ModelSession, folder_of, transformers
 from spolia.models.protocols import Kind
-from spolia.surrounding import charge, check_cancelled
 from spolia.types import Usage
 
 if TYPE_CHECKING:
@@ -83,7 +81,7 @@ class LocalImageEmbedder(LocalEncoder):
             charge(Usage(embedded=len(some)))
         return found
 
-    def _of(self, opened: Opened, method: str, **inputs: Any) -> Vectors:
+    def _of(self, opened: ModelSession, method: str, **inputs: Any) -> Vectors:
         given = opened.run(getattr(opened.model, method), **inputs)
         return unit(getattr(given, "pooler_output", given), self.name)
 

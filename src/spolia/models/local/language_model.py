@@ -1,4 +1,4 @@
-"""Language models on this machine: replies, their log-probabilities, those of given texts, and all next tokens."""
+"""How a language model goes from token to token: one that goes on with the prompt, or one that reads it apart."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from spolia.core.run_context import check_cancelled, reserve
 from spolia.errors import ModelRejected
-from spolia.models.completions import written
+from spolia.models.http.completions import written
 from spolia.models.local.address import Local
-from spolia.models.local.opened import torch
-from spolia.models.local.pieces import Pieces
-from spolia.models.local.stepping import Stepping
+from spolia.models.local.session import ModelSession, torch
 from spolia.models.protocols import (
     CHAT,
     DISTRIBUTIONS,
@@ -22,14 +21,114 @@ from spolia.models.protocols import (
     STREAM,
     Capabilities,
 )
-from spolia.surrounding import check_cancelled, reserve
 from spolia.types import Generation, Prompt, Token, Usage
+
+
+class Stepping:
+    """A prompt, and the tokens after it.
+
+    What goes on with the prompt is given prompt and reply as one row; an encoder-decoder (T5, Raffel et al. 2020) reads
+    the prompt with its encoder, and replies after a token that begins all replies.
+    """
+
+    def __init__(self, opened: ModelSession, prompt: Sequence[int]) -> None:
+        self._opened, self._prompt = opened, list(prompt)
+        self._apart = bool(opened.config.is_encoder_decoder)
+        self._past: Any = None
+        self._encoded: Any = None
+
+    def after(self, token: int | None = None) -> Any:
+        """float64[vocabulary], log-probabilities of the next token after one more token; at first after the prompt."""
+        if self._apart:
+            begins = self._opened.config.decoder_start_token_id
+            given = {"decoder_input_ids": [[begins if token is None else token]]} | self._source()
+        else:
+            given = {"input_ids": [self._prompt if token is None else [token]]}
+        found = self._opened.run(**given, past_key_values=self._past, use_cache=True)
+        self._past = found.past_key_values
+        if self._apart:
+            self._encoded = (found.encoder_last_hidden_state,)
+        return found.logits[0, -1].double().log_softmax(dim=-1)
+
+    def along(self, given: Sequence[int]) -> Any:
+        """float64[n, vocabulary], for each of n tokens the log-probabilities of all that could stand in its place."""
+        if self._apart:
+            row = [self._opened.config.decoder_start_token_id, *given[:-1]]
+            logits = self._opened.run(input_ids=[self._prompt], decoder_input_ids=[row]).logits[0]
+        else:
+            whole = [*self._prompt, *given[:-1]]
+            logits = self._opened.run(input_ids=[whole]).logits[0, len(self._prompt) - 1 :]
+        return logits.double().log_softmax(dim=-1)
+
+    def _source(self) -> dict[str, Any]:
+        """What the encoder is given, or what it gave."""
+        return {"input_ids": [self._prompt]} if self._encoded is None else {"encoder_outputs": self._encoded}
+
+
+UNFINISHED = "\ufffd"
+"""What a tokenizer writes for a part of a character."""
+
+
+class Pieces:
+    """Takes tokens, and knows the text up to each.
+
+    Args:
+        tokenizer: of transformers.
+        stop: texts before which the reply ends.
+
+    Attributes:
+        texts: of each token; together they are the text. A token that ends within a character has none of it.
+        is_stopped: whether one of the texts in `stop` has come.
+    """
+
+    def __init__(self, tokenizer: Any, stop: Sequence[str] = ()) -> None:
+        self._tokenizer, self._stop = tokenizer, [text for text in stop if text]
+        self._ids: list[int] = []
+        self.texts: list[str] = []
+        self.is_stopped = False
+        self._told = 0
+
+    @property
+    def text(self) -> str:
+        """All of it so far."""
+        return "".join(self.texts)
+
+    def take(self, token: int) -> str:
+        """One token more: what can be told of the text by now, without the beginning of what may end it."""
+        self._ids.append(token)
+        known = self.text
+        whole = self._tokenizer.decode(self._ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        self.texts.append(whole[len(known) :] if not whole.endswith(UNFINISHED) else "")
+        if ends := [at for text in self._stop if (at := self.text.find(text)) >= 0]:
+            self.is_stopped = True
+            self._cut(min(ends))
+            return self.rest()
+        return self._tell(len(self.text) - max(map(len, self._stop), default=1) + 1)
+
+    def rest(self) -> str:
+        """What has not been told yet, at the end."""
+        return self._tell(len(self.text))
+
+    def _tell(self, end: int) -> str:
+        before, self._told = self._told, max(self._told, end)
+        return self.text[before : self._told]
+
+    def _cut(self, end: int) -> None:
+        """Leave out what comes after a place, and the tokens of which nothing stays."""
+        kept: list[str] = []
+        for text in self.texts:
+            if end <= 0:
+                break
+            kept.append(text[:end])
+            end -= len(text)
+        self.texts = kept
+
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from spolia.models.local.opened import Opened
+    from spolia.models.local.session import ModelSession
 
     Vectors = npt.NDArray[np.float32]
     Exact = npt.NDArray[np.float64]
@@ -133,7 +232,7 @@ class LocalModel(Local):
             found.append(states[layer][0].float().cpu().numpy())
         return found
 
-    def _states(self, opened: Opened, ids: list[int]) -> Any:
+    def _states(self, opened: ModelSession, ids: list[int]) -> Any:
         return opened.run(input_ids=[ids], output_hidden_states=True).hidden_states
 
     def _next(self, prompt: Prompt) -> Any:
@@ -146,7 +245,7 @@ class LocalModel(Local):
         return reserve(Usage(calls=1, input_tokens=tokens))
 
     def _tokens(
-        self, opened: Opened, ids: list[int], seed: int, temperature: float, most: int
+        self, opened: ModelSession, ids: list[int], seed: int, temperature: float, most: int
     ) -> Iterator[tuple[int, float]]:
         """Tokens one after the other, each with its log-probability."""
         drawing = torch().Generator().manual_seed(seed)
@@ -161,7 +260,7 @@ class LocalModel(Local):
                 token = int(chances.argmax())
             yield token, min(0.0, float(chances[token]))
 
-    def _ends(self, opened: Opened) -> set[int]:
+    def _ends(self, opened: ModelSession) -> set[int]:
         """Tokens that end a reply."""
         said = opened.model.generation_config.eos_token_id
         every = [*(said if isinstance(said, list) else [said]), opened.tokenizer.eos_token_id]
@@ -181,7 +280,7 @@ class LocalModel(Local):
             )
         return found
 
-    def _in_template(self, opened: Opened, prompt: Prompt) -> list[int]:
+    def _in_template(self, opened: ModelSession, prompt: Prompt) -> list[int]:
         said = [{"role": one.role, "content": opened.unmarked(one.content)} for one in prompt.messages]
         try:
             goes_on = prompt.messages[-1].role == "assistant"  # what the reply has begun with
@@ -209,7 +308,7 @@ class LocalSeq2Seq(LocalModel):
 
     head: ClassVar[str] = "AutoModelForSeq2SeqLM"
 
-    def _states(self, opened: Opened, ids: list[int]) -> Any:
+    def _states(self, opened: ModelSession, ids: list[int]) -> Any:
         return opened.run(input_ids=[ids], decoder_input_ids=[[0]], output_hidden_states=True).encoder_hidden_states
 
 

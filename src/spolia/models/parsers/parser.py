@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from spolia.types import Value
@@ -62,3 +63,37 @@ def plain(reply: str) -> str:
         said = f"{said[:END]}\n{said[-END:]}"
     said = unicodedata.normalize("NFKC", said).replace("\u2212", "-")
     return re.sub(r"\*+|`+|~~|\\(?=\W)|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)", "", said).strip()
+
+
+@dataclass(frozen=True)
+class Text(Parser[str]):
+    """All of it, without blanks around and without what the model thought before.
+
+    >>> Text().parse("<think>Which one?</think> Nokia. ")
+    'Nokia.'
+    """
+
+    def parse(self, reply: str) -> str:
+        if not (said := spoken(reply)):
+            raise ValueError("it must not be empty")
+        return said
+
+
+_MARKER = re.compile(r"\s*\[\d{1,4}\]")
+_SIGNED = re.compile(r"(?<!\w)[-\u2212](?=\d)")
+
+
+def plain_words(reply: str) -> str:
+    """A reply without case, accents' other spellings, widths, punctuation and citation markers: equal for equal words.
+
+    Letters, their marks, digits and symbols stay, in any script; a sign before a number does too.
+
+    >>> plain_words("The café (Ｎokia).") == plain_words("the CAFE\\u0301 nokia [1]")
+    True
+    >>> plain_words("-5 °C"), plain_words("C++"), plain_words("「東京」。")
+    ('−5 °c', 'c++', '東京')
+    """
+    said = unicodedata.normalize("NFKC", _MARKER.sub("", reply)).casefold()
+    said = _SIGNED.sub("\u2212", said)
+    kept = (letter if unicodedata.category(letter)[0] in "LMNS" else " " for letter in said)
+    return unicodedata.normalize("NFC", " ".join("".join(kept).split()))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from spolia.errors import WiringError
 from spolia.models.parsers.parser import Parser, spoken
 
 _FENCE = re.compile(r"^[^\S\n]*+(?:```|~~~)\w*[^\S\n]*+$", re.MULTILINE)
-_LONGEST = 200_000
+_LONGEST_TAGGED = 200_000
 """Characters that are looked at."""
 _EMPHASIS = ("**", "__", "`", "*")
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "「": "」"}
@@ -41,7 +43,7 @@ class Tags(Parser[dict[str, str]]):
 
     def parse(self, reply: str) -> dict[str, str]:
         every = (*self.names, *self.optional)
-        shown = _shown(reply, every)[:_LONGEST]
+        shown = _shown(reply, every)[:_LONGEST_TAGGED]
         found = dict(_texts(shown, every))
         if missing := [name for name in self.names if name not in found]:
             written = " ".join(f"<{name}>...</{name}>" for name in self.names)
@@ -110,3 +112,141 @@ def _inner(text: str) -> str:
     if inside and _QUOTES.get(text[0]) == text[-1] and text[0] not in inside and text[-1] not in inside:
         return inside.strip()
     return text
+
+
+_LONGEST_WITH_TOKENS = 200_000
+"""Characters that are looked at."""
+_OPENS, _CLOSES = r"[\[【<({〔［]", r"[\]】>)}〕］]"
+
+
+@dataclass(frozen=True)
+class ControlTokens(Parser[tuple[str, ...]]):
+    """The tokens of a vocabulary that a reply holds, in their order, as the vocabulary writes them.
+
+    A token stands in brackets of any kind; case, blanks, bars, underscores and bold type within them do not matter.
+    What stands in brackets and is no token is text. A reply that is nothing but a token without brackets, or a line of
+    it, counts too, where there is none in brackets.
+
+    Args:
+        tokens: without brackets: `("Retrieval", "No Retrieval", "Utility:5")`.
+        at_least: so many have to be there.
+
+    >>> ControlTokens(("Relevant", "Irrelevant", "Utility:5")).parse("[relevant] It was Nokia. <Utility: 5>")
+    ('Relevant', 'Utility:5')
+    """
+
+    tokens: tuple[str, ...]
+    at_least: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.tokens or not all(_plain_token(token) for token in self.tokens):
+            raise WiringError(f"ControlTokens has tokens={self.tokens!r:.80}. Write some: ('Relevant', 'Irrelevant').")
+
+    def parse(self, reply: str) -> tuple[str, ...]:
+        said = unicodedata.normalize("NFKC", spoken(reply)[:_LONGEST_WITH_TOKENS])
+        known = _known(self.tokens)
+        found = [known[word] for mark in _MARK.finditer(said) if (word := _plain_token(mark[1])) in known]
+        if not found:
+            found = [known[word] for line in said.splitlines() if (word := _plain_token(line)) in known]
+        if len(found) < self.at_least:
+            raise ValueError(f"it must have one of these in square brackets: {', '.join(self.tokens)}")
+        return tuple(found)
+
+
+_MARK = re.compile(rf"{_OPENS}{{1,2}}([^\[\]【】<>(){{}}〔〕\n]{{1,80}}){_CLOSES}{{1,2}}")
+
+
+@lru_cache(maxsize=256)
+def _known(tokens: tuple[str, ...]) -> Mapping[str, str]:
+    return {_plain_token(token): token for token in tokens}
+
+
+def _plain_token(token: str) -> str:
+    """A token as letters and digits alone."""
+    return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", token)).casefold()
+
+
+def without_tokens(reply: str, tokens: tuple[str, ...]) -> str:
+    """What a reply says beside the tokens of a vocabulary.
+
+    >>> without_tokens("[Relevant]It was [1] Nokia.[Utility:5]</s>", ("Relevant", "Utility:5"))
+    'It was [1] Nokia.'
+    """
+    known = _known(tokens)
+    said = spoken(reply)
+    return _MARK.sub(lambda mark: "" if _plain_token(mark[1]) in known else mark[0], said).strip()
+
+
+_OPEN, _CLOSE = r"\[［【", r"\]］】"
+_LONGEST_MARKER = 120  # characters within brackets; anything longer is no marker
+_MARKER = re.compile(
+    rf"(\s*)[{_OPEN}]{{1,2}}(?=[^{_OPEN}{_CLOSE}]{{1,{_LONGEST_MARKER}}}[{_CLOSE}])\s*(?:(?:passages?|sources?|n[or]\.?)\s*)?"
+    rf"(\d{{1,4}}(?:\s*(?:[-–—,，、;；&]|and|\s)\s*\d{{1,4}})*)\s*(?:†[^{_CLOSE}]*)?[{_CLOSE}]{{1,2}}",
+    re.IGNORECASE,
+)
+_OPENED = re.compile(rf"\s*(?:[{_OPEN}]{{1,2}}[^{_OPEN}{_CLOSE}]{{0,{_LONGEST_MARKER}}}[{_CLOSE}]?)?\Z")
+_NUMBER = re.compile(r"(\d+)(?:\s*[-–—]\s*(\d+))?")
+
+
+class Markers:
+    """Brings the markers of a reply into one form, `[1][2]`, and takes out those that name no passage.
+
+    The reply may be fed in any pieces: what could still become a marker is held back until it is known.
+
+    Attributes:
+        used: numbers of the passages that are cited, in the order of the reply.
+        unknown: markers that were taken out.
+
+    >>> markers = Markers(passages=2)
+    >>> markers.feed("Paris [1,") + markers.feed(" 2]【7】, since 508 [9") + markers.feed("].") + markers.end()
+    'Paris [1][2], since 508.'
+    >>> markers.used, markers.unknown
+    ([1, 2], ['【7】', '[9]'])
+    """
+
+    def __init__(self, passages: int) -> None:
+        self.passages = passages
+        self.used: list[int] = []
+        self.unknown: list[str] = []
+        self._held = ""
+        self._begun = False
+
+    def feed(self, piece: str) -> str:
+        """The text that is settled by one more piece of the reply."""
+        text = self._held + piece
+        opened = _OPENED.search(text)
+        cut = opened.start() if opened else len(text)
+        self._held = text[cut:]
+        return self._settled(text[:cut])
+
+    def end(self) -> str:
+        """The rest of the text."""
+        text, self._held = self._held.rstrip(), ""
+        return self._settled(text)
+
+    def _settled(self, text: str) -> str:
+        found = _MARKER.sub(self._resolved, text)
+        found = found if self._begun else found.lstrip()
+        self._begun = self._begun or bool(found)
+        return found
+
+    def _resolved(self, marker: re.Match[str]) -> str:
+        numbers = _numbers(marker.group(2))
+        known = [number for number in numbers if 1 <= number <= self.passages]
+        if len(known) < len(numbers):
+            self.unknown.append(marker.group().strip())
+        self.used += [number for number in known if number not in self.used]
+        return marker.group(1) + "".join(f"[{number}]" for number in known) if known else ""
+
+
+def _numbers(text: str) -> list[int]:
+    """The numbers of a marker, ranges written out.
+
+    >>> _numbers("1, 3-5 and 9")
+    [1, 3, 4, 5, 9]
+    """
+    found: list[int] = []
+    for match in _NUMBER.finditer(text):
+        first, last = int(match.group(1)), int(match.group(2) or match.group(1))
+        found += range(first, min(last, first + 99) + 1) if first <= last else (first, last)
+    return list(dict.fromkeys(found))

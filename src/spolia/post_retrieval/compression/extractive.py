@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+from spolia.core.operator import Operator
+from spolia.core.sentences import sentences
+from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
-from spolia.models.embedded import embedded
-from spolia.models.protocols import Embedder
-from spolia.operator import Operator
-from spolia.post_retrieval.selection.kept import best_share, reaching
-from spolia.post_retrieval.shown import is_cut, showing
-from spolia.sentences import sentences
+from spolia.models.prompting.likelihood import Continuation, Surprise, surprises
+from spolia.models.protocols import SCORES, Embedder, LanguageModel
+from spolia.models.vector_checks import embedded
+from spolia.post_retrieval.compression.llmlingua import of_spans
+from spolia.post_retrieval.group_map import is_cut, showing
+from spolia.post_retrieval.selection import best_share, reaching
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Hit, Node, Ranking, Span
-from spolia.wiring import refuse_counts
 
 
 @dataclass(frozen=True)
@@ -103,3 +106,107 @@ def _part(node: Node, start: int, end: int) -> Node:
         lines = (first, first + node.text.count("\n", start, end))
     span = Span(whole.start + start, whole.start + end, whole.pages, lines)
     return node.but(text=node.text[start:end], span=span, search_text="")
+
+
+_PHRASE = re.compile(r"[^,;:()\n、，；：]*(?:[,;:()\n、，；：]+\s*|\Z)")
+
+
+@dataclass(frozen=True)
+class SelectiveContext(Operator[Ranking, Ranking]):
+    """Leave out the stretches of the hits' texts that tell least, by a language model's self-information.
+
+    I(u) = mean over the tokens of a stretch u of -ln p(x_t | x_<t), each sentence read on its own. Of all stretches of
+    all hits, those with I below the percentile of `ratio` go (interpolated linearly between neighbours); the others
+    stay, in their order. With ratio 0 all stay. A hit of which nothing but blanks is left goes too; of some words at
+    least one stretch stays. Scores and citations are as they were.
+
+    Args:
+        llm: a model with the capability `scores`; a small one will do.
+        ratio: share of the stretches to leave out, about, from 0 to below 1.
+        unit: what is left out or stays: a `sentence`, a `phrase` between commas, or a `token`.
+
+    Raises:
+        ModelRejected: the model states no log-probabilities of given texts.
+        ModelUnavailable: the server cannot be reached.
+
+    Source: Li et al., "Compressing context to enhance inference efficiency of large language models", EMNLP 2023.
+
+    >>> from spolia.models.http.completions import CompletionModel
+    >>> from spolia.testing import OpenAIServer, Served
+    >>> from spolia.types import Node, Query
+    >>> found = Ranking(Query("?"), (Hit(Node("a", "So it is. Nokia employed Olsen."), 1.0),))
+    >>> with OpenAIServer(Served(logprob=-0.5)) as server:  # each character costs 0.5, so long words tell more
+    ...     SelectiveContext(CompletionModel("any", server.url), ratio=0.5)(found).nodes[0].text
+    'Nokia employed Olsen.'
+    """
+
+    llm: LanguageModel
+    ratio: float = 0.35
+    unit: Literal["sentence", "phrase", "token"] = "sentence"
+
+    version: ClassVar[int] = 2
+    waits: ClassVar[bool] = True
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((SCORES,))}
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.ratio < 1:
+            raise WiringError(f"{self.short}: ratio is {self.ratio}. Write a number from 0 to below 1.")
+
+    def apply(self, value: Ranking, /) -> Ranking:
+        spans = [[(at, *span) for span in _sentences(hit.node.text)] for at, hit in enumerate(value.hits)]
+        asked = [place for places in spans for place in places]
+        texts = [value.hits[at].node.text[start:end] for at, start, end in asked]
+        found = surprises(self.llm, [Continuation.of(text) for text in texts])
+        units = [
+            (at, start + first, start + last, nats)
+            for (at, start, _), text, told in zip(asked, texts, found, strict=True)
+            for first, last, nats in self._units(text, told)
+        ]
+        bound = percentile([nats for *_, nats in units], self.ratio)
+        words = [unit for unit in units if value.hits[unit[0]].node.text[unit[1] : unit[2]].strip()]
+        kept = [unit for unit in units if unit[3] >= bound]
+        if not set(kept).intersection(words):
+            kept = [max(words, key=lambda unit: unit[3])] if words else []
+        left = [
+            _left_of_phrases(value.hits[at], [(first, last) for _, first, last, _ in own])
+            for at, own in groupby(kept, lambda unit: unit[0])
+        ]
+        return value.but(hits=tuple(hit for hit in left if hit is not None))
+
+    def _units(self, text: str, told: Sequence[Surprise]) -> list[tuple[int, int, float]]:
+        """Start, end and mean surprise of the stretches of a sentence."""
+        if self.unit == "token":
+            return [(one.start, one.end, one.nats) for one in told]
+        spans = [(0, len(text))] if self.unit == "sentence" else [m.span() for m in _PHRASE.finditer(text) if m[0]]
+        inside = [[one.nats for one in told if start <= one.start < end] for start, end in spans]
+        return [(*span, sum(own) / len(own) if own else 0.0) for span, own in zip(spans, inside, strict=True)]
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return None
+
+
+def percentile(numbers: Sequence[float], share: float) -> float:
+    """The number below which a share of them lies, interpolated linearly; 0 for none.
+
+    >>> percentile([4.0, 1.0, 2.0, 3.0, 5.0], 0.35)
+    2.4
+    """
+    ordered = sorted(numbers) or [0.0]
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+
+def _sentences(text: str) -> list[tuple[int, int]]:
+    """The sentences of a text, each with the blanks after it, so that they are all of it."""
+    starts = [start for start, _ in sentences(text)]
+    return list(zip([0, *starts[1:]], [*starts[1:], len(text)], strict=True)) if starts else []
+
+
+def _left_of_phrases(hit: Hit, spans: Sequence[tuple[int, int]]) -> Hit | None:
+    """The hit with what is left of its text; None for nothing."""
+    text = of_spans(hit.node.text, spans).strip()
+    if not text:
+        return None
+    return hit if text == hit.node.text.strip() else showing(hit, text)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from spolia.core.validation import refuse_misfits
+from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
-from spolia.misfits import refuse_misfits
 from spolia.models.protocols import Embedder, refuse_no_embedder
 from spolia.types import Value
-from spolia.wiring import refuse_counts
 
 
 class Edges(Value):
@@ -28,7 +28,7 @@ class Similar(Edges):
         embedder: whose vectors are compared, or its name, which is what is kept; empty for the group's first.
         weight: the links are multiplied with it.
 
-    >>> from spolia.models.minilm import MiniLM
+    >>> from spolia.models.onnx.minilm import MiniLM
     >>> Similar(embedder=MiniLM()) == Similar(embedder=MiniLM().name)
     True
     """

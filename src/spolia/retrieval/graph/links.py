@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from spolia.core.run_context import check_cancelled
+from spolia.stores.truth import Stored
+from spolia.stores.vectors.dense import Vectors
+from spolia.stores.vectors.metrics import unit
 
 Positions = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.float32]
@@ -89,3 +94,186 @@ def _once(pairs: Pairs, count: int) -> tuple[Positions, Weights]:
     order = np.lexsort((-weights, codes))
     distinct, first = np.unique(codes[order], return_index=True)
     return distinct, weights[order][first]
+
+
+_BETWEEN_CHECKS = 1_024
+
+
+class Having(NamedTuple):
+    """Which node has which label: `labels[i]` is one of those of the node at `nodes[i]`."""
+
+    nodes: Positions
+    labels: Positions
+
+
+class SparseLabelRows(NamedTuple):
+    """Sparse rows: those of row i stand at `starts[i] : starts[i + 1]`."""
+
+    starts: Positions
+    columns: Positions
+
+    @classmethod
+    def of(cls, rows: Positions, columns: Positions, count: int) -> SparseLabelRows:
+        order = np.lexsort((columns, rows))
+        return cls(np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))]), columns[order])
+
+    def row(self, at: int) -> Positions:
+        return self.columns[self.starts[at] : self.starts[at + 1]]
+
+
+def sharing(having: Having, count: int, neighbours: int, most: int) -> Pairs:
+    """Each node with those that it has most in common with: the cosine of their sets of labels, weighed by rarity.
+
+    Args:
+        count: of all nodes.
+        neighbours: of a node, at most; between equals those of the lowest position.
+        most: labels that more nodes have count for nothing.
+    """
+    nodes, labels = _common(having, most)
+    spread = np.bincount(labels)
+    rarity = np.log1p((count - spread + 0.5) / (spread + 0.5)) ** 2
+    lengths = np.sqrt(np.bincount(nodes, rarity[labels], count))
+    by_node, by_label = SparseLabelRows.of(nodes, labels, count), SparseLabelRows.of(labels, nodes, len(spread))
+    return Pairs.joined(_linked(np.unique(nodes), by_node, by_label, rarity, lengths, neighbours))
+
+
+def _common(having: Having, most: int) -> tuple[Positions, Positions]:
+    """Nodes and labels, each pair once, without the labels that too many have."""
+    if not len(having.nodes):
+        return having.nodes, having.labels
+    pairs = np.unique(np.stack([having.nodes, having.labels]), axis=1)
+    spread = np.bincount(pairs[1])
+    nodes, labels = pairs[:, spread[pairs[1]] <= most]
+    return nodes, labels
+
+
+def _linked(
+    nodes: Positions,
+    by_node: SparseLabelRows,
+    by_label: SparseLabelRows,
+    rarity: npt.NDArray[np.float64],
+    lengths: npt.NDArray[np.float64],
+    neighbours: int,
+) -> Iterator[Pairs]:
+    for number, node in enumerate(nodes.tolist()):
+        if number % _BETWEEN_CHECKS == 0:
+            check_cancelled()
+        labels = by_node.row(node)
+        others = [by_label.row(label) for label in labels.tolist()]
+        shared = np.repeat(rarity[labels], [len(found) for found in others])
+        found, which = np.unique(np.concatenate(others), return_inverse=True)
+        cosines = np.bincount(which, shared) / (lengths[node] * lengths[found])
+        apart = found != node
+        found, cosines = found[apart], cosines[apart]
+        best = np.lexsort((found, -cosines))[:neighbours]
+        yield Pairs(np.full(len(best), node), found[best], np.minimum(cosines[best], 1.0).astype(np.float32))
+
+
+ROWS, COLUMNS = 2_048, 4_096
+"""Vectors of a block: 32 MB of products at a time, whatever the number of nodes."""
+_ULP = 2.0**-23
+_NOTHING = 1e-6
+"""A cosine of vectors at right angles, as far as their float32 numbers tell."""
+_NOBODY = -1
+
+Cosines = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class NearestNeighbours:
+    """For each node its nearest ones.
+
+    Args:
+        keys: int64[n], of the nodes, ascending.
+        near: int64[n, k], keys of the nearest, best first; -1 where there are fewer.
+        cosines: float64[n, k], of these; -inf where there are fewer.
+    """
+
+    keys: Positions
+    near: Positions
+    cosines: Cosines
+
+    @classmethod
+    def none(cls, keys: Positions, neighbours: int) -> NearestNeighbours:
+        """Nodes of which no neighbours are known."""
+        shape = (len(keys), neighbours)
+        return cls(keys, np.full(shape, _NOBODY, np.int64), np.full(shape, -np.inf))
+
+    def pairs(self, at_least: float) -> Pairs:
+        """The links that they are, without lower cosines, and those that are not above 0."""
+        one, place = np.nonzero((self.cosines >= at_least) & (self.cosines > _NOTHING))
+        other = np.searchsorted(self.keys, self.near[one, place])
+        return Pairs(one, other, self.cosines[one, place].astype(np.float32))
+
+
+def nearest(
+    stored: Stored, keys: Positions, neighbours: int, before: NearestNeighbours | None = None
+) -> NearestNeighbours:
+    """Each node with those of the highest cosine.
+
+    Args:
+        stored: the vectors of the nodes.
+        keys: of the nodes, ascending.
+        neighbours: of a node.
+        before: those of another generation. Nodes that are in both are compared only with the new ones, unless one of
+            their neighbours is gone; without it all are compared with all.
+    """
+    found, every = NearestNeighbours.none(keys, neighbours), np.arange(len(keys))
+    if before is None:
+        _compare(stored, found, every, every)
+        return found
+    stays, place = np.isin(keys, before.keys), np.searchsorted(before.keys, keys)
+    found.near[stays], found.cosines[stays] = before.near[place[stays]], before.cosines[place[stays]]
+    lost = ((found.near != _NOBODY) & ~np.isin(found.near, keys)).any(axis=1)
+    found.near[lost], found.cosines[lost] = _NOBODY, -np.inf
+    _compare(stored, found, every[~stays | lost], every)
+    _compare(stored, found, every[stays & ~lost], every[~stays])
+    return found
+
+
+def _compare(stored: Stored, found: NearestNeighbours, nodes: Positions, others: Positions) -> None:
+    """Put those of the others that are nearer than what was found for these nodes, by their positions, in its place."""
+    for start in range(0, len(nodes), ROWS):
+        rows = nodes[start : start + ROWS]
+        mine = unit(stored.at(rows))
+        for first in range(0, len(others), COLUMNS):
+            check_cancelled()
+            columns = others[first : first + COLUMNS]
+            _take(found, rows, mine, columns, unit(stored.at(columns)))
+
+
+def _take(found: NearestNeighbours, rows: Positions, mine: Vectors, columns: Positions, theirs: Vectors) -> None:
+    which, other = _candidates(mine @ theirs.T, rows, columns, found.cosines[rows], mine.shape[1])
+    count, neighbours = found.near[rows].shape
+    cosines = np.concatenate([found.cosines[rows].ravel(), _exact(mine, which, theirs, other)])
+    near = np.concatenate([found.near[rows].ravel(), found.keys[columns[other]]])
+    which = np.concatenate([np.repeat(np.arange(count), neighbours), which])
+    order = np.lexsort((near, -cosines, which))
+    begins = np.searchsorted(which[order], np.arange(count))
+    best = order[begins[:, None] + np.arange(neighbours)]
+    found.near[rows], found.cosines[rows] = near[best], cosines[best]
+
+
+def _candidates(
+    scores: Vectors, rows: Positions, columns: Positions, known: Cosines, dimension: int
+) -> tuple[Positions, Positions]:
+    """Which columns may be among the nearest of which rows, for all that float32 tells."""
+    at = np.minimum(np.searchsorted(columns, rows), len(columns) - 1)
+    itself = np.flatnonzero(columns[at] == rows)
+    scores[itself, at[itself]] = -np.inf
+    bar, neighbours = known[:, -1], known.shape[1]
+    if scores.shape[1] > neighbours:
+        bar = np.maximum(bar, np.partition(scores, -neighbours, axis=1)[:, -neighbours])
+    least = np.maximum(bar - 2 * dimension * _ULP, np.finfo(np.float32).min)
+    which, other = np.nonzero(scores >= least[:, None])
+    return which, other
+
+
+def _exact(mine: Vectors, which: Positions, theirs: Vectors, other: Positions) -> Cosines:
+    """Cosines in double precision: the same from both sides, however the blocks were cut."""
+    parts = [
+        (mine[which[start:end]].astype(np.float64) * theirs[other[start:end]].astype(np.float64)).sum(axis=1)
+        for start, end in ((start, start + COLUMNS) for start in range(0, max(1, len(which)), COLUMNS))
+    ]
+    found: Cosines = np.concatenate(parts)
+    return found

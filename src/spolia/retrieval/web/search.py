@@ -1,16 +1,54 @@
-"""Search on the web, as one retriever among others."""
+"""What is asked of a search engine of the web."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import ClassVar
+from typing import ClassVar, Protocol, runtime_checkable
 
-from spolia.operator import Operator
-from spolia.retrieval.searched import searched
-from spolia.retrieval.web.engine import SearchEngine, WebResult
-from spolia.types import Hit, Node, Query, Ranking
-from spolia.wiring import refuse_counts
+from spolia.core.operator import Operator
+from spolia.core.wiring import refuse_counts
+from spolia.retrieval.group_search import searched
+from spolia.types import Addressed, Hit, Node, Query, Ranking, Value
+
+
+@dataclass(frozen=True)
+class WebResult(Value):
+    """A page that an engine has found, in plain text.
+
+    Args:
+        url: where it is.
+        title: its title.
+        text: what the engine quotes of it.
+    """
+
+    url: str
+    title: str
+    text: str
+
+
+@runtime_checkable
+class SearchEngine(Addressed, Protocol):
+    """Finds pages of the web.
+
+    Its `fingerprint()` is None where nobody knows what it will find tomorrow, so that nothing that it gives is cached.
+
+    Attributes:
+        name: tells it apart from others in traces.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def search(self, query: str, count: int) -> tuple[WebResult, ...]:
+        """At most `count` pages, best first.
+
+        Raises:
+            SourceUnavailable: the same call may succeed later.
+            SourceError: it will not.
+        """
+        ...
+
 
 GROUP = "web"
 
@@ -34,7 +72,7 @@ class WebSearch(Operator[Query, Ranking]):
 
     Source: web search beside a corpus as in Yan, Gu, Zhu, Ling, "Corrective retrieval augmented generation", 2024.
 
-    >>> from spolia.retrieval.web.searxng import SearXNG
+    >>> from spolia.retrieval.web.engines import SearXNG
     >>> WebSearch(SearXNG("https://searx.example.org"), top_k=5).short
     "WebSearch(top_k=5, source='web')"
     """

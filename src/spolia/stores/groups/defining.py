@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from spolia.core.operator import Operator
 from spolia.errors import GroupError
-from spolia.operator import Operator
 from spolia.stores.defined import embedded, embedder_of, in_order, manifest_of, signature, transform_of
 from spolia.stores.definition import DOCUMENT, Definition
 from spolia.stores.groups.asked import definition_of, lacking, refuse_other, refuse_to_shorten, searched_otherwise

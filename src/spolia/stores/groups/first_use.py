@@ -6,12 +6,12 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from spolia.core.run_context import check_cancelled, note
 from spolia.errors import StoreBusy
 from spolia.stores.defined import built_in, signature
 from spolia.stores.definition import Embedding
 from spolia.stores.groups.asked import serves
 from spolia.stores.groups.materialising import materialise
-from spolia.surrounding import check_cancelled, note
 
 if TYPE_CHECKING:
     from spolia.models.protocols import Embedder, SparseEmbedder

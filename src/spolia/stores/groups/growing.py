@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import TypeVar
 
+from spolia.core.run_context import check_cancelled
 from spolia.models.protocols import Embedder, ImageEmbedder, SparseEmbedder
 from spolia.stores.definition import DOCUMENT, Part, Piece, Splitter, Transform, Whole, transform_for, whole
 from spolia.stores.groups.making import Making
@@ -14,7 +15,6 @@ from spolia.stores.groups.pictures import embed_pictures
 from spolia.stores.groups.reaching import Reach
 from spolia.stores.tables.rows import Unmade
 from spolia.stores.writer import Writer
-from spolia.surrounding import check_cancelled
 from spolia.types import Document, Failure, Node
 
 T = TypeVar("T")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from spolia.operator import Operator
+from spolia.core.operator import Operator
+from spolia.core.run_context import check_cancelled
 from spolia.stores.corpus import NodeGroup, refuse_no_groups
 from spolia.stores.groups.asked import lacking, refuse_other, searched_otherwise
 from spolia.stores.groups.defining import Defining, by_name
@@ -13,7 +14,6 @@ from spolia.stores.groups.growing import Growth, embed, grow, in_batches
 from spolia.stores.groups.naming import Unseen
 from spolia.stores.groups.storing import DOCUMENTS_AT_ONCE, make_up, store
 from spolia.stores.tables.rows import NOT_YET, Unmade
-from spolia.surrounding import check_cancelled
 from spolia.types import Document, Failure, Node
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from spolia.core.operator import Operator
 from spolia.errors import GroupError
 from spolia.filters import Schema
-from spolia.operator import Operator
 from spolia.stores.definition import Naming
 from spolia.stores.groups.growing import Grown, Growth
 

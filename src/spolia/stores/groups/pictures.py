@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, ModelRejected, SpoliaError
 from spolia.models.protocols import ImageEmbedder
 from spolia.stores.tables.rows import Unmade
 from spolia.stores.writer import Writer
-from spolia.surrounding import check_cancelled
 
 if TYPE_CHECKING:
     from spolia.models.protocols import Vectors

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 
+from spolia.core.run_context import overhearing
 from spolia.stores.definition import Part, Pieces, Transform
-from spolia.surrounding import overhearing
 from spolia.types import Failure
 
 FEW, MANY = 3, 64

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from spolia.core.run_context import check_cancelled
 from spolia.errors import GroupError, StoreError
 from spolia.stores.definition import DOCUMENT
 from spolia.stores.groups.growing import Grown, Growth, grow, in_batches
 from spolia.stores.manifest import Manifest
 from spolia.stores.tables.rows import Unmade
 from spolia.stores.writer import Writer
-from spolia.surrounding import check_cancelled
 from spolia.types import Failure
 
 G = TypeVar("G", Growth, Manifest)

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from spolia.core.run_context import on_cancel
 from spolia.errors import MissingExtra, StatementError, StoreError, StoreUnavailable
 from spolia.stores.outside.database import SAMPLES, named, table_text
 from spolia.stores.outside.read_only import refuse_writes
 from spolia.stores.outside.rows import Limits, Rows
 from spolia.stores.postgres.address import address_of
-from spolia.surrounding import on_cancel
 from spolia.types import Value
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.types import Query, Scalar, Value
-from spolia.wiring import refuse_counts
 
 _LONGEST = 2_000
 """Characters of one value that are kept."""

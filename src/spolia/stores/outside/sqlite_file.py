@@ -9,11 +9,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from spolia.core.run_context import on_cancel
 from spolia.errors import StatementError, StoreError
 from spolia.stores.outside.database import SAMPLES, named, table_text
 from spolia.stores.outside.read_only import refuse_writes
 from spolia.stores.outside.rows import Limits, Rows
-from spolia.surrounding import on_cancel
 from spolia.types import Value
 
 _EVERY = 1_000

@@ -11,7 +11,8 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 
-from spolia.codec import encode
+from spolia.core.codec import encode
+from spolia.core.run_context import check_cancelled
 from spolia.errors import StoreError
 from spolia.stores.corpus import Corpus
 from spolia.stores.defined import in_order
@@ -34,7 +35,6 @@ from spolia.stores.tables import sql
 from spolia.stores.tables.audiences import EVERYBODY
 from spolia.stores.tables.rows import SourceRow, document_of, node_of, unpacked
 from spolia.stores.vectors.sparse import ENTRY_BYTES, packed
-from spolia.surrounding import check_cancelled
 from spolia.types import Document, Node
 
 if TYPE_CHECKING:

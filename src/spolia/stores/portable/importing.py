@@ -16,9 +16,10 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 import numpy as np
 
-from spolia.codec import decode
+from spolia.core.codec import decode
+from spolia.core.run_context import check_cancelled
 from spolia.errors import CodecError, ModelError, NotAStore, StoreError
-from spolia.models.sparse import SparseRows
+from spolia.models.vectors import SparseRows
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest
 from spolia.stores.portable.exporting import Tell
@@ -40,7 +41,6 @@ from spolia.stores.tables.rows import SourceRow, key_of, reader_of_report, reade
 from spolia.stores.vectors.dense import HASH_BYTES
 from spolia.stores.vectors.sparse import ENTRY_BYTES, unpacked
 from spolia.stores.writer import Writer
-from spolia.surrounding import check_cancelled
 from spolia.types import Document, Node
 
 CONTENTS_BYTES = 64_000_000

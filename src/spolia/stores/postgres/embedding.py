@@ -8,7 +8,7 @@ from hashlib import blake2b
 import psycopg
 from psycopg.sql import SQL, Identifier, Literal
 
-from spolia.models.sparse import SparseRows
+from spolia.models.vectors import SparseRows
 from spolia.stores.defined import index_of
 from spolia.stores.definition import Metric
 from spolia.stores.failpoints import fail_point

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spolia.errors import NotAStore, StoreError
-from spolia.models.pinned import cache_folder
+from spolia.models.file_hash import cache_folder
 from spolia.stores.postgres import dialect
 from spolia.stores.postgres.address import Address, address_of
 from spolia.stores.postgres.leases import Lease, Writing, leased, lock_number

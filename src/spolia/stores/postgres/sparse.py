@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spolia.errors import StoreError
-from spolia.models.sparse import SparseRows
+from spolia.models.vectors import SparseRows
 from spolia.stores.postgres import dialect
 from spolia.stores.vectors.sparse import SparseSearch, SparseSegment, lists_of, unpacked
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from spolia.codec import decode, encode
+from spolia.core.codec import decode, encode
 from spolia.errors import StoreError
 from spolia.stores.tables import sql
 from spolia.types import NO_BOXES, Boxes, Document, Heading, Meta, Node, Region, Span, Value

@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from spolia.core.run_context import note
 from spolia.errors import StoreUnavailable
 from spolia.stores.definition import Metric
 from spolia.stores.indexes import VectorIndex
@@ -23,7 +24,6 @@ from spolia.stores.vectors.exact import ExactSearch
 from spolia.stores.vectors.metrics import questions
 from spolia.stores.vectors.placed import Placed, Rows
 from spolia.stores.vectors.searching import Found
-from spolia.surrounding import note
 
 _COMPARED = 5_000
 """Allowed nodes up to which they are compared: that takes as long as asking a database."""

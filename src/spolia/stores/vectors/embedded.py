@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from spolia.models.sparse import SparseRows
+from spolia.models.vectors import SparseRows
 from spolia.stores.failpoints import fail_point
 from spolia.stores.indexes import DEFAULT_INDEX
 from spolia.stores.layout import segment_path

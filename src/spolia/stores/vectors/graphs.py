@@ -25,6 +25,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
+from spolia.core.run_context import check_cancelled
 from spolia.errors import MissingExtra, StoreCorrupt
 from spolia.stores.definition import Metric
 from spolia.stores.failpoints import fail_point
@@ -32,7 +33,6 @@ from spolia.stores.files import fsync_file, fsync_folder
 from spolia.stores.indexes import HNSW
 from spolia.stores.vectors.codes import Coding, fitted
 from spolia.stores.vectors.dense import Segment, Vectors, checksum_of, open_segment
-from spolia.surrounding import check_cancelled
 
 if TYPE_CHECKING:
     from usearch.index import Index

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from spolia.core.run_context import note
 from spolia.errors import MissingExtra, StoreCorrupt, StoreError
 from spolia.stores.definition import Metric
 from spolia.stores.indexes import HNSW, IndexSettings
@@ -23,7 +24,6 @@ from spolia.stores.vectors.places import LACKING, Places, nowhere
 from spolia.stores.vectors.searching import VectorSearch
 from spolia.stores.vectors.segments import AnySegment, open_any
 from spolia.stores.vectors.sparse import SparseSearch, SparseSegment
-from spolia.surrounding import note
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot import Snapshot

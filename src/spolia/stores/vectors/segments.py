@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from spolia.models.sparse import SparseRows
+from spolia.models.vectors import SparseRows
 from spolia.stores.vectors import sparse
 from spolia.stores.vectors.dense import Segment, Vectors, open_segment, write_segment
 from spolia.stores.vectors.sparse import SparseSegment, open_sparse, write_sparse

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spolia.models.sparse import SparseRows, Terms, Weights
+from spolia.models.vectors import SparseRows, Terms, Weights
 from spolia.stores.reading.allowed import Allowed, Keys
 from spolia.stores.reading.ordered import Ids
 from spolia.stores.vectors.best import ordered_scores

@@ -8,10 +8,9 @@ Everything is asked through `Corpus`, so that its lexical and vector indexes are
 by definition: by dictionaries, by comparing every vector, by the formula of BM25.
 """
 
-from spolia.testing.stores.carrying import Carrying
-from spolia.testing.stores.publishing import Publishing
-from spolia.testing.stores.searching import Searching
-from spolia.testing.stores.sharing import Sharing
+from spolia.testing.stores.concurrency import Sharing
+from spolia.testing.stores.publication import Carrying, Publishing
+from spolia.testing.stores.search import Searching
 
 
 class StoreContract(Publishing, Searching, Sharing, Carrying):

@@ -9,8 +9,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from spolia.errors import MeasureError
-from spolia.evaluation.measures.answers.answer import AnswerMeasure
-from spolia.evaluation.measures.answers.words import TOKENISERS, checked_words
+from spolia.evaluation.measures.answers.answer_text import TOKENISERS, AnswerMeasure, checked_words
 from spolia.stores.lexical.analysis import Analyzer
 
 Pairs = dict[int, int]

@@ -1,19 +1,103 @@
-"""A judge against labels of people: answers that were labelled are judged again, and the two laid side by side."""
+"""How far a judge can be believed: its verdicts against labels that people gave, or against its own of another day."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from spolia.errors import DataError, MeasureError
-from spolia.evaluation.jsonl import records
-from spolia.evaluation.measures.judged.agreement import Agreement, agreement
-from spolia.evaluation.measures.measure import Case, Measure
-from spolia.evaluation.measures.measured import measured
+from spolia.evaluation.data.json_lines import records
+from spolia.evaluation.measures.measure import Case, Measure, measured
 from spolia.types import Answer, Citation, Hit, Item, Node, Query, Ranking, Value
+
+
+@dataclass(frozen=True)
+class Agreement(Value):
+    """Verdicts beside labels.
+
+    Args:
+        confusion: how often each pair of label and verdict occurs, in the order of the labels and verdicts as written.
+        undetermined: pairs that are not counted, because the judge could not tell or there is no label.
+    """
+
+    confusion: tuple[tuple[tuple[str, str], int], ...]
+    undetermined: int
+
+    @property
+    def n(self) -> int:
+        """Pairs that are counted."""
+        return sum(count for _, count in self.confusion)
+
+    @property
+    def observed(self) -> float | None:
+        """Share of the pairs that are the same; None without a pair."""
+        same = sum(count for (label, verdict), count in self.confusion if label == verdict)
+        return same / self.n if self.n else None
+
+    @property
+    def expected(self) -> float | None:
+        """Share of the pairs that would be the same if the judge drew its verdicts as often, but blindly."""
+        labels, verdicts = Counter[str](), Counter[str]()
+        for (label, verdict), count in self.confusion:
+            labels[label] += count
+            verdicts[verdict] += count
+        return sum(labels[word] * verdicts[word] for word in labels) / self.n**2 if self.n else None
+
+    @property
+    def kappa(self) -> float | None:
+        """Cohen's kappa: (observed - expected) / (1 - expected); 1 is perfect, 0 is chance.
+
+        None where only one word was ever used on both sides, which shows nothing.
+        """
+        if self.observed is None or self.expected is None or self.expected == 1:
+            return None
+        return (self.observed - self.expected) / (1 - self.expected)
+
+    def __str__(self) -> str:
+        kappa = "undefined" if self.kappa is None else f"{self.kappa:.3f}"
+        same = "nothing" if self.observed is None else f"{self.observed:.1%}"
+        return f"kappa {kappa}, {same} of {self.n} the same, {self.undetermined} undetermined"
+
+
+def agreement(verdicts: Sequence[Hashable], labels: Sequence[Hashable]) -> Agreement:
+    """A judge's verdicts against labels of the same things: yes and no, grades, words.
+
+    Numbers that are equal are the same word (1, 1.0 and True), so that scores of a measure fit to labels of people.
+
+    Args:
+        verdicts: one for each thing; None, and a number that is none, where the judge could not tell.
+        labels: the same; None where nobody did.
+
+    Raises:
+        MeasureError: there are not as many verdicts as labels.
+
+    Source: Cohen 1960, "A coefficient of agreement for nominal scales".
+
+    >>> found = agreement([1, 1, 0, 0, None], [1, 0, 0, 0, 1])  # observed 3/4, expected (1·2 + 3·2) / 16 = 1/2
+    >>> print(found)
+    kappa 0.500, 75.0% of 4 the same, 1 undetermined
+    >>> found.confusion
+    ((('0', '0'), 2), (('0', '1'), 1), (('1', '1'), 1))
+    """
+    if len(verdicts) != len(labels):
+        raise MeasureError(
+            f"Got {len(verdicts)} verdicts and {len(labels)} labels. Give one of each for every thing that was judged."
+        )
+    pairs = [(_word(label), _word(verdict)) for label, verdict in zip(labels, verdicts, strict=True)]
+    told = Counter((label, verdict) for label, verdict in pairs if label is not None and verdict is not None)
+    return Agreement(tuple(sorted(told.items())), len(pairs) - told.total())
+
+
+def _word(found: Hashable) -> str | None:
+    """A verdict as a word; None for none at all."""
+    if found is None or found != found:
+        return None
+    return f"{float(found):g}" if isinstance(found, (bool, int, float)) else str(found)
+
 
 FIELDS = ("id", "question", "answers", "answer", "passages", "label")
 AT_ONCE = 32
@@ -22,7 +106,7 @@ WORDS: Mapping[str, float] = {"yes": 1, "no": 0, "true": 1, "false": 0, "right":
 
 
 @dataclass(frozen=True)
-class Labelled(Value):
+class LabelledAnswer(Value):
     """An answer, and what people say of it: a number, 1 for yes and 0 for no, or a grade."""
 
     case: Case
@@ -64,7 +148,7 @@ class Calibration(Value):
 
 
 def calibrated(
-    measure: Measure, labelled: Sequence[Labelled], told: Callable[[int, int], None] = lambda done, total: None
+    measure: Measure, labelled: Sequence[LabelledAnswer], told: Callable[[int, int], None] = lambda done, total: None
 ) -> Calibration:
     """Judge labelled answers, and compare. A score between labels counts as the nearest one that occurs, of two that
     are as near the higher: of labels 0 and 1 this is a threshold of 0.5, of grades rounding.
@@ -79,10 +163,10 @@ def calibrated(
     Raises:
         MeasureError: the measure needs something that an answer has not, or is no measure of single answers.
 
-    >>> from spolia.evaluation.measures.answers.f1 import F1
+    >>> from spolia.evaluation.measures.answers.string_match import F1
     >>> told = [("Nokia", 1), ("Nokia in Salo", 1), ("Siemens", 0)]
     >>> cases = [Case(Item(text, "Who?", answers=("Nokia",)), Answer(text)) for text, _ in told]
-    >>> found = calibrated(F1(), [Labelled(case, label) for case, (_, label) in zip(cases, told)])
+    >>> found = calibrated(F1(), [LabelledAnswer(case, label) for case, (_, label) in zip(cases, told)])
     >>> print(found.agreement)
     kappa 1.000, 100.0% of 3 the same, 0 undetermined
     """
@@ -103,7 +187,7 @@ def calibrated(
     return Calibration(str(measure), agreement(verdicts, [one.label for one in labelled]), tuple(rows))
 
 
-def labelled_in(path: Path) -> tuple[Labelled, ...]:
+def labelled_in(path: Path) -> tuple[LabelledAnswer, ...]:
     """The labelled answers of a file of JSON lines, or of one array, with the fields `FIELDS`: `answers` are accepted
     ones, `passages` what the answer was made from; `[1]` in it cites the first.
 
@@ -112,7 +196,7 @@ def labelled_in(path: Path) -> tuple[Labelled, ...]:
     """
     if not path.is_file():
         raise DataError(f"There is no file {path}. Write one with a line for each answer: {', '.join(FIELDS)}.")
-    found: dict[str, Labelled] = {}
+    found: dict[str, LabelledAnswer] = {}
     for place, row in records(path):
         one = _labelled(place, row)
         if found.setdefault(one.case.item.id, one) is not one:
@@ -126,7 +210,7 @@ def _nearest(score: float, labels: Sequence[float]) -> float:
     return min(labels, key=lambda label: abs(label - score))
 
 
-def _labelled(place: str, row: Mapping[str, Any]) -> Labelled:
+def _labelled(place: str, row: Mapping[str, Any]) -> LabelledAnswer:
     id, question, answer = (_text(place, row, name) for name in ("id", "question", "answer"))
     answers, passages = (_texts(place, row, name) for name in ("answers", "passages"))
     nodes = [Node(f"passage {number}", text) for number, text in enumerate(passages, start=1)]
@@ -137,7 +221,7 @@ def _labelled(place: str, row: Mapping[str, Any]) -> Labelled:
     ]
     shown = Ranking(Query(question), tuple(Hit(node, 0.0) for node in nodes))
     case = Case(Item(id, question, answers=answers), Answer(answer, tuple(cited), evidence=shown))
-    return Labelled(case, _label(place, row.get("label")))
+    return LabelledAnswer(case, _label(place, row.get("label")))
 
 
 def _label(place: str, label: object) -> float:

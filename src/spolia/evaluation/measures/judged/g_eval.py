@@ -8,17 +8,13 @@ from math import exp, isfinite
 from typing import ClassVar, Final
 
 from spolia.errors import MeasureError
-from spolia.evaluation.measures.answers.answer import said
-from spolia.evaluation.measures.judged.evidence import passages
-from spolia.evaluation.measures.judged.judge import JudgedMeasure, judgements
-from spolia.evaluation.measures.judged.parsers import UNDETERMINED, OrUndetermined
-from spolia.evaluation.measures.measure import Result
-from spolia.evaluation.measures.rules import checked_rule
-from spolia.models.ask import Ask, Brief
-from spolia.models.first_tokens import FirstTokens
+from spolia.evaluation.measures.answers.answer_text import said
+from spolia.evaluation.measures.judged.judge import UNDETERMINED, JudgedMeasure, OrUndetermined, judgements, passages
+from spolia.evaluation.measures.measure import Result, checked_rule
 from spolia.models.parsers import Number
+from spolia.models.prompting.likelihood import FirstTokens
+from spolia.models.prompting.role import Ask, Brief, Role
 from spolia.models.protocols import NEXT_TOKENS, LanguageModel
-from spolia.models.role import Role
 from spolia.types import Item, Token
 
 ASPECTS: Final = ("coherence", "consistency", "fluency", "relevance")
@@ -58,7 +54,7 @@ class GEval(JudgedMeasure):
     Source: Liu et al. 2023 (G-Eval): probabilities of tokens where a model states them, else 20 samples at temperature
     1; Kim et al. 2024 (AutoRAG). Its code draws samples whose first tokens are the same each time: one call is enough.
 
-    >>> from spolia.models.scripted import ScriptedModel
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
     >>> from spolia.types import Answer, Query, Ranking
     >>> measure = GEval(ScriptedModel(("5", "4", "4", "I cannot say.")), "fluency", samples=3)
     >>> str(measure), round(measure.score(Answer("It was Nokia.", evidence=Ranking(Query("?"), ())), Item("q", "?")), 4)

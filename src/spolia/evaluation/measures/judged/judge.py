@@ -1,17 +1,86 @@
-"""Measures that ask a language model, and what they do with its silence."""
+"""What is read out of a judge's reply; `undetermined` is a reply that every one of them can read."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from spolia.errors import BudgetSpent, ModelRejected, ModelUnavailable
-from spolia.evaluation.measures.measure import Case, Measure, Seen
-from spolia.models.ask import Brief
-from spolia.operator import Operator
-from spolia.surrounding import gather
-from spolia.types import Failure
+from spolia.core.operator import Operator
+from spolia.core.run_context import gather
+from spolia.errors import BudgetSpent, MeasureError, ModelRejected, ModelUnavailable
+from spolia.evaluation.measures.measure import Case, Measure, Result, Seen
+from spolia.indexing.transforms.llm_transform import says_nothing
+from spolia.models.parsers import Lines, OneOf, Parser
+from spolia.models.prompting.role import Brief
+from spolia.types import Answer, Failure
+
+UNDETERMINED = "undetermined"
+"""What a judge may write, and the default of every role here."""
+_SAYS_UNDETERMINED = re.compile(r"[\W_]*(?:undetermined|n/a|nan)(?:[\W\d_]|(?:out )?of)*", re.IGNORECASE)
+"""Also `N/A` and `NaN`, as servers and judges write it, with the scale after it: `N/A out of 5` is not five."""
+_CHOICE = OneOf(("yes", "no", UNDETERMINED))
+
+
+@dataclass(frozen=True)
+class OrUndetermined(Parser[Any]):
+    """What another parser reads, or None for the word `undetermined`.
+
+    >>> from spolia.models.parsers import YesNo
+    >>> [OrUndetermined(YesNo()).parse(reply) for reply in ("Undetermined.", "N/A", "No.")]
+    [None, None, False]
+    """
+
+    parser: Parser[Any]
+
+    def parse(self, reply: str) -> Any:
+        return None if _SAYS_UNDETERMINED.fullmatch(reply) else self.parser.parse(reply)
+
+
+@dataclass(frozen=True)
+class Statements(Parser[tuple[str, ...]]):
+    """One statement a line, without bullets and numbers; none at all for the word `none`.
+
+    Args:
+        at_most: further ones are left out.
+
+    >>> Statements().parse("1. He worked for Nokia.\\n2. He left in 1998.")
+    ('He worked for Nokia.', 'He left in 1998.')
+    """
+
+    at_most: int = 1000
+
+    def parse(self, reply: str) -> tuple[str, ...]:
+        return () if says_nothing(reply) else Lines(self.at_most).parse(reply)
+
+
+@dataclass(frozen=True)
+class Decisions(Parser[tuple[bool | None, ...]]):
+    """A line for each thing that is judged: True for yes, False for no, None for undetermined; others are passed over.
+
+    >>> Decisions().parse("1: yes\\n2: No, the passage says 1998.\\n3: undetermined")
+    (True, False, None)
+    """
+
+    def parse(self, reply: str) -> tuple[bool | None, ...]:
+        found: list[bool | None] = []
+        for line in reply.splitlines():
+            try:
+                word = _CHOICE.parse(_first_words(line))
+            except ValueError:
+                continue
+            found.append(None if word == UNDETERMINED else word == "yes")
+        if not found:
+            raise ValueError("it must have a line with yes or no for each statement")
+        return tuple(found)
+
+
+def _first_words(line: str) -> str:
+    """The beginning of a line, where its verdict stands, without the reason after it: `Statement 2: no`."""
+    return " ".join(re.findall(r"\w+", line)[:3])
+
 
 UNASKED = (ModelUnavailable, ModelRejected, BudgetSpent)
 """Why a judge may have no opinion; the trace says which. Any other error is a mistake of the caller, and is raised."""
@@ -42,3 +111,11 @@ class JudgedMeasure(Measure):
             if isinstance(result, Failure):
                 raise result.raised()
         return [None if isinstance(result, Failure) else result for result in results]
+
+
+def passages(result: Result) -> tuple[str, ...]:
+    """The texts of a ranking, or those that the reader of an answer was shown, best first."""
+    ranking = result.evidence if isinstance(result, Answer) else result
+    if ranking is None:
+        raise MeasureError("An Answer without evidence holds no passages to judge. Give the answer its evidence.")
+    return tuple(node.shown_text for node in ranking.nodes)

@@ -7,8 +7,8 @@ from io import BytesIO
 from typing import Any
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
-from spolia.indexing.readers.adapters.markdown_out import reading_of
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.adapters.markdown_output import reading_of
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
-from spolia.indexing.readers.adapters.markdown_out import reading_of
-from spolia.indexing.readers.fields import fields
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.adapters.markdown_output import reading_of
+from spolia.indexing.readers.file_metadata import fields
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 
 

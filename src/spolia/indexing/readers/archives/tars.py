@@ -14,10 +14,16 @@ from dataclasses import dataclass
 from typing import IO, Any, BinaryIO
 
 from spolia.errors import DocumentError, SpoliaError
-from spolia.indexing.readers.archives.entries import name_of
-from spolia.indexing.readers.archives.limits import LIMITS, Limits, refuse_outside, refuse_size, unpacking
+from spolia.indexing.readers.archives.limits import (
+    LIMITS,
+    ArchiveLimits,
+    name_of,
+    refuse_outside,
+    refuse_size,
+    unpacking,
+)
 from spolia.indexing.readers.archives.zips import is_hidden
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 
 _LARGEST_HEADER = 4_000_000
@@ -37,7 +43,7 @@ class TarReader(Value):
     Links, devices and pipes are counted as dropped; the same is refused as of ZIP archives.
     """
 
-    limits: Limits = LIMITS
+    limits: ArchiveLimits = LIMITS
 
     name = "tar"
     version = 1
@@ -90,7 +96,7 @@ class TarReader(Value):
 class _Stream:
     """The unpacked bytes of a file, counted. What stands before a member's content is no larger than a header is."""
 
-    def __init__(self, blob: Blob, file: IO[bytes], limits: Limits) -> None:
+    def __init__(self, blob: Blob, file: IO[bytes], limits: ArchiveLimits) -> None:
         self._blob, self._file, self._limits = blob, file, limits
         self._size = self._since = 0
         self._in_header = True
@@ -115,7 +121,7 @@ class _Stream:
 
 
 @contextmanager
-def _stream(blob: Blob, limits: Limits) -> Iterator[_Stream]:
+def _stream(blob: Blob, limits: ArchiveLimits) -> Iterator[_Stream]:
     with _told(blob), blob.open() as file:
         begin = file.read(2)
         file.seek(0)
@@ -140,7 +146,7 @@ def _told(blob: Blob) -> Iterator[None]:
 class PackedReader(Value):
     """Reads single files packed with gzip, bzip2 or xz: `notes.txt.gz` has the part `notes.txt.gz/notes.txt`."""
 
-    limits: Limits = LIMITS
+    limits: ArchiveLimits = LIMITS
 
     name = "packed"
     version = 1

@@ -13,9 +13,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from spolia.errors import DocumentError, EncryptedDocument, SpoliaError
-from spolia.indexing.readers.archives.entries import name_of, refuse_many
-from spolia.indexing.readers.archives.limits import LIMITS, Limits, refuse_outside, refuse_size, unpacking
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.archives.limits import (
+    LIMITS,
+    ArchiveLimits,
+    name_of,
+    refuse_many,
+    refuse_outside,
+    refuse_size,
+    unpacking,
+)
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 
 _IS_LOCKED = 0x1
@@ -34,7 +41,7 @@ class ZipReader(Value):
     they state and by what comes out.
     """
 
-    limits: Limits = LIMITS
+    limits: ArchiveLimits = LIMITS
 
     name = "zip"
     version = 1
@@ -64,7 +71,7 @@ def is_hidden(name: str) -> bool:
 
 
 @contextmanager
-def _opened(blob: Blob, limits: Limits) -> Iterator[zipfile.ZipFile]:
+def _opened(blob: Blob, limits: ArchiveLimits) -> Iterator[zipfile.ZipFile]:
     try:
         with blob.open() as file:
             refuse_many(file, blob.uri, limits.entries)
@@ -80,7 +87,7 @@ def _opened(blob: Blob, limits: Limits) -> Iterator[zipfile.ZipFile]:
         ) from error
 
 
-def _refuse(blob: Blob, archive: zipfile.ZipFile, limits: Limits) -> None:
+def _refuse(blob: Blob, archive: zipfile.ZipFile, limits: ArchiveLimits) -> None:
     members = [member for member in archive.infolist() if not member.is_dir()]
     for member in members:
         refuse_outside(blob, name_of(member.filename))

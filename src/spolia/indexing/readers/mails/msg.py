@@ -11,15 +11,15 @@ from io import BytesIO
 from typing import Any
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra, SpoliaError
-from spolia.indexing.readers.decoding import decoded
-from spolia.indexing.readers.fields import fields
+from spolia.indexing.readers.encoding import decoded
+from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.html import content_of
 from spolia.indexing.readers.layout import Layout
-from spolia.indexing.readers.mails.naming import Names
-from spolia.indexing.readers.office.packages import damaged
+from spolia.indexing.readers.mails.mime import Names
+from spolia.indexing.readers.office.package import damaged
 from spolia.indexing.readers.office.rtf import rtf_text
-from spolia.indexing.readers.pictures.linked import Linked
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.pictures.linked_images import Linked
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 
 _SUBJECT, _BODY, _HTML, _RTF, _CLASS, _MESSAGE_ID = "0037", "1000", "1013", "1009", "001A", "1035"

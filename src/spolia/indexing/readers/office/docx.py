@@ -13,9 +13,8 @@ from typing import Any
 
 from spolia.errors import MissingExtra
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
-from spolia.indexing.readers.office.packages import package
-from spolia.indexing.readers.office.properties import properties
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.office.package import package, properties
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"

@@ -11,13 +11,13 @@ from urllib.parse import unquote
 from xml.etree.ElementTree import Element
 
 from spolia.errors import DocumentError, EncryptedDocument
-from spolia.indexing.readers.fields import fields
+from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.html import content_of
 from spolia.indexing.readers.layout import Layout
-from spolia.indexing.readers.office.packages import package
-from spolia.indexing.readers.pictures.linked import Linked
-from spolia.indexing.readers.reading import Blob, Reading
-from spolia.indexing.readers.xml_parsing import characters, tree
+from spolia.indexing.readers.office.package import package
+from spolia.indexing.readers.pictures.linked_images import Linked
+from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.safe_xml import characters, tree
 from spolia.types import Heading, Meta, Region, Value
 
 _META = {"creator": "author", "date": "date", "language": "language", "subject": "keywords",

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from xml.etree.ElementTree import Element
 
-from spolia.indexing.readers.fields import fields
+from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
-from spolia.indexing.readers.office.packages import locked, package
-from spolia.indexing.readers.office.xlsx import write_block
-from spolia.indexing.readers.reading import Blob, Reading
-from spolia.indexing.readers.xml_parsing import tree
+from spolia.indexing.readers.office.excel import write_block
+from spolia.indexing.readers.office.package import locked, package
+from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.safe_xml import tree
 from spolia.types import Document, Meta, Value
 
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"

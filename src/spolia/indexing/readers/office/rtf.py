@@ -10,10 +10,10 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from spolia.indexing.readers.fields import fields, split
+from spolia.indexing.readers.file_metadata import fields, split
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
-from spolia.indexing.readers.office.packages import damaged
-from spolia.indexing.readers.reading import Blob, Reading
+from spolia.indexing.readers.office.package import damaged
+from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Meta, Value
 
 _TOKEN = re.compile(

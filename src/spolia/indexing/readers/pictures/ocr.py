@@ -13,9 +13,9 @@ from itertools import groupby, pairwise
 from statistics import fmean
 from typing import Any
 
-from spolia.indexing.readers.hyphens import HYPHEN
-from spolia.indexing.readers.pages.area import Area
-from spolia.indexing.readers.pages.line import Line
+from spolia.indexing.readers.hyphenation import HYPHEN
+from spolia.indexing.readers.pdf.geometry import Area
+from spolia.indexing.readers.pdf.lines import PageLine
 from spolia.types import Value
 
 _PROGRAM = "tesseract"
@@ -38,7 +38,7 @@ class Recognised(Value):
         why: nothing was found, if something went wrong.
     """
 
-    lines: tuple[Line, ...] = field(default=(), compare=False)
+    lines: tuple[PageLine, ...] = field(default=(), compare=False)
     sure: float = 0.0
     why: str = ""
 
@@ -124,17 +124,17 @@ def _recognised(table: str, scale: float) -> Recognised:
     return Recognised(tuple(_marked([line for line in found if line.text])), sure)
 
 
-def _line(words: list[list[str]], scale: float) -> Iterator[Line]:
+def _line(words: list[list[str]], scale: float) -> Iterator[PageLine]:
     if fmean(float(fields[10]) for fields in words) < _LEAST_SURE:
         return
     areas = [
         Area(left * scale, top * scale, (left + width) * scale, (top + height) * scale)
         for left, top, width, height in ([int(value) for value in fields[6:10]] for fields in words)
     ]
-    yield Line(_UNSPACED.sub("", " ".join(fields[11].strip() for fields in words)), Area.around(areas))
+    yield PageLine(_UNSPACED.sub("", " ".join(fields[11].strip() for fields in words)), Area.around(areas))
 
 
-def _marked(lines: list[Line]) -> list[Line]:
+def _marked(lines: list[PageLine]) -> list[PageLine]:
     """A hyphen at the end of a line before a small letter is the mark of a broken word."""
     for line, following in pairwise(lines):
         if following.text[0].islower():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spolia.errors import DocumentError
-from spolia.indexing.readers.layout import BLANK_LINE, LINE, SPACE, Layout, Table
-from spolia.indexing.readers.reading import Blob, Reading
-from spolia.indexing.readers.xml_parsing import characters, events
+from spolia.indexing.readers.layout import BLANK_LINE, LINE, SPACE, Layout, LayoutTable
+from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.safe_xml import characters, events
 from spolia.types import Value
 
 _INLINE = frozenset([
@@ -61,7 +61,7 @@ class _Writing:
     def __init__(self) -> None:
         self.layout = Layout()
         self._depth = 0
-        self._tables: list[Table] = []
+        self._tables: list[LayoutTable] = []
 
     def start(self, name: str, said: dict[str, str]) -> None:
         tag = name.rpartition("}")[2].lower()
@@ -70,7 +70,7 @@ class _Writing:
         self._depth += tag in _SECTIONS
         if tag in ("table", "tgroup"):
             self.layout.gap(BLANK_LINE)
-            self._tables.append(Table(self.layout))
+            self._tables.append(LayoutTable(self.layout))
         elif self._tables and tag in _ROWS:
             self._tables[-1].enter(_ROWS[tag])
         elif self._tables and self._tables[-1].in_cell:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from spolia.core.run_context import check_cancelled
 from spolia.errors import StatementError
-from spolia.surrounding import check_cancelled
 
 _EVERY = 500
 _MOST_KEPT = 500_000

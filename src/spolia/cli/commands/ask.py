@@ -1,0 +1,158 @@
+"""`spolia ask`: an answer with citations."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spolia.cli.exit_codes import Exit
+from spolia.cli.options import (
+    Access,
+    AsJson,
+    FlowName,
+    Known,
+    MaybeStore,
+    ModelName,
+    ModelUrl,
+    OwnPrompts,
+    Question,
+    Searched,
+    Weights,
+    Where,
+)
+from spolia.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.text import Text
+
+    from spolia.core.operator import Operator
+    from spolia.run import Run
+    from spolia.types import Answer, Box, Citation, Query
+
+Folder = Annotated[
+    Path | None,
+    typer.Argument(metavar="DIR", help="Index this folder first, into a store that is kept.", show_default=False),
+]
+
+
+def ask(
+    question: Question,
+    folder: Folder = None,
+    store: MaybeStore = None,
+    where: Where = None,
+    access: Access = None,
+    group: Searched = "chunk",
+    flow: FlowName = "naive",
+    known: Known = None,
+    llm: ModelUrl = "",
+    model: ModelName = "",
+    prompts: OwnPrompts = None,
+    weights: Weights = "",
+    json: AsJson = False,
+) -> Exit:
+    """Answer a question from a store or a folder, with citations; abstain where nothing answers it.
+
+    Without a language model the answer is made of sentences as they stand in the documents.
+    """
+    from spolia.cli.default_store import store_for
+    from spolia.cli.destinations import tell_of_models
+    from spolia.cli.flow_parts import answering, flow_of, model_at, parts_of, query_of
+    from spolia.cli.results import FirstUses, answer_data, citation_lines
+    from spolia.cli.run_record import recorded
+    from spolia.errors import QueryError
+
+    screen, reader, partly = Screen(json=json), model_at(llm, model), False
+    at = store or (store_for(folder) if folder is not None else None)
+    if at is None:
+        raise QueryError("Nothing to ask: name a store with --store PATH, or a folder: spolia ask QUESTION DIR.")
+    if folder is not None and not folder.exists():
+        raise QueryError(
+            f"There is no folder {str(folder)!r}. Write the path of one; and a question of several words in quotes."
+        )
+    if folder is not None:
+        partly = _indexed(screen, folder, at, weights)
+    with recorded(at, screen, access) as run:
+        parts = parts_of(at, weights, reader, group, known, prompts)
+        first = FirstUses(parts.chunks.corpus)
+        query = query_of(question, where, parts)
+        running, chosen = flow_of(flow, parts)
+        if chosen:
+            screen.say(chosen)
+        whole = answering(running, parts)
+        asked = tell_of_models(screen, whole, reader)
+        answer = _answered(screen, run, whole, query, live=asked)
+        first.look()
+        said = answer_data(answer, partial(_boxes, str(at), access)) if json else {}
+        screen.give(question=question, flow=flow, chosen=chosen, store=at, run=run.id, **said, **first.data())
+        screen.show(*citation_lines(answer))
+    first.tell(screen)
+    if answer.abstained:
+        return Exit.NOTHING
+    if answer.stop_reason in ("cap", "budget", "forced", "exhausted", "error"):
+        screen.say(
+            f"The answer may be incomplete: the flow ended by {answer.stop_reason!r}. See: spolia trace last", "yellow"
+        )
+    return Exit.PARTLY if partly or first.unmade else Exit.DONE
+
+
+def _boxes(store: str, access: Sequence[str] | None, citation: Citation) -> tuple[Box, ...]:
+    """Where a citation stands on its pages."""
+    from spolia.stores.corpus import Corpus
+
+    if citation.span is None:
+        return ()
+    return Corpus(store).snapshot().boxes(citation.document, citation.span, frozenset(access or ()))
+
+
+def _indexed(screen: Screen, folder: Path, store: str, weights: str) -> bool:
+    """Bring the store in step with the folder, and say what happened; whether some documents failed."""
+    from spolia.cli.commands.index import without_name
+    from spolia.cli.ingest import index_folder
+    from spolia.cli.store_options import StoreOptions
+
+    report, chosen = index_folder(screen, StoreOptions(store, [str(folder)], weights=weights))
+    new = report.added + report.changed + report.moved + report.removed
+    screen.say(f"{folder} is indexed in {store}: {new} file{'' if new == 1 else 's'} new or changed, {chosen}")
+    for uri, reason in report.failed:
+        screen.say(f"failed: {reason if without_name(uri, reason) != reason else f'{uri}: {reason}'}", "yellow")
+    return bool(report.failed)
+
+
+def _answered(screen: Screen, run: Run, flow: Operator[Query, Answer], query: Query, *, live: bool) -> Answer:
+    """Run the flow; in a terminal a language model's text is printed as it comes."""
+    from spolia.cli.screen import visible
+    from spolia.core.run_context import Done, Emitted, Retracted
+
+    if screen.json or not (live and sys.stdout.isatty()):
+        answer = run(flow, query)
+        screen.show(_styled(answer))
+        return answer
+    shown = ""
+    for event in run.stream(flow, query):
+        if isinstance(event, Emitted) and event.final:
+            shown += event.text
+            sys.stdout.write(visible(event.text))
+            sys.stdout.flush()
+        elif isinstance(event, Retracted):
+            shown = shown[: -event.characters]
+            screen.say("\n(the last part is taken back)")
+        elif isinstance(event, Done):
+            answer = event.value
+    sys.stdout.write("\n")
+    if shown != answer.text:
+        screen.show(_styled(answer))
+    return answer
+
+
+def _styled(answer: Answer) -> Text:
+    from rich.text import Text
+
+    from spolia.cli.screen import visible
+
+    return Text(visible(answer.text), "yellow" if answer.abstained else "")

@@ -1,0 +1,103 @@
+"""`spolia calibrate`: how far a judge can be believed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spolia.cli.exit_codes import Exit
+from spolia.cli.options import AsJson, ModelName, ModelUrl, Weights
+from spolia.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from spolia.evaluation.measures.judged.calibration import Agreement, Calibration
+
+TOLD = 20
+"""Answers that are named."""
+UNREADABLE = "its reply could not be read, or there was nothing to judge."
+Labels = Annotated[
+    Path,
+    typer.Argument(
+        metavar="LABELS",
+        help="JSON lines, one for each answer that people labelled: id, question, answers (accepted ones), answer, "
+        "passages (texts that it was made from), label (1 or 0, yes or no, or a grade).",
+        show_default=False,
+    ),
+]
+Judged = Annotated[
+    str,
+    typer.Option(
+        "--measures",
+        metavar="LIST",
+        help="What the judge is asked, separated by commas: Correctness, Faithfulness, AnswerRelevancy, GEval, "
+        "ContextPrecision, ALCE-R, ALCE-P; or a measure without a judge, such as F1.",
+    ),
+]
+
+
+def calibrate(
+    labels: Labels,
+    measures: Judged = "Correctness",
+    llm: ModelUrl = "",
+    model: ModelName = "",
+    weights: Weights = "",
+    json: AsJson = False,
+) -> Exit:
+    """Judge answers that people have labelled, and say how often the two agree: kappa, confusion, undetermined.
+
+    Cohen's kappa is 1 where judge and people always say the same, and 0 where they do so as often as by chance. A
+    score between labels counts as the nearest one. What the judge said is kept, and not asked again.
+    """
+    from spolia.cli.destinations import tell_of_measured
+    from spolia.cli.experiments import kept_in
+    from spolia.cli.flow_parts import judging, model_at
+    from spolia.evaluation.measures.judged.calibration import calibrated, labelled_in
+    from spolia.evaluation.measures.registry import parse_measures
+    from spolia.journal import Runs
+    from spolia.models.onnx.minilm import MiniLM
+    from spolia.run import Run
+
+    screen = Screen(json=json)
+    reader = model_at(llm, model)
+    wanted = parse_measures(measures, llm=judging(reader), embedder=MiniLM(weights))
+    labelled = labelled_in(labels)
+    tell_of_measured(screen, (), wanted, reader)
+    with Runs(kept_in() / "judged.db") as runs, Run(cache=runs.cache) as run, screen.progress("judging") as told:
+        found, silent = [], []
+        for one in wanted:
+            with run.lane() as lane:
+                found.append(calibrated(one, labelled, told))  # type: ignore[arg-type]  # which it refuses
+            silent.append(lane.why or UNREADABLE)
+        calls = run.spent.calls
+    screen.give(labels=str(labels), n=len(labelled), calls=calls, measures=[one.json() for one in found])
+    for calibration, why in zip(found, silent, strict=True):
+        _show(screen, calibration)
+        if calibration.agreement.undetermined:
+            screen.say(f"{calibration.measure}: why the judge could not tell, the first: {why}", "yellow")
+    return Exit.DONE if all(one.agreement.n for one in found) else Exit.PARTLY
+
+
+def _show(screen: Screen, found: Calibration) -> None:
+    screen.show(f"{found.measure}: {found.agreement}")
+    if found.agreement.n:
+        screen.show(_confusion(found.agreement))
+    for id, label, said in found.differ[:TOLD]:
+        screen.show(f"{id}: labelled {label:g}, judged {said:g}")
+    if (more := len(found.differ) - TOLD) > 0:
+        screen.say(f"... and {more} more that differ; --json has all.")
+
+
+def _confusion(found: Agreement) -> Table:
+    """A row for each label, a column for each verdict."""
+    from rich.table import Table
+
+    words = sorted({word for pair, _ in found.confusion for word in pair}, key=float)
+    counted: dict[Any, int] = dict(found.confusion)
+    table = Table("labelled", *(f"judged {word}" for word in words), box=None, header_style="dim", pad_edge=False)
+    for label in words:
+        table.add_row(label, *(str(counted.get((label, said), 0)) for said in words))
+    return table

@@ -1,0 +1,227 @@
+"""`spolia data`: what a data set holds, and in which form it is written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spolia.cli.exit_codes import Exit, guarded
+from spolia.cli.options import AsJson
+from spolia.cli.screen import Screen
+from spolia.evaluation.plurals import several
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from spolia.evaluation.data.dataset import DataSet
+    from spolia.evaluation.data.formats.form import Form
+    from spolia.types import Document, Item
+
+LISTED = 40
+"""Kinds and fields of one row that are named."""
+FORMS = "spolia, beir, autorag, trec, 2wikimultihopqa, hotpotqa, musique"
+Set = Annotated[
+    Path,
+    typer.Argument(metavar="DATA", help=f"A data set: a folder or a file, in one of the forms {FORMS}."),
+]
+From = Annotated[str, typer.Option("--from", metavar="FORM", help="How DATA is written; without it, it is looked at.")]
+
+data = typer.Typer(help="Data sets: show, convert, looks.", no_args_is_help=True, add_completion=False)
+
+
+def show(source: Set, form: From = "", json: AsJson = False) -> Exit:
+    """Read a data set as a whole, and say what it holds; everything that is wrong with it is found."""
+    screen, given = Screen(json=json), _data(source, form)
+    passages, items = _read(given)
+    told = _told(given, passages, items)
+    doubts = list(_doubts(given, passages, items))
+    screen.give(**told, warnings=doubts)
+    screen.show(f"{given.name}, {given.written.called}: {given.written.files}", _table(told))
+    for doubt in doubts:
+        screen.say(doubt, "yellow")
+    return Exit.DONE
+
+
+def convert(
+    source: Set,
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The folder or file to write; it must not exist.")],
+    to: Annotated[str, typer.Option("--to", metavar="FORM", help=f"One of: {FORMS}.")] = "spolia",
+    form: From = "",
+    quotes: Annotated[
+        bool, typer.Option("--quotes", help="Gold becomes quotes: supporting sentences, else answers, else passages.")
+    ] = False,
+    join: Annotated[
+        str,
+        typer.Option(
+            "--join",
+            metavar="FIELD",
+            help="Put passages that follow one another into documents, by `title` or a field of their metadata; "
+            "gold becomes quotes of these.",
+        ),
+    ] = "",
+    onto: Annotated[
+        Path | None,
+        typer.Option(
+            "--onto",
+            metavar="DATA",
+            help="Find the gold passages in the documents of another data set; gold becomes quotes of these.",
+            show_default=False,
+        ),
+    ] = None,
+    json: AsJson = False,
+) -> Exit:
+    """Write a data set in another form. Quotes as gold stay right whatever the documents are cut into."""
+    from spolia.errors import DataError
+    from spolia.evaluation.data.formats.form import form_called
+
+    screen, given = Screen(json=json), _data(source, form)
+    writing = form_called(to)
+    if target.exists():
+        raise DataError(f"{target} is there already. Name a place where nothing is.")
+    if join and onto is not None:
+        raise DataError("--join makes the documents, and --onto names them. Write one of the two.")
+    passages, items = _read(given)
+    if quotes:
+        from spolia.evaluation.data.quotes import with_quotes
+
+        items = list(with_quotes(items, {one.id: one.text for one in passages}))
+    if join or onto is not None:
+        passages, items = _moved(passages, items, join, onto)
+    lost = _write(writing, target, passages, items)
+    screen.give(target=str(target), form=to, passages=len(passages), questions=len(items), lost=lost)
+    said = f"{several(len(passages), 'passage')} and {several(len(items), 'question')}"
+    screen.show(f"{target} is written: {said}, in the form {to}.")
+    if lost:
+        told = ", ".join(f"{what} ({number:,})" for what, number in lost.items())
+        screen.show(f"Read again, these are left out or not as they were: {told}. The form spolia keeps everything.")
+    return Exit.DONE
+
+
+def looks(
+    source: Set,
+    form: From = "",
+    forget: Annotated[bool, typer.Option("--forget", help="Strike them out: nothing was chosen by them.")] = False,
+    json: AsJson = False,
+) -> Exit:
+    """List the experiments that looked at the questions of a data set, by which `eval` refuses to report on some.
+
+    Kept for all data sets of this machine in experiments/looks.jsonl of the cache directory: SPOLIA_CACHE, else
+    ~/.cache/spolia. An experiment with several flows, or with --split, is a look at the questions that it asked.
+    """
+    from spolia.cli.experiments import kept_in
+    from spolia.evaluation.data.usage_log import LOOKS, Looks, marks_of
+
+    screen, path = Screen(json=json), kept_in() / LOOKS
+    data = marks_of(_data(source, form).items(stored=True))  # whatever their gold names
+    found = Looks(path).of(data)
+    if forget:
+        Looks(path).forget(data)
+    rows = [{"at": one.at, "part": one.part, "questions": len(one.asked) or None} for one in found]
+    listed = [row | {"flows": [name for name, _ in one.flows]} for row, one in zip(rows, found, strict=True)]
+    screen.give(looks=listed, file=str(path), forgotten=forget)
+    screen.show(*map(str, found), f"{several(len(found), 'look')} in {path}{', struck out' * forget}")
+    return Exit.DONE
+
+
+def _data(source: Path, form: str) -> DataSet:
+    from spolia.evaluation.data.dataset import DataSet
+
+    return DataSet(str(source), form=form)
+
+
+def _read(given: DataSet) -> tuple[list[Document], list[Item]]:
+    """All of it, so that all of it is checked.
+
+    Raises:
+        DataError: the first thing that is wrong; or there is no question.
+    """
+    from spolia.errors import DataError
+
+    passages = list(given.passages()) if given.has_corpus else []
+    items = list(given.items())
+    if not items:
+        raise DataError(f"{given.path} has no questions. Write at least one.")
+    return passages, items
+
+
+def _write(form: Form, target: Path, passages: Sequence[Document], items: Sequence[Item]) -> dict[str, int]:
+    """Write all of it, or leave nothing; what the form has no place for."""
+    part = target.with_name(f".{target.name}.part")
+    try:
+        lost = form.write(part, passages, items)
+        part.rename(target)
+        return lost
+    finally:
+        if part.is_file():
+            part.unlink()
+        rmtree(part, ignore_errors=True)
+
+
+def _moved(
+    passages: Sequence[Document], items: Iterable[Item], join: str, onto: Path | None
+) -> tuple[list[Document], list[Item]]:
+    from spolia.evaluation.data.quotes import joined, located
+
+    found = located(passages, _data(onto, "").passages()) if onto is not None else joined(passages, join)
+    return list(found.documents), [found.item(item) for item in items]
+
+
+def _told(given: DataSet, passages: Sequence[Document], items: Sequence[Item]) -> dict[str, Any]:
+    from spolia.evaluation.data.dataset import counted
+    from spolia.evaluation.experiment.slices import TYPE, fields_of, kinds_of
+
+    characters = sorted(len(one.text) for one in passages)
+    return {
+        "name": given.name,
+        "form": given.written.called,
+        "passages": len(passages),
+        "characters": {"median": characters[len(characters) // 2], "longest": characters[-1]} if characters else {},
+        "questions": len(items),
+        "with_gold": sum(bool(item.gold) for item in items),
+        "with_quotes": sum(bool(item.quotes) for item in items),
+        "with_answers": sum(bool(item.answers) for item in items),
+        "with_decomposition": sum(bool(item.decomposition) for item in items),
+        "types": dict(Counter(kind for item in items for kind in kinds_of(item, TYPE)).most_common()),
+        "fields": dict(sorted(Counter(name for item in items for name in fields_of(item)).items())),
+        "groups": dict(sorted(Counter(len(item.gold) for item in items).items())),
+        "parts": counted(item.id for item in items),
+    }
+
+
+def _doubts(given: DataSet, passages: Sequence[Document], items: Sequence[Item]) -> Iterator[str]:
+    """What can be read, and is hardly meant."""
+    if not given.has_corpus:
+        yield "There is no corpus: the questions can be asked of a store only (--store), which must have their gold."
+    for what, ids in (
+        ("of the questions without a text, which will fail", [one.id for one in items if not one.question.strip()]),
+        ("of the passages without a text, which nothing finds", [one.id for one in passages if not one.text.strip()]),
+    ):
+        if ids:
+            yield f"{len(ids):,} {what}: the first is {ids[0]!r}."
+    for field, times in given.written.unread(Path(given.path)).items():
+        where = f"{field}, in {several(times, 'row')}, is read by nothing."
+        yield f"{where} docs/datasets.md has the fields; others go in meta."
+
+
+def _listed(counted: dict[Any, int]) -> str:
+    shown = [f"{key or '-'} {number:,}" for key, number in counted.items()]
+    more = f", and {len(shown) - LISTED:,} more (--json has all)" if len(shown) > LISTED else ""
+    return ", ".join(shown[:LISTED]) + more
+
+
+def _table(told: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in list(told.items())[2:]:
+        table.add_row(name.replace("_", " "), _listed(value) if isinstance(value, dict) else f"{value:,}")
+    return table
+
+
+data.command("show")(guarded(show))
+data.command("convert")(guarded(convert))
+data.command("looks")(guarded(looks))

@@ -1,0 +1,151 @@
+"""`spolia doctor`: what is installed, which weights are found, whether a store is sound."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from spolia.cli.exit_codes import Exit
+from spolia.cli.options import AsJson, MaybeStore, Weights
+from spolia.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+BASE = ("numpy", "tantivy", "PyYAML", "selectolax", "typer", "urllib3")
+EXTRAS = {
+    "pdf": ("PDF files", ("pypdfium2",)),
+    "images": ("pictures; their text with Tesseract", ("pillow",)),
+    "office": ("DOCX, PPTX, XLSX files", ("python-docx", "python-pptx", "python-calamine")),
+    "mail": ("Outlook's MSG files", ("olefile",)),
+    "xberg": ("a hundred formats, by xberg", ("xberg",)),
+    "docling": ("layout of pages by models, by docling", ("docling",)),
+    "embeddings": ("dense and hybrid search", ("onnxruntime", "tokenizers")),
+    "local": ("language models and embedders on this machine", ("torch", "transformers", "pillow")),
+    "hnsw": ("graphs over many vectors", ("usearch",)),
+    "parquet": ("data sets of AutoRAG", ("pyarrow",)),
+    "postgres": ("stores in PostgreSQL", ("psycopg",)),
+    "sql": ("rows of SQL databases", ("sqlalchemy",)),
+    "text-to-sql": ("questions as SQL", ("sqlglot",)),
+    "fsspec": ("files of other file systems", ("fsspec",)),
+    "lancedb": ("vectors in LanceDB", ("lancedb",)),
+    "chroma": ("vectors in Chroma", ("chromadb",)),
+    "milvus": ("vectors in Milvus", ("pymilvus", "milvus-lite")),
+    "qdrant": ("vectors in Qdrant", ("qdrant-client",)),
+    "opensearch": ("vectors in OpenSearch", ("opensearch-py",)),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report. `state`: ok, missing (something optional) or broken."""
+
+    about: str
+    state: str
+    text: str
+
+
+def doctor(store: MaybeStore = None, weights: Weights = "", json: AsJson = False) -> Exit:
+    """Say what is installed, where the weights are, and whether a store is sound."""
+    screen = Screen(json=json)
+    found = [*_installed(), _weights(weights), *(_store(store) if store is not None else ())]
+    screen.give(findings=[asdict(finding) for finding in found], ok=all(one.state != "broken" for one in found))
+    screen.show(_table(found))
+    return Exit.STORE if any(one.state == "broken" for one in found) else Exit.DONE
+
+
+def _installed() -> Iterator[Finding]:
+    version = _version("spolia") or "not installed as a package"
+    yield Finding(
+        "spolia", "ok", f"{version}, Python {platform.python_version()} on {sys.platform} {platform.machine()}"
+    )
+    missing = [name for name in BASE if not _version(name)]
+    versions = ", ".join(f"{name} {_version(name)}" for name in BASE if name not in missing)
+    lacking = "".join(f"; no {name}" for name in missing) + ". Write: pip install --force-reinstall spolia" * bool(
+        missing
+    )
+    yield Finding("base", "broken" if missing else "ok", versions + lacking)
+    for extra, (purpose, names) in EXTRAS.items():
+        absent = [name for name in names if not _version(name)]
+        if absent:
+            text = f"{purpose}: needs {', '.join(absent)}. Write: pip install 'spolia[{extra}]'"
+            yield Finding(extra, "missing", text)
+        else:
+            yield Finding(extra, "ok", f"{purpose}: " + ", ".join(f"{name} {_version(name)}" for name in names))
+
+
+def _weights(given: str) -> Finding:
+    from spolia.errors import SpoliaError
+    from spolia.models.onnx.weights import MODEL, find
+
+    try:
+        found = find(given, hub=False)
+    except SpoliaError as error:
+        return Finding("weights", "broken" if given else "missing", str(error))
+    return Finding("weights", "ok", f"{MODEL} from {found.source}: {found.folder}")
+
+
+def _store(path: str) -> Iterator[Finding]:
+    from spolia.errors import SpoliaError
+    from spolia.stores.corpus import Corpus
+
+    try:
+        snapshot = Corpus(path).snapshot()
+        stats, problems = snapshot.stats(), snapshot.check()
+        manifests = [snapshot.manifest(group) for group in snapshot.groups()]
+    except SpoliaError as error:
+        yield Finding("store", "broken", str(error))
+        return
+    sources = ", ".join(f"{count} {status}" for status, count in stats.sources) or "none"
+    size = f"{stats.bytes / 1e6:.1f} MB, generation {stats.generation}"
+    failed = f". Why some failed: spolia docs report --store {path}" if dict(stats.sources).get("failed") else ""
+    yield Finding("store", "ok", f"{path}: {stats.documents} documents, sources: {sources}, {size}{failed}")
+    for manifest in manifests:
+        nodes = dict(stats.nodes).get(manifest.group, 0)
+        built = f"{nodes} nodes, cut by {manifest.transform}, embedded with {manifest.embedder or 'nothing'}"
+        yield Finding(f"group {manifest.group}", "ok", built)
+    for problem in problems:
+        yield Finding("store", "broken", problem)
+    if problems:
+        yield Finding(
+            "remedy",
+            "broken",
+            f"Bring back a copy of {path}, or move it away and make it anew: spolia index FOLDER --store {path}",
+        )
+
+
+def _version(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def _table(found: Sequence[Finding]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    marks = {"ok": Text("ok", "green"), "missing": Text("missing", "yellow"), "broken": Text("broken", "bold red")}
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column()
+    table.add_column()
+    table.add_column(overflow="fold")
+    for one in found:
+        table.add_row(Text(one.about, "bold"), marks[one.state], Text(one.text))
+    return table
+
+
+def fail_points(json: AsJson = False) -> Exit:
+    """List the fail points; SPOLIA_FAIL_POINT=name, or name@n for the n-th time, kills the process there."""
+    from spolia.stores.failpoints import FAIL_POINTS
+
+    screen = Screen(json=json)
+    screen.give(fail_points=list(FAIL_POINTS))
+    screen.show("\n".join(FAIL_POINTS))
+    return Exit.DONE

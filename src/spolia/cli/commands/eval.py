@@ -1,0 +1,207 @@
+"""Reports as files: their kind is what their name ends in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spolia.cli.exit_codes import Exit
+from spolia.cli.options import FLOWS, AsJson, Known, ModelName, ModelUrl, OwnPrompts, Weights
+from spolia.cli.screen import Screen, json_text
+from spolia.errors import DataError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from spolia.evaluation.experiment.results import Report
+    from spolia.evaluation.report.html import Traces
+    from spolia.evaluation.report.tables import Table as Cells
+
+
+KINDS = (".html", ".md", ".json")
+
+
+def refuse_other_kinds(paths: Iterable[Path], kinds: Sequence[str] = KINDS) -> None:
+    """Refuse what no report can be written to, before anything is asked."""
+    for path in paths:
+        if path.suffix not in kinds:
+            raise DataError(f"A report cannot be written as {path.name!r}. End its name in one of: {', '.join(kinds)}.")
+        if not path.parent.is_dir():
+            raise DataError(f"There is no folder {path.parent} to write {path.name} to. Make it first.")
+
+
+def written(found: Report, path: Path, traces: Traces | None) -> None:
+    """Write a report."""
+    if path.suffix == ".json":
+        text = json_text(found.json(), ascii_only=False) + "\n"
+    elif path.suffix == ".md":
+        from spolia.evaluation.report.tables import markdown
+
+        text = markdown(found)
+    else:
+        from spolia.evaluation.report.html import html
+
+        text = html(found, traces)
+    path.write_text(text, "utf-8", errors="backslashreplace")
+
+
+MEASURES = "R@1,R@5,R@10,full@5,full@10,MRR,nDCG@10"
+WHAT = (
+    "What to measure, separated by commas. Of passages: R@k, full@k, P@k, Hit@k, MRR, MAP, nDCG@k, Rprec, SetP, SetR, "
+    "SetF1, AnswerHit@k, TopScore. Of answers: EM, F1, Acc, PrefRAG-Avg, ROUGE-1, ROUGE-2, ROUGE-L, BLEU, "
+    "METEOR-no-synonyms, SemScore, CiteP, CiteR. Of abstaining: Coverage, Risk, AbstentionF1, AURC. Of cost: ATC, "
+    "Calls, UsedCalls, DocsShown. With --llm as the judge: ContextPrecision, Faithfulness, AnswerRelevancy, "
+    "Correctness, GEval, ALCE-R, ALCE-P. docs/measures.md has formulas, sources and rules."
+)
+TOLD = 40
+"""Verdicts, and rows of slices, that are printed; a report has all."""
+Flows = Annotated[
+    list[str], typer.Argument(metavar="FLOW...", help=f"One flow or several. {FLOWS}", show_default=False)
+]
+DATA = "Folder with questions.jsonl, and corpus.jsonl unless they are asked of a store."
+DataFolder = Annotated[Path, typer.Option("--data", metavar="DIR", help=DATA, show_default=False)]
+OverStore = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="STORE",
+        help="Ask the questions of this store, whose documents the gold names; by default of the data's own passages.",
+        show_default=False,
+    ),
+]
+Part = Annotated[
+    str,
+    typer.Option(
+        "--split",
+        metavar="PART",
+        help="Only this part of the questions: tune (what you tune on is refused later), select, or report.",
+        show_default=False,
+    ),
+]
+Limit = Annotated[
+    int | None, typer.Option("--limit", min=1, help="At most so many questions, drawn by the seed.", show_default=False)
+]
+By = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--by",
+        metavar="FIELD",
+        help="Slice by `type` (the default, where questions have one) or metadata; repeat it for several.",
+    ),
+]
+Correction = Annotated[
+    str,
+    typer.Option("--correction", metavar="NAME", help="Of the verdicts, for many comparisons: holm, bh or none."),
+]
+Kept = Annotated[
+    Path | None,
+    typer.Option(
+        "--save",
+        metavar="FILE",
+        help="Keep every question in this file as it is answered; a name without an ending gets .experiment. Without "
+        "it, in the cache directory.",
+        show_default=False,
+    ),
+]
+Reports = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--report",
+        metavar="FILE",
+        help="Write the report as .html (one page with plots and every question), .md or .json; repeat it for several.",
+        show_default=False,
+    ),
+]
+
+
+def evaluate(
+    flows: Flows,
+    data: DataFolder,
+    measures: Annotated[str, typer.Option("--measures", metavar="LIST", help=WHAT)] = MEASURES,
+    split: Part = "",
+    limit: Limit = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which questions are drawn.")] = 0,
+    by: By = None,
+    correction: Correction = "holm",
+    save: Kept = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Ask everything of this experiment again, whatever was kept of it.")
+    ] = False,
+    report: Reports = None,
+    overlap: Annotated[
+        bool, typer.Option("--overlap", help="Take questions that flows were chosen by; the report says so.")
+    ] = False,
+    known: Known = None,
+    store: OverStore = None,
+    llm: ModelUrl = "",
+    model: ModelName = "",
+    prompts: OwnPrompts = None,
+    weights: Weights = "",
+    json: AsJson = False,
+) -> Exit:
+    """Measure flows on the same questions, with 95 % intervals, and say which differences are shown.
+
+    What was asked is kept and never asked again, also after a kill, as long as flows, code, data and measures are the
+    same. The passages are indexed once and kept in the cache directory: SPOLIA_CACHE, else ~/.cache/spolia.
+    """
+    from spolia.cli.experiments import EvaluationOptions
+    from spolia.cli.user_modules import own
+
+    screen = Screen(json=json)
+    refuse_other_kinds(report or ())
+    if save is not None and not save.suffix and not save.exists():
+        save = save.with_suffix(".experiment")
+    wanted = EvaluationOptions(screen, data, split, limit, seed, llm, model, weights, own(known), store, prompts)
+    found, chosen, traces = wanted.report(
+        flows, measures, by=by, correction=correction, save=save, again=again, overlap=overlap
+    )
+    for path in report or ():
+        written(found, path, traces)
+    screen.give(**_given(found), chosen=chosen[0] if len(chosen) == 1 else dict(zip(flows, chosen, strict=True)))
+    _show(screen, found)
+    return Exit.PARTLY if any(one.failures for one in found.flows) else Exit.DONE
+
+
+def _given(found: Report) -> dict[str, Any]:
+    """The report; that of a single flow has what is said of it at the top."""
+    return (found.flows[0].json() if len(found.flows) == 1 else {}) | {
+        name: value for name, value in found.json().items() if len(found.flows) > 1 or name not in ("data", "n")
+    }
+
+
+def _show(screen: Screen, found: Report) -> None:
+    from spolia.evaluation.report.tables import corrected, costs, in_slices, of_slices, scores, under
+
+    screen.show(f"{', '.join(one.flow for one in found.flows)} on {found.about}", as_table(scores(found)))
+    took = costs(found)
+    screen.show(under(found), as_table(took.turned() if took.width > (screen.width or took.width) else took))
+    shown = sorted(found.comparisons, key=lambda one: not one.shown)
+    for one in shown[:TOLD]:
+        screen.show(one.verdict)
+    _more(screen, len(shown), "verdicts")
+    if shown:
+        screen.show(corrected(found))
+    if found.slices:
+        table = of_slices(found)
+        screen.show(as_table(table.but(rows=table.rows[:TOLD])), *in_slices(found))
+        _more(screen, len(table.rows), "rows of slices")
+    for warning in found.warnings:
+        screen.say(warning, "yellow")
+
+
+def _more(screen: Screen, number: int, what: str) -> None:
+    if number > TOLD:
+        screen.say(f"... and {number - TOLD} more {what}; --report FILE.md has all.")
+
+
+def as_table(made: Cells) -> Table:
+    """A table for the terminal."""
+    from rich.table import Table
+
+    table = Table(*made.head, box=None, header_style="dim", pad_edge=False)
+    for row in made.rows:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,81 @@
+"""`spolia export` and `spolia import`: a store as one file, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spolia.cli.exit_codes import Exit
+from spolia.cli.options import AsJson
+from spolia.cli.screen import Screen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from spolia.stores.portable.form import Contents
+
+From = Annotated[str, typer.Argument(metavar="STORE", help="The store to write down.", show_default=False)]
+To = Annotated[str, typer.Argument(metavar="STORE", help="Where to make the store: nothing is there, or an empty one.")]
+NewFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")]
+OldFile = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `spolia export` has written.")]
+
+
+def export(store: From, file: NewFile, json: AsJson = False) -> Exit:
+    """Write a store into one portable file: documents, nodes of all groups, vectors, reader lists, with checksums.
+
+    The file holds all texts, also those that only some may read: keep it as you keep the store.
+    """
+    from spolia.stores.corpus import Corpus
+    from spolia.stores.portable.exporting import export_store
+
+    screen = Screen(json=json)
+    with screen.progress("writing") as told:
+        found = export_store(Corpus(store), file, lambda member, rows: told(rows, None, member))
+    size = file.stat().st_size
+    screen.give(store=store, file=str(file), bytes=size, **contents_data(found))
+    screen.show(f"{file}: {_said(found)}; {size / 1e6:.1f} MB")
+    return Exit.DONE
+
+
+def import_(file: OldFile, store: To, json: AsJson = False) -> Exit:
+    """Make a store of an exported file: every checksum is compared first, then everything is published at once."""
+    from spolia.stores.corpus import Corpus
+    from spolia.stores.portable.importing import import_store
+
+    screen = Screen(json=json)
+    with screen.progress("checking") as told:
+        found = import_store(file, Corpus(store), lambda member, rows: told(rows, None, member))
+    for said in servers_of(found):
+        screen.say(said, "yellow")
+    screen.give(store=store, file=str(file), **contents_data(found))
+    screen.show(f"{store}: {_said(found)}")
+    return Exit.DONE
+
+
+def contents_data(found: Contents) -> dict[str, Any]:
+    """What is in a file as plain data."""
+    return {
+        "documents": found.documents,
+        "sources": found.sources,
+        "groups": found.nodes,
+        "vectors": found.vectors,
+    }
+
+
+def servers_of(found: Contents) -> Iterator[str]:
+    """Which servers the groups of a store send texts to when documents are added; who made the file chose them."""
+    from spolia.cli.destinations import destination
+    from spolia.models.http.remote import Remote
+    from spolia.stores.defined import asked_by
+
+    for manifest in found.manifests:
+        for model in asked_by(manifest):
+            if isinstance(model, Remote):
+                yield f"Group {manifest.group!r}, when documents are added: {destination(model)}"
+
+
+def _said(found: Contents) -> str:
+    groups = ", ".join(f"{count} nodes of {group!r}" for group, count in found.nodes.items()) or "no group"
+    return f"{found.documents} documents, {groups}, {found.vectors} vectors"

@@ -1,0 +1,180 @@
+"""`spolia gate`: whether a flow has become worse than it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spolia.cli.commands.eval import DATA, MEASURES, WHAT, Limit, OverStore, Part, refuse_other_kinds
+from spolia.cli.exit_codes import Exit
+from spolia.cli.options import FLOWS, AsJson, Known, ModelName, ModelUrl, OwnPrompts, Weights
+from spolia.cli.screen import Screen, json_text
+from spolia.errors import DataError
+from spolia.evaluation.plurals import several
+
+if TYPE_CHECKING:
+    from spolia.evaluation.gate.baseline import Baseline
+    from spolia.evaluation.gate.gate import Gate
+
+KINDS = (".md", ".json")
+RULE = (
+    "What passes: `not-worse` (the default), where every measure is shown to be not worse (no question scores "
+    "otherwise, or the 95 % interval of the paired difference ends above minus the tolerance); `worse`, where none is "
+    "shown to be worse."
+)
+Flow = Annotated[
+    str | None, typer.Argument(metavar="FLOW", help=f"{FLOWS} By default that of the baseline.", show_default=False)
+]
+File = Annotated[
+    Path, typer.Option("--baseline", metavar="FILE", help="The baseline, kept beside the code.", show_default=False)
+]
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="DIR", help=f"{DATA} By default that of the baseline.", show_default=False),
+]
+Tolerances = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tolerance",
+        metavar="NUMBER",
+        help="How much worse a measure may be, by default 0.05: 5 points of 100 where scores lie between 0 and 1, "
+        "elsewhere a twentieth of what it was. MEASURE=NUMBER for one of them; repeat it.",
+        show_default=False,
+    ),
+]
+Written = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--report", metavar="FILE", help="Write what is said as .md or .json; repeat it for both.", show_default=False
+    ),
+]
+
+
+def gate(
+    baseline: File,
+    flow: Flow = None,
+    data: Data = None,
+    store: OverStore = None,
+    write: Annotated[bool, typer.Option("--write", help="Write the baseline: what the flow makes of it now.")] = False,
+    measures: Annotated[
+        str, typer.Option("--measures", metavar="LIST", help=f"With --write. {WHAT}", show_default=False)
+    ] = "",
+    split: Part = "",
+    limit: Limit = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which questions are drawn.")] = 0,
+    tolerance: Tolerances = None,
+    rule: Annotated[str, typer.Option("--rule", metavar="NAME", help=RULE, show_default=False)] = "",
+    report: Written = None,
+    overlap: Annotated[
+        bool, typer.Option("--overlap", help="With --write: take questions that flows were chosen by.")
+    ] = False,
+    known: Known = None,
+    llm: ModelUrl = "",
+    model: ModelName = "",
+    prompts: OwnPrompts = None,
+    weights: Weights = "",
+    json: AsJson = False,
+) -> Exit:
+    """Ask a flow the questions of a baseline again, and say whether it has become worse, on which questions, and why.
+
+    Told apart are documents that changed, a corpus that was cut otherwise, a ranker that orders the same nodes
+    otherwise, and other answers from the same passages. Exit code 0 if it passes, 1 if not, 2 if the two cannot be
+    compared. With `--write` the baseline is written instead: of `--measures`, `--split`, `--limit`. It keeps flow,
+    data, store, part, tolerances, rule, `--known` and `--prompts`, with paths from where it is; what is written here
+    goes first.
+    """
+    from spolia.cli.experiments import EvaluationOptions
+    from spolia.cli.gate_options import GateOptions
+    from spolia.cli.user_modules import own
+
+    screen = Screen(json=json)
+    refuse_other_kinds(report or (), KINDS)
+    before = _before(baseline, write)
+    if not write and (measures or split or limit is not None or seed or overlap):
+        raise DataError(
+            "The baseline says what is measured and asked: --measures, --split, --limit, --seed and --overlap go with "
+            "--write."
+        )
+    which = GateOptions(split=split, limit=str(limit or ""), seed=str(seed or ""))
+    said = which.but(flow=flow or "", data=str(data or ""), store=store or "", known=tuple(known or ()))
+    said = said.but(tolerance=tuple(tolerance or ()), rule=rule, prompts=str(prompts or ""))
+    if before is not None:
+        said = said.over(GateOptions.read(before.command, baseline))
+    if not said.flow or not said.data:
+        raise DataError(f"{baseline} does not say which flow and data it is of. Write FLOW and --data DIR.")
+    decides = _deciding(said.tolerance, said.rule)
+    drawn = (int(said.limit) if said.limit and write else None), int(said.seed or 0)
+    mine = own(said.known)
+    over = said.store or None, Path(said.prompts) if said.prompts else None
+    asked = EvaluationOptions(screen, Path(said.data), said.split, *drawn, llm, model, weights, mine, *over)
+    if write:
+        wanted = measures or ",".join(before.measures if before is not None else ()) or MEASURES
+        written = asked.baseline(said.flow, wanted, decides, overlap=overlap).but(command=said.kept(baseline))
+        _write(screen, written, baseline)
+        return Exit.DONE
+    assert before is not None
+    found = asked.gated(said.flow, before, **decides)
+    for path in report or ():
+        path.write_text(_text(found, path), "utf-8", errors="backslashreplace")
+    screen.give(**found.json())
+    _show(screen, found)
+    return Exit.DONE if found.passed else Exit.WORSE
+
+
+def _before(path: Path, write: bool) -> Baseline | None:
+    """The baseline; where one is to be written, the one before it, if there is one that can be read."""
+    from spolia.evaluation.gate.baseline import Baseline
+
+    try:
+        return Baseline.read(path)
+    except DataError:
+        if write:
+            return None
+        raise
+
+
+def _write(screen: Screen, written: Baseline, path: Path) -> None:
+    written.write(path)
+    questions = len(written.questions)
+    screen.give(written=str(path), flow=written.flow, data=written.data, n=questions)
+    screen.show(f"{path}: {written.flow} on {written.data}, {several(questions, 'question')}")
+
+
+def _deciding(tolerances: Sequence[str], rule: str) -> dict[str, Any]:
+    """What decides, as `gate` takes it."""
+    from spolia.evaluation.gate.gate import TOLERANCE
+
+    general, each = TOLERANCE, dict[str, float]()
+    for one in tolerances:
+        measure, _, number = one.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            raise DataError(f"--tolerance {one} is no number. Write 0.05, or R@5=0.02.") from None
+        if measure:
+            each[measure] = value
+        else:
+            general = value
+    return {"tolerance": general, "tolerances": each, "rule": rule or "not-worse"}
+
+
+def _text(found: Gate, path: Path) -> str:
+    from spolia.evaluation.report.gate_report import markdown
+
+    return markdown(found) if path.suffix == ".md" else json_text(found.json()) + "\n"
+
+
+def _show(screen: Screen, found: Gate) -> None:
+    from spolia.cli.commands.eval import as_table
+    from spolia.evaluation.report.gate_report import left_out, questions, verdicts, why
+
+    screen.show(found.sentence, as_table(verdicts(found)))
+    for line in why(found):
+        screen.show(line)
+    for headline, evidence in questions(found):
+        screen.show("", headline, *(f"  {line}" for line in evidence))
+    for line in filter(None, (left_out(found), *found.report.warnings)):
+        screen.say(line, "yellow")

@@ -1,0 +1,117 @@
+"""`spolia plan`: what `spolia sync` would do, before it is done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spolia.cli.exit_codes import Exit
+from spolia.cli.options import AsJson
+from spolia.cli.screen import Screen, one_line
+from spolia.cli.store_options import StoreOptions
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from spolia.indexing.planning import GroupPlan, Plan
+    from spolia.indexing.report import Progress
+
+SHOWN = 10
+
+
+def plan(
+    making: StoreOptions,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="As if everything were indexed again.")] = False,
+    fast: Annotated[
+        bool,
+        typer.Option("--fast", help="Read no file, ask no source: tell files apart by size and time, cut nothing."),
+    ] = False,
+    json: AsJson = False,
+) -> Exit:
+    """Show what `spolia sync` with the same options would do: files, groups, passages, texts to embed, model calls.
+
+    Nothing is written, and no language model is asked. What seems new or changed is read and cut in memory, so that the
+    numbers are exact.
+    """
+    from dataclasses import asdict
+
+    from spolia.cli.ingest import command, parts
+    from spolia.indexing.planning import planned
+    from spolia.stores.corpus import Corpus
+
+    screen, corpus = Screen(json=json), Corpus(making.store)
+    given, chosen = parts(screen, making, corpus, rebuild=rebuild)
+    with screen.progress("reading") as told:
+
+        def progress(now: Progress) -> None:
+            told(now.done, now.total)
+
+        found = planned(**given, corpus=corpus, progress=progress, rebuild=rebuild, fast=fast, timed=True)
+    screen.say(chosen)
+    advice = command("sync", making) + (" --rebuild" if rebuild or _needs_rebuild(found) else "")
+    screen.give(folder=", ".join(making.sources or ()), store=making.store, command=advice, **asdict(found))
+    screen.show(*_report(found, making.store))
+    if _is_to_do(found):
+        screen.say(f"To do it: {advice}" + ("; until then, what is there serves." if _needs_rebuild(found) else ""))
+    return Exit.DONE
+
+
+def _needs_rebuild(found: Plan) -> bool:
+    return found.rebuild or any(one.change == "rebuilt" for one in found.groups)
+
+
+def _is_to_do(found: Plan) -> bool:
+    files = (found.new, found.changed, found.moved, found.gone, found.again)
+    return any(files) or any(one.change != "kept" or one.nodes or one.texts or one.pictures for one in found.groups)
+
+
+def _report(found: Plan, store: str) -> list[RenderableType]:
+    from rich.text import Text
+
+    named = [(name, getattr(found, name)) for name in ("new", "changed", "moved", "gone", "failed")]
+    counts = [f"{len(uris)} {name}" for name, uris in named if uris]
+    also = (("made anew", found.again), ("unchanged", found.unchanged))
+    counts += [f"{count} {name}" for name, count in also if count]
+    text = Text(f"{store}", "bold").append(f"  {', '.join(counts) or 'nothing to do'}", "not bold")
+    if found.seconds is not None:
+        text.append(f"; about {found.seconds:.1f} s", "not bold")
+    for name, uris in named:
+        for uri in uris[:SHOWN]:
+            text.append(f"\n  {name:8}", "not bold dim").append(f" {one_line(uri)}", "not bold")
+        if len(uris) > SHOWN:
+            text.append(f"\n  … and {len(uris) - SHOWN} more {name}; --json lists all", "not bold dim")
+    if found.unasked:
+        text.append(f"\n  not asked without reading: {', '.join(map(one_line, found.unasked))}", "not bold dim")
+    for said in found.fields:
+        text.append(f"\n  {one_line(said, 300)}", "not bold yellow")
+    return [text, *map(_group, found.groups)]
+
+
+def _asked(one: GroupPlan) -> str:
+    """What models would be asked for, in words."""
+    if one.prompts == 0 and one.calls == 0:
+        return ""
+    calls = "calls without a known bound" if one.calls is None else f"{one.calls:,} calls at most"
+    if one.prompts is None:
+        return f", model {calls}"
+    tokens = f"about {one.input_tokens:,} tokens, replies of at most {one.output_tokens:,}"
+    cost = "no price stated" if one.cost_usd is None else f"at most ${one.cost_usd:,.2f}"
+    return f", {one.prompts:,} prompts to models: {tokens}, {cost} ({calls}, with those that are sent back)"
+
+
+def _group(one: GroupPlan) -> RenderableType:
+    from rich.text import Text
+
+    style = {"kept": "", "new": "green", "rebuilt": "bold yellow", "embedded": "yellow"}[one.change]
+    text = Text("group ").append(one.group, "bold").append(f"  {one.change}", style)
+    nodes = "passages not counted" if one.nodes is None else f"{one.nodes} passages to cut"
+    texts = "texts to embed not counted" if one.texts is None else f"{one.texts} texts to embed"
+    texts += f" of about {one.text_tokens:,} tokens" if one.texts else ""
+    if one.pictures != 0:
+        texts += ", pictures not counted" if one.pictures is None else f", {one.pictures} pictures to embed"
+    known = f" ({one.known} are embedded already)" if one.known else ""
+    text.append(f"  {nodes}, {texts}{known}{_asked(one)}")
+    for reason in one.why:
+        text.append(f"\n  since {one_line(reason, 300)}", "dim")
+    return text

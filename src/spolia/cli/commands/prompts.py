@@ -1,0 +1,171 @@
+"""`spolia prompts`: what language models are asked with, the messages for a case, and files in the place of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from spolia.cli.exit_codes import Exit, guarded
+from spolia.cli.options import AsJson, Known, MaybeStore, OwnPrompts
+from spolia.cli.screen import Screen
+from spolia.errors import QueryError
+
+if TYPE_CHECKING:
+    from spolia.flow_files.prompt_preview import Sent
+    from spolia.flow_files.prompts import ShippedPrompt
+
+WHAT = "A prompt as `list` names it; or an operator, a built-in flow, or a YAML file with one, for a case."
+What = Annotated[str, typer.Argument(metavar="WHAT", help=WHAT, show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The prompt, as `list` names it.", show_default=False)]
+
+prompts = typer.Typer(
+    help="What language models are asked with: list, show, override.", no_args_is_help=True, add_completion=False
+)
+
+
+def list_(json: AsJson = False) -> Exit:
+    """List the prompts that come with Spolia: name, languages, who asks with it."""
+    from rich.table import Table
+
+    screen, found = Screen(json=json), _all()
+    screen.give(
+        prompts={
+            one.name: {"languages": list(one.languages), "places": sorted(one.places), "asked_by": list(one.asked_by)}
+            for one in found.values()
+        }
+    )
+    table = Table("prompt", "languages", "asked by", box=None, header_style="dim", pad_edge=False)
+    for one in found.values():
+        table.add_row(one.name, " ".join(one.languages), ", ".join(one.asked_by))
+    screen.show(table)
+    return Exit.DONE
+
+
+def show(
+    what: What,
+    question: Annotated[str, typer.Option("--question", metavar="TEXT", help="What is asked, in the case.")] = "",
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="DIR", help="Take the question from this data set.", show_default=False),
+    ] = None,
+    line: Annotated[int, typer.Option("--line", min=1, help="Which question of --data, counted from 1.")] = 1,
+    document: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--document", metavar="FILE", help="A text of the case; repeat it for several passages.", show_default=False
+        ),
+    ] = None,
+    reply: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reply",
+            metavar="TEXT",
+            help="What the model is taken to reply, so that later calls are shown too; repeat it for each call.",
+            show_default=False,
+        ),
+    ] = None,
+    store: MaybeStore = None,
+    prompts: OwnPrompts = None,
+    known: Known = None,
+    json: AsJson = False,
+) -> Exit:
+    """Show a prompt, or the very messages that an operator or a flow would send for a case. Nothing is sent."""
+    from spolia.cli.prompt_cases import PromptCase, messages
+    from spolia.flow_files.prompts import prompt_called
+
+    screen, every = Screen(json=json), _all()
+    if what in {name[at:] for name in every for at in (0, name.rfind("/") + 1)}:
+        return _show_file(screen, prompt_called(what, every), question or data or document)
+    case = PromptCase.of(question, data, line, document or ())
+    sent = messages(what, case, store, known, prompts, reply or ())
+    screen.give(what=what, question=case.question, calls=[_call(one) for one in sent])
+    if not sent:
+        screen.say("No language model is asked: the flow asks none, or finds nothing in the case.")
+        return Exit.NOTHING
+    for number, one in enumerate(sent, 1):
+        screen.write(_written(number, one))
+    return Exit.DONE
+
+
+def override(
+    name: Name,
+    into: Annotated[
+        Path, typer.Option("--into", metavar="DIR", help="The folder of your prompts, for --prompts.")
+    ] = Path("prompts"),
+    json: AsJson = False,
+) -> Exit:
+    """Copy a prompt, in all its languages, to a folder of your own, and say how it is used from there."""
+    from spolia.flow_files.prompts import prompt_called
+    from spolia.models.prompting.template import beside
+
+    screen, found = Screen(json=json), prompt_called(name, _all())
+    main = into / f"{found.name}.txt"
+    files = {Path(beside(str(main), language)): text for language, text in found.texts.items()}
+    if there := [path for path in files if path.exists()]:
+        raise QueryError(f"{there[0]} is there already. Change it, or move it away.")
+    main.parent.mkdir(parents=True, exist_ok=True)
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
+    screen.give(name=found.name, files=[str(path) for path in files])
+    screen.show(*(f"written: {path}" for path in files))
+    if judging := list(_of_judges(found, main)):
+        screen.say(f"Change what it says, then write it as a part of the measure: --measures '{','.join(judging)}'.")
+    else:
+        screen.say(
+            f"Change what it says, then write --prompts {into}; or in a flow file, in the place of the operator's role "
+            f"or prompt: {{prompt: {main}}}."
+        )
+    return Exit.DONE
+
+
+def _of_judges(prompt: ShippedPrompt, file: Path) -> Iterator[str]:
+    """The measures that ask with a prompt, as they are written with a file in its place."""
+    from spolia.evaluation.measures.registry import class_of
+    from spolia.flow_files.prompts import name_of
+
+    for called in prompt.asked_by:
+        if (cls := class_of(called)) is None:
+            continue
+        for field in fields(cls):  # type: ignore[arg-type]
+            if name_of(getattr(field.default, "prompt", "")) == prompt.name:
+                yield f'{called}({field.name}="{file}")'
+        if prompt.name in getattr(cls, "prompts", ()):
+            yield f'{called}(aspect="{prompt.name.rpartition("/")[2]}", prompt="{file}")'
+
+
+for _name, _command in (("list", list_), ("show", show), ("override", override)):
+    prompts.command(_name)(guarded(_command))
+
+
+def _all() -> dict[str, ShippedPrompt]:
+    """Every prompt, with operators and measures that ask with it."""
+    from spolia.evaluation.measures.registry import WRITTEN, class_of
+    from spolia.flow_files.prompts import shipped
+
+    return shipped({name: class_of(name.removesuffix("@k")) for name in WRITTEN})
+
+
+def _show_file(screen: Screen, found: ShippedPrompt, case: object) -> Exit:
+    if case:
+        users = " or ".join(found.asked_by) or "a flow with it"
+        raise QueryError(f"A prompt has no case of its own. Write: spolia prompts show {users}, with the same options.")
+    screen.give(name=found.name, texts=found.texts, places=sorted(found.places), asked_by=list(found.asked_by))
+    for language, text in found.texts.items():
+        screen.say(f"{found.place}, {language}:")
+        screen.write(text)
+    return Exit.DONE
+
+
+def _call(sent: Sent) -> dict[str, Any]:
+    said = [{"role": message.role, "content": message.content} for message in sent.messages]
+    return {"model": sent.model, "max_tokens": sent.max_tokens, "sample": sent.sample, "messages": said}
+
+
+def _written(number: int, sent: Sent) -> str:
+    """A call for people: the messages as a prompt file would have them."""
+    head = f"# call {number} to {sent.model}, at most {sent.max_tokens} tokens back"
+    return "\n\n".join((head, *(f"[{message.role}]\n{message.content}" for message in sent.messages))) + "\n"

@@ -1,0 +1,62 @@
+"""`spolia show`: a flow as a tree or a diagram."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spolia.cli.exit_codes import Exit
+from spolia.cli.options import FLOWS, AsJson, Known, MaybeStore, OwnPrompts
+from spolia.cli.screen import Screen
+from spolia.errors import QueryError
+
+if TYPE_CHECKING:
+    from spolia.cli.flow_parts import Parts
+
+
+def show(
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help=FLOWS, show_default=False)] = "",
+    store: MaybeStore = None,
+    known: Known = None,
+    prompts: OwnPrompts = None,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart, for Markdown pages.")] = False,
+    yaml: Annotated[bool, typer.Option("--yaml", help="As a flow file, to be changed and given to --flow.")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Instead of a flow, the JSON schema of flow files, for editors.")
+    ] = False,
+    json: AsJson = False,
+) -> Exit:
+    """Draw a flow: its steps, what each takes and gives."""
+    screen = Screen(json=json)
+    if schema:
+        return _show_schema(screen)
+    if not flow:
+        raise QueryError("No flow to show. Write for example: spolia show hybrid; or: spolia show --schema.")
+    from spolia.cli.stand_ins import looked_at
+
+    return _show_flow(screen, flow, looked_at(store, known, prompts), mermaid, yaml)
+
+
+def _show_flow(screen: Screen, flow: str, parts: Parts, mermaid: bool, yaml: bool) -> Exit:
+    from spolia.cli.stand_ins import described
+    from spolia.core.draw import mermaid as flowchart
+    from spolia.core.draw import tree
+    from spolia.flow_files.files import dump
+
+    found = described(flow, parts)
+    if screen.json:
+        screen.give(flow=flow, tree=tree(found), mermaid=flowchart(found), yaml=dump(found, parts.given()))
+    screen.write(flowchart(found) if mermaid else dump(found, parts.given()) if yaml else tree(found))
+    return Exit.DONE
+
+
+def _show_schema(screen: Screen) -> Exit:
+    from json import dumps
+
+    from spolia.flow_files.schema import schema
+
+    found = schema()
+    screen.give(**found)
+    screen.write(dumps(found, indent=1, ensure_ascii=False))
+    return Exit.DONE

@@ -1,0 +1,118 @@
+"""Which servers a flow sends to, said before anything is sent."""
+
+from __future__ import annotations
+
+import os
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from spolia.cli.screen import Screen
+    from spolia.core.operator import Operator
+    from spolia.evaluation.measures.measure import SetMeasure
+    from spolia.models.http.remote import Remote
+    from spolia.models.protocols import LanguageModel
+    from spolia.stores.corpus import NodeGroup
+    from spolia.stores.definition import Definition
+    from spolia.stores.manifest import Manifest
+
+SENT = "Questions and passages"
+JUDGED = "To be judged, questions, answers and passages"
+
+
+def tell_of_models(screen: Screen, flow: Operator[Any, Any], given: LanguageModel | None = None) -> bool:
+    """Say of each server that a flow asks where it is and which key goes there; whether a language model is asked.
+
+    A flow file may come from somebody else, and name a server that its reader would not send documents to.
+    """
+    from spolia.models.protocols import LanguageModel
+
+    for server in dict.fromkeys(_servers(flow)):
+        screen.say(destination(server))
+    models = [one for one in flow.resources if isinstance(one, LanguageModel)]
+    if given is not None and given not in models:
+        screen.say(f"{given.name} is not asked: no step of this flow uses it.", "yellow")
+    return bool(models)
+
+
+def tell_of_measured(
+    screen: Screen,
+    flows: Iterable[Operator[Any, Any]],
+    measures: Sequence[SetMeasure],
+    given: LanguageModel | None = None,
+) -> None:
+    """Say of each server that flows and measures ask where it is and which key goes there."""
+    from spolia.evaluation.experiment.flows import inside
+    from spolia.models.http.remote import Remote
+    from spolia.models.protocols import LanguageModel
+
+    flows = tuple(flows)
+    judges = dict.fromkeys(one for measure in measures for one in inside(measure) if isinstance(one, LanguageModel))
+    for what, servers in (
+        (SENT, dict.fromkeys(server for flow in flows for server in _servers(flow))),
+        (JUDGED, [judge for judge in judges if isinstance(judge, Remote)]),
+    ):
+        for server in servers:
+            screen.say(destination(server, what))
+    asked = {one.name for flow in flows for one in flow.resources if isinstance(one, LanguageModel)}
+    if given is not None and given.name not in asked | {judge.name for judge in judges}:
+        screen.say(f"{given.name} is not asked: no flow and no measure uses it.", "yellow")
+
+
+def _servers(flow: Operator[Any, Any]) -> Iterator[Remote]:
+    """The servers that a flow asks, with those of the groups that it would build at their first use."""
+    from spolia.models.http.remote import Remote
+    from spolia.stores.corpus import NodeGroup
+
+    for one in flow.resources:
+        if isinstance(one, Remote):
+            yield one
+        elif isinstance(one, NodeGroup) and one.definition is not None and not _is_built(one):
+            yield from _servers(one.definition.transform)
+            yield from (how.embedder for how in one.definition.embeddings if isinstance(how.embedder, Remote))
+
+
+def _is_built(group: NodeGroup) -> bool:
+    from spolia.errors import StoreError
+
+    try:
+        return group.name in group.corpus.latest().manifests
+    except StoreError:  # the search will say so
+        return False
+
+
+def tell_of_groups(
+    screen: Screen,
+    definitions: Iterable[Definition],
+    manifests: Iterable[Manifest] = (),
+    known: Iterable[Operator[Any, Any] | type] = (),
+) -> None:
+    """Say of each server that node groups are made or embedded by where it is and which key goes there.
+
+    Args:
+        definitions: of groups that are given.
+        manifests: of further ones, that a store holds: perhaps somebody else has made it.
+        known: operators of the user's own.
+    """
+    from spolia.models.http.remote import Remote
+    from spolia.stores.defined import asked_by
+
+    given = [(*one.transform.resources, *(how.embedder for how in one.embeddings)) for one in definitions]
+    asked = chain(*given, *(asked_by(manifest, known) for manifest in manifests))
+    for model in dict.fromkeys(model for model in asked if isinstance(model, Remote)):
+        screen.say(destination(model))
+
+
+def destination(model: Remote, what: str = SENT) -> str:
+    """One line: what is sent, the server, the model, the variable of the key; never the key.
+
+    >>> from spolia.models.http.chat import ChatModel
+    >>> destination(ChatModel("qwen3", "http://127.0.0.1:8000/v1", api_key_env=""))
+    'Questions and passages go to http://127.0.0.1:8000/v1 (qwen3), without a key.'
+    """
+    name = model.api_key_env
+    key = f"with the key in {name}" if name and os.environ.get(name) else "without a key"
+    unset = f" ({name} is not set)" if name and not os.environ.get(name) else ""
+    return f"{what} go to {model.base_url} ({model.model}), {key}{unset}."

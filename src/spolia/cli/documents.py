@@ -1,0 +1,243 @@
+"""What a store holds, as whoever keeps it sees it: reader lists keep nobody out who can read the store's files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from spolia.cli.screen import one_line
+from spolia.errors import QueryError
+from spolia.stores.tables.rows import EARLIEST_NS
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from spolia.indexing.report import DocumentReport
+    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.tables.rows import SourceRow
+    from spolia.types import Document
+
+
+Unmade = Mapping[str, Mapping[str, str]]
+"""Why groups could not be made, by document and group."""
+LAST = 2**62
+"""No node has a higher number."""
+
+
+@dataclass(frozen=True)
+class StoredSource:
+    """A source of a store, the document that it holds, and what was noticed of it.
+
+    Args:
+        document: without its text; None where it could not be read.
+        characters: of the text.
+        report: None where nothing was noted, as for documents that a program has put there.
+        unmade: why groups could not be made of it, by group.
+    """
+
+    source: SourceRow
+    document: Document | None
+    characters: int
+    report: DocumentReport | None
+    unmade: Mapping[str, str]
+
+    @property
+    def changed(self) -> str:
+        """When the file was last changed, in UTC; empty where that is not known."""
+        if not self.source.mtime_ns or self.source.mtime_ns < EARLIEST_NS:
+            return ""
+        return datetime.fromtimestamp(self.source.mtime_ns // 1_000_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+    @property
+    def noticed(self) -> tuple[str, ...]:
+        """Why it could not be read, or what it was read with, and which groups it is not in."""
+        said = (self.source.error,) if self.source.error else ()
+        lacks = tuple(f"It is not in group {group}: {reason}" for group, reason in self.unmade.items())
+        return said + lacks + (self.report.warnings if self.report else ())
+
+    @property
+    def is_lacking(self) -> bool:
+        """Whether something of it cannot be found."""
+        return self.source.status == "failed" or bool(self.unmade)
+
+
+def seen_by(snapshot: Snapshot, access: Sequence[str] | None) -> frozenset[str]:
+    """These principals; None for whoever keeps the store."""
+    return keeper(snapshot) if access is None else frozenset(access)
+
+
+def keeper(snapshot: Snapshot) -> frozenset[str]:
+    """All principals that a store knows."""
+    return frozenset(chain.from_iterable(snapshot.readers.lists.values()))
+
+
+def held(snapshot: Snapshot, access: Sequence[str] | None = None) -> Iterator[StoredSource]:
+    """All sources, by uri.
+
+    Args:
+        access: only those whose document one of these principals may read; None for all.
+    """
+    who = seen_by(snapshot, access)
+    documents = {one.id: (one.but(text=""), len(one.text)) for one in snapshot.documents(who)}
+    unmade = _unmade(snapshot)
+    for source in snapshot.sources(noted=True).values():
+        if access is None or source.document in documents:
+            document, characters = documents.get(source.document, (None, 0))
+            yield _held(source, document, characters, unmade)
+
+
+def one_held(snapshot: Snapshot, name: str, access: Sequence[str] | None = None) -> StoredSource:
+    """The source of this uri, or of the document of this id.
+
+    Args:
+        access: as for `held`.
+
+    Raises:
+        QueryError: there is none; names those that are written nearly so.
+    """
+    sources = (
+        {one.source.uri: one.source for one in held(snapshot, access)} if access is not None else snapshot.sources()
+    )
+    source = sources.get(name) or next((row for row in sources.values() if row.document == name), None)
+    if source is None:
+        raise QueryError(f"There is no document {name!r} in {snapshot.opened.store}. {_near(name, list(sources))}")
+    document = snapshot.document(source.document, keeper(snapshot)) if source.document else None
+    return _held(source, document, len(document.text) if document else 0, _unmade(snapshot))
+
+
+def _held(source: SourceRow, document: Document | None, characters: int, unmade: Unmade) -> StoredSource:
+    from spolia.indexing.report import DocumentReport
+
+    report = DocumentReport.of(source.report) if source.report else None
+    return StoredSource(source, document, characters, report, unmade.get(source.document, {}))
+
+
+def _unmade(snapshot: Snapshot) -> Unmade:
+    found: dict[str, dict[str, str]] = {}
+    for lack in snapshot.unmade():
+        found.setdefault(lack.document, {})[lack.group] = lack.reason
+    return found
+
+
+def _near(name: str, there: Sequence[str]) -> str:
+    near = get_close_matches(name, there, 3) or [uri for uri in there if name in uri][:3]
+    return f"Write one of: {', '.join(near)}." if near else "`spolia docs list` has all."
+
+
+def parts_of(uri: str, sources: Mapping[str, SourceRow]) -> list[str]:
+    """What was read out of a container, by uri, and out of what was; nothing of what is no container."""
+    from spolia.indexing.report import DocumentReport
+
+    within: dict[str, list[str]] = {}
+    for row in sources.values():
+        if row.report and (container := DocumentReport.of(row.report).within):
+            within.setdefault(container, []).append(row.uri)
+    found = list(within.get(uri, ()))
+    for part in found:  # it grows
+        found += within.get(part, ())
+    return sorted(found)
+
+
+LIST = ("document", "title", "characters", "passages", "state", "readers", "changed (UTC)")
+REPORT = (
+    "document", "state", "format", "pages", "empty", "by OCR", "characters", "passages", "beyond window", "tables",
+    "pictures", "files in it", "encoding", "not read",
+)  # fmt: skip
+_NUMBERS = frozenset((*REPORT[3:12],))
+_USUAL = ("indexed", "everybody", "")
+_STYLES = {"document": "bold", "failed": "red"}
+WIDE, LEAST = 110, 20
+READERS_SHOWN = 3
+
+
+def listed(found: Sequence[StoredSource], width: int | None) -> Table:
+    """What `docs list` shows.
+
+    Args:
+        width: columns of the terminal, where what is as usual for all is left out, and in a narrow one the title; None
+            for a file, whose lines may be long.
+    """
+    rows = [_list_row(one) for one in found]
+    shown = LIST if width is None else [name for name in _filled(LIST, rows) if name != "title" or width >= WIDE]
+    return _table(rows, shown, width)
+
+
+def reported(found: Sequence[tuple[str, str, DocumentReport | None]], width: int | None) -> Table:
+    """What was read of each document, in numbers.
+
+    Args:
+        found: of each its uri, its state, and its report.
+        width: as for `listed`.
+    """
+    rows = [_report_row(*one) for one in found]
+    return _table(rows, _filled(REPORT, rows), width)
+
+
+def _list_row(one: StoredSource) -> dict[str, str]:
+    document, is_cut = one.document, one.report is not None and one.source.status == "indexed"
+    return {
+        "document": one_line(one.source.uri, 80),
+        "title": one_line(document.title if document else "", 40),
+        "characters": str(one.characters),
+        "passages": str(one.report.chunks) if one.report is not None and is_cut else "",
+        "state": one.source.status,
+        "readers": readers_told(document.readers if document else ()),
+        "changed (UTC)": one.changed.rpartition(":")[0],
+    }
+
+
+def readers_told(readers: Sequence[str]) -> str:
+    """Who may read a document, the first of them by their names."""
+    if not readers:
+        return "everybody"
+    more = f" and {len(readers) - READERS_SHOWN} more" if len(readers) > READERS_SHOWN else ""
+    return ", ".join(one_line(name, 30) for name in readers[:READERS_SHOWN]) + more
+
+
+def _report_row(uri: str, state: str, report: DocumentReport | None) -> dict[str, str]:
+    row = dict.fromkeys(REPORT, "") | {"document": one_line(uri, 80), "state": state}
+    if report is None:
+        return row
+    counts = {
+        "pages": report.pages, "empty": len(report.empty_pages), "by OCR": len(report.ocr_pages),
+        "beyond window": report.beyond_window, "tables": report.tables, "pictures": report.images,
+        "files in it": report.parts,
+    }  # fmt: skip
+    is_read = state == "indexed"
+    return (
+        row
+        | {name: str(count) if count else "" for name, count in counts.items()}
+        | {
+            "format": report.reader,
+            "characters": str(report.characters) if is_read else "",
+            "passages": str(report.chunks) if is_read else "",
+            "encoding": report.encoding if report.encoding != "utf-8" else "",
+            "not read": one_line(", ".join(f"{count} {name}" for name, count in report.dropped), 60),
+        }
+    )
+
+
+def _filled(names: Sequence[str], rows: Sequence[dict[str, str]]) -> list[str]:
+    """The columns that tell something."""
+    return [name for name in names if any(row[name] not in _USUAL for row in rows)]
+
+
+def _table(rows: Sequence[dict[str, str]], shown: Sequence[str], width: int | None) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    if width is not None:
+        others = sum(max(len(name), *(len(row[name]) for row in rows)) + 2 for name in shown if name != "document")
+        left = max(LEAST, width - others)
+        for row in rows:  # of a path the end tells more than the beginning
+            row["document"] = row["document"] if len(row["document"]) <= left else f"…{row['document'][1 - left :]}"
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in shown:
+        table.add_column(name, justify="right" if name in _NUMBERS else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(row[name], _STYLES.get(name, "") or _STYLES.get(row[name], "")) for name in shown))
+    return table

@@ -1,0 +1,118 @@
+"""What the exit code says."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+from collections.abc import Callable
+from enum import IntEnum
+from types import FrameType
+from typing import NoReturn, ParamSpec
+
+import typer
+
+from spolia import errors
+from spolia.cli.screen import Screen
+from spolia.errors import Cancelled, SpoliaError
+
+
+class Exit(IntEnum):
+    """Exit codes of all commands.
+
+    >>> exit_of(errors.StoreBusy("...")), exit_of(errors.QueryError("..."))
+    (<Exit.STORE: 3>, <Exit.USAGE: 2>)
+    """
+
+    DONE = 0
+    FAULT = 1
+    WORSE = 1
+    USAGE = 2
+    STORE = 3
+    MODEL = 4
+    PARTLY = 5
+    NOTHING = 6
+    INTERRUPTED = 130
+    PIPE = 141
+    TERMINATED = 143
+
+
+MEANING = {
+    Exit.DONE: "done",
+    Exit.FAULT: "of `gate`: worse than its baseline, or not shown not to be; else a fault of Spolia itself",
+    Exit.USAGE: "wrong usage or bad input: a question, a flow, a prompt, a data set, a folder",
+    Exit.STORE: "the store cannot be used",
+    Exit.MODEL: "a model or its server cannot be used",
+    Exit.PARTLY: "done, but some documents or questions failed",
+    Exit.NOTHING: "nothing found, or no answer in what was found",
+    Exit.INTERRUPTED: "interrupted; what was published stays",
+    Exit.PIPE: "whoever read the output went away",
+    Exit.TERMINATED: "terminated; what was published stays",
+}
+
+
+def exit_of(error: errors.SpoliaError) -> Exit:
+    """The code for an error."""
+    if isinstance(error, errors.PromptError):
+        return Exit.USAGE
+    if isinstance(error, errors.StoreError):
+        return Exit.STORE
+    if isinstance(error, (errors.ModelError, errors.BudgetSpent)):
+        return Exit.MODEL
+    return Exit.USAGE
+
+
+P = ParamSpec("P")
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: stops what Ctrl-C stops."""
+
+
+def guarded(body: Callable[P, Exit]) -> Callable[P, None]:
+    """A command for typer from a function that returns its exit code."""
+
+    @functools.wraps(body)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        before = signal.signal(signal.SIGTERM, _terminate)
+        try:
+            code = body(*args, **kwargs)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = Exit.PIPE
+        except (KeyboardInterrupt, Cancelled, Exception) as error:
+            if os.environ.get("SPOLIA_TRACEBACK"):
+                raise
+            code = _explained(error, Screen(json=bool(kwargs.get("json"))))
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        raise typer.Exit(int(code))
+
+    return run
+
+
+def _explained(error: BaseException, screen: Screen) -> Exit:
+    """Print what went wrong, for people and for programs, and say which exit code it is."""
+    if isinstance(error, SpoliaError):
+        code, message = exit_of(error), str(error)
+    elif isinstance(error, Terminated):
+        code, message = Exit.TERMINATED, "Terminated. What was published stays; run the same command again to go on."
+    elif isinstance(error, (KeyboardInterrupt, Cancelled)):
+        code, message = Exit.INTERRUPTED, "Stopped. What was published stays; run the same command again to go on."
+    elif isinstance(error, OSError):
+        code, message = Exit.USAGE, f"The system refused: {error}. Check the path, its permissions and the free space."
+    else:
+        code = Exit.FAULT
+        message = (
+            f"A fault of Spolia itself, {type(error).__name__}: {error}. "
+            "Set SPOLIA_TRACEBACK=1 and run again to see where, and report it."
+        )
+    screen.fail(message)
+    screen.give(error={"kind": type(error).__name__, "message": message}, exit_code=int(code))
+    return code
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise Terminated

@@ -1,0 +1,251 @@
+"""A data set made ready for flows, and the flows asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spolia.cli.destinations import tell_of_measured
+from spolia.cli.flow_parts import CHOOSING, Parts, flow_of, from_file, is_file, judging, model_at, parts_of
+from spolia.cli.run_record import recorded
+from spolia.cli.screen import Screen
+from spolia.cli.stand_ins import STAND_IN
+from spolia.cli.user_modules import UserModules
+from spolia.core.operator import Operator
+from spolia.errors import DataError, MissingExtra, WeightsError
+from spolia.evaluation.data.dataset import DataSet, drawn, part_of
+from spolia.evaluation.data.passage_store import cache_folder, indexed
+from spolia.evaluation.data.usage_log import LOOKS, TUNED, Looks, Marks, marks_of
+from spolia.evaluation.experiment.experiment import Experiment, Told
+from spolia.evaluation.gate import gate
+from spolia.evaluation.gate.gate import refuse_what_decides_nothing
+from spolia.evaluation.measures.measure import SetMeasure
+from spolia.evaluation.measures.registry import parse_measures
+from spolia.evaluation.plurals import several
+from spolia.flow_files.built_in import SAMPLE, bm25, covers, named
+from spolia.models.onnx.minilm import MiniLM
+from spolia.models.protocols import Embedder, LanguageModel
+from spolia.types import Item
+
+if TYPE_CHECKING:
+    from spolia.evaluation.experiment.results import Report
+    from spolia.evaluation.gate.baseline import Baseline
+    from spolia.evaluation.gate.gate import Gate
+    from spolia.evaluation.report.html import Traces
+    from spolia.journal import Journal
+    from spolia.run import Run
+
+
+@dataclass(frozen=True)
+class EvaluationSetup:
+    """Flows that can be asked.
+
+    Args:
+        data: where the questions are from.
+        marks: which data set it is, whatever becomes of its passages.
+        items: the questions.
+        measures: what to measure.
+        flows: by name.
+        parts: what the flows are made of.
+        chosen: what each flow is, where there was a choice.
+    """
+
+    data: DataSet
+    marks: Marks
+    items: Sequence[Item]
+    measures: Sequence[SetMeasure]
+    flows: Mapping[str, Operator[Any, Any]]
+    parts: Parts
+    chosen: Sequence[str]
+
+
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """What the options of `spolia eval` say of data and models."""
+
+    screen: Screen
+    data: Path
+    split: str
+    limit: int | None
+    seed: int
+    llm: str
+    model: str
+    weights: str
+    known: UserModules = field(default_factory=UserModules)
+    store: str | None = None
+    prompts: Path | None = None
+
+    def ready(self, names: Sequence[str], measures: str) -> EvaluationSetup:
+        """The flows of these names, over the data set's passages or the store, and the questions to ask them."""
+        source, reader = DataSet(str(self.data), self.split), model_at(self.llm, self.model)
+        wanted = parse_measures(measures, llm=judging(reader), embedder=MiniLM(self.weights), own=self.known.measures)
+        every = list(DataSet(str(self.data)).items(stored=self.store is not None))
+        items = drawn([one for one in every if self.split in ("", part_of(one.id))], self.limit, self.seed)
+        if not items:
+            part = f" of the part {self.split}, and {len(every):,} of others. Name another one" if every else ""
+            raise DataError(f"{source.path} has no questions{part or '. Write at least one'}.")
+        if self.store is None:
+            with self.screen.progress(f"indexing {source.name}") as told:
+                parts, unsuited = parts_over(source, names, self.weights, reader, told, self.known.operators)
+        else:
+            parts, unsuited = parts_of(self.store, self.weights, reader).but(known=self.known.operators), ""
+        parts = parts.but(prompts=self.prompts)
+        if self.prompts is not None and (judges := self.prompts / "evaluation").is_dir():
+            self.screen.say(
+                f"{judges} is not used: a judge's prompt is a part of its measure. Write it in --measures, for example "
+                "'Correctness(role=\"FILE\")'.",
+                "yellow",
+            )
+        flows, chosen = self._flows(names, parts, unsuited)
+        tell_of_measured(self.screen, flows.values(), wanted, reader)
+        return EvaluationSetup(source, marks_of(every), items, wanted, flows, parts, chosen)
+
+    def report(
+        self,
+        names: Sequence[str],
+        measures: str,
+        *,
+        by: Sequence[str] | None,
+        correction: str,
+        save: Path | None,
+        again: bool,
+        overlap: bool,
+    ) -> tuple[Report, Sequence[str], Traces | None]:
+        """Ask the flows of these names; and what each of them is, and where its steps are.
+
+        Args:
+            save: the file of the experiment; None for one in the cache directory.
+        """
+        ready = self.ready(names, measures)
+        experiment = Experiment(
+            ready.flows,
+            ready.items,
+            ready.measures,
+            data=ready.data.name,
+            by=by,
+            correction=correction,
+            overlap=overlap,
+        )
+        with self._asking(ready, anew=again) as (run, told):
+            asked: list[str] = []
+
+            def counted(flow: str, done: int, total: int) -> None:
+                asked.append(flow)
+                told(flow, done, total)
+
+            found = experiment.run(run=run, path=save or kept_in(), again=again, looks=self._looks(ready), told=counted)
+            if kept := found.n * len(found.flows) - len(asked):
+                whole = f"{len(asked):,} asked now" if asked else "nothing was asked"
+                self.screen.say(f"{several(kept, 'answer')} kept from before, {whole}; --again asks anew.")
+            if self.split in TUNED:
+                what = f"{several(found.n, 'question')} of the part {self.split}"
+                self.screen.say(f"{what} looked at, and not reported on from now on: spolia data looks {self.data}")
+            return found, ready.chosen, _traces(run)
+
+    def baseline(self, name: str, measures: str, decides: Mapping[str, Any], *, overlap: bool = False) -> Baseline:
+        """What a flow makes of the questions now; what will decide is as for `gate`, and looked at first."""
+        ready = self.ready([name], measures)
+        refuse_what_decides_nothing(ready.measures, **decides)
+        experiment = Experiment(ready.flows, ready.items, ready.measures, data=ready.data.name, by=(), overlap=overlap)
+        with self._asking(ready) as (run, told):
+            _, written = gate.recorded(experiment, run=run, path=kept_in(), told=told, looks=self._looks(ready))
+        return written
+
+    def gated(self, name: str, before: Baseline, **how: Any) -> Gate:
+        """A flow asked the questions of a baseline; what decides is as for `gate`."""
+        ready = self.ready([name], ",".join(before.measures))
+        items = before.among(ready.items)
+        if (
+            more := sum(any(one.applies(item) for one in ready.measures) for item in ready.items) - len(items)
+        ) and not before.command.get("limit"):
+            said = f"{several(more, 'question')} of {ready.data.name} not in the baseline"
+            self.screen.say(f"{said}, and not asked.")
+        experiment = Experiment(ready.flows, items, ready.measures, data=ready.data.name)
+        with self._asking(ready) as (run, told):
+            return gate.gate(experiment, before, **how, run=run, path=kept_in(), told=told)
+
+    def _looks(self, ready: EvaluationSetup) -> Looks:
+        return Looks(kept_in() / LOOKS, ready.marks, self.split)
+
+    @contextmanager
+    def _asking(self, ready: EvaluationSetup, *, anew: bool = False) -> Iterator[tuple[Run, Told]]:
+        """A run that is recorded beside the store, and what tells how far it is."""
+        store = ready.parts.chunks.corpus.path
+        with recorded(store, self.screen, anew=anew) as run, self.screen.progress("asking") as told:
+            yield run, lambda flow, done, total: told(done, total, f"asking {flow}")
+
+    def _flows(
+        self, names: Sequence[str], parts: Parts, unsuited: str
+    ) -> tuple[Mapping[str, Operator[Any, Any]], list[str]]:
+        flows: dict[str, Operator[Any, Any]] = {}
+        chosen = []
+        for name in names:
+            if name in flows:
+                raise DataError(f"{name} is named twice. Name each flow once.")
+            flows[name], why = flow_of(name, parts)
+            why = f"bm25: {unsuited}" if unsuited and why else why
+            chosen.append(why)
+            if why:
+                self.screen.say(why)
+        return flows, chosen
+
+
+def kept_in() -> Path:
+    """The folder that experiments are kept in which no one has named."""
+    folder = cache_folder() / "experiments"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _traces(run: Run) -> Traces | None:
+    """The steps of questions, as far as they are kept."""
+    if run.journal is None:
+        return None
+    journal: Journal = run.journal
+    journal.flush()
+    found: dict[str, dict[int, list[Any]]] = {}
+
+    def spans(of: str, lane: int) -> Sequence[Any]:
+        if of not in found:
+            found[of] = {}
+            for span in journal.spans(of):
+                found[of].setdefault(span.lane, []).append(span)
+        return found[of].get(lane, ())
+
+    return spans
+
+
+def parts_over(
+    data: DataSet,
+    flows: Sequence[str],
+    weights: str,
+    llm: LanguageModel | None,
+    told: Callable[[int, int], None],
+    known: tuple[Operator[Any, Any] | type, ...] = (),
+) -> tuple[Parts, str]:
+    """The parts for running flows over a data set, indexed where it is not yet: with vectors where a flow has a use for
+    them; and why the embedder is not used, where only flows that choose would use it."""
+    embedder, wanted = MiniLM(weights), [flow for flow in flows if embeds(flow, known)]
+    why = unsuited(data, embedder) if wanted and all(flow in CHOOSING for flow in wanted) else ""
+    if why or not wanted:
+        return Parts(indexed(data, told=told), None, llm, known), why
+    return Parts(indexed(data, embedder, told=told), embedder, llm, known), ""
+
+
+def embeds(flow: str, known: tuple[Operator[Any, Any] | type, ...] = ()) -> bool:
+    """Whether a flow embeds questions, so that its passages need vectors; raises when there is no such flow."""
+    if not is_file(flow):
+        return named(flow) is not bm25
+    return any(isinstance(part, Embedder) for part in from_file(flow, STAND_IN.but(known=known)).resources)
+
+
+def unsuited(data: DataSet, embedder: Embedder) -> str:
+    """Why an embedder does not suit a data set, so that nothing is embedded in vain; nothing when it does."""
+    try:
+        texts = [passage.text for passage in data.passages()]
+        return covers(texts[:: max(1, len(texts) // SAMPLE)][:SAMPLE], embedder)
+    except (WeightsError, MissingExtra) as error:
+        return f"{embedder.name} cannot be used ({error})"

@@ -1,0 +1,190 @@
+"""What a command gives to a flow: the node group to search, the embedder, the language model; and flows by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spolia.cli.group_names import refuse_unknown
+from spolia.cli.store_options import MAIN
+from spolia.cli.user_modules import own
+from spolia.core.operator import Operator
+from spolia.core.wiring import fits, name_of
+from spolia.errors import FlowFileError, QueryError, WiringError
+from spolia.flow_files.built_in import BUILT_IN, choose, named
+from spolia.models.onnx.minilm import MiniLM
+from spolia.models.protocols import NEXT_TOKENS, Embedder, LanguageModel
+from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.types import Answer, Query, Ranking, Value
+
+CHOOSING = ("default", "naive")
+SUFFIXES = (".yaml", ".yml", ".json")
+_OWN = "If it is your own, write --known FILE.py, or its module's name."
+IN_PYTHON = {
+    "Give it: load(": "Write {use: chunks} or {use: embedder}; {use: llm} needs --llm URL --model NAME.",
+    "If it is your own, load(": f"`spolia show --schema` has the others. {_OWN}",
+    "Install the package, or pass the operator itself: load(": _OWN,
+    "with an operator, for example Identity, or": f"with a flow, or a built-in one: {', '.join(BUILT_IN)}.",
+}
+"""What loading a file advises callers in Python to do, and what to do on the command line."""
+
+
+@dataclass(frozen=True)
+class Parts(Value):
+    """What a flow file may use by name: `{use: chunks}`, `{use: corpus}`, `{use: embedder}`, `{use: llm}`.
+
+    Args:
+        chunks: the group that is searched.
+        known: operators of modules that the user names.
+        prompts: folder of prompt files in the place of those that come with Spolia.
+    """
+
+    chunks: NodeGroup
+    embedder: Embedder | None = None
+    llm: LanguageModel | None = None
+    known: tuple[Operator[Any, Any] | type, ...] = ()
+    prompts: Path | None = None
+
+    def given(self) -> dict[str, Any]:
+        """By name, as far as they are there."""
+        every = {"chunks": self.chunks, "corpus": self.chunks.corpus, "embedder": self.embedder, "llm": self.llm}
+        return {name: part for name, part in every.items() if part is not None}
+
+
+def parts_of(
+    store: str,
+    weights: str = "",
+    llm: LanguageModel | None = None,
+    group: str = MAIN,
+    known: Sequence[str] | None = None,
+    prompts: Path | None = None,
+) -> Parts:
+    """The parts for searching a store.
+
+    Args:
+        group: which is searched.
+        known: modules of the user's own.
+        prompts: folder of prompts of the user's own.
+    """
+    corpus, mine = Corpus(str(store)), own(known)
+    if group != MAIN:
+        refuse_unknown(corpus, [group], mine)
+    return Parts(corpus.group(group, mine.groups.get(group)), MiniLM(weights), llm, mine.operators, prompts)
+
+
+def query_of(question: str, where: Sequence[str] | None, parts: Parts) -> Query:
+    """A question, and the conditions that are written beside it; a group that is named and not there is built now.
+
+    Raises:
+        FilterError: one of them is none for this store.
+    """
+    from spolia.cli.metadata import condition_of
+
+    searched = parts.chunks if parts.chunks.name != MAIN else parts.chunks.corpus
+    return Query(question, filter=condition_of(where or (), searched.snapshot().schema))
+
+
+def model_at(url: str, model: str) -> LanguageModel | None:
+    """The language model that the options name; None when they name none."""
+    if not url and not model:
+        return None
+    if not (url and model):
+        raise QueryError(
+            "A language model needs both --llm URL and --model NAME, for example "
+            "--llm http://127.0.0.1:8000/v1 --model qwen3. Its key is read from OPENAI_API_KEY."
+        )
+    from spolia.models.http.chat import ChatModel
+
+    return ChatModel(model, url)
+
+
+def judging(llm: LanguageModel | None) -> LanguageModel | None:
+    """The model as a judge, of whom a measure may ask probabilities of tokens; whether its server states them is seen
+    when it is asked."""
+    from spolia.models.http.chat import ChatModel
+
+    return llm.but(capabilities=llm.capabilities | {NEXT_TOKENS}) if isinstance(llm, ChatModel) else llm
+
+
+def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator[Query, Any], str]:
+    """A flow by its name or file, and in one line what was chosen, where there was a choice.
+
+    Raises:
+        WiringError: there is no such flow, or it does not take a query.
+        FlowFileError: the file does not describe a flow.
+    """
+    if is_file(name):
+        flow = with_prompts(from_file(name, parts), parts.prompts)
+        flow.gives(Query)
+        return flow, ""
+    how_many = {} if top_k is None else {"top_k": top_k}
+    if name == "default":
+        return choose(parts.chunks, parts.embedder, **how_many)
+    flow = named(name)(parts.chunks, parts.embedder, parts.llm, **how_many)
+    flow = with_prompts(flow, parts.prompts)
+    return flow, choose(parts.chunks, parts.embedder)[1] if name in CHOOSING else ""
+
+
+def with_prompts(flow: Operator[Any, Any], folder: Path | None) -> Operator[Any, Any]:
+    """The flow, asked with the prompts of a folder, if one is named."""
+    if folder is None:
+        return flow
+    from spolia.flow_files.prompts import overridden
+
+    found: Operator[Any, Any] = overridden(flow, folder)
+    return found
+
+
+def from_file(name: str, parts: Parts) -> Operator[Query, Any]:
+    """The flow in a file."""
+    from spolia.flow_files.files import load
+
+    with in_words_of_the_command_line():
+        return load(Path(name), parts.given(), parts.known)
+
+
+@contextmanager
+def in_words_of_the_command_line() -> Iterator[None]:
+    """What is wrong with a file is said as whoever types can mend it."""
+    try:
+        yield
+    except FlowFileError as error:
+        for said, instead in IN_PYTHON.items():
+            before, found, _ = str(error).partition(said)
+            if found:
+                raise FlowFileError(before + instead) from error
+        raise
+
+
+def is_file(name: str) -> bool:
+    """Whether a flow is named by its file; a built-in name goes first."""
+    return name not in BUILT_IN and (name.lower().endswith(SUFFIXES) or Path(name).is_file())
+
+
+def answering(flow: Operator[Query, Any], parts: Parts) -> Operator[Query, Answer]:
+    """The flow, with a step that answers where it only finds passages."""
+    given = flow.gives(Query)
+    if fits(Answer, given, {}):
+        return flow
+    if not fits(Ranking, given, {}):
+        raise WiringError(f"The flow gives {name_of(given)}; to ask, it must give an Answer or a Ranking.")
+    if parts.llm is not None:
+        from spolia.generation.reader import Reader
+
+        return flow >> with_prompts(Reader(parts.llm), parts.prompts)
+    from spolia.generation.extract import Extract
+
+    analyzer = parts.chunks.corpus.snapshot().manifest(parts.chunks.name).analyzer
+    return flow >> Extract(analyzer=analyzer)
+
+
+def ranked(result: object) -> Ranking:
+    """The passages behind what a flow gave."""
+    if isinstance(result, Ranking):
+        return result
+    if isinstance(result, Answer) and result.evidence is not None:
+        return result.evidence
+    raise WiringError(f"The flow gave a {type(result).__name__}; to search, it must give a Ranking or an Answer.")

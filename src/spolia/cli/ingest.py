@@ -1,0 +1,247 @@
+"""Who may read which file of a folder, as `--readers FILE` says it, a line for each pattern of paths.
+
+# the first pattern that fits a path counts
+hr/* = ann, staff
+* = everybody
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeAlias
+
+from spolia.cli.destinations import tell_of_groups
+from spolia.cli.metadata import fields_of
+from spolia.cli.options import written
+from spolia.cli.screen import Screen
+from spolia.cli.store_options import MAIN, StoreOptions
+from spolia.cli.user_modules import own
+from spolia.errors import ManifestMismatch, MissingExtra, QueryError, WeightsError
+from spolia.flow_files.built_in import covers
+from spolia.indexing.intake import Unreadable, intake
+from spolia.indexing.parts import main_definition
+from spolia.indexing.readers.registry import READERS, Readers, by_suffix
+from spolia.indexing.report import Progress, SyncReport
+from spolia.indexing.sources.source import Source
+from spolia.indexing.sync import sync
+from spolia.indexing.walking import walk
+from spolia.models.onnx.minilm import MiniLM
+from spolia.models.onnx.weights import find
+from spolia.models.protocols import Embedder, SparseEmbedder
+from spolia.stores.corpus import Corpus
+from spolia.stores.defined import signature, transform_of
+from spolia.stores.definition import Definition, Embedding, Transform
+from spolia.stores.manifest import Manifest
+
+EVERYBODY = "everybody"
+_MEANT = {"everyone", "anybody", "anyone", "all", "public", "*"}
+"""What people write for it; as names of a group they would shut out whom they mean to let in."""
+Rule: TypeAlias = tuple[str, tuple[str, ...]]
+
+
+def access_of(file: Path | None) -> Callable[[str], tuple[str, ...]] | None:
+    """What `sync(access=…)` takes: the principals who may read a file, by its uri; None without a file.
+
+    Raises:
+        QueryError: the file cannot be read or understood; when it is called, for a uri that no pattern fits.
+    """
+    if file is None:
+        return None
+    rules = list(_rules(file))
+
+    def readers(uri: str) -> tuple[str, ...]:
+        for pattern, principals in rules:
+            if fnmatchcase(uri, pattern):
+                return principals
+        raise QueryError(
+            f"{file} does not say who may read {uri!r}. Add a line for it; "
+            f"`* = {EVERYBODY}` as the last one opens all that is not named."
+        )
+
+    return readers
+
+
+def _rules(file: Path) -> Iterator[Rule]:
+    try:
+        lines = file.read_text("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise QueryError(
+            f"{file} cannot be read: {reason}. Name a text file with lines like: hr/* = ann, staff"
+        ) from error
+    for number, line in enumerate(lines, 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield _rule(line, f"{file}, line {number}")
+
+
+def _rule(line: str, where: str) -> Rule:
+    pattern, _, listed = (part.strip() for part in line.partition("="))
+    principals = tuple(name.strip() for name in listed.split(","))
+    if not pattern or not all(principals):
+        raise QueryError(
+            f"{where}: {line.strip()!r:.80} is no line of readers. Write PATTERN = PRINCIPAL, PRINCIPAL; "
+            f"or PATTERN = {EVERYBODY}."
+        )
+    if meant := [name for name in principals if name.casefold() in _MEANT]:
+        raise QueryError(
+            f"{where}: {meant[0]!r} would be a user or group of that name. Write {EVERYBODY}, or give it another name."
+        )
+    if EVERYBODY in principals and len(principals) > 1:
+        raise QueryError(f"{where}: {EVERYBODY!r} stands beside others. Write it alone, or leave it out.")
+    return pattern, () if principals == (EVERYBODY,) else principals
+
+
+SAMPLED_FILES, SAMPLED_BYTES, SAMPLED_CHARACTERS = 20, 1_000_000, 5_000
+
+
+def index_folder(
+    screen: Screen,
+    making: StoreOptions,
+    *,
+    rebuild: bool = False,
+    retry: bool = True,
+    wait_s: float | None = None,
+    tell: Callable[[Progress], None] = lambda now: None,
+) -> tuple[SyncReport, str]:
+    """Index what has changed in folders and sources; returns the report, and in one line why there are vectors or none.
+
+    Args:
+        rebuild: forget what was built with other parts.
+        retry: try files again that could not be read and have not changed.
+        wait_s: how long to wait for another writer, seconds.
+        tell: is told of every file.
+    """
+    corpus = Corpus(making.store)
+    given, chosen = parts(screen, making, corpus, rebuild=rebuild)
+    embeds = given["embedder"] is not None
+    with screen.progress("reading") as told:
+
+        def progress(now: Progress) -> None:
+            tell(now)
+            embedding = embeds and now.done >= now.total
+            told(now.done, now.total, f"embedding, {now.embedded} done" if embedding else "reading")
+
+        try:
+            report = sync(
+                **given,
+                corpus=corpus,
+                progress=progress,
+                retry=retry,
+                timeout_s=wait_s,
+                rebuild=rebuild,
+            )
+        except ManifestMismatch as error:
+            raise ManifestMismatch(
+                f"{error} What that would take: {command('plan', making)}; to do it: "
+                f"{command('sync', making)} --rebuild"
+            ) from error
+    return report, chosen
+
+
+def command(name: str, making: StoreOptions) -> str:
+    """The command line that makes a store so."""
+    return shlex.join(["spolia", name, *written(making)])
+
+
+def parts(screen: Screen, making: StoreOptions, corpus: Corpus, *, rebuild: bool) -> tuple[dict[str, Any], str]:
+    """What `sync` and `planned` take, and in one line why there are vectors or none."""
+    places, embedder, mine = making.places(), making.embedder(), own(making.known)
+    defined = {**mine.groups, **making.definitions(embedder, mine.operators)}
+    main = defined.pop(MAIN, None)
+    given = {**defined, **({MAIN: main} if main else {})}
+    stored = corpus.snapshot().manifests if corpus.exists() else {}
+    tell_of_groups(screen, given.values(), [stored[name] for name in stored if name not in given], mine.operators)
+    paths = [one for one in places if isinstance(one, Path)]
+    found: dict[str, Any] = {
+        "sources": paths[0] if places == paths[:1] else places,
+        "group": MAIN,
+        "groups": [corpus.group(name, definition) for name, definition in defined.items()],
+        "fields": fields_of(making.fields),
+        "access": access_of(making.readers),
+        "known": mine.operators,
+        "readers": mine.readers or READERS,
+        "workers": making.workers,
+        "limits": making.limits,
+        "follow_links": making.follow_links,
+    }
+    if main is not None:
+        found |= {"splitter": main.transform, "analyzer": main.analyzer}
+    if main is not None and main.embeddings:
+        found["embedder"] = _only_embedder(main, making)
+        return found, f"with vectors of {found['embedder'].name}"
+    why = "" if making.vectors else why_none(corpus, found, embedder, making, rebuild=rebuild)
+    found["embedder"] = None if why else embedder
+    if main is None and not rebuild:
+        found["splitter"] = _splitter_of(corpus, found["embedder"], mine.operators)
+    return found, f"without vectors: {why}" if why else f"with vectors of {embedder.name}"
+
+
+def _only_embedder(main: Definition, making: StoreOptions) -> Embedder | SparseEmbedder:
+    """The embedder of the group that every store has, which is embedded in one way."""
+    first = main.embeddings[0]
+    if making.vectors is False or main.embeddings != (Embedding(first.embedder),):
+        raise QueryError(
+            f"{making.groups}: {MAIN} is embedded by one embedder, with the index and metric that are usual, and not "
+            "with --no-vectors. For other embeddings define a further group: NAME: {transform: …, embeddings: […]}."
+        )
+    return first.embedder
+
+
+def why_none(corpus: Corpus, given: Mapping[str, Any], embedder: MiniLM, making: StoreOptions, *, rebuild: bool) -> str:
+    """Why nothing is to be embedded; nothing when it is. Of sources that are no folders nothing is known before.
+
+    Args:
+        given: the sources, and the readers of their files.
+    """
+    if making.vectors is False:
+        return "as asked for"
+    if not rebuild and (built := _built_with(corpus)) is not None:
+        return "" if built == embedder.name else f"the store was built {f'with {built}' if built else 'without'}"
+    try:
+        find(making.weights)
+        return covers(samples, embedder) if (samples := list(_samples(given["sources"], given["readers"]))) else ""
+    except MissingExtra as error:
+        return str(error)
+    except WeightsError as error:
+        if making.weights or os.environ.get("SPOLIA_WEIGHTS"):  # named by the user, so not to be passed over
+            raise
+        return str(error)
+
+
+def _built_with(corpus: Corpus) -> str | None:
+    """Name of the embedder that a store was built with, empty for none; None where nothing was built yet."""
+    built = _built(corpus)
+    return None if built is None else built.embedder
+
+
+def _splitter_of(corpus: Corpus, embedder: Embedder | None, known: tuple[Any, ...]) -> Transform | None:
+    """What the documents of a store were cut by, which goes on where nothing else is said; None for the usual one."""
+    built = _built(corpus)
+    if built is None or not built.definition:
+        return None
+    usual = signature(main_definition(None, embedder, None), {})
+    return None if built.signature == usual else transform_of(built, known)
+
+
+def _built(corpus: Corpus) -> Manifest | None:
+    return corpus.snapshot().manifests.get(MAIN) if corpus.exists() else None
+
+
+def _samples(places: Path | Sequence[Path | Source], readers: Readers) -> Iterator[str]:
+    """The beginnings of some documents from all over some folders."""
+    paths = places if isinstance(places, Path) else [one for one in places if isinstance(one, Path)]
+    if not paths:
+        return
+    files = [file for file in walk(paths, by_suffix(readers)).files.values() if file.size <= SAMPLED_BYTES]
+    with TemporaryDirectory(prefix="spolia-") as spool, intake(Path(spool), 1) as taking:
+        for file in islice(files, 0, None, max(1, len(files) // SAMPLED_FILES)):
+            try:
+                yield taking.sample(file).document.text[:SAMPLED_CHARACTERS]
+            except Unreadable:
+                continue  # indexing records it, with the reason

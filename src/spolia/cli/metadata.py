@@ -1,0 +1,125 @@
+"""Conditions on metadata as they are written on the command line."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+from spolia.errors import FilterError
+from spolia.types import Time
+
+if TYPE_CHECKING:
+    from spolia.filters import Condition, Field, Schema
+
+
+WRITTEN = re.compile(r"\s*([^=<>!]+?)\s*(>=|<=|!=|=|>|<|\bin\b)\s*([^=<>!\s].*?)\s*", re.S)
+EXAMPLES = "--where year=2020, --where 'tag in a,b', --where 'year>=2020' or --where 'file_modified>2026-01-31'"
+_BOUNDS = {">=": "at_least", "<=": "at_most", ">": "above", "<": "below"}
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def condition_of(written: Sequence[str], schema: Schema) -> Condition | None:
+    """All of these conditions; None for none.
+
+    Args:
+        written: each as `year=2020`, `tag in a,b`, `year>=2020`, `year<2022` or `kind!=draft`. A year, month or day is
+            all of it: `file_modified>2026-01` begins with the first of February, in UTC.
+        schema: the declared fields, which say what type a value has.
+
+    Raises:
+        FilterError: what is written is no condition, of no declared field, or of no value that it can have.
+
+    >>> from spolia.filters import Field, Schema
+    >>> condition_of(["year in 2020, 2021"], Schema([Field("year", "int")]))
+    AnyOf(field='year', values=(2020, 2021))
+    >>> condition_of(["file_modified<=2026-01-31"], Schema())
+    Between(field='file_modified', at_least=None, at_most='2026-01-31', above=None, below=None)
+    """
+    from spolia.filters import And
+
+    found = [_condition(text, schema) for text in written]
+    return None if not found else found[0] if len(found) == 1 else And(tuple(found))
+
+
+def _condition(text: str, schema: Schema) -> Condition:
+    from spolia.filters import Between, Not, where
+
+    parts = WRITTEN.fullmatch(text)
+    if parts is None:
+        raise FilterError(f"{text!r} is no condition. Write for example {EXAMPLES}.")
+    name, sign, said = parts.groups()
+    field = schema.by_name.get(name)
+    if field is None:
+        raise FilterError(
+            f"There is no metadata field {name!r} to filter by. Declared are: {', '.join(sorted(schema.by_name))}. "
+            f"Write one of these, or declare it: spolia sync FOLDER --store STORE --field {shlex.quote(name)}:KIND."
+        )
+    values = [value_of(field, one.strip()) for one in (said.split(",") if sign == "in" else [said])]
+    if sign in _BOUNDS:
+        return Between(name, **{_BOUNDS[sign]: values[0]})
+    found = where(**{name: values})
+    return Not(found) if sign == "!=" else found
+
+
+def value_of(field: Field, text: str) -> Any:
+    """A value of a field as it is written.
+
+    Raises:
+        FilterError: it is none, with an example.
+    """
+    try:
+        return _READ[field.kind](text)
+    except (ValueError, KeyError) as error:
+        holds, example = KINDS[field.kind]
+        raise FilterError(
+            f"Field {field.name!r} holds {holds}, and {text!r} is none of these. Write for example "
+            f"'{field.name}{'=' if field.kind == 'bool' else '>='}{example.replace('FIELD', field.name)}'."
+        ) from error
+
+
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": lambda text: _TRUTH[text.lower()],
+    "time": lambda text: str(Time(text)),
+}
+KINDS = {
+    "str": ("texts", "text"),
+    "int": ("whole numbers", "7"),
+    "float": ("numbers", "0.5"),
+    "bool": ("true or false", "true"),
+    "time": ("times", "2026-01-31' or 'FIELD>=2026-01-31T09:30:00Z"),
+}
+
+
+def fields_of(written: Sequence[str] | None) -> tuple[Field, ...] | None:
+    """The fields; None where none is declared, so that those stay that a store has.
+
+    Args:
+        written: each as `author`, `year:int` or `year:int=0`, with the value of what has none.
+
+    Raises:
+        FilterError: what is written declares no field.
+
+    >>> fields_of(["year:int=0"])
+    (Field(name='year', kind='int', default=0, max_length=None),)
+    """
+    return tuple(map(_field, written)) if written else None
+
+
+def _field(text: str) -> Field:
+    from spolia.filters import Field
+    from spolia.filters.fields import Kind
+
+    said, has_default, default = text.partition("=")
+    name, _, written = (part.strip() for part in said.partition(":"))
+    kinds: dict[str, Kind] = {one: one for one in get_args(Kind)}
+    if (kind := kinds.get(written or "str")) is None or not name:
+        raise FilterError(
+            f"--field {text!r} declares no field. Write NAME, NAME:KIND or NAME:KIND=DEFAULT; {', '.join(kinds)}."
+        )
+    field = Field(name, kind)
+    return field.but(default=value_of(field, default.strip())) if has_default else field

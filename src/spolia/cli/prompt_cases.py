@@ -1,0 +1,98 @@
+"""A case that a flow could be asked about: a question, texts; and what it would send for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spolia.cli.flow_parts import answering, flow_of, is_file, parts_of, with_prompts
+from spolia.cli.user_modules import own
+from spolia.core.operator import Operator
+from spolia.core.registry import Catalogue
+from spolia.errors import DataError, QueryError
+from spolia.flow_files.built_in import BUILT_IN
+from spolia.flow_files.prompt_preview import ANY_MODEL, Sent, alone, case_for, sent_for
+from spolia.indexing.texts import temporary
+from spolia.stores.corpus import Corpus
+
+
+@dataclass(frozen=True)
+class PromptCase:
+    """A case.
+
+    Args:
+        question: what is asked.
+        documents: texts by name.
+    """
+
+    question: str = ""
+    documents: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, question: str, data: Path | None, line: int, documents: Sequence[Path]) -> PromptCase:
+        """The case that options describe; the passages of a data set's question are those that its gold names."""
+        texts = {str(path): _text(path) for path in documents}
+        if data is None:
+            return cls(question, texts)
+        from spolia.evaluation.data.dataset import DataSet
+
+        found = DataSet(str(data))
+        item = next((item for at, item in enumerate(found.items(), 1) if at == line), None)
+        if item is None:
+            raise DataError(f"{data} has no question {line}. Write a smaller --line.")
+        gold = {one if isinstance(one, str) else one.document for group in item.gold for one in group}
+        if not texts and found.has_corpus:
+            texts = {passage.id: passage.text for passage in found.passages() if passage.id in gold}
+        return cls(question or item.question, texts)
+
+
+def messages(
+    what: str,
+    case: PromptCase,
+    store: str | None = None,
+    known: Sequence[str] | None = None,
+    prompts: Path | None = None,
+    replies: Sequence[str] = (),
+) -> list[Sent]:
+    """What an operator or a flow would send for a case.
+
+    Args:
+        what: an operator's name, a built-in flow's, or a flow file.
+        store: that a flow searches; without one it searches the texts of the case.
+        prompts: folder of prompt files in the place of others.
+        replies: that are taken to have come, call by call.
+    """
+    if not is_file(what) and what not in BUILT_IN:
+        flow = with_prompts(alone(_operator(what, known)), prompts)
+        return sent_for(flow, case_for(flow, case.question, case.documents), replies)
+    with ExitStack() as stack:
+        at = store or stack.enter_context(_temporary(case)).path
+        parts = parts_of(at, known=known, prompts=prompts).but(llm=ANY_MODEL)
+        flow = answering(flow_of(what, parts)[0], parts)
+        return sent_for(flow, case_for(flow, case.question, case.documents), replies)
+
+
+def _operator(name: str, known: Sequence[str] | None) -> type[Operator[Any, Any]]:
+    found = Catalogue(own(known).operators).get(name)
+    if isinstance(found, type) and issubclass(found, Operator):
+        return found
+    raise QueryError(
+        f"There is no prompt, operator or flow {name!r}. Write a name that `spolia prompts list` has, one of "
+        f"{', '.join(BUILT_IN)}, or the path of a flow file."
+    )
+
+
+def _temporary(case: PromptCase) -> AbstractContextManager[Corpus]:
+    if not case.documents:
+        raise QueryError("A flow searches something. Write --store STORE, or --document FILE for each text.")
+    return temporary(case.documents, embedder=None)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise QueryError(f"{path} cannot be read as text: {error}. Write --document with a text file.") from error

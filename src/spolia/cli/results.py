@@ -1,0 +1,143 @@
+"""Rankings and answers as they are printed: places, quotes, what is cited."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from spolia.cli.screen import one_line, visible
+from spolia.types import Answer, Box, Citation, Hit, Ranking, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from rich.console import RenderableType
+    from rich.padding import Padding
+
+    from spolia.cli.screen import Screen
+    from spolia.stores.corpus import Corpus
+    from spolia.stores.tables.rows import Unmade
+
+
+SHOWN_CHARACTERS = 300
+
+
+def place_of(hit: Hit) -> str:
+    """File and page or lines of a hit, for people."""
+    node = hit.node
+    return Citation("", node.id, node.document, node.uri or node.document, "", node.span).place
+
+
+def ranking_lines(ranking: Ranking) -> Iterator[RenderableType]:
+    """The hits, numbered, each with its place, its score and how its text begins."""
+    from rich.text import Text
+
+    for number, hit in enumerate(ranking.hits, start=1):
+        place, score = (one_line(place_of(hit)), "bold"), (f"  {hit.score:.3f}", "dim")
+        yield Text.assemble((f"{number:>3}  ", "bold cyan"), place, score)
+        if hit.node.context:
+            yield indented(one_line(hit.node.context, 150), 5, "dim")
+        yield indented(one_line(hit.node.text, SHOWN_CHARACTERS), 5)
+
+
+def citation_lines(answer: Answer) -> Iterator[RenderableType]:
+    """What an answer cites: the place, then the passage as it stands there."""
+    from rich.text import Text
+
+    for citation in answer.citations:
+        yield Text.assemble((f"\n[{visible(citation.marker)}] ", "bold cyan"), (one_line(citation.place), "bold"))
+        yield indented(f"“{one_line(citation.quote)}”", 4, "dim")
+
+
+def indented(text: str, columns: int, style: str = "") -> Padding:
+    """A paragraph that begins, and goes on in every line, some columns from the left."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    return Padding(Text(text, style), (0, 0, 0, columns), expand=False)
+
+
+def hit_data(hit: Hit) -> dict[str, Any]:
+    """A hit as plain data."""
+    node = hit.node
+    where = {"place": place_of(hit), "uri": node.uri, "document": node.document, "node": node.id}
+    found = {"score": hit.score, "parts": dict(hit.parts), "text": node.text, "context": node.context}
+    return where | {"span": span_data(node.span)} | found
+
+
+def answer_data(answer: Answer, boxes: Callable[[Citation], Iterable[Box]] = lambda citation: ()) -> dict[str, Any]:
+    """An answer as plain data.
+
+    Args:
+        boxes: where what is cited stands on its pages.
+    """
+    from dataclasses import asdict
+
+    return {
+        "answer": answer.text,
+        "stop_reason": answer.stop_reason,
+        "citations": [
+            {
+                "marker": citation.marker,
+                "place": citation.place,
+                "uri": citation.uri,
+                "document": citation.document,
+                "node": citation.node,
+                "quote": citation.quote,
+                "span": span_data(citation.span),
+                "boxes": [asdict(box) for box in boxes(citation)],
+            }
+            for citation in answer.citations
+        ],
+    }
+
+
+def span_data(span: Span | None) -> dict[str, Any] | None:
+    """Offsets, pages and lines as plain data."""
+    if span is None:
+        return None
+    return {"start": span.start, "end": span.end, "pages": span.pages, "lines": span.lines}
+
+
+SHOWN = 5
+
+
+class FirstUses:
+    """What a command builds while it searches.
+
+    Args:
+        corpus: the store, before.
+
+    Attributes:
+        built: number of nodes by group.
+        unmade: what the new groups lack.
+    """
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus, self._before = corpus, frozenset(corpus.latest().indexes)
+        self.built: dict[str, int] = {}
+        self.unmade: list[Unmade] = []
+
+    def look(self) -> None:
+        """See what is there by now."""
+        snapshot = self._corpus.latest()
+        new = snapshot.indexes.keys() - self._before
+        if new:
+            counts = dict(snapshot.stats().nodes)
+            self.built = {name: counts.get(name, 0) for name in sorted(new)}
+            self.unmade = [lack for lack in snapshot.unmade() if lack.group in new]
+
+    def tell(self, screen: Screen) -> None:
+        """Say what was built, and what failed."""
+        for name, nodes in self.built.items():
+            screen.say(f"Group {name} was built, since this is its first use: {nodes} nodes.")
+        for lack in self.unmade[:SHOWN]:
+            screen.say(f"not in {lack.group}: {one_line(lack.uri)}  {one_line(lack.reason, 300)}", "yellow")
+        if len(self.unmade) > SHOWN:
+            more = len(self.unmade) - SHOWN
+            screen.say(f"… and {more} more; all: spolia docs report --store {self._corpus.path}", "yellow")
+
+    def data(self) -> dict[str, Any]:
+        """As plain data."""
+        from spolia.cli.commands.index import unmade_data
+
+        return {"built": self.built, "unmade": unmade_data(self.unmade)} if self.built else {}

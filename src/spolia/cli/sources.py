@@ -1,0 +1,44 @@
+"""What `spolia index SOURCE… --sources FILE` names: folders, addresses, and a file that describes the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from spolia.errors import SourceError
+from spolia.flow_files.files import decoded
+from spolia.indexing.sources.api import APIItems
+from spolia.indexing.sources.remote_files import RemoteFiles
+from spolia.indexing.sources.source import Source
+from spolia.indexing.sources.sql import SQLRows
+from spolia.indexing.sources.web import WebPages
+
+KINDS = (WebPages, RemoteFiles, SQLRows, APIItems)
+
+
+def named(given: Sequence[str], file: Path | None) -> list[Path | Source]:
+    """Folders and sources.
+
+    Args:
+        given: paths; addresses of pages, `https://HOST/PATH`, or of file systems, `s3://BUCKET/docs`.
+        file: YAML with a list of sources.
+
+    Raises:
+        SourceError: nothing is named, or what is no source.
+        FlowFileError: the file describes none; says the line.
+
+    >>> [type(one).__name__ for one in named(["https://example.org/docs/", "s3://archive/docs"], None)]
+    ['WebPages', 'RemoteFiles']
+    """
+    found: list[Path | Source] = [_named(one) for one in given]
+    if file is not None:
+        found += decoded(file, tuple[Source, ...], None, KINDS, "a list of sources: - WebPages: {start: [URL]}")
+    if not found:
+        raise SourceError("Nothing is named. Write a folder, an address, or --sources FILE.")
+    return found
+
+
+def _named(one: str) -> Path | Source:
+    if "://" not in one:
+        return Path(one)
+    return WebPages((one,)) if one.lower().startswith(("http://", "https://")) else RemoteFiles(one)

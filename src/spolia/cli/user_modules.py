@@ -1,0 +1,165 @@
+"""What Python modules of the user's own define: functions, operators, groups, measures, and readers of files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from inspect import isabstract
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from spolia.core.operator import Operator
+from spolia.errors import QueryError
+from spolia.evaluation.measures.measure import SetMeasure
+from spolia.indexing.readers.function_reader import Reads
+from spolia.indexing.readers.reader import Reader
+from spolia.stores.corpus import NodeGroup
+from spolia.stores.definition import Definition
+
+READERS = "READERS"
+"""What a module calls its readers."""
+
+
+@dataclass(frozen=True)
+class UserModules:
+    """What modules define.
+
+    Args:
+        operators: instances and classes.
+        groups: definitions of node groups by name: `NAME = Definition(…)`.
+        measures: classes of measures.
+        readers: by suffix or pattern, what reads some files otherwise than the built-in readers: `READERS = {…}`.
+    """
+
+    operators: tuple[Operator[Any, Any] | type, ...] = ()
+    groups: Mapping[str, Definition] = field(default_factory=dict)
+    measures: tuple[type[SetMeasure], ...] = ()
+    readers: Mapping[str, Reader | Reads] = field(default_factory=dict)
+
+
+def own(named: Sequence[str] | None) -> UserModules:
+    """What is in these modules.
+
+    Args:
+        named: each a module, `acme.cutting`, or its file, `cutting.py`; with `:NAME` only one thing of it.
+
+    Raises:
+        QueryError: there is no such module, it cannot be imported, or it has nothing that can be used here.
+    """
+    operators: list[Operator[Any, Any] | type] = []
+    groups: dict[str, Definition] = {}
+    measures: list[type[SetMeasure]] = []
+    readers: dict[str, Reader | Reads] = {}
+    for one in named or ():
+        for name, value in _things(one).items():
+            if isinstance(value, NodeGroup) and value.definition is not None:
+                groups[value.name] = value.definition
+            elif isinstance(value, Definition):
+                groups[name] = value
+            elif _is_measure(value):
+                measures.append(value)
+            elif name == READERS:
+                readers |= _readers(one, value)
+            else:
+                operators.append(value)
+    return UserModules(tuple(operators), groups, tuple(measures), readers)
+
+
+def _readers(place: str, said: object) -> Mapping[str, Reader | Reads]:
+    """What reads which files.
+
+    Raises:
+        QueryError: it is no mapping of patterns to readers.
+    """
+    if isinstance(said, Mapping) and all(isinstance(name, str) and callable(_read(one)) for name, one in said.items()):
+        return said
+    raise QueryError(
+        f"--known {place}: {READERS} is {said!r:.100}. Write {READERS} = {{'*.foo': my_function, '*.pdf': PdfReader()}}"
+        ", patterns with functions or readers."
+    )
+
+
+def _read(reader: object) -> object:
+    return reader if callable(reader) else getattr(reader, "read", None)
+
+
+def _things(named: str) -> dict[str, Any]:
+    place, _, wanted = named.partition(":")
+    module = _module(place)
+    if wanted and not hasattr(module, wanted):
+        raise QueryError(
+            f"--known {named}: {place} has no {wanted!r}. Write the name of a function or definition in it."
+        )
+    found = {wanted: getattr(module, wanted)} if wanted else vars(module)
+    things = {name: value for name, value in found.items() if name == READERS or _is_own(value)}
+    for name, value in found.items():
+        if lacking := _lacks(value):
+            raise QueryError(
+                f"--known {named}: the measure {name} has no {' and no '.join(lacking)}. Write what every measure has, "
+                "as in docs/measures.md under Your own."
+            )
+    if not things:
+        raise QueryError(
+            f"--known {named}: there is no operator, no measure, no definition of a group and no {READERS}. Write "
+            "functions under @transform or @step there, classes of operators or of measures, NAME = Definition(...), "
+            f"or {READERS} = {{'*.foo': my_function}}."
+        )
+    return things
+
+
+def _is_own(value: object) -> bool:
+    """Whether it is what a file may name and Spolia does not have itself."""
+    if isinstance(value, (Definition, NodeGroup)) or _is_measure(value):
+        return True
+    kind = value if isinstance(value, type) else type(value)
+    return issubclass(kind, Operator) and not kind.__module__.startswith("spolia.")
+
+
+def _is_measure(value: object) -> bool:
+    """Whether it is a class that can be measured by, and not only a base of such classes."""
+    is_class = isinstance(value, type) and issubclass(value, SetMeasure) and not value.__module__.startswith("spolia.")
+    return is_class and not isabstract(value) and hasattr(value, "called")
+
+
+def _lacks(value: object) -> tuple[str, ...]:
+    """Methods that a measure with a name of its own was not given."""
+    is_class = isinstance(value, type) and issubclass(value, SetMeasure) and "called" in vars(value)
+    return tuple(sorted(getattr(value, "__abstractmethods__", ()))) if is_class else ()
+
+
+def _module(place: str) -> ModuleType:
+    """A module by its name, or by its file: under the name by which Python programs beside it import it."""
+    path = Path(place)
+    is_file = place.endswith(".py") or path.is_file()
+    if is_file and not path.is_file():
+        raise QueryError(
+            f"--known {place}: there is no such file. Write the path of a Python file, or a module's name."
+        )
+    name, folder = _named(path.resolve()) if is_file else (place, Path.cwd())
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    try:
+        found = import_module(name)
+    except Exception as error:
+        raise QueryError(
+            f"--known {place} cannot be imported: {type(error).__name__}: {error}. Write the path of a Python file, or "
+            "the name of a module that Python finds."
+        ) from error
+    if is_file and not (found.__file__ and path.samefile(found.__file__)):
+        raise QueryError(
+            f"--known {place}: Python has another module of the name {name}, {found.__file__ or 'built in'}. Give the "
+            "file a name of its own."
+        )
+    return found
+
+
+def _named(file: Path) -> tuple[str, Path]:
+    """The name of the module in a file, and the folder from which it is imported: above all packages that it is in."""
+    names, folder = [file.stem], file.parent
+    while (folder / "__init__.py").is_file():
+        names.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(names), folder

@@ -1,0 +1,1 @@
+"""The one idea: operators, and what checks, wires, names and draws them."""

@@ -1,0 +1,251 @@
+"""What can be said of a flow before anything is spent on it."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
+
+from spolia import errors
+from spolia.core.codec import nearest, plan_of
+from spolia.core.codec.shape import EncodeContext
+from spolia.core.combinators import Choice, Guard, Identity, Loop, Route, Samples, Stopped, places
+from spolia.core.operator import Operator, Then, Vary
+from spolia.core.wiring import fits, name_of
+from spolia.errors import CodecError, SpoliaError, WiringError
+from spolia.types import Addressed, Value
+
+
+@dataclass(frozen=True)
+class Problem(Value):
+    """Something wrong at a place of a flow (`steps.1.arms.0.top_k`; empty for the flow itself), and what to write."""
+
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.message}" if self.place else self.message
+
+
+@dataclass(frozen=True)
+class Checked(Value):
+    """What `check` found.
+
+    Args:
+        takes: the type that the flow takes, as it is written.
+        gives: the type that it gives.
+        calls: calls to language models for one value, at most; None when no bound is known.
+        problems: in the order of the flow; none means that it may be run.
+        open: places that are still to be decided, each with the number of its candidates.
+    """
+
+    takes: str
+    gives: str
+    calls: int | None
+    problems: tuple[Problem, ...] = ()
+    open: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def __str__(self) -> str:
+        calls = "no known bound on calls" if self.calls is None else f"at most {self.calls} calls"
+        lines = [f"{self.takes} → {self.gives}, {calls} to language models"]
+        lines += [f"open: {place} ({size} candidates)" for place, size in self.open]
+        return "\n".join(lines + [f"problem: {problem}" for problem in self.problems])
+
+
+def check(flow: Operator[Any, Any], *, takes: Any = None, gives: Any = None) -> Checked:
+    """Look for what would go wrong, without running anything.
+
+    Found are: fields of a wrong type, arms and fallbacks that can never run, loops that nothing can end before the
+    cap, samples that cannot differ, models that lack a capability, limits that never or always bind, candidates that
+    come twice.
+
+    Args:
+        takes: what the flow will be given, for example `Query`; by default what it says itself.
+        gives: what it must give.
+
+    >>> from spolia.core.combinators import Guard, Identity, Samples
+    >>> from spolia.types import Query
+    >>> print(check(Guard(Samples[Query](3)), takes=Query))
+    Query → tuple[Query, ...], at most 0 calls to language models
+    problem: Guard has neither a limit nor a fallback and does nothing. Give it max_calls or fallback, or take it out.
+    """
+    problems = list(_problems(flow, ""))
+    taken = flow.takes() if takes is None else takes
+    try:
+        given = flow.gives(taken)
+        if gives is not None and not fits(gives, given, {}):
+            problems.append(Problem("", f"The flow gives {name_of(given)}; {name_of(gives)} is wanted."))
+    except WiringError as error:
+        given = Any
+        problems.append(Problem("", str(error)))
+    try:
+        undecided = tuple(places(flow).items())
+    except SpoliaError as error:
+        undecided = ()
+        problems.append(Problem("", str(error)))
+    return Checked(name_of(taken), name_of(given), flow.calls(), tuple(problems), undecided)
+
+
+def _problems(op: Operator[Any, Any], place: str) -> Iterator[Problem]:
+    for found in (*_fields(op), *_capabilities(op), *_structure(op)):
+        yield Problem(".".join(filter(None, (place, found.place))), found.message)
+    for inner_place, inner in op.inner():
+        yield from _problems(inner, f"{place}.{inner_place}" if place else inner_place)
+
+
+class _Shallow(EncodeContext):
+    """Writes inner operators and addresses by name, so that only the fields themselves are looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(plan_of, {"it": None})
+
+    def name_of(self, value: object) -> str | None:
+        return "it" if isinstance(value, (Operator, Addressed)) else None
+
+
+def _fields(op: Operator[Any, Any]) -> Iterator[Problem]:
+    """Fields that hold something else than they declare."""
+    try:
+        plan = plan_of(type(op))
+    except CodecError as error:
+        yield Problem("", str(error))
+        return
+    for field in plan.places:
+        try:
+            plan.shape_at(field, vars(op)).encode(getattr(op, field.name), _Shallow())
+        except CodecError as error:
+            yield Problem(".".join(map(str, (field.name, *error.place))), error.reason)
+
+
+def _capabilities(op: Operator[Any, Any]) -> Iterator[Problem]:
+    """Models that cannot do what the operator needs of them."""
+    for name, needed in op.needs.items():
+        model = getattr(op, name)
+        offered = getattr(model, "capabilities", None)
+        if model is None:
+            continue
+        if offered is None:
+            yield Problem(name, f"{type(op).__name__} needs a model here; {model!r} states no capabilities.")
+        elif lacking := sorted(needed - offered):
+            yield Problem(
+                name,
+                f"{type(op).__name__} needs {', '.join(lacking)} of this model; {model!r} has "
+                f"{', '.join(sorted(offered)) or 'nothing'}. Give a model that has it.",
+            )
+
+
+def _structure(op: Operator[Any, Any]) -> Iterator[Problem]:
+    """What is well typed and yet makes no sense."""
+    if isinstance(op, Route):
+        yield from _route(op)
+    elif isinstance(op, Guard):
+        yield from _guard(op)
+    elif isinstance(op, Loop):
+        yield from _loop(op)
+    elif isinstance(op, Then):
+        yield from _samples(op)
+    elif isinstance(op, Choice):
+        yield from _twice("options", op.options)
+    elif isinstance(op, Vary):
+        for name, values in op.ranges:
+            yield from _twice(f"ranges.{name}", values)
+
+
+def _twice(place: str, candidates: tuple[Any, ...]) -> Iterator[Problem]:
+    for index, candidate in enumerate(candidates):
+        first = candidates.index(candidate)
+        if first < index:
+            yield Problem(f"{place}.{index}", f"This candidate is number {first} again. Take it out.")
+
+
+def _route(op: Route[Any, Any]) -> Iterator[Problem]:
+    try:
+        named = op.router.gives(op.takes())
+    except WiringError:
+        return
+    if get_origin(named) is not Literal:
+        return
+    arms = [name for name, _ in op.arms]
+    for name in arms:
+        if name not in get_args(named) and name != op.default:
+            yield Problem(
+                f"arms.{name}",
+                f"This arm can never run: the router only names {', '.join(get_args(named))}. "
+                "Rename the arm, or take it out.",
+            )
+    for name in get_args(named):
+        if name not in arms:
+            yield Problem("arms", f"The router may name {name!r}, which is no arm. Add it, or the default is taken.")
+
+
+def _guard(op: Guard[Any, Any]) -> Iterator[Problem]:
+    if op.fallback is None and op.max_calls is None:
+        yield Problem(
+            "",
+            "Guard has neither a limit nor a fallback and does nothing. Give it max_calls or fallback, or take it out.",
+        )
+    if op.fallback is not None and not op.on:
+        yield Problem("fallback", "The fallback can never run: on names no errors. Name some, or take it out.")
+    if op.fallback is not None and op.fallback == op.body:
+        yield Problem("fallback", "The fallback is the body again. Give another one, or take it out.")
+    if op.max_calls is not None and op.body.calls() == 0:
+        yield Problem("max_calls", "The body asks no model, so that this limit is never reached. Take it out.")
+    if op.max_calls == 0 and op.body.calls() != 0:
+        yield Problem("max_calls", "With 0 calls the body can never ask its model. Allow at least 1.")
+    known = {name for names in (vars(errors), vars(builtins)) for name in names}
+    for index, name in enumerate(op.on):
+        if name not in known and (near := nearest(name, tuple(_error_names()))) not in (None, name):
+            yield Problem(f"on.{index}", f"No error is called {name!r}. The nearest is {near}; write that.")
+
+
+def _error_names() -> Iterator[str]:
+    stack: list[type] = [Exception]
+    while stack:
+        below: list[type] = stack.pop().__subclasses__()
+        yield from (cls.__name__ for cls in below)
+        stack.extend(below)
+
+
+def _loop(op: Loop[Any]) -> Iterator[Problem]:
+    if isinstance(op.until, Stopped) and _changes_nothing(op.body):
+        yield Problem(
+            "body",
+            "This loop cannot end before its cap: the body changes nothing, and only the body could stop it. "
+            "Give another body, or a judge: until=...",
+        )
+
+
+def _samples(op: Then[Any, Any]) -> Iterator[Problem]:
+    """Draws of what gives the same each time."""
+    for index, one in enumerate(op.steps):
+        after = op.steps[index + 1 :]
+        if isinstance(one, Samples) and one.n > 1 and after and not any(map(_may_vary, after)):
+            yield Problem(
+                f"steps.{index}",
+                f"The {one.n} samples come out equal: no step after Samples({one.n}) draws at random. Give its model's "
+                "step a temperature above 0, for example temperature=0.7, or take Samples out.",
+            )
+
+
+def _may_vary(op: Operator[Any, Any]) -> bool:
+    """Whether two samples may differ after this step. A user's own step may do anything with `sample`."""
+    temperatures = [getattr(op, "temperature", 0.0)] if hasattr(op, "llm") else []
+    if isinstance(op, Vary):
+        temperatures += [value for name, values in op.ranges if name == "temperature" for value in values]
+    own = not type(op).__module__.startswith("spolia.")
+    return own or max(temperatures, default=0.0) > 0 or any(_may_vary(inner) for _, inner in op.inner())
+
+
+def _changes_nothing(op: Operator[Any, Any]) -> bool:
+    if isinstance(op, Then):
+        return all(_changes_nothing(step) for step in op.steps)
+    return isinstance(op, Identity)
+
+
+__all__ = ["Checked", "Problem", "check"]

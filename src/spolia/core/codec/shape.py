@@ -1,0 +1,166 @@
+"""A shape: how the values of one declared type look as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from spolia import types
+from spolia.core.operator import Operator
+from spolia.errors import CodecError
+from spolia.types import Value
+
+if TYPE_CHECKING:
+    from spolia.core.codec.class_plan import ClassPlan
+
+
+Plain: TypeAlias = Any
+
+
+class Shape(Protocol):
+    """How the values of one declared type are written and read."""
+
+    def encode(self, value: Any, writing: EncodeContext) -> Plain: ...
+    def decode(self, plain: Plain, reading: DecodeContext) -> Any: ...
+
+    @property
+    def words(self) -> str:
+        """What belongs there, for messages: `a whole number`."""
+
+
+def seen(plain: object) -> str:
+    """What was there instead, in a few words.
+
+    >>> seen("abc"), seen([1, 2]), seen({"BM25": 1}), seen(None)
+    ("the text 'abc'", 'a list of 2', 'a mapping with BM25', 'nothing')
+    """
+    if plain is None:
+        return "nothing"
+    if isinstance(plain, bool):
+        return str(plain).lower()
+    if isinstance(plain, str):
+        return f"the text {plain if len(plain) <= 60 else plain[:57] + '...'!r}"
+    if isinstance(plain, (int, float)):
+        return f"the number {plain!r:.60}"
+    if isinstance(plain, (list, tuple)):
+        return f"a {type(plain).__name__} of {len(plain)}"
+    if isinstance(plain, Mapping):
+        keys = ", ".join(f"{key!s:.40}" for key in list(plain)[:5])
+        return f"a mapping with {keys}" if keys else "an empty mapping"
+    return f"{type(plain).__name__} {plain!r:.80}"
+
+
+def wanted(words: str, found: object, hint: str = "") -> CodecError:
+    """The error that something else belongs there."""
+    return CodecError(f"Here belongs {words}; there was {seen(found)}.{' ' + hint if hint else ''}")
+
+
+def type_id(cls: type) -> str:
+    """How plain data call a class: its name, prefixed by its package outside Spolia.
+
+    >>> type_id(types.Query)
+    'Query'
+    """
+    if issubclass(cls, Operator):
+        return cls.type_id()
+    package = cls.__module__.partition(".")[0]
+    return cls.__qualname__ if package == "spolia" else f"{package}:{cls.__qualname__}"
+
+
+class Imported(Mapping[str, type]):
+    """Every class of values and operators that is imported, by id: looking one up imports nothing."""
+
+    def __getitem__(self, name: str) -> type:
+        nouns = getattr(types, name, None)
+        if isinstance(nouns, type) and issubclass(nouns, Value):
+            return nouns
+        found = [cls for cls in _descendants() if type_id(cls) == name]
+        if not found:
+            raise KeyError(name)
+        if len(modules := sorted({cls.__module__ for cls in found})) > 1:
+            raise CodecError(f"{name} is a class in {' and in '.join(modules)}. Give one of them another name.")
+        return found[-1]  # of the same module: the one that was defined last, as in a notebook
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(map(type_id, _descendants())))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+def _descendants() -> Iterator[type]:
+    stack: list[type] = [Value, Operator]
+    while stack:
+        below: list[type] = stack.pop().__subclasses__()
+        yield from below
+        stack.extend(below)
+
+
+IMPORTED = Imported()
+
+
+class EncodeContext:
+    """The names under which objects are written instead of what they hold."""
+
+    def __init__(self, plan: Callable[[type], ClassPlan], given: Mapping[str, Any]) -> None:
+        self.plan, self.given = plan, given
+
+    def name_of(self, value: object) -> str | None:
+        """The name of an object that was given."""
+        for name, held in self.given.items():
+            if held is value or (type(held) is type(value) and held == value):
+                return name
+        return None
+
+
+class DecodeContext:
+    """The classes that plain data may name and the objects that they may use."""
+
+    def __init__(self, plan: Callable[[type], ClassPlan], known: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+        self.plan, self.known, self.given = plan, known, given
+        self.found: dict[str, Any] = {}
+
+    def named(self, name: str) -> Any | None:
+        """The class (or the operator made of a function) of this id, None when it is unknown."""
+        if name not in self.found:
+            self.found[name] = self.known.get(name)
+        return self.found[name]
+
+    def used(self, name: object) -> Any:
+        """The object that `{use: name}` means."""
+        if not isinstance(name, str):
+            raise wanted("the name of something given to load", name, "Write {use: name}.")
+        if name in self.given:
+            return self.given[name]
+        names = ", ".join(self.given) or "nothing"
+        near = nearest(name, self.given)
+        raise CodecError(
+            f"Nothing called {name!r} was given; given were: {names}."
+            + (f" Write {{use: {near}}}." if near else f" Give it: load(..., given={{{name!r}: ...}}).")
+        )
+
+    def unknown(self, name: str, kind: str) -> CodecError:
+        """The error that no class has this id."""
+        package, _, rest = name.partition(":")
+        nouns = vars(types) if kind == "operator" else {}
+        fitting = tuple(known for known in self.known if known not in nouns and bool(rest) is (":" in known))
+        near = nearest(name, fitting)
+        if rest and near is None:
+            return CodecError(
+                f"Nothing called {name!r} is known: no installed package {package!r} offers it as an operator. "
+                "Install the package, or pass the operator itself: load(..., operators=(it,))."
+            )
+        advice = f"The nearest is {near}; write that." if near else "If it is your own, load(..., operators=(it,))."
+        return CodecError(f"There is no {kind} {name!r}. {advice}")
+
+
+def nearest(name: str, known: Mapping[str, Any] | tuple[str, ...]) -> str | None:
+    """The known name most like this one, if any is.
+
+    >>> nearest("BM52", ("BM25", "Dense")), nearest("xyz", ("BM25", "Dense"))
+    ('BM25', None)
+    """
+    by_lower = {other.lower(): other for other in known}
+    found = get_close_matches(name.lower(), by_lower, 1, 0.55)
+    return by_lower[found[0]] if found else None

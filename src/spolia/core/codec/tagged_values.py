@@ -1,0 +1,242 @@
+"""Values, addresses and operators: what has fields and may have to say its class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, is_dataclass
+from typing import Any
+
+from spolia.core.codec.builtin_types import Many, Scalars
+from spolia.core.codec.shape import DecodeContext, EncodeContext, Plain, Shape, type_id, wanted
+from spolia.core.function import Function
+from spolia.core.operator import Operator, Then
+from spolia.core.wiring import lacking
+from spolia.errors import CodecError
+
+
+@dataclass(frozen=True)
+class Thing:
+    """A place where a value or an address belongs. Written by its fields alone where its class is plain to see.
+
+    Args:
+        cls: the declared class or protocol.
+        open: another class than the declared one may stand there without being a subclass (a protocol).
+        tagged: always say the class, because other shapes may stand at this place too.
+    """
+
+    cls: type
+    open: bool = False
+    tagged: bool = False
+
+    def encode(self, value: Any, writing: EncodeContext) -> Plain:
+        if writing.given and (name := writing.name_of(value)) is not None:
+            return _used(name, value, self)
+        kind = type(value)
+        if kind is self.cls and not self.tagged:
+            return writing.plan(kind).encode(value, writing)
+        if not self.open and not issubclass(kind, self.cls):
+            raise wanted(self.words, value)
+        return tagged(value, writing)
+
+    def decode(self, plain: Plain, reading: DecodeContext) -> Any:
+        if self.open or self.tagged or not self._by_fields(plain, reading):
+            return untagged(plain, self, reading)
+        return reading.plan(self.cls).decode(plain, reading)
+
+    def _by_fields(self, plain: Plain, reading: DecodeContext) -> bool:
+        """Whether a mapping holds fields of the declared class, not one class with its fields."""
+        if not isinstance(plain, dict) or not is_dataclass(self.cls):
+            return False
+        if len(plain) != 1:
+            return True
+        (key,) = plain
+        if any(place.name == key for place in reading.plan(self.cls).places):
+            return True
+        return key != "use" and reading.named(key) is None
+
+    def accepts(self, found: Any) -> bool:
+        """Whether a value may stand here."""
+        if not self.open:
+            return isinstance(found, self.cls)
+        return not getattr(self.cls, "_is_runtime_protocol", False) or not lacking(found, self.cls)
+
+    @property
+    def words(self) -> str:
+        name = self.cls.__name__
+        return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A place where an operator belongs: `{Name: {field: ...}}`, `Name` alone, or a list for a chain."""
+
+    cls: type = Operator
+    bare: bool = True
+
+    def encode(self, value: Any, writing: EncodeContext) -> Plain:
+        if writing.given and (name := writing.name_of(value)) is not None:
+            return _used(name, value, self)
+        if not isinstance(value, Operator):
+            raise wanted(self.words, value)
+        written = tagged(value, writing)
+        if type(value) is Then and self.bare:
+            return written["Then"]
+        (id, fields) = next(iter(written.items()))
+        return id if self.bare and fields == {} else written
+
+    def decode(self, plain: Plain, reading: DecodeContext) -> Any:
+        if isinstance(plain, list):
+            return reading.plan(Then).decode(plain, reading)
+        return untagged(plain, self, reading)
+
+    def accepts(self, found: Any) -> bool:
+        return isinstance(found, self.cls)
+
+    @property
+    def words(self) -> str:
+        return "an operator" if self.cls is Operator else f"the operator {self.cls.__name__}"
+
+
+def _used(name: str, value: Any, place: Thing | Step) -> Plain:
+    if not place.accepts(value):
+        raise wanted(place.words, value)
+    return {"use": name}
+
+
+def tagged(value: Any, writing: EncodeContext) -> dict[str, Plain]:
+    """A value with the id of its class."""
+    if not is_dataclass(value) or isinstance(value, type):
+        raise CodecError(
+            f"{type(value).__name__} {value!r:.80} has no plain form: it is no frozen dataclass. "
+            "Give it by name: dump(flow, given={'name': it}) and load(..., given={'name': it})."
+        )
+    if isinstance(value, Function) and "<lambda>" in value.name:
+        raise CodecError("A lambda has no name to be written by. Write def name(value): ... with @step above it.")
+    plan = writing.plan(type(value))
+    try:
+        fields: Plain = plan.encode(value, writing)
+    except CodecError as error:
+        error.under(plan.id)
+        raise
+    return {plan.id: fields[plan.variadic] if plan.variadic and set(fields) == {plan.variadic} else fields}
+
+
+def untagged(plain: Plain, place: Thing | Step | Anything, reading: DecodeContext) -> Any:
+    """The value whose class the data name: `{Class: fields}`, `Class`, or `{use: name}`."""
+    if isinstance(plain, str):
+        key, fields = plain, None
+    elif isinstance(plain, dict) and len(plain) == 1:
+        ((key, fields),) = plain.items()
+    else:
+        raise wanted(place.words, plain, "Write {Name: {field: ...}}, with one name.")
+    try:
+        found = reading.used(fields) if key == "use" else _constructed(key, fields, place, reading)
+        if not place.accepts(found):
+            raise CodecError(f"Here belongs {place.words}; {key} is {type(found).__name__}.")
+    except CodecError as error:
+        if not isinstance(plain, str):
+            error.under(key)
+        raise
+    return found
+
+
+def _constructed(key: str, fields: Plain, place: Thing | Step | Anything, reading: DecodeContext) -> Any:
+    cls: Any = getattr(place, "cls", None)
+    known: Any = cls if isinstance(cls, type) and is_dataclass(cls) and type_id(cls) == key else reading.named(key)
+    if isinstance(known, Operator):
+        known = type(known)
+    if known is None:
+        raise reading.unknown(key, "operator" if isinstance(place, Step) else "value")
+    if isinstance(place, Step) and not issubclass(known, place.cls):
+        raise CodecError(f"Here belongs {place.words}; {key} is none.")
+    return reading.plan(known).decode(fields, reading)
+
+
+BUILTIN: dict[str, Any] = {"list": list, "frozenset": frozenset, "dict": dict}
+NUMBER = Scalars(frozenset({float}))
+
+
+@dataclass(frozen=True)
+class Anything:
+    """A place of no declared type: everything but scalars and tuples says what it is."""
+
+    def encode(self, value: Any, writing: EncodeContext) -> Plain:
+        kind = type(value)
+        if kind in (str, bool, int, type(None)):
+            return value
+        if isinstance(value, float):
+            return NUMBER.encode(value, writing)
+        if isinstance(value, tuple):
+            return EACH.encode(value, writing)
+        if kind in BUILTIN.values():
+            items = value.items() if kind is dict else sorted(value, key=repr) if kind is frozenset else value
+            return {kind.__name__: EACH.encode(tuple(items), writing)}
+        if writing.given and (name := writing.name_of(value)) is not None:
+            return {"use": name}
+        return tagged(value, writing)
+
+    def decode(self, plain: Plain, reading: DecodeContext) -> Any:
+        if isinstance(plain, list):
+            return EACH.decode(plain, reading)
+        if isinstance(plain, float):
+            return NUMBER.decode(plain, reading)
+        if not isinstance(plain, dict):
+            return plain
+        if len(plain) == 1:
+            ((key, items),) = plain.items()
+            if key in BUILTIN and isinstance(items, list):
+                return BUILTIN[key](self.decode(items, reading))
+        return untagged(plain, self, reading)
+
+    def accepts(self, found: Any) -> bool:
+        return True
+
+    @property
+    def words(self) -> str:
+        return "a value"
+
+
+EACH = Many(Anything())
+
+
+@dataclass(frozen=True)
+class Maybe:
+    """Something, or nothing."""
+
+    item: Shape
+
+    def encode(self, value: Any, writing: EncodeContext) -> Plain:
+        return None if value is None else self.item.encode(value, writing)
+
+    def decode(self, plain: Plain, reading: DecodeContext) -> Any:
+        return None if plain is None else self.item.decode(plain, reading)
+
+    @property
+    def words(self) -> str:
+        return f"{self.item.words} or null"
+
+
+@dataclass(frozen=True)
+class Either:
+    """One of several shapes, tried in order."""
+
+    options: tuple[Shape, ...]
+
+    def encode(self, value: Any, writing: EncodeContext) -> Plain:
+        return self._first(value, [option.encode for option in self.options], writing)
+
+    def decode(self, plain: Plain, reading: DecodeContext) -> Any:
+        return self._first(plain, [option.decode for option in self.options], reading)
+
+    def _first(self, found: Any, ways: list[Any], context: Any) -> Any:
+        deepest = CodecError("")
+        for way in ways:
+            try:
+                return way(found, context)
+            except CodecError as error:
+                if len(error.place) > len(deepest.place):
+                    deepest = error
+        raise deepest if deepest.place else wanted(self.words, found)
+
+    @property
+    def words(self) -> str:
+        return " or ".join(option.words for option in self.options)

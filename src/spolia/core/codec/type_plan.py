@@ -1,0 +1,149 @@
+"""Which shape a declared type has, and the plan of a class: its fields with their shapes."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from spolia.core.codec.builtin_types import WORDS, BytesShape, Fixed, Literals, Many, NamedPairs, Scalars
+from spolia.core.codec.class_plan import ClassPlan, FieldPlace
+from spolia.core.codec.shape import DecodeContext, EncodeContext, Plain, Shape, type_id, wanted
+from spolia.core.codec.tagged_values import Anything, Either, Maybe, Step, Thing
+from spolia.core.function import Function
+from spolia.core.operator import Operator, Vary
+from spolia.errors import CodecError
+
+SEQUENCES: dict[Any, tuple[Any, tuple[type, ...]]] = {
+    tuple: (tuple, (tuple,)),
+    Sequence: (tuple, (tuple, list)),
+    list: (list, (list,)),
+    frozenset: (frozenset, (frozenset,)),
+}
+
+
+@cache
+def plan_of(cls: type) -> ClassPlan:
+    """The plan of a dataclass, made once.
+
+    Raises:
+        CodecError: it is no dataclass, or its annotations name what cannot be found.
+    """
+    if not is_dataclass(cls):
+        raise CodecError(f"{cls.__name__} has no plain form. Write @dataclass(frozen=True) above it.")
+    try:
+        hints = get_type_hints(cls)
+    except NameError as error:
+        raise CodecError(
+            f"{cls.__name__}: {error}. Import at run time, at the top of the module, what it is."
+        ) from error
+    try:
+        places = [FieldPlace.of(f, shape_of(hints[f.name])) for f in fields(cls) if f.compare and f.init]
+    except CodecError as error:
+        error.under(cls.__name__)
+        raise
+    kind = RangedPlan if cls is Vary else ClassPlan
+    return kind(cls, type_id(cls), tuple(places), getattr(cls, "variadic", ""))
+
+
+@cache
+def shape_of(declared: Any) -> Shape:
+    """The shape of the values of a declared type.
+
+    >>> shape_of(float | None).words
+    'a number or null'
+    >>> shape_of(tuple[tuple[str, float], ...]).words
+    'a mapping from names, each to a number'
+    """
+    if declared is None or declared in WORDS:
+        return Scalars(frozenset({type(None) if declared is None else declared}))
+    if declared is bytes:
+        return BytesShape()
+    if isinstance(declared, TypeVar):
+        return shape_of(declared.__bound__) if declared.__bound__ is not None else Anything()
+    origin, args = get_origin(declared), get_args(declared)
+    if origin in (Union, types.UnionType):
+        return _union(args)
+    if origin is Literal:
+        return Literals(args)
+    kind = origin or declared
+    if kind in SEQUENCES:
+        return _several(kind, args)
+    if kind in (dict, Mapping):
+        return NamedPairs(shape_of(args[1]) if args else Anything(), dict)
+    if not isinstance(kind, type) or kind in (object, Any):
+        return Anything()
+    if issubclass(kind, Operator):
+        return Step(kind)
+    return Thing(kind, open=bool(getattr(kind, "_is_protocol", False)))
+
+
+def _several(kind: Any, args: tuple[Any, ...]) -> Shape:
+    make, takes = SEQUENCES[kind]
+    if kind is tuple and args and Ellipsis not in args:
+        return Fixed(tuple(map(shape_of, args)))
+    if kind is tuple and args and get_origin(args[0]) is tuple:
+        pair = get_args(args[0])
+        if len(pair) == 2 and pair[0] is str and pair[1] is not Ellipsis:
+            return NamedPairs(shape_of(pair[1]))
+    return Many(shape_of(args[0]) if args else Anything(), make, takes)
+
+
+def _union(args: tuple[Any, ...]) -> Shape:
+    """Scalars together, then literals, tuples and what has fields; things say their class where others may stand."""
+    shapes = [shape_of(arg) for arg in args]
+    if any(isinstance(shape, Anything) for shape in shapes):
+        return Anything()
+    kinds = frozenset().union(*(shape.kinds for shape in shapes if isinstance(shape, Scalars)))
+    others = [shape for shape in shapes if not isinstance(shape, Scalars)]
+    if kinds == {type(None)} and len(others) == 1:
+        return Maybe(others[0])
+    if any(isinstance(shape, Step) for shape in others) and any(isinstance(s, (Many, Fixed)) for s in others):
+        raise CodecError("An operator and a tuple cannot stand at one place: both would be lists. Declare one of them.")
+    several = tuple(_in_union(shape, bare=str not in kinds) for shape in others)
+    return Either(((Scalars(kinds),) if kinds else ()) + several) if several else Scalars(kinds)
+
+
+def _in_union(shape: Shape, bare: bool) -> Shape:
+    if isinstance(shape, Thing):
+        return Thing(shape.cls, shape.open, tagged=True)
+    return Step(shape.cls, bare) if isinstance(shape, Step) else shape
+
+
+class RangedPlan(ClassPlan):
+    """The plan of `Vary`: candidates have the shape of the field that they are for."""
+
+    def shape_at(self, place: FieldPlace, fields: Mapping[str, Any]) -> Shape:
+        kind: Any = type(fields.get("body"))
+        return Ranges(plan_of(kind)) if place.name == "ranges" and issubclass(kind, Operator) else place.shape
+
+
+class Ranges:
+    """Candidates by field, each with the shape of the field."""
+
+    def __init__(self, body: ClassPlan) -> None:
+        self.body = body
+
+    def encode(self, value: Any, writing: EncodeContext) -> Plain:
+        return dict(self._each(dict(value), "encode", writing))
+
+    def decode(self, plain: Plain, reading: DecodeContext) -> Any:
+        if not isinstance(plain, dict):
+            raise wanted(self.words, plain, "Write {top_k: [5, 10]}.")
+        return tuple(self._each(plain, "decode", reading))
+
+    def _each(self, ranges: Mapping[str, Any], way: str, context: Any) -> Iterator[tuple[str, Any]]:
+        for name, candidates in ranges.items():
+            called = issubclass(self.body.cls, Function)  # its candidates are for keyword arguments, of any type
+            shape = Many(Anything() if called else self.body.place(name).shape)
+            try:
+                yield name, getattr(shape, way)(candidates, context)
+            except CodecError as error:
+                error.under(name)
+                raise
+
+    @property
+    def words(self) -> str:
+        return "a mapping from fields, each to a list of candidates"

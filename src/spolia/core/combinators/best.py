@@ -1,0 +1,62 @@
+"""The best of several values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from spolia.core.call_bounds import times
+from spolia.core.combinators.branch import survivors
+from spolia.core.combinators.each import element
+from spolia.core.operator import Operator, checked_operator
+from spolia.core.wiring import fits, name_of
+from spolia.errors import StepFailed, WiringError
+from spolia.ranking.fusion import falling
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Best(Operator[Sequence[T], T]):
+    """Give the value with the highest score; of equal scores the first. One that is NaN is of the lowest.
+
+    Args:
+        score: how good a value is, higher is better.
+
+    Raises:
+        StepFailed: there was nothing to choose from.
+
+    >>> from spolia.core.function import step
+    >>> @step
+    ... def size(text: str) -> float:
+    ...     return len(text)
+    >>> Best(size)(("a", "ccc", "bbb"))
+    'ccc'
+    """
+
+    score: Operator[T, float]
+
+    version: ClassVar[int] = 2
+    composes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checked_operator(self.score, "the score of Best")
+
+    def apply(self, value: Sequence[T], /) -> T:
+        if not value:
+            raise StepFailed("Best was given 0 values, it needs at least 1.")
+        scores = survivors(self.score.batch(value), None, "score", self.short)
+        return value[min(range(len(value)), key=lambda index: falling(scores[index]))]
+
+    def takes(self) -> Any:
+        return Sequence[self.score.takes()]  # type: ignore[misc]
+
+    def gives(self, taken: Any, /) -> Any:
+        each = element(taken, self.short)
+        if not fits(float, found := self.score.gives(each), {}):
+            raise WiringError(f"The score of Best gives {name_of(found)}; it must give a number.")
+        return each
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return times(rows, self.score.calls())

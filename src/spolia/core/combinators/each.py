@@ -1,0 +1,77 @@
+"""One operator on several values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, get_args, get_origin
+
+from spolia.core.call_bounds import times
+from spolia.core.combinators.branch import row_survivors, survivors
+from spolia.core.operator import In, Operator, Out, checked_operator
+from spolia.core.wiring import fits, joined, name_of
+from spolia.errors import WiringError
+from spolia.types import Failure
+
+
+@dataclass(frozen=True)
+class Each(Operator[Sequence[In], tuple[Out, ...]]):
+    """Run an operator on every value of a sequence and give the results in order.
+
+    Args:
+        arm: the operator.
+        min_rows: how many must succeed; all by default. A failed one beyond that is left out and recorded.
+
+    >>> from spolia.core.function import step
+    >>> @step
+    ... def double(n: int) -> int:
+    ...     return 2 * n
+    >>> Each(double)((1, 2, 3))
+    (2, 4, 6)
+    """
+
+    arm: Operator[In, Out]
+    min_rows: int | None = None
+    composes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checked_operator(self.arm, "the arm of Each")
+        if self.min_rows is not None and self.min_rows < 0:
+            raise WiringError(f"min_rows is {self.min_rows}; it is 0 or more.")
+
+    def apply(self, value: Sequence[In], /) -> tuple[Out, ...]:
+        return survivors(self.arm.batch(value), self._least(value), "row", self.short)
+
+    def apply_batch(self, values: Sequence[Sequence[In]], /) -> list[tuple[Out, ...] | Failure]:
+        flat = [item for value in values for item in value]
+        rows = [row for row, value in enumerate(values) for _ in value]
+        results = iter(self.arm.batch(flat, rows=rows))
+        return [
+            row_survivors([next(results) for _ in value], self._least(value), "row", self.short, row)
+            for row, value in enumerate(values)
+        ]
+
+    def _least(self, value: Sequence[In]) -> int | None:
+        return None if self.min_rows is None else min(self.min_rows, len(value))
+
+    def takes(self) -> Any:
+        return Sequence[self.arm.takes()]  # type: ignore[misc]
+
+    def gives(self, taken: Any, /) -> Any:
+        return tuple[self.arm.gives(element(taken, self.short)), ...]  # type: ignore[misc]
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return times(rows, self.arm.calls())
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        return rows
+
+
+def element(taken: Any, where: str) -> Any:
+    """The type of the elements of a sequence type."""
+    origin = get_origin(taken) or taken
+    if origin is str or not fits(Sequence, taken, {}):
+        raise WiringError(
+            f"{where} takes several values, not {name_of(taken)}. Put a step that gives a tuple before it."
+        )
+    return joined([arg for arg in get_args(taken) if arg is not Ellipsis])

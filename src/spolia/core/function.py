@@ -1,0 +1,230 @@
+"""Plain functions as operators."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from secrets import token_bytes
+from typing import Any, ClassVar, Self, TypeVar, get_type_hints, overload
+
+from spolia.core.fingerprint.digest import code_digest, source_of
+from spolia.core.operator import In, Operator, Out
+from spolia.core.wiring import Bindings, filled, fits, name_of
+from spolia.errors import GroupError, WiringError
+from spolia.types import digest_of, kept
+
+A = TypeVar("A")
+B = TypeVar("B")
+LAMBDA = "<lambda>"
+
+
+@dataclass(frozen=True, repr=False)
+class Function(Operator[In, Out]):
+    """A plain function as an operator; made by the decorator `step`.
+
+    The function belongs to the class, not to the fields: the operator is as plain as any other.
+
+    Args:
+        arguments: keyword arguments of the function that are not its defaults; see `but`.
+    """
+
+    arguments: tuple[tuple[str, Any], ...] = ()
+
+    function: ClassVar[Callable[..., Any]]
+    types: ClassVar[tuple[Any, Any]] = (Any, Any)
+    name: ClassVar[str] = ""
+    beside: ClassVar[tuple[object, ...]] = ()
+    plain: ClassVar[Any] = None
+    source: ClassVar[str] = ""
+    code: ClassVar[bytes | None] = None
+
+    def __post_init__(self) -> None:
+        names = _keywords(type(self).function) if self.arguments else ()
+        for name, _ in self.arguments:
+            if name not in names:
+                raise WiringError(
+                    f"{self.name} has no keyword argument {name!r}. It has: {', '.join(names) or 'none'}."
+                )
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], types: tuple[Any, Any], **attributes: Any) -> Self:
+        """The operator that a function makes: the one instance of a class of its own.
+
+        Args:
+            types: what it takes and gives.
+            attributes: further attributes of the class: `version`, `cached`, `waits`.
+
+        Raises:
+            WiringError: it is async; or to be cached, and its result depends on more than its name tells.
+        """
+        name = getattr(function, "__qualname__", LAMBDA).rpartition("<locals>.")[2]
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            raise WiringError(f"{name} is async, and its result would never be awaited. Write def {name}(...): ...")
+        reason = untold(function)
+        if reason and attributes.get("cached"):
+            raise WiringError(f"{name} cannot be cached: {reason}")
+        beside = (token_bytes(16),) if reason else _defaults(function)
+        own = {"function": staticmethod(function), "types": types, "name": name, "beside": beside}
+        own["source"] = source_of(function)  # now, since the file may be another one by the time that it is needed
+        home = getattr(function, "__module__", None) or __name__
+        around = {"__module__": home, "__qualname__": name, "__doc__": function.__doc__}
+        made: Self = type(name, (cls,), own | around | attributes)()
+        type(made).plain = made
+        return made
+
+    def but(self, **changes: Any) -> Self:
+        """The same function with other keyword arguments: they are part of what it is, as an operator's fields are.
+
+        Raises:
+            WiringError: the function has no such argument.
+
+        >>> @step
+        ... def cut(text: str, *, at: int = 2) -> str:
+        ...     return text[:at]
+        >>> cut("stone"), cut.but(at=3)("stone"), cut.but(at=3)
+        ('st', 'sto', cut.but(at=3))
+        """
+        return self.made({"arguments": tuple((dict(self.arguments) | changes).items())})
+
+    def apply(self, value: In, /) -> Out:
+        return self.called(value)  # type: ignore[no-any-return]
+
+    def called(self, *values: Any, **more: Any) -> Any:
+        """What the function returns for these values."""
+        return type(self).function(*values, **more, **dict(self.arguments))
+
+    @kept
+    def digest(self) -> bytes:
+        """Content hash: where the function stands, its version, defaults and code; for `untold` ones nothing equals it.
+
+        The code is that of the function and of what it refers to (`spolia.core.fingerprint`). `version` tells what that misses.
+        """
+        cls = type(self)
+        if cls.code is None:
+            cls.code = code_digest(cls.function, cls.source)
+        place = (cls.__module__, getattr(self.function, "__qualname__", self.name), self.version, cls.code)
+        return digest_of((*place, *self.beside, *((self.arguments,) if self.arguments else ())))
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Another process finds it under its name, as it finds a function."""
+        return self.name if self is self.plain else (_again, (self.plain, self.arguments))
+
+    def takes(self) -> Any:
+        return self.types[0]
+
+    def gives(self, taken: Any, /) -> Any:
+        bound: Bindings = {}
+        if not fits(self.types[0], taken, bound):
+            raise WiringError(f"{self.short} takes {name_of(self.types[0])}, not {name_of(taken)}")
+        return filled(self.types[1], bound)
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments)
+        return f"{self.name}.but({given})" if given else self.name
+
+    @property
+    def short(self) -> str:
+        return repr(self)
+
+
+def _again(plain: Function[Any, Any], arguments: tuple[tuple[str, Any], ...]) -> Function[Any, Any]:
+    return plain.but(**dict(arguments))
+
+
+def _keywords(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Names of the parameters that have a default."""
+    found = inspect.signature(function).parameters.values()
+    return tuple(p.name for p in found if p.default is not p.empty and p.kind is not p.POSITIONAL_ONLY)
+
+
+@overload
+def step(function: Callable[[A], B], /) -> Operator[A, B]: ...
+@overload
+def step(
+    *, version: int = 1, cached: bool = False, waits: bool = False
+) -> Callable[[Callable[[A], B]], Operator[A, B]]: ...
+def step(
+    function: Callable[[Any], Any] | None = None, /, *, version: int = 1, cached: bool = False, waits: bool = False
+) -> Any:
+    """Make a plain function of one value an operator that has a name and a version.
+
+    Args:
+        version: count it up when the function's result changes for a reason outside its code (`spolia.core.fingerprint`); both are
+            part of the cache key.
+        cached: keep its results.
+        waits: it waits for a server or a disk.
+
+    >>> from spolia.types import Query
+    >>> @step
+    ... def shouted(query: Query) -> Query:
+    ...     return query.rewritten(query.text.upper())
+    >>> (shouted >> shouted)(Query("why?")).text
+    'WHY?'
+    """
+
+    def made(function: Callable[[Any], Any]) -> Operator[Any, Any]:
+        try:
+            hints = get_type_hints(function)
+        except NameError:
+            hints = {}
+        names = [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+        if len(names) != 1:
+            name = getattr(function, "__name__", LAMBDA)
+            raise WiringError(f"{name} takes {len(names)} values; an operator takes one. Write def {name}(value): ...")
+        types = (hints.get(names[0], Any), hints.get("return", Any))
+        return Function.of(function, types, version=version, cached=cached, waits=waits)
+
+    return made if function is None else made(function)
+
+
+def untold(function: Callable[..., Any]) -> str:
+    """What a function's result depends on that its name does not tell, and what to write; empty for nothing.
+
+    >>> untold(lambda text: text)
+    'a lambda has no name by which it could be told from another. Write def name(...): ... with the decorator above it.'
+    """
+    name = getattr(function, "__name__", LAMBDA)
+    if name == LAMBDA:
+        kind = "a lambda" if inspect.isfunction(function) else type(function).__name__
+        return (
+            f"{kind} has no name by which it could be told from another. "
+            "Write def name(...): ... with the decorator above it."
+        )
+    if getattr(function, "__closure__", None):
+        outer = ", ".join(function.__code__.co_freevars)
+        return (
+            f"its result depends on {outer} of the function around it. "
+            f"Write an operator with fields for it: @dataclass(frozen=True) class {name.title()}(Operator[...])."
+        )
+    owner = getattr(function, "__self__", None)
+    if owner is not None and not inspect.ismodule(owner) and not inspect.isclass(owner):
+        return f"it is a method of {owner!r:.60}, on which its result depends. Write a function of its own."
+    try:
+        digest_of(_defaults(function))
+    except TypeError as error:
+        return f"its result depends on a default value. {error}"
+    return ""
+
+
+def _defaults(function: Callable[..., Any]) -> tuple[object, ...]:
+    """Values that were bound when the function was defined."""
+    by_name = getattr(function, "__kwdefaults__", None)
+    return (*(getattr(function, "__defaults__", None) or ()), *((by_name,) if by_name else ()))
+
+
+def refuse_unstorable(operator: Operator[Any, Any]) -> None:
+    """Refuse plain functions, anywhere inside an operator, that a store could not tell from others.
+
+    Raises:
+        GroupError: for a lambda, or a function that depends on names of the function around it.
+
+    >>> @step
+    ... def plain(text: str) -> str:
+    ...     return text
+    >>> refuse_unstorable(plain >> plain)
+    """
+    if isinstance(operator, Function) and (reason := untold(operator.function)):
+        raise GroupError(f"{operator.name} cannot be part of a stored group: {reason}")
+    for _, inner in operator.inner():
+        refuse_unstorable(inner)

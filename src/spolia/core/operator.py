@@ -1,0 +1,532 @@
+"""The one idea: a step of a flow is a frozen dataclass whose fields are its hyper-parameters and resources.
+
+An operator writes `apply`; composition is `>>`, running is a call. What surrounds a step (trace, cache, budget,
+threads, access, streaming) belongs to the current run, which is reached through the small protocol `Surrounding`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Generic, Self, TypeVar, final
+
+from spolia.core.call_bounds import most, total
+from spolia.core.run_context import Event, Surrounding, gather, surrounding
+from spolia.core.validation import refuse_misfits, refusing_misfits
+from spolia.core.wiring import Bindings, filled, fits, name_of, parameters_of
+from spolia.errors import SpoliaError, UndecidedError, WiringError
+from spolia.types import Addressed, Answer, Failure, Query, Ranking, State, Value, digest_of, kept, qualified
+
+In = TypeVar("In", contravariant=True)
+Out = TypeVar("Out", covariant=True)
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+# ----------------------------------------------------------------------------------------------------- operator
+
+
+class Operator(ABC, Generic[In, Out]):
+    """A step of a flow: a frozen dataclass, from one value to another.
+
+    Class attributes:
+        version: enters the cache key; count it up when the result for the same fields and value changes.
+        cached: the result costs enough to be kept (models, embedding, reranking); never for cheap steps.
+        waits: it waits for a server or a disk, so that running several at once helps.
+        composes: it only composes its inner operators, so that `Run(share=True)` shares these and not its own result.
+        optional: what it spends may leave room for one forced answer (loops).
+        variadic: name of the field that positional arguments fill.
+        needs: capabilities that the model in a field must have.
+    """
+
+    version: ClassVar[int] = 1
+    cached: ClassVar[bool] = False
+    waits: ClassVar[bool] = False
+    composes: ClassVar[bool] = False
+    optional: ClassVar[bool] = False
+    variadic: ClassVar[str] = ""
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {}
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if own := cls.__dict__.get("__post_init__"):
+            cls.__post_init__ = refusing_misfits(own)  # type: ignore[assignment,method-assign]
+
+    def __post_init__(self) -> None:
+        """Refuse fields that hold what they do not declare; a subclass that has more to refuse writes its own."""
+        refuse_misfits(self)
+
+    # What most operators write.
+
+    @abstractmethod
+    def apply(self, value: In, /) -> Out:
+        """Run on one value: same fields, same value, same result."""
+
+    def apply_batch(self, values: Sequence[In], /) -> Sequence[Out | Failure]:
+        """Run on many values; override where many at once are faster."""
+        return gather([_Call(self, value) for value in values], waits=self.waiting)
+
+    def reads(self, value: Any, /) -> object:
+        """What the result depends on; a narrower answer than the whole value makes more cache hits.
+
+        All of the value that comes back in the result belongs to it, but for what `attach` puts there.
+        """
+        return value
+
+    def attach(self, out: Any, value: Any, /) -> Any:
+        """Give a cached result the provenance of the value that it is used for.
+
+        A result is kept only where this gives back what was put.
+        """
+        if isinstance(out, tuple):
+            return tuple(self.attach(item, value) for item in out) if type(out) is tuple else out
+        if isinstance(out, Answer):
+            return out.but(evidence=value) if isinstance(value, Ranking) else out
+        asked = _asked(value)
+        if asked is None:
+            return out
+        if isinstance(out, Ranking):
+            return out.but(query=asked)
+        if isinstance(out, Query):
+            return asked if out == asked else out.but(origin=asked)
+        return out
+
+    # Running.
+
+    @final
+    def __call__(self, value: In, /) -> Out:
+        if isinstance(value, str):
+            _refuse_text(self, value)
+        around = surrounding.get()
+        return self.apply(value) if around is None else around.step(self, value)
+
+    @final
+    def batch(self, values: Sequence[In], /, *, rows: Sequence[int] | None = None) -> list[Out | Failure]:
+        """Run on many values; a failed one becomes a `Failure` and the others go on.
+
+        Args:
+            rows: inside `apply_batch`, which rows of the surrounding batch these are; their cost is charged to them.
+        """
+        if len(values) == 0:
+            return []
+        if isinstance(first := values[0], str):
+            _refuse_text(self, first)
+        around = surrounding.get()
+        if around is not None:
+            return around.batch(self, values, rows)
+        return list(self.apply_batch(values))
+
+    @final
+    def stream(self, value: In, /) -> Iterator[Event]:
+        """Run and yield what happens; ends with `Done`. Closing the iterator stops the work."""
+        return self._around("stream", value).stream(self, value)
+
+    @final
+    async def acall(self, value: In, /) -> Out:
+        """Run in a thread of the current run, while the event loop goes on. Cancelling the task stops the work.
+
+        >>> import asyncio
+        >>> from spolia.core.function import step
+        >>> from spolia.run import Run
+        >>> @step
+        ... def double(n: int) -> int:
+        ...     return 2 * n
+        >>> async def main() -> list[int]:
+        ...     with Run():
+        ...         return await asyncio.gather(*(double.acall(n) for n in range(3)))
+        >>> asyncio.run(main())
+        [0, 2, 4]
+        """
+        return await self._around("acall", value).acall(self, value)
+
+    @final
+    async def abatch(self, values: Sequence[In], /) -> list[Out | Failure]:
+        """Run on many values in a thread of the current run, as `batch` does."""
+        return await self._around("abatch", *values[:1]).abatch(self, values)
+
+    @final
+    def astream(self, value: In, /) -> AsyncIterator[Event]:
+        """Run in a thread and yield what happens: `async for event in flow.astream(value)`.
+
+        A slow reader slows the flow. Ending the loop early, or cancelling the task, stops the work.
+        """
+        return self._around("astream", value).astream(self, value)
+
+    def _around(self, method: str, *values: object) -> Surrounding:
+        """The current run, which this way of running needs."""
+        for value in values:
+            if isinstance(value, str):
+                _refuse_text(self, value)
+        if (around := surrounding.get()) is None:
+            raise SpoliaError(f"{self.short}.{method} needs a run. Write: with Run(): ... {method}(value)")
+        return around
+
+    # Composing.
+
+    def __rshift__(self, then: Operator[Out, B], /) -> Operator[In, B]:
+        """`self`, then the other one."""
+        return _chain(self, then)
+
+    def inner(self) -> tuple[tuple[str, Operator[Any, Any]], ...]:
+        """Operators among the fields, with their places: `arms.0`, `body`."""
+        return self._inner
+
+    def tail(self) -> tuple[Operator[Any, Any], ...]:
+        """Inner operators whose output is this one's output."""
+        return ()
+
+    def but(self, **changes: Any) -> Self:
+        """The same operator with some fields changed; an unknown field is refused."""
+        known = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
+        for name in changes:
+            if name not in known:
+                raise WiringError(f"{type(self).__name__} has no field {name!r}. It has: {', '.join(known) or 'none'}.")
+        return self.made(known | changes)
+
+    @classmethod
+    def made(cls, values: Mapping[str, Any]) -> Self:
+        """An operator from its fields by name, also where the constructor takes `*args`."""
+        named = dict(values)
+        return cls(*named.pop(cls.variadic, ()), **named) if cls.variadic else cls(**named)
+
+    def vary(self, **ranges: Sequence[Any]) -> Vary[In, Out]:
+        """This operator with candidates for some of its fields, for the optimizer to decide between."""
+        return Vary(self, tuple((name, tuple(values)) for name, values in ranges.items()))
+
+    # Cost.
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        """Calls to language models for one value at most, None when no bound is known; an upper bound for `check`.
+
+        Each model in a field counts once. An operator that may ask its models or run its inner operators more often
+        says so by overriding this.
+
+        Args:
+            rows: how many values the value has at most, when it has several.
+        """
+        if any(op.calls() != 0 for _, op in self._inner):
+            return None
+        return sum(hasattr(getattr(self, f.name), "capabilities") for f in fields(self))  # type: ignore[arg-type]
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        """How many values the result has at most, when it has several; None when no bound is known."""
+        return None
+
+    # Types.
+
+    def takes(self) -> Any:
+        """The type of value that it takes."""
+        return _types_of(type(self))[0]
+
+    def gives(self, taken: Any, /) -> Any:
+        """The type that it gives for values of type `taken`; raises `WiringError` when it does not take them."""
+        wanted, out = _types_of(type(self))
+        bound: Bindings = {}
+        if not fits(wanted, taken, bound):
+            raise WiringError(f"{self.short} takes {name_of(wanted)}, not {name_of(taken)}")
+        return filled(out, bound)
+
+    # Identity.
+
+    @classmethod
+    def type_id(cls) -> str:
+        """How flow files and cache keys call it: the class name, prefixed by its package outside Spolia."""
+        package = cls.__module__.partition(".")[0]
+        return cls.__qualname__ if package == "spolia" else f"{package}:{cls.__qualname__}"
+
+    @kept
+    def digest(self) -> bytes:
+        """Content hash: id, version and fields."""
+        values = tuple(getattr(self, f.name) for f in fields(self) if f.compare)  # type: ignore[arg-type]
+        return digest_of((qualified(type(self)), self.version, values))
+
+    @kept
+    def resources(self) -> tuple[Addressed, ...]:
+        """Stores and models that it or its inner operators name, each once."""
+        found: dict[object, Addressed] = {}
+        for f in fields(self):  # type: ignore[arg-type]
+            _addresses(getattr(self, f.name), found)
+        return tuple(found.values())
+
+    @kept
+    def waiting(self) -> bool:
+        """Whether it or an inner operator waits."""
+        return self.waits or any(op.waiting for _, op in self._inner)
+
+    @kept
+    def _inner(self) -> tuple[tuple[str, Operator[Any, Any]], ...]:
+        found: list[tuple[str, Operator[Any, Any]]] = []
+        for f in fields(self):  # type: ignore[arg-type]
+            _operators(getattr(self, f.name), f.name, found)
+        return tuple(found)
+
+    def __repr__(self) -> str:
+        """What rebuilds it, also where the constructor takes `*args`."""
+        shown = [repr(item) for item in getattr(self, self.variadic)] if self.variadic else []
+        for f in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, f.name)
+            if f.init and f.name != self.variadic and value != f.default:
+                shown.append(f"{f.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    @property
+    def short(self) -> str:
+        """The operator with its scalar fields, for messages and drawings."""
+        shown = [f.name for f in fields(self) if f.repr]  # type: ignore[arg-type]
+        plain = [(name, getattr(self, name)) for name in shown]
+        scalars = [f"{name}={value!r}" for name, value in plain if isinstance(value, (str, int, float, bool))]
+        return f"{type(self).__name__}({', '.join(scalars)})"
+
+
+def _refuse_text(op: Operator[Any, Any], text: str) -> None:
+    """A bare text is the commonest slip: a question is a `Query`, since steps rewrite it and filters belong to it."""
+    taken = op.takes()
+    if not fits(taken, str, {}):
+        value = f"Query({text!r:.60})" if fits(taken, Query, {}) else f"a {name_of(taken)}"
+        raise WiringError(f"{op.short} takes {name_of(taken)}, and was given the text {text!r:.60}. Write {value}.")
+
+
+def _asked(value: object) -> Query | None:
+    """The query that a value belongs to."""
+    if isinstance(value, (tuple, list)) and value:
+        return _asked(value[0])
+    return value.query if isinstance(value, Ranking) else value if isinstance(value, Query) else None
+
+
+class _Call:
+    """One row of a batch as a call; slimmer than `functools.partial` over a bound method."""
+
+    __slots__ = ("op", "value")
+
+    def __init__(self, op: Operator[Any, Any], value: Any) -> None:
+        self.op, self.value = op, value
+
+    def __call__(self) -> Any:
+        return self.op(self.value)
+
+
+def _types_of(cls: type) -> tuple[Any, Any]:
+    """What a class of operators takes and gives; anything where it does not say."""
+    taken, given = parameters_of(cls, Operator) or (Any, Any)
+    return taken, given
+
+
+def _operators(value: object, place: str, found: list[tuple[str, Operator[Any, Any]]]) -> None:
+    if isinstance(value, Operator):
+        found.append((place, value))
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str):
+                _operators(item[1], f"{place}.{item[0]}", found)
+            else:
+                _operators(item, f"{place}.{index}", found)
+
+
+def _addresses(value: object, found: dict[object, Addressed]) -> None:
+    if isinstance(value, Operator):
+        found.update((digest_of(address), address) for address in value.resources)
+    elif isinstance(value, tuple):
+        for item in value:
+            _addresses(item, found)
+    elif isinstance(value, Addressed):
+        found.setdefault(digest_of(value), value)
+    elif isinstance(value, Value):
+        for f in fields(value):  # type: ignore[arg-type]
+            _addresses(getattr(value, f.name), found)
+
+
+# -------------------------------------------------------------------------------------------------------- chain
+
+
+@dataclass(frozen=True, init=False)
+class Then(Operator[In, Out]):
+    """Steps one after the other: what `>>` makes. Chains are flat: `(a >> b) >> c == a >> (b >> c)`.
+
+    An answer that a chain makes of a loop's state tells in `stop_reason` why the loop ended, unless a step has written
+    another reason there than `answered`.
+    """
+
+    steps: tuple[Operator[Any, Any], ...]
+    variadic: ClassVar[str] = "steps"
+    version: ClassVar[int] = 2
+    composes: ClassVar[bool] = True
+
+    def __init__(self, *steps: Operator[Any, Any]) -> None:
+        flat: list[Operator[Any, Any]] = []
+        for step in steps:
+            flat.extend(step.steps if isinstance(step, Then) else (checked_operator(step, "a chain"),))
+        if not flat:
+            raise WiringError(
+                "A chain needs at least one step; got none. Write Identity() for a step that does nothing."
+            )
+        last = flat.pop()  # text is streamed from the last step alone, so it must be told from the same step before it
+        object.__setattr__(self, "steps", (*(_twin(step) if step is last else step for step in flat), last))
+        self.gives(self.takes())
+
+    def apply(self, value: In, /) -> Out:
+        found: Any = value
+        ended = ""
+        for step in self.steps:
+            if isinstance(found, State):
+                ended = found.stop
+            found = step(found)
+        return _ended(found, ended)  # type: ignore[no-any-return]
+
+    def apply_batch(self, values: Sequence[In], /) -> list[Out | Failure]:
+        results: list[Any] = list(values)
+        alive = list(range(len(results)))
+        ended: dict[int, str] = {}
+        for step in self.steps:
+            ended.update((row, results[row].stop) for row in alive if isinstance(results[row], State))
+            for row, result in zip(alive, step.batch([results[row] for row in alive], rows=alive), strict=True):
+                results[row] = result
+            alive = [row for row in alive if not isinstance(results[row], Failure)]
+        return [_ended(result, ended.get(row, "")) for row, result in enumerate(results)]
+
+    def takes(self) -> Any:
+        return self.steps[0].takes()
+
+    def gives(self, taken: Any, /) -> Any:
+        before: Operator[Any, Any] | None = None
+        for step in self.steps:
+            try:
+                taken, before = step.gives(taken), step
+            except WiringError as error:
+                if before is None or not _is_plain(step):
+                    raise
+                raise WiringError(
+                    f"{before.short} gives {name_of(taken)}, but {step.short} takes {name_of(step.takes())}. "
+                    + _advice(taken, step)
+                ) from error
+        return taken
+
+    def tail(self) -> tuple[Operator[Any, Any], ...]:
+        return self.steps[-1:]
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        found: list[int | None] = []
+        for step in self.steps:
+            found.append(step.calls(rows))
+            rows = step.fanout(rows)
+        return total(found)
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        for step in self.steps:
+            rows = step.fanout(rows)
+        return rows
+
+    def __repr__(self) -> str:
+        return " >> ".join(map(repr, self.steps)) if len(self.steps) > 1 else f"Then({self.steps[0]!r})"
+
+
+def _ended(found: Any, reason: str) -> Any:
+    """An answer with the reason for which the loop before it ended."""
+    if reason and isinstance(found, Answer) and found.stop_reason == "answered":
+        return found.but(stop_reason=reason)
+    return found
+
+
+def _twin(step: Operator[Any, Any]) -> Operator[Any, Any]:
+    """An equal operator that is not the same object."""
+    twin = object.__new__(type(step))
+    twin.__dict__.update(step.__dict__)
+    return twin
+
+
+def _is_plain(step: Operator[Any, Any]) -> bool:
+    return type(step).gives is Operator.gives
+
+
+def _advice(given: Any, step: Operator[Any, Any]) -> str:
+    from_many = fits(Sequence[Any], given, {}) and not fits(Sequence[Any], step.takes(), {})
+    to_many = fits(Sequence[Any], step.takes(), {}) and not fits(Sequence[Any], given, {})
+    if from_many:
+        return f"Write Each({type(step).__name__}(...)) to run it on every one of them, or fuse them first."
+    if to_many:
+        return "Write Branch(...) around the operators before it to give it several, or take the step out."
+    return f"Put an operator from {name_of(given)} to {name_of(step.takes())} between them."
+
+
+def _chain(first: Operator[Any, Any], then: object) -> Operator[Any, Any]:
+    return Then(first, checked_operator(then, f"the step after {first.short}"))
+
+
+def checked_operator(found: object, place: str) -> Operator[Any, Any]:
+    """`found`, if it is an operator; else an error that says what to write."""
+    if isinstance(found, Operator):
+        return found
+    if isinstance(found, type) and issubclass(found, Operator):
+        raise WiringError(f"{found.__name__} is a class, not an operator, as {place}. Write {found.__name__}(...).")
+    if callable(found):
+        name = getattr(found, "__name__", repr(found))
+        raise WiringError(
+            f"{name} is a plain function, not an operator, as {place}. Write @step above its definition, "
+            "with its argument and result annotated."
+        )
+    raise WiringError(f"{found!r} is not an operator, as {place}. Write an instance of Operator.")
+
+
+# --------------------------------------------------------------------------------------------------- candidates
+
+
+@dataclass(frozen=True)
+class Vary(Operator[In, Out]):
+    """A valid operator and candidates for some of its fields: what `op.vary(top_k=(5, 10))` makes.
+
+    Ranges stand beside the operator, never in its fields, so that every field keeps its type and its checks.
+    """
+
+    body: Operator[In, Out]
+    ranges: tuple[tuple[str, tuple[Any, ...]], ...]
+    version: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        for name, values in self.ranges:
+            if not values:
+                raise WiringError(
+                    f"The range of {name!r} is empty. Give at least one candidate, as in vary({name}=(1, 2))."
+                )
+            for value in values:
+                self.body.but(**{name: value})
+
+    def apply(self, value: In, /) -> Out:
+        raise UndecidedError(
+            f"{self.body.short} has undecided fields: {', '.join(name for name, _ in self.ranges)}. "
+            "Write decide(flow, point), or settle(flow) to get every decided flow."
+        )
+
+    def takes(self) -> Any:
+        return self.body.takes()
+
+    def gives(self, taken: Any, /) -> Any:
+        return self.body.gives(taken)
+
+    def tail(self) -> tuple[Operator[Any, Any], ...]:
+        return (self.body,)
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return most(op.calls(rows) for op in self.decided()) if self._few() else None
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        return most(op.fanout(rows) for op in self.decided()) if self._few() else None
+
+    def _few(self) -> bool:
+        """Whether there are few enough combinations to look at each."""
+        return math.prod(len(values) for _, values in self.ranges) <= 1000
+
+    def decided(self) -> Iterator[Operator[In, Out]]:
+        """The operator under every combination of candidates that it accepts."""
+        names = [name for name, _ in self.ranges]
+        for values in itertools.product(*(values for _, values in self.ranges)):
+            try:
+                found = self.body.but(**dict(zip(names, values, strict=True)))
+            except WiringError:
+                continue
+            yield found
+
+    def __repr__(self) -> str:
+        body = f"({self.body!r})" if isinstance(self.body, Then) else repr(self.body)
+        return f"{body}.vary({', '.join(f'{name}={values!r}' for name, values in self.ranges)})"

@@ -1,0 +1,214 @@
+"""What surrounds a step: the small protocol between an operator and the current run.
+
+`spolia.run` implements it. Operators call the functions below; without a run they do nothing, or the plain thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+
+from spolia.types import Failure, Filter, Usage, Value
+
+if TYPE_CHECKING:
+    from spolia.core.operator import Operator
+
+A = TypeVar("A")
+B = TypeVar("B")
+T = TypeVar("T")
+
+
+class Reservation(Protocol):
+    """A call that the budget has room for. Leaving it unsettled charges what was reserved in calls, nothing else."""
+
+    def settle(self, usage: Usage) -> None:
+        """Replace what was reserved by what was spent."""
+
+
+class Surrounding(Protocol):
+    """What the current run does for a step; `spolia.run` implements it."""
+
+    def step(self, op: Operator[A, B], value: A) -> B: ...
+    def batch(self, op: Operator[A, B], values: Sequence[A], rows: Sequence[int] | None) -> list[B | Failure]: ...
+    def stream(self, op: Operator[Any, Any], value: Any) -> Iterator[Event]: ...
+    async def acall(self, op: Operator[A, B], value: A) -> B: ...
+    async def abatch(self, op: Operator[A, B], values: Sequence[A]) -> list[B | Failure]: ...
+    def astream(self, op: Operator[Any, Any], value: Any) -> AsyncIterator[Event]: ...
+    def gather(self, calls: Sequence[Callable[[], T]], waits: bool) -> list[T | Failure]: ...
+    def limited(self, max_calls: int) -> AbstractContextManager[None]: ...
+    def reserve(self, usage: Usage, row: int | None) -> AbstractContextManager[Reservation]: ...
+    def charge(self, usage: Usage, row: int | None) -> None: ...
+    def emit(self, text: str) -> None: ...
+    def retract(self) -> None: ...
+    def degrade(self, reason: str, row: int | None, error: Exception | None = None) -> None: ...
+    def note(self, remark: str, row: int | None) -> None: ...
+    def check(self) -> None: ...
+    def on_cancel(self, close: Callable[[], None]) -> AbstractContextManager[None]: ...
+    def pin(self, key: object, open: Callable[[], T], serves: Callable[[T], bool]) -> T: ...
+    def access(self) -> frozenset[str]: ...
+    def narrowing(self) -> Filter | None: ...
+
+
+surrounding: ContextVar[Surrounding | None] = ContextVar("surrounding", default=None)
+_overheard: ContextVar[list[str] | None] = ContextVar("overheard", default=None)
+
+
+@contextmanager
+def overhearing() -> Iterator[list[str]]:
+    """Why results that are made inside are degraded, with a run or without one.
+
+    >>> with overhearing() as said:
+    ...     degrade("The reply could not be read.")
+    >>> said
+    ['The reply could not be read.']
+    """
+    said: list[str] = []
+    token = _overheard.set(said)
+    try:
+        yield said
+    finally:
+        _overheard.reset(token)
+
+
+def charge(usage: Usage, *, row: int | None = None) -> None:
+    """Tell the run what a step cost; in `apply_batch`, `row` says which value of the batch it was for."""
+    if (around := surrounding.get()) is not None:
+        around.charge(usage, row)
+
+
+class _Free:
+    def settle(self, usage: Usage) -> None:
+        """Without a run there is no budget."""
+
+
+def reserve(usage: Usage, *, row: int | None = None) -> AbstractContextManager[Reservation]:
+    """Reserve the upper bound of one call before it is sent; raises `BudgetSpent` when there is no room.
+
+    In `apply_batch`, `row` says which value of the batch the call is for; without it all share it.
+    """
+    around = surrounding.get()
+    return around.reserve(usage, row) if around is not None else nullcontext(_Free())
+
+
+def limited(max_calls: int | None) -> AbstractContextManager[None]:
+    """Limit the calls to language models made inside."""
+    around = surrounding.get()
+    return around.limited(max_calls) if around is not None and max_calls is not None else nullcontext()
+
+
+def emit(text: str) -> None:
+    """Send a piece of text to whoever streams the run."""
+    if (around := surrounding.get()) is not None:
+        around.emit(text)
+
+
+def retract() -> None:
+    """Take back the text that this step has emitted so far."""
+    if (around := surrounding.get()) is not None:
+        around.retract()
+
+
+def degrade(reason: str, *, row: int | None = None, error: Exception | None = None) -> None:
+    """Record that this result is not what it would be on a good day: it and all that is made of it is not cached.
+
+    Args:
+        error: why, where the step goes on without what failed: if that may pass, the question is worth asking again.
+    """
+    if (said := _overheard.get()) is not None:
+        said.append(reason)
+    if (around := surrounding.get()) is not None:
+        around.degrade(reason, row, error)
+
+
+def note(remark: str, *, row: int | None = None) -> None:
+    """Record something out of order that the same input would give again: the result may be cached all the same."""
+    if (around := surrounding.get()) is not None:
+        around.note(remark, row)
+
+
+def check_cancelled() -> None:
+    """Raise `Cancelled` if the caller has stopped the run."""
+    if (around := surrounding.get()) is not None:
+        around.check()
+
+
+def on_cancel(close: Callable[[], None]) -> AbstractContextManager[None]:
+    """While inside, a cancellation calls `close`: for sockets and the like that would block."""
+    around = surrounding.get()
+    return around.on_cancel(close) if around is not None else nullcontext()
+
+
+def pin(key: object, open: Callable[[], T], serves: Callable[[T], bool] = lambda _: True) -> T:
+    """What `open` returned the first time that this run asked for `key`: one snapshot of a store for a whole run.
+
+    Args:
+        serves: whether what is pinned is of use; if not, `open` is asked again, and the run goes on with that.
+    """
+    around = surrounding.get()
+    return around.pin(key, open, serves) if around is not None else open()
+
+
+def access() -> frozenset[str]:
+    """The principals that the run acts for; none without a run."""
+    around = surrounding.get()
+    return around.access() if around is not None else frozenset()
+
+
+def narrowing() -> Filter | None:
+    """What the run's caller allows to be found; it can only narrow what a query asks for. None: everything."""
+    around = surrounding.get()
+    return around.narrowing() if around is not None else None
+
+
+def gather(calls: Sequence[Callable[[], T]], *, waits: bool = True) -> list[T | Failure]:
+    """Run calls at the same time where the run has threads, and return their results or failures in order."""
+    around = surrounding.get()
+    if around is not None:
+        return around.gather(calls, waits)
+    return [attempt(call) for call in calls]
+
+
+def attempt(call: Callable[[], T]) -> T | Failure:
+    """The result of a call, or the failure that it raised."""
+    try:
+        return call()
+    except Exception as error:
+        return Failure.of(error)
+
+
+# ------------------------------------------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True)
+class Began(Value):
+    """A step began."""
+
+    step: str
+
+
+@dataclass(frozen=True)
+class Emitted(Value):
+    """A piece of text that a step sent. `final`: it belongs to the result of the whole flow, unless it is retracted."""
+
+    text: str
+    final: bool
+
+
+@dataclass(frozen=True)
+class Retracted(Value):
+    """The last `characters` characters of final text are void: the step that sent them was rejected."""
+
+    characters: int
+
+
+@dataclass(frozen=True)
+class Done(Value, Generic[T]):
+    """The result; authoritative."""
+
+    value: T
+
+
+Event: TypeAlias = Began | Emitted | Retracted | Done[Any]

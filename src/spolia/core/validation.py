@@ -1,0 +1,145 @@
+"""Fields that hold something else than they declare: what a type checker would find, found while building.
+
+Nothing of a value is computed, and what cannot be told is let pass: a model that follows a protocol is told from a text
+or a number, not from what follows another one.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from functools import cache
+from numbers import Integral, Real
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from spolia.core.wiring import name_of
+from spolia.errors import SpoliaError, WiringError
+
+_PLAIN = (type, str, bytes, int, float, tuple, list, set, dict, types.FunctionType, types.NoneType)
+"""What follows no protocol of models, stores or counters."""
+_NUMBERS: dict[type, type] = {int: Integral, float: Real}
+
+
+def refuse_misfits(value: Any, error: type[SpoliaError] = WiringError) -> None:
+    """Refuse a dataclass of which a field holds what is not declared.
+
+    Args:
+        error: its kind.
+
+    Raises:
+        WiringError: naming the field, what it holds, and what to write.
+
+    >>> from spolia.types import Span
+    >>> refuse_misfits(Span("4", 7))
+    Traceback (most recent call last):
+    spolia.errors.WiringError: Span has start='4' (str). Write a whole number.
+    """
+    cls: Any = type(value)
+    for name, kind in _declared(cls):
+        given = getattr(value, name, None)
+        if not fulfils(given, kind):
+            said = f"{type(value).__name__} has {name}={given!r:.80} ({type(given).__name__})"
+            raise error(f"{said}. Write {_advice(given, kind)}.")
+
+
+def fulfils(value: object, kind: Any) -> bool:
+    """Whether a value may stand where a type is declared, as far as can be told without computing anything.
+
+    A list may stand for a tuple, a whole number for any number.
+
+    >>> fulfils(("a", "b"), tuple[str, ...]), fulfils("ab", tuple[str, ...]), fulfils(None, int | None)
+    (True, False, True)
+    """
+    origin = get_origin(kind)
+    if origin in (Union, types.UnionType):
+        return any(fulfils(value, one) for one in get_args(kind))
+    if origin is Literal:
+        return any(value == one and type(value) is type(one) for one in get_args(kind))
+    if origin is tuple:
+        return isinstance(value, (tuple, list)) and _each_fulfils(value, get_args(kind))
+    wanted = types.NoneType if kind is None else origin or kind
+    if not isinstance(wanted, type) or wanted is object:
+        return True
+    if wanted in _NUMBERS:
+        return isinstance(value, _NUMBERS[wanted]) and not isinstance(value, bool)
+    if getattr(wanted, "_is_protocol", False):
+        return not isinstance(value, _PLAIN)
+    if isinstance(value, str) and issubclass(wanted, Sequence):
+        return wanted is str
+    try:
+        return isinstance(value, wanted)
+    except TypeError:
+        return True
+
+
+def _each_fulfils(values: Sequence[object], kinds: tuple[Any, ...]) -> bool:
+    if len(kinds) == 2 and kinds[1] is Ellipsis:
+        return all(fulfils(value, kinds[0]) for value in values)
+    return not kinds or (len(values) == len(kinds) and all(map(fulfils, values, kinds)))
+
+
+def _advice(given: object, kind: Any) -> str:
+    """What to write in the place of what was given."""
+    kinds = [one for one in get_args(kind) if one is not types.NoneType] if _is_union(kind) else [kind]
+    or_none = ", or None" if len(kinds) < len(get_args(kind)) and _is_union(kind) else ""
+    for one in kinds:
+        if get_origin(one) is tuple and get_args(one)[1:] == (Ellipsis,) and fulfils(given, get_args(one)[0]):
+            return f"({given!r:.80},){or_none}"
+    if isinstance(given, dict) and any(fulfils(tuple(given.items()), one) for one in kinds):
+        return f"tuple({given!r:.80}.items()){or_none}"
+    if isinstance(given, type) and not given.__module__.startswith("builtins"):
+        return f"{given.__name__}(...)"
+    return " or ".join(map(_in_words, kinds)) + or_none
+
+
+def _in_words(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        values = [repr(one) for one in get_args(kind)]
+        return " or ".join(filter(None, (", ".join(values[:-1]), values[-1])))
+    if get_origin(kind) is tuple:
+        return f"a tuple: {name_of(kind)}"
+    known = {int: "a whole number", float: "a number", str: "a text", bool: "True or False"}
+    return known.get(kind) or f"{'an' if name_of(kind)[0] in 'AEIOU' else 'a'} {name_of(kind)}"
+
+
+def _is_union(kind: Any) -> bool:
+    return get_origin(kind) in (Union, types.UnionType)
+
+
+@cache
+def _declared(cls: Any) -> tuple[tuple[str, Any], ...]:
+    """Fields with their types; without those whose types only a type checker sees."""
+    found: list[tuple[str, Any]] = []
+    for field in fields(cls):
+        home = next(each for each in cls.__mro__ if field.name in vars(each).get("__annotations__", {}))
+        around = vars(sys.modules.get(home.__module__, types))
+        said = types.SimpleNamespace(__annotations__={field.name: field.type})
+        try:
+            found.append((field.name, get_type_hints(said, around)[field.name]))
+        except (NameError, TypeError, AttributeError):
+            continue
+    return tuple(found)
+
+
+def refusing_misfits(check: Callable[[Any], None]) -> Callable[[Any], None]:
+    """A `__post_init__` that says which field holds what is not declared where it would fail otherwise, or not notice.
+
+    What it says itself stands before: it knows more.
+    """
+
+    def checked(self: Any) -> None:
+        if type(self).__post_init__ is not checked:  # that of a class above, called by one below, which goes on
+            check(self)
+            return
+        try:
+            check(self)
+        except SpoliaError:
+            raise
+        except Exception:
+            refuse_misfits(self)
+            raise
+        refuse_misfits(self)
+
+    return checked

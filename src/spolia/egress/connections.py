@@ -1,0 +1,162 @@
+"""Connections that another thread may cut, and the pools that keep them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from contextlib import suppress
+from typing import Any
+
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+
+from spolia.egress.addresses import connected
+
+
+class RequestSocket:
+    """The socket under one request, which another thread may cut: the thread that reads from it wakes up at once."""
+
+    def __init__(self) -> None:
+        self.cut_by = ""
+        self._socket: socket.socket | None = None
+        self._lock = threading.Lock()
+
+    def use(self, found: socket.socket | None) -> None:
+        with self._lock:
+            self._socket = found
+        if self.cut_by:
+            self.cut(self.cut_by)
+
+    def cut(self, why: str) -> None:
+        with self._lock:
+            self.cut_by = self.cut_by or why
+            if self._socket is not None:
+                with suppress(OSError):  # the server was faster
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # `close` would not wake a reader
+
+
+SMALL_BYTES = 65_536
+"""Of a body that is copied to be written with its head."""
+under_way = threading.local()
+"""Its `line` is that of the request that the thread makes."""
+
+
+def _new(connection: Any, *, public: bool) -> socket.socket:
+    """What urllib3 does in its connections' `_new_conn`, to addresses that are allowed."""
+    try:
+        timeout_s = connection.timeout if isinstance(connection.timeout, (int, float)) else None
+        found = connected(connection._dns_host, connection.port, timeout_s, public=public)
+    except socket.gaierror as error:
+        raise NameResolutionError(connection.host, connection, error) from error
+    except TimeoutError as error:
+        raise ConnectTimeoutError(connection, f"no connection to {connection.host}") from error
+    except OSError as error:
+        raise NewConnectionError(connection, f"no connection: {error}") from error
+    under_way.line.use(found)
+    return found
+
+
+class _InOne:
+    """Writes head and body of a small request at once: a call of the system costs more than all that is done to make
+    them."""
+
+    _held: list[bytes] | None = None
+
+    def request(self, method: str, url: str, body: Any = None, *given: Any, **named: Any) -> None:
+        self._held = [] if isinstance(body, bytes) and len(body) <= SMALL_BYTES else None
+        try:
+            super().request(method, url, body, *given, **named)  # type: ignore[misc]
+            written, self._held = b"".join(self._held or ()), None
+            if written:
+                super().send(written)  # type: ignore[misc]
+        finally:
+            self._held = None
+
+    def send(self, data: Any) -> None:
+        if self._held is not None and isinstance(data, bytes):
+            self._held.append(data)
+        else:
+            super().send(data)  # type: ignore[misc]
+
+
+class _Plain(_InOne, HTTPConnection):
+    public = False
+
+    def _new_conn(self) -> socket.socket:
+        return _new(self, public=self.public)
+
+    def getresponse(self) -> Any:
+        under_way.line.use(self.sock)
+        return super().getresponse()
+
+
+class _Secure(_InOne, HTTPSConnection):
+    public = False
+
+    def _new_conn(self) -> socket.socket:
+        return _new(self, public=self.public)
+
+    def getresponse(self) -> Any:
+        under_way.line.use(self.sock)
+        return super().getresponse()
+
+
+class _PublicPlain(_Plain):
+    public = True
+
+
+class _PublicSecure(_Secure):
+    public = True
+
+
+class _PlainPool(HTTPConnectionPool):
+    ConnectionCls = _Plain
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _Secure
+
+
+class _PublicPlainPool(HTTPConnectionPool):
+    ConnectionCls = _PublicPlain
+
+
+class _PublicSecurePool(HTTPSConnectionPool):
+    ConnectionCls = _PublicSecure
+
+
+_POOLS: dict[tuple[str, bool], type[HTTPConnectionPool]] = {
+    ("http", False): _PlainPool,
+    ("https", False): _SecurePool,
+    ("http", True): _PublicPlainPool,
+    ("https", True): _PublicSecurePool,
+}
+_pools: dict[tuple[str, str, int | None, int, bool], HTTPConnectionPool] = {}
+_making = threading.Lock()
+
+
+def pool(scheme: str, host: str, port: int | None, kept: int, *, public: bool) -> HTTPConnectionPool:
+    """The connections of this process to a server."""
+    key = (scheme, host, port, kept, public)
+    with _making:
+        if key not in _pools:
+            if len(_pools) >= MOST_POOLS:
+                _pools.pop(next(iter(_pools))).close()
+            _pools[key] = _POOLS[scheme, public](host, port, maxsize=kept)
+        return _pools[key]
+
+
+MOST_POOLS = 256
+"""Servers to which connections are kept."""
+
+
+def _forget() -> None:
+    """After a fork the child must not write on its parent's sockets."""
+    global _making
+    _pools.clear()
+    _making = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,180 @@
+"""Fetching what an address names that is not trusted: public addresses only, redirects looked at, sizes bounded."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urljoin, urlsplit, urlunsplit
+
+from spolia.egress.exchange import RequestLimits, exchanged, pieces
+from spolia.egress.retry import asked_s
+from spolia.errors import EgressFailed, EgressRefused
+from spolia.types import Value
+
+REDIRECTS = 5
+LARGEST_BYTES = 100 * 2**20
+_MOVED = frozenset([301, 302, 303, 307, 308])
+_SECRET = frozenset(["authorization", "cookie", "proxy-authorization", "x-api-key", "api-key", "x-subscription-token"])
+"""Headers that go to the server only for which they were written."""
+
+
+@dataclass(frozen=True)
+class Fetched(Value):
+    """What a server gave.
+
+    Args:
+        url: where it was in the end, after redirects.
+        status: 200; 304 where nothing has changed since.
+        headers: with names in lower case.
+        data: the content, decompressed.
+    """
+
+    url: str
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    data: bytes = field(repr=False)
+
+    def header(self, name: str) -> str:
+        """The value of a header; empty where it is not there."""
+        return next((value for key, value in self.headers if key == name.lower()), "")
+
+
+def fetch(
+    url: str,
+    *,
+    allow: Collection[str] = (),
+    headers: Mapping[str, str] | None = None,
+    largest_bytes: int = LARGEST_BYTES,
+    timeout_s: float = 30.0,
+    deadline_s: float = 120.0,
+) -> Fetched:
+    """Get what is at an address.
+
+    Args:
+        url: `http://…` or `https://…`.
+        allow: hosts whose addresses need not be public, as `wiki.internal` or `localhost:8000`.
+        headers: what goes with the request; keys and cookies among them are not sent on to another server.
+        largest_bytes: of the content, also after decompression.
+        timeout_s: without a byte from the server.
+        deadline_s: for all of it, with redirects.
+
+    Raises:
+        EgressRefused: the address is not allowed, or one that it leads to; the server says no; it is too large. Asking
+            again makes no sense.
+        EgressFailed: the server cannot be reached, is overloaded, fell silent or took too long.
+
+    >>> fetch("http://127.0.0.1/")
+    Traceback (most recent call last):
+    spolia.errors.EgressRefused: http://127.0.0.1/: 127.0.0.1 is at 127.0.0.1 (loopback), which is not a public ...
+    """
+    limits = RequestLimits(min(timeout_s, 10.0), timeout_s, time.monotonic() + deadline_s)
+    sent = dict(headers or {})
+    at = url
+    for _ in range(REDIRECTS + 1):
+        try:
+            found = _one(at, _permitted(at, allow), sent, largest_bytes, limits)
+        except (EgressRefused, EgressFailed) as error:
+            named = type(error)(f"{_named(at, url)}: {error}")
+            named.status, named.after_s = error.status, error.after_s
+            raise named from error
+        if found.status not in _MOVED:
+            return found
+        before, at = at, urljoin(at, found.header("location"))
+        if _origin(before) != _origin(at):
+            sent = {name: value for name, value in sent.items() if name.lower() not in _SECRET}
+        if before.startswith("https:") and not at.startswith("https:"):
+            raise EgressRefused(f"{_named(at, url)}: it leads from an encrypted address to one that is not.")
+    raise EgressRefused(f"{_shown(url)}: it is a chain of more than {REDIRECTS} redirects.")
+
+
+def _one(url: str, public: bool, headers: Mapping[str, str], largest: int, limits: RequestLimits) -> Fetched:
+    """One request; a redirect is given as it is."""
+    with exchanged("GET", url, limits, headers=headers, public=public) as response:
+        status = response.status
+        said = tuple((name.lower(), value) for name, value in response.headers.items())
+        if status in _MOVED and response.headers.get("location"):
+            return Fetched(url, status, said, b"")
+        if status == 304:
+            return Fetched(url, status, said, b"")
+        if status >= 400 or status in _MOVED or status < 200:
+            raise _failed(status, dict(said))
+        stated = response.headers.get("content-length", "")
+        if stated.isdecimal() and int(stated) > largest:
+            raise EgressRefused(f"it has {stated} bytes; at most {largest} are taken. Allow more: largest_bytes.")
+        kind = response.headers.get("content-encoding", "identity").lower()
+        data = b"".join(_decoded(pieces(response, largest), kind, largest))
+    if stated.isdecimal() and kind == "identity" and len(data) < int(stated):
+        raise EgressFailed(f"the connection broke after {len(data)} of {stated} bytes.")
+    return Fetched(url, status, said, data)
+
+
+def _failed(status: int, headers: Mapping[str, str]) -> EgressRefused | EgressFailed:
+    error: EgressRefused | EgressFailed
+    if status in (408, 425, 429) or status >= 500:
+        error = EgressFailed(f"the server answers with status {status}. Try again later.")
+    else:
+        error = EgressRefused(f"the server answers with status {status}.")
+    error.status, error.after_s = status, asked_s(headers)
+    return error
+
+
+def _permitted(url: str, allow: Collection[str]) -> bool:
+    """Whether only public addresses are allowed for it.
+
+    Raises:
+        EgressRefused: it is no address that is fetched.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise EgressRefused(f"it is no address: {error}.") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise EgressRefused("it is no address of the web. Write https://HOST/PATH.")
+    if parts.username or parts.password:
+        raise EgressRefused("it has a user or a password in it. Write them as a header.")
+    return parts.hostname not in allow and f"{parts.hostname}:{port}" not in allow
+
+
+def _decoded(content: Iterable[bytes], kind: str, largest: int) -> Iterator[bytes]:
+    """Content as it is without its compression, which was not asked for and is sent by some all the same."""
+    if kind == "identity":
+        yield from content
+        return
+    if kind not in ("gzip", "x-gzip", "deflate"):
+        raise EgressRefused(f"it is compressed as {kind!r}, which is not read.")
+    unpacked, size = zlib.decompressobj(47 if "gzip" in kind else 15), 0
+    try:
+        for piece in content:
+            found = unpacked.decompress(piece, largest - size + 1)
+            size += len(found)
+            if size > largest:
+                raise EgressRefused(f"it unpacks to more than {largest} bytes.")
+            yield found
+    except zlib.error as error:
+        raise EgressFailed(f"its compression is damaged ({error}).") from error
+    if not unpacked.eof:
+        raise EgressFailed("the connection broke before the reply was complete.")
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    try:
+        return parts.scheme, parts.hostname, parts.port
+    except ValueError:
+        return parts.scheme, parts.hostname, None
+
+
+def _shown(url: str) -> str:
+    """An address without what may be secret in it."""
+    try:
+        parts = urlsplit(url)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "…" if parts.query else "", ""))
+    except ValueError:
+        return repr(url[:100])
+
+
+def _named(at: str, url: str) -> str:
+    return _shown(url) if at == url else f"{_shown(url)}, which leads to {_shown(at)}"

@@ -1,0 +1,76 @@
+"""Waiting for a server: as long as it asks for, within bounds, and no longer than the run lasts."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from math import isfinite
+from typing import TypeVar
+
+from spolia.core.run_context import check_cancelled, on_cancel
+from spolia.errors import EgressFailed, EgressLate
+
+T = TypeVar("T")
+
+
+def pause(seconds: float) -> None:
+    """Wait before another attempt; a cancellation ends the wait."""
+    woken = threading.Event()
+    with on_cancel(woken.set):
+        check_cancelled()
+        woken.wait(seconds)
+    check_cancelled()
+
+
+def asked_s(headers: Mapping[str, str]) -> float:
+    """Seconds that `Retry-After` asks to wait: a number, or a date; 0 where it says nothing sensible.
+
+    >>> asked_s({"retry-after": "120"}), asked_s({"retry-after": "soon"}), asked_s({})
+    (120.0, 0.0, 0.0)
+    """
+    stated = headers.get("retry-after", "").strip()
+    try:
+        seconds = float(stated)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(stated).timestamp() - time.time()
+        except (ValueError, TypeError, OverflowError):
+            return 0.0
+    return max(seconds, 0.0) if isfinite(seconds) else 0.0
+
+
+def patiently(ask: Callable[[], T], *, retries: int = 3, wait_s: float = 0.5, max_wait_s: float = 60.0) -> T:
+    """Ask a server, and again after a while where that may help.
+
+    Args:
+        ask: raises `EgressFailed` where another attempt may succeed, but for `EgressLate`.
+        retries: further attempts.
+        wait_s: about how long to wait before the second attempt; twice as long before each further one.
+        max_wait_s: the longest wait; where the server asks for more, it is not asked again.
+
+    Raises:
+        EgressFailed: as the last attempt did.
+    """
+    for attempt in range(retries):
+        try:
+            return ask()
+        except EgressLate:
+            raise
+        except EgressFailed as error:
+            if error.after_s > max_wait_s:
+                raise _but(error, f"{error} It asks to wait {error.after_s:g} s: come back later.") from error
+            pause(min(max(error.after_s, random.uniform(0.5, 1.0) * wait_s * 2**attempt), max_wait_s))
+    try:
+        return ask()
+    except EgressFailed as error:
+        raise (_but(error, f"{error} Tried {retries + 1} times.") if retries else error) from error
+
+
+def _but(error: EgressFailed, said: str) -> EgressFailed:
+    """The same with other words."""
+    found = EgressFailed(said)
+    found.status, found.after_s = error.status, error.after_s
+    return found

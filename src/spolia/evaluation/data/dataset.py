@@ -1,0 +1,175 @@
+"""Which part of a data set a question belongs to: always the same one, decided by its id alone."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from spolia.errors import DataError
+from spolia.evaluation.data.formats.form import Form, form_called, form_of
+from spolia.types import Document, Item, Value, kept
+
+PARTS: Mapping[str, float] = {"tune": 0.4, "select": 0.2, "report": 0.4}
+"""The parts and their shares: what is tuned on, what decides between the tuned, what is told to others. Frozen: another
+share would move questions that were tuned on into what is reported."""
+
+TWIN = "-unanswerable"
+"""What the id of a question ends in that stands in its data set a second time, with passages that do not answer it."""
+
+
+def part_of(id: str) -> str:
+    """The part of a question, by a hash of its id: the same for whoever asks, whatever else is in the data set.
+
+    >>> part_of("q1"), part_of("q2"), part_of("q2-unanswerable"), part_of("q3")
+    ('report', 'select', 'select', 'tune')
+    """
+    asked = asked_by(id).encode("utf-8", "surrogatepass")
+    number = int.from_bytes(hashlib.blake2b(asked, digest_size=8).digest()) / 2**64
+    for name, share in PARTS.items():
+        if number < share:
+            return name
+        number -= share
+    return name
+
+
+def asked_by(id: str) -> str:
+    """The id that a question and its twin share, so that who was tuned on one is not told of by the other."""
+    return id.removesuffix(TWIN)
+
+
+def counted(ids: Iterable[str]) -> dict[str, int]:
+    """How many of some questions are in each part; parts without any are left out."""
+    found = dict.fromkeys(PARTS, 0)
+    for id in ids:
+        found[part_of(id)] += 1
+    return {name: number for name, number in found.items() if number}
+
+
+def checked_part(name: str) -> str:
+    """The name of a part, or an error that says which there are."""
+    if name not in PARTS:
+        raise DataError(f"There is no part {name!r} of a data set. Write one of: {', '.join(PARTS)}.")
+    return name
+
+
+@dataclass(frozen=True)
+class DataSet(Value):
+    """A corpus and questions. Nothing is read before it is asked for.
+
+    Args:
+        path: the folder, or the file of those forms that are one file.
+        part: of the questions, `tune`, `select` or `report`; empty for all. See `split`.
+        form: how it is written, a name of `spolia.evaluation.data.formats.form`; empty to look.
+
+    Raises:
+        DataError: on reading, when a file is missing, cut short, or does not follow the schema; names the line.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "corpus.jsonl").write_text('{"id": "p1", "title": "Tides", "text": "The moon pulls."}')
+    >>> _ = (folder / "questions.jsonl").write_text('{"id": "q1", "question": "What pulls?", "gold_ids": ["p1"]}')
+    >>> [item.gold for item in DataSet(str(folder)).items()]
+    [(('p1',),)]
+    """
+
+    path: str
+    part: str = ""
+    form: str = ""
+
+    def __post_init__(self) -> None:
+        if self.form:
+            form_called(self.form)
+        if self.part:
+            checked_part(self.part)
+
+    def split(self, part: str) -> DataSet:
+        """The same passages with one part of the questions. A question's part is decided by its id, once and for all.
+
+        Args:
+            part: `tune` for what flows are tuned on, `select` for what decides between the tuned ones, `report` for
+                what is told to others: 40, 20 and 40 of 100 questions.
+
+        >>> DataSet("musique").split("report")
+        DataSet(path='musique', part='report', form='')
+        """
+        return self.but(part=part)
+
+    @property
+    def name(self) -> str:
+        """The folder's own name, or the file's without its ending."""
+        path = Path(self.path).resolve()
+        return path.name if path.is_dir() or not path.exists() else path.name.partition(".")[0]
+
+    @kept
+    def written(self) -> Form:
+        """How it is written."""
+        return form_called(self.form) if self.form else form_of(Path(self.path))
+
+    @property
+    def has_corpus(self) -> bool:
+        return bool(self.written.corpus(Path(self.path)))
+
+    def passages(self) -> Iterator[Document]:
+        """The passages of the corpus, one at a time; an id that comes twice is refused."""
+        seen = set[str]()
+        for place, found in self.written.passages(Path(self.path)):
+            _refuse_twice(place, found.id, seen)
+            yield found
+
+    def items(self, *, stored: bool = False) -> Iterator[Item]:
+        """The questions of the part, one at a time; a gold id that the corpus does not have is refused by name.
+
+        Args:
+            stored: whether they are asked of a store, so that the gold names documents of that: by file name or id.
+        """
+        seen, known = set[str](), frozenset[str]() if stored else self._passage_ids
+        for place, item in self.written.items(Path(self.path)):
+            _refuse_twice(place, item.id, seen)
+            named = (one if isinstance(one, str) else one.document for group in item.gold for one in group)
+            missing = [id for id in named if id not in known]
+            if missing and self.has_corpus and not stored:
+                raise DataError(
+                    f"{place}: gold id {missing[0]!r} of question {item.id!r} is not in the corpus of {len(known)} "
+                    "passages. Correct the id, or add the passage to the corpus."
+                )
+            if not self.part or part_of(item.id) == self.part:
+                yield item
+
+    def sample(self, limit: int | None, seed: int = 0) -> list[Item]:
+        """All items, or `limit` of them drawn by a seed, in the order of the file."""
+        return drawn(list(self.items()), limit, seed)
+
+    def content_hash(self) -> str:
+        """A hash of the bytes of the corpus: what an index over it may be kept under."""
+        digest = hashlib.blake2b(digest_size=16)
+        files = self.written.corpus(Path(self.path))
+        for path in files:
+            try:
+                with path.open("rb") as file:
+                    while block := file.read(1 << 20):
+                        digest.update(block)
+            except OSError as error:
+                raise DataError(f"{path} cannot be read: {error.strerror}. Check its permissions.") from error
+        if not files:
+            next(self.passages(), None)  # says what is missing
+        return digest.hexdigest()
+
+    @kept
+    def _passage_ids(self) -> frozenset[str]:
+        return frozenset(passage.id for passage in self.passages()) if self.has_corpus else frozenset()
+
+
+def drawn(items: list[Item], limit: int | None, seed: int = 0) -> list[Item]:
+    """All items, or `limit` of them drawn by a seed, in their order."""
+    if limit is None or limit >= len(items):
+        return items
+    return [items[index] for index in sorted(random.Random(seed).sample(range(len(items)), limit))]
+
+
+def _refuse_twice(place: str, id: str, seen: set[str]) -> None:
+    if id in seen:
+        raise DataError(f"{place}: id {id!r} stands on an earlier line too. Give every row its own id.")
+    seen.add(id)

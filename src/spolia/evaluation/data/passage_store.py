@@ -1,0 +1,147 @@
+"""A data set's passages as a store to search, indexed once and kept."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from spolia.evaluation.data.dataset import DataSet
+from spolia.models.protocols import Embedder
+from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.groups.growing import in_batches
+from spolia.stores.lexical.analysis import Analyzer, analyzer_for
+from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.tables import sql
+from spolia.stores.tables.rows import SourceRow
+from spolia.types import Document, Node, Span, digest_of
+
+if TYPE_CHECKING:
+    from spolia.stores.writer import Writer
+
+FORM = 2
+GROUP = "chunk"
+AT_ONCE = 64
+"""Passages that are put and embedded together."""
+PUBLISHED_S = 10.0
+"""Seconds of work that a kill can cost, about."""
+SELDOMER = 10
+"""How many times longer than publishing takes nothing is published after it."""
+UNFINISHED = ("data set", "passages")
+"""Where it is noted that passages are still to come."""
+BUSY_S = 600.0
+Told: TypeAlias = Callable[[int, int], None]
+
+SAMPLED = 100
+"""Passages whose language is looked at."""
+
+
+def cache_folder() -> Path:
+    """Where what can be made again is kept: `SPOLIA_CACHE`, else `spolia` in the user's cache directory."""
+    if named := os.environ.get("SPOLIA_CACHE"):
+        return Path(named).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "spolia"
+
+
+def indexed(
+    data: DataSet,
+    embedder: Embedder | None = None,
+    *,
+    analyzer: Analyzer | None = None,
+    folder: Path | None = None,
+    told: Told = lambda done, total: None,
+) -> NodeGroup:
+    """The passages of a data set, one node each, searchable: from the cache when they were indexed before.
+
+    What is interrupted goes on where it was, but for the last ten seconds.
+
+    The node shows the passage's text; its title is indexed with it. The document has the passage's id.
+
+    Args:
+        data: the data set.
+        embedder: gives the vectors for dense search; without one only words can be searched.
+        analyzer: makes the terms; by default one for the language of the first passages, as when a folder is indexed.
+        folder: where stores are kept; by default in `cache_folder()`.
+        told: called with the number of passages that are there so far, and of all.
+
+    Raises:
+        DataError: the corpus does not follow the schema.
+        StoreError: the store cannot be written.
+    """
+    if analyzer is None:
+        analyzer = analyzer_for(passage.text for passage in islice(data.passages(), SAMPLED))
+    manifest = _manifest(embedder, analyzer)
+    key = digest_of((data.content_hash(), manifest)).hex()[:16]
+    root = folder if folder is not None else cache_folder() / "datasets"
+    corpus = Corpus(str(root / f"{data.name}-{key}.spolia"))
+    if not _is_whole(corpus):
+        with corpus.create().writer(timeout_s=BUSY_S) as writer:
+            if not writer.generation or writer.cursor(*UNFINISHED):  # another process may have written it meanwhile
+                _write(writer, data, embedder, manifest, told)
+    return corpus.group(GROUP)
+
+
+def _is_whole(corpus: Corpus) -> bool:
+    """Whether something is published, and nothing says that there is more to come."""
+    if not corpus.exists():
+        return False
+    snapshot = corpus.snapshot()
+    return snapshot.generation > 0 and snapshot.opened.row(sql.CURSOR, UNFINISHED) is None
+
+
+def _manifest(embedder: Embedder | None, analyzer: Analyzer) -> Manifest:
+    embeddings = (Embedded(embedder.name, embedder.dimension),) if embedder is not None else ()
+    return Manifest(GROUP, "one node for each passage", f"data set, form {FORM}", analyzer, embeddings)
+
+
+def _write(writer: Writer, data: DataSet, embedder: Embedder | None, manifest: Manifest, told: Told) -> None:
+    """Put and embed what is not there yet, published from time to time; leaving the writer's block does the rest."""
+    writer.define(GROUP, manifest)
+    source, item = UNFINISHED
+    there, total = writer.stamps(), sum(1 for _ in data.passages())  # read once before, so that all of it is right
+    done, pace = len(there), Pace()
+    told(done, total)
+    for some in in_batches((one for one in data.passages() if one.id not in there), AT_ONCE):
+        for one in some:
+            _put(writer, one)
+        if embedder is not None:
+            _embed(writer, embedder)
+        done += len(some)
+        told(done, total)
+        if done < total and pace.is_due:
+            writer.remember(source, {item: f"{done} of {total}"})
+            pace.past(writer.publish)
+    writer.remember(source, {item: ""})
+
+
+def _put(writer: Writer, passage: Document) -> None:
+    node = Node(f"{passage.id}/{GROUP}", passage.text, passage.id, GROUP, Span(0, len(passage.text)), passage.title)
+    writer.put(passage, [node], SourceRow(passage.id, len(passage.text), content_hash=passage.digest.hex()))
+
+
+def _embed(writer: Writer, embedder: Embedder) -> None:
+    if lacking := list(writer.unembedded(GROUP, embedder.name)):
+        vectors = embedder.embed([text for _, text in lacking], kind="passage")
+        writer.add_vectors(embedder.name, [content for content, _ in lacking], vectors)
+
+
+class Pace:
+    """When to publish: every `PUBLISHED_S` seconds, and seldomer where that would take up the time."""
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + PUBLISHED_S
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time."""
+        return time.monotonic() >= self._next
+
+    def past(self, publish: Callable[[], object]) -> None:
+        """Publish, and wait for the next time."""
+        began = time.monotonic()
+        publish()
+        ended = time.monotonic()
+        self._next = ended + max(PUBLISHED_S, SELDOMER * (ended - began))

@@ -1,0 +1,203 @@
+"""Who looked at which questions: what was tuned on is not reported on, and what is reported on is looked at once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeAlias
+
+from spolia.evaluation.data.dataset import asked_by, part_of
+from spolia.evaluation.plurals import several
+from spolia.types import Item, Value, digest_of
+
+TUNED, REPORT = ("tune", "select"), "report"
+"""The parts on which flows are chosen, and the one that others are told of."""
+ALL = "all"
+"""What is looked at where the questions are of several parts."""
+MARKS = 256
+LISTED = 2_000
+"""Questions of a look that are written down one by one; a look at more is taken for one at all of its part."""
+LOOKS = "looks.jsonl"
+Marks: TypeAlias = tuple[str, ...]
+"""What tells a data set apart; see `marks_of`."""
+
+
+@dataclass(frozen=True)
+class Look(Value):
+    """Some flows measured on some questions.
+
+    Args:
+        data: which data set, by its questions.
+        part: the part that the questions are of; `all` where they are of several.
+        flows: hashes of how they are written, by name.
+        experiment: which one, by flows, questions and measures.
+        declared: whether the part was asked for, and is not where the questions happen to be.
+        asked: hashes of the ids of the questions; none where they are too many to be written down, or not known.
+        at: when that was, seconds since 1970.
+    """
+
+    data: Marks
+    part: str
+    flows: tuple[tuple[str, str], ...]
+    experiment: str
+    declared: bool = False
+    asked: frozenset[str] = frozenset()
+    at: float = 0.0
+
+    @property
+    def chooses(self) -> bool:
+        """Whether anything may be chosen by it: a single flow is compared with nothing, unless a part was asked for."""
+        return self.declared or len(self.flows) > 1
+
+    def chose_by(self, id: str) -> bool:
+        """Whether the question must not be reported on for it: of a look at questions of all parts, those of `report`
+        are the ones that it takes away."""
+        part = REPORT if self.part == ALL else self.part
+        return part_of(id) == part and (not self.asked or _short(id) in self.asked)
+
+    def __str__(self) -> str:
+        """When, at what, with which flows.
+
+        >>> print(Look((), "tune", (("a", "1f"), ("b", "2e")), "", asked=frozenset(("c4",))))
+        1970-01-01 00:00 UTC, 1 question of the part tune: a, b
+        """
+        when = datetime.fromtimestamp(self.at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        which = "all parts" if self.part == ALL else f"the part {self.part}"
+        some = several(len(self.asked), "question") if self.asked else "all questions"
+        return f"{when}, {some} of {which}: {', '.join(name for name, _ in self.flows)}"
+
+
+@dataclass(frozen=True)
+class Looks:
+    """A file with a line for each experiment on a data set.
+
+    Args:
+        path: the file, made with the first line; None writes nothing down.
+        data: which data set is looked at, where the questions that are asked are some of it.
+        part: the part that was asked for.
+
+    >>> import tempfile
+    >>> looks = Looks(Path(tempfile.mkdtemp()) / "looks.jsonl")
+    >>> data = marks_of([Item("q1", "What pulls the sea?")])
+    >>> looks.note(Look(data, "tune", (("a", "1f"), ("b", "2e")), "experiment 1"))
+    >>> print(*looks.chosen_on(Look(data, "all", (("a", "1f"),), "experiment 2")))
+    1970-01-01 00:00 UTC, all questions of the part tune: a, b
+    """
+
+    path: Path | None = None
+    data: Marks = ()
+    part: str = ""
+
+    @classmethod
+    def beside(cls, rows: str | Path | None) -> Looks:
+        """The file beside that of an experiment; in the folder where each has its own."""
+        if rows is None:
+            return cls()
+        return cls((Path(rows) if Path(rows).is_dir() else Path(rows).parent) / LOOKS)
+
+    def at(self, items: Sequence[Item], flows: Mapping[str, str], measures: Sequence[str]) -> Look:
+        """The look of an experiment.
+
+        Args:
+            flows: how they are written, by name.
+        """
+        parts = {part_of(item.id) for item in items}
+        part = self.part or (parts.pop() if len(parts) == 1 else ALL)
+        marks = marks_of(items)
+        hashes = tuple((name, digest_of(text).hex()) for name, text in flows.items())
+        which = digest_of((marks, part, tuple(sorted(hashed for _, hashed in hashes)), tuple(measures)))
+        asked = frozenset(_short(item.id) for item in items) if len(items) <= LISTED else frozenset[str]()
+        return Look(self.data or marks, part, hashes, which.hex(), bool(self.part), asked, time.time())
+
+    def note(self, look: Look) -> None:
+        """Write down a look by which anything may be chosen; each experiment once."""
+        if self.path is None or not look.chooses:
+            return
+        if any(one.experiment == look.experiment for one in self.of(look.data)):
+            return
+        line = {name: getattr(look, name) for name in ("data", "part", "experiment", "at")}
+        line |= {"flows": dict(look.flows), "asked": sorted(look.asked)}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab", buffering=0) as file:  # one write, so that lines of two processes do not mix
+            file.write(json.dumps(line).encode() + b"\n")
+
+    def chosen_on(self, look: Look) -> tuple[Look, ...]:
+        """The looks whose questions must not be reported on: those at which any flow was tuned or selected, since the
+        others are its variants; and those at questions of all parts where one of these flows was compared with others,
+        of which the part `report` is then chosen on."""
+        if look.part in TUNED:
+            return ()
+        flows = {hashed for _, hashed in look.flows}
+        mine = {ALL} if look.part == REPORT else set[str]()
+        return tuple(
+            one
+            for one in self.of(look.data)
+            if one.part in TUNED or (one.part in mine and flows.intersection(hashed for _, hashed in one.flows))
+        )
+
+    def before(self, look: Look) -> int:
+        """How many other experiments have looked at the questions: at its part, or at all."""
+        parts = {look.part, ALL} if look.part != ALL else {REPORT, ALL}
+        return sum(one.part in parts for one in self.of(look.data) if one.experiment != look.experiment)
+
+    def of(self, data: Marks) -> list[Look]:
+        """The looks at a data set, oldest first."""
+        return [look for _, look in self._lines() if look is not None and is_same(look.data, data)]
+
+    def forget(self, data: Marks) -> int:
+        """Strike out the looks at a data set; how many these were."""
+        kept = [(text, look) for text, look in self._lines() if look is None or not is_same(look.data, data)]
+        found = len(self.of(data))
+        if self.path is not None and found:
+            part = self.path.with_suffix(".part")
+            part.write_text("".join(f"{text}\n" for text, _ in kept), "utf-8")
+            part.replace(self.path)
+        return found
+
+    def _lines(self) -> Iterator[tuple[str, Look | None]]:
+        if self.path is None or not self.path.is_file():
+            return
+        for text in self.path.read_text("utf-8", errors="replace").splitlines():
+            yield text, _look(text)
+
+
+def _look(text: str) -> Look | None:
+    """A look from its line; None for what is none, such as the end of a line that a full disk cut off."""
+    try:
+        line = json.loads(text)
+        flows = tuple((str(name), str(hashed)) for name, hashed in line["flows"].items())
+        asked = frozenset(map(str, line.get("asked", ())))
+        return Look(tuple(line["data"]), line["part"], flows, line["experiment"], asked=asked, at=float(line["at"]))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
+
+
+def _short(id: str) -> str:
+    return digest_of(asked_by(id)).hex()[:12]
+
+
+def marks_of(items: Iterable[Item]) -> Marks:
+    """What tells a data set apart by its questions, whatever becomes of its passages and its name: the smallest hashes
+    of them, so that two sets with the same questions have the same, and sets that share many share many.
+
+    Source: Broder 1997.
+    """
+    return tuple(sorted(digest_of((item.id, item.question)).hex()[:12] for item in items)[:MARKS])
+
+
+def is_same(ours: object, theirs: Marks) -> bool:
+    """Whether half of the questions of the smaller set are in the other, so far as marks tell: some may have been added
+    since, or mended.
+
+    >>> is_same(("1", "2", "3"), ("1", "2", "4")), is_same(("1",), ("2",)), is_same("1", ("1",))
+    (True, False, False)
+    """
+    if not isinstance(ours, (list, tuple)) or not ours or not theirs:
+        return False
+    full = [max(one) for one in (ours, theirs) if len(one) == MARKS]  # beyond the last mark nothing is known
+    one, other = ({mark for mark in marks if not full or mark <= min(full)} for marks in (ours, theirs))
+    return 2 * len(one & other) >= min(len(one), len(other)) > 0

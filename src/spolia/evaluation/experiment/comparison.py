@@ -1,0 +1,185 @@
+"""What one measure says of flows that were asked the same questions, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import nan
+from typing import Any, Self
+
+from spolia.evaluation.experiment.rows import QuestionRow
+from spolia.evaluation.measures.measure import CostMeasure, Measure, Seen, SetMeasure
+from spolia.evaluation.statistics.interval import Interval
+from spolia.evaluation.statistics.sample import Sample
+from spolia.evaluation.statistics.significance import CORRECTIONS
+from spolia.evaluation.statistics.totals import Totals
+from spolia.types import Item, Value, kept
+
+Column = Sequence[Seen | None]
+
+
+class Estimates:
+    """Intervals and tests of a measure. Questions that are undetermined for a flow are left out for that flow, and for
+    each pair of flows that it is in.
+
+    Args:
+        measure: what was measured.
+        columns: by flow, what each question adds; None where it does not count.
+        seed: of what is drawn by lot.
+    """
+
+    def __init__(self, measure: SetMeasure, columns: Sequence[Column], seed: int) -> None:
+        self.measure, self.columns, self.seed = measure, columns, seed
+        self.single = isinstance(measure, Measure | CostMeasure)
+
+    @classmethod
+    def of(
+        cls,
+        measure: SetMeasure,
+        flows: Sequence[str],
+        items: Sequence[Item],
+        rows: Mapping[tuple[str, str], QuestionRow],
+        seed: int,
+    ) -> Self:
+        """Those of a measure of some questions, from their rows by flow and question."""
+        written = str(measure)
+        columns = [[dict(rows[flow, item.id].seen).get(written) for item in items] for flow in flows]
+        return cls(measure, columns, seed)
+
+    def interval(self, flow: int) -> Interval | None:
+        """The number of a flow; None where no question is determined, or none of those defines it."""
+        return self._statistics.interval(flow) if self._known(flow) else None
+
+    def difference(self, ours: int, theirs: int) -> tuple[Interval, float] | None:
+        """By how much one flow has more than another, and the p-value of that; None where no question is determined
+        for both, or one of them has no number."""
+        if not self._known(ours, theirs):
+            return None
+        if (found := self._statistics.difference(ours, theirs)) is None:
+            return None
+        return found, self._statistics.p(ours, theirs)
+
+    @property
+    def unit(self) -> bool:
+        """Whether scores lie between 0 and 1, and are told times 100."""
+        return self.measure.range == (0.0, 1.0)
+
+    def _known(self, *flows: int) -> bool:
+        columns = [self.columns[flow] for flow in flows]
+        return any(None not in seen for seen in zip(*columns, strict=True))
+
+    @kept
+    def _statistics(self) -> Sample | Totals:
+        """Of all flows, so that one set of draws serves them all."""
+        if self.single:
+            table = [[nan if seen is None else seen[0] for seen in row] for row in zip(*self.columns, strict=True)]
+            return Sample(table, range=self.measure.range, seed=self.seed)
+        named = {name: getattr(self.measure, name) for name in ("additive", "range")}
+        return Totals(self.columns, self.measure.total, **named, seed=self.seed)
+
+
+ALPHA = 0.05
+NAMES = {"holm": "Holm", "bh": "Benjamini and Hochberg", "none": "no correction"}
+
+
+@dataclass(frozen=True)
+class Comparison(Value):
+    """By how much one flow is better than another on the questions that both were asked.
+
+    Args:
+        measure: as it is written.
+        better: the flow that is ahead.
+        other: the one behind.
+        interval: by how much, never negative in the mean, whether the measure is good when high or when low.
+        p: of the paired permutation test.
+        adjusted: `p`, corrected for all comparisons of the experiment.
+        correction: how: `holm`, `bh`, `none`.
+        of: how many comparisons there are.
+        lower_is_better: whether the one ahead has less.
+        unit: whether scores lie between 0 and 1, so that differences are told in points of 100.
+    """
+
+    measure: str
+    better: str
+    other: str
+    interval: Interval
+    p: float
+    adjusted: float
+    correction: str
+    of: int
+    lower_is_better: bool
+    unit: bool
+
+    @property
+    def shown(self) -> bool:
+        """Whether a difference is shown: the interval excludes zero, and so does the test after its correction."""
+        return self.interval.excludes_zero and self.adjusted < ALPHA
+
+    @property
+    def verdict(self) -> str:
+        """In words; two flows are never called equal."""
+        by = amount(self.interval, self.unit)
+        if self.shown:
+            less = " (lower is better)" if self.lower_is_better else ""
+            return f"{self.better} beats {self.other} on {self.measure} by {by}{less}"
+        why = f"; p = {self.p:.2g}" if self.interval.excludes_zero else ""
+        if why and self.p < ALPHA:
+            how = f"{self.of} comparisons ({NAMES[self.correction]})"
+            why += f", corrected for {how} {self.adjusted:.2g}"
+        return f"no difference shown between {self.better} and {self.other} on {self.measure}: {by}{why}"
+
+    def json(self) -> dict[str, Any]:
+        """Plain data."""
+        named = ("measure", "better", "other", "p", "adjusted", "shown", "verdict")
+        return {name: getattr(self, name) for name in named} | {"difference": self.interval.json()}
+
+
+def compared(names: Sequence[str], estimates: Sequence[Estimates], correction: str) -> tuple[Comparison, ...]:
+    """All pairs of flows on all measures, corrected together; pairs without a common question are left out."""
+    return corrected(pairs(names, estimates), correction)
+
+
+def pairs(names: Sequence[str], estimates: Sequence[Estimates]) -> list[Comparison]:
+    """All pairs of flows on all measures, corrected for nothing."""
+    found = []
+    for one in estimates:
+        for i, j in combinations(range(len(names)), 2):
+            if (difference := one.difference(i, j)) is not None:
+                interval, p = difference
+                better, other, interval = _ahead(names[i], names[j], interval, one)
+                said = str(one.measure), better, other, interval, p, p, "none", 1
+                found.append(Comparison(*said, one.measure.lower_is_better, one.unit))
+    return found
+
+
+def corrected(comparisons: Sequence[Comparison], correction: str) -> tuple[Comparison, ...]:
+    """Comparisons whose p-values are corrected for all of them together."""
+    adjusted = CORRECTIONS[correction]([one.p for one in comparisons])
+    return tuple(
+        one.but(adjusted=p, correction=correction, of=len(comparisons))
+        for one, p in zip(comparisons, adjusted, strict=True)
+    )
+
+
+def _ahead(ours: str, theirs: str, difference: Interval, estimates: Estimates) -> tuple[str, str, Interval]:
+    if estimates.measure.lower_is_better:
+        difference = difference.reversed
+    return (ours, theirs, difference) if difference.mean >= 0 else (theirs, ours, difference.reversed)
+
+
+def amount(interval: Interval, unit: bool) -> str:
+    """A number with its interval for people: times 100 where scores lie between 0 and 1.
+
+    >>> amount(Interval(0.031, 0.012, 0.05, 100), True), amount(Interval(1812, 1500.2, float("inf"), 9), False)
+    ('3.1 [1.2, 5.0]', '1812 [1500, ?]')
+    """
+    mean, low, high = (number(one, unit) for one in (interval.mean, interval.low, interval.high))
+    return f"{mean} [{low}, {high}]"
+
+
+def number(value: float, unit: bool) -> str:
+    """One number for people; `?` where it is not known."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return "?"
+    return f"{round(100 * value, 1) + 0.0:.1f}" if unit else f"{value + 0.0:.4g}"

@@ -1,0 +1,229 @@
+"""Flows, questions, measures: every flow is asked the same questions, and what differs is told with how sure it is."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spolia.errors import DataError
+from spolia.evaluation.data.dataset import checked_part, part_of
+from spolia.evaluation.data.usage_log import Look, Looks
+from spolia.evaluation.experiment.execution import FlowExecution
+from spolia.evaluation.experiment.flows import Flow, identity, named, opened, refuse_other_flows, written
+from spolia.evaluation.experiment.gold_locations import GoldLocations, whereabouts
+from spolia.evaluation.experiment.results import Report, reported
+from spolia.evaluation.experiment.rows import RowFile
+from spolia.evaluation.experiment.slices import MOST, TYPE, by_kind, fields_of
+from spolia.evaluation.measures.measure import SetMeasure
+from spolia.evaluation.measures.registry import as_measures
+from spolia.evaluation.plurals import several, were
+from spolia.evaluation.statistics.significance import CORRECTIONS
+from spolia.run import Run
+from spolia.types import Item, Value, digest_of
+
+Told = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, init=False)
+class Experiment(Value):
+    """Ask every flow the same questions, and measure what they give.
+
+    A question without the gold that any measure takes is left out and counted. A failed one scores 0 and is counted.
+
+    Args:
+        flows: one flow, several, or several by name; without a name a flow is called by its notation.
+        items: questions with gold.
+        measures: what to measure; texts are read by `parse_measures`, which takes models too.
+        data: what the questions are called.
+        by: what to slice the questions by: `type`, or names of their metadata (`metadata.topic` inside an object); by
+            default their type, where they have one.
+        correction: of p-values, over all flows and measures: `holm`, `bh` (Benjamini and Hochberg) or `none`.
+        tuned_on: the parts that a flow was tuned on (`tune`, `select`), beside those that are known (`run`); their
+            questions are refused.
+        overlap: whether to take them all the same, which the report says.
+        seed: of what is drawn by lot.
+
+    Raises:
+        WiringError: a flow takes or gives something else, or two are called the same.
+        DataError: there are no questions, two have the same id, no measure applies to any, or some were tuned on.
+
+    >>> from spolia.evaluation.measures.recall_precision import Recall
+    >>> from spolia.core.function import step
+    >>> from spolia.types import Hit, Node, Query, Ranking
+    >>> @step
+    ... def always_p1(query: Query) -> Ranking:
+    ...     return Ranking(query, (Hit(Node("p1", "..."), 1.0),))
+    >>> items = [Item("q1", "?", gold=(("p1",),)), Item("q2", "?", gold=(("p2",),))]
+    >>> print(Experiment(always_p1, items, [Recall(5)]).run().flows[0].interval("R@5"))
+    0.500 [0.026, 0.974]
+    """
+
+    flows: tuple[tuple[str, Flow], ...]
+    items: tuple[Item, ...]
+    measures: tuple[SetMeasure, ...]
+    data: str = ""
+    by: tuple[str, ...] = ()
+    correction: str = "holm"
+    tuned_on: tuple[str, ...] = ()
+    overlap: bool = False
+    seed: int = 0
+
+    def __init__(
+        self,
+        flows: Flow | Sequence[Flow] | Mapping[str, Flow],
+        items: Iterable[Item],
+        measures: str | Iterable[str | SetMeasure],
+        *,
+        data: str = "",
+        by: str | Sequence[str] | None = None,
+        correction: str = "holm",
+        tuned_on: str | Sequence[str] = (),
+        overlap: bool = False,
+        seed: int = 0,
+    ) -> None:
+        given: dict[str, Any] = {"flows": named(flows), "items": tuple(items)}
+        given |= {"measures": tuple(dict.fromkeys(as_measures(measures)))}
+        given |= {
+            "data": data,
+            "by": self._fields(given["items"], by),
+            "correction": correction,
+            "overlap": overlap,
+            "seed": seed,
+        }
+        parts = (tuned_on,) if isinstance(tuned_on, str) else tuned_on
+        given |= {"tuned_on": tuple(checked_part(part) for part in parts)}
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
+        self._check()
+
+    @staticmethod
+    def _fields(items: Sequence[Item], by: str | Sequence[str] | None) -> tuple[str, ...]:
+        """The fields to slice by, which some question must have."""
+        there = {name for item in items for name in fields_of(item)}
+        if by is None:
+            return (TYPE,) if 2 <= len(by_kind(items, TYPE)) <= MOST else ()
+        wanted = (by,) if isinstance(by, str) else tuple(by)
+        if unknown := [field for field in wanted if field not in there]:
+            can = f"Slice by one of: {', '.join(sorted(there))}." if there else "They have no type and no metadata."
+            raise DataError(f"No question has a field {unknown[0]!r}. {can}")
+        return wanted
+
+    def _check(self) -> None:
+        for _, flow in self.flows:
+            refuse_other_flows(flow)
+        if self.correction not in CORRECTIONS:
+            raise DataError(f"There is no correction {self.correction!r}. Write one of: {', '.join(CORRECTIONS)}.")
+        if not self.measures:
+            raise DataError("There is nothing to measure. Give a measure, for example parse_measure('R@5').")
+        if twice := [id for id, times in Counter(item.id for item in self.items).items() if times > 1]:
+            raise DataError(
+                f"{several(len(twice), 'id')} of several questions each, the first {twice[0]!r}. Give each its own."
+            )
+        if not self.items:
+            raise DataError("There are no questions to ask. Give at least one Item with gold or answers.")
+        if not self.asked:
+            raise DataError(
+                f"None of {several(len(self.items), 'question')} has gold for {', '.join(map(str, self.measures))}. "
+                "Give questions with gold_ids, or answers for measures of answers."
+            )
+        self._refuse(self.tuned)
+
+    @property
+    def asked(self) -> tuple[Item, ...]:
+        """The questions to which any measure applies."""
+        return tuple(item for item in self.items if any(measure.applies(item) for measure in self.measures))
+
+    @property
+    def tuned(self) -> tuple[str, ...]:
+        """Ids of the questions that a flow was tuned on."""
+        return self._among(self.tuned_on)
+
+    def _among(self, parts: Sequence[str], looks: Sequence[Look] = ()) -> tuple[str, ...]:
+        ids = [item.id for item in self.asked]
+        return tuple(id for id in ids if part_of(id) in parts or any(look.chose_by(id) for look in looks))
+
+    def _refuse(self, tuned: Sequence[str], looks: Sequence[Look] = (), path: Path | None = None) -> None:
+        if tuned and not self.overlap:
+            last = max(looks, key=lambda one: one.at, default=None)
+            when = f" Looked at {several(len(looks), 'time')}, last {last}; {path} says so." if last else ""
+            n = len(self.asked)
+            raise DataError(
+                f"{len(tuned)} of {several(n, 'question')} {were(n)} tuned on, or flows chosen by them, the first "
+                f"{tuned[0]!r}: what they say is too good.{when} Ask questions that nothing was chosen by, by habit "
+                "those of data.split('report') (--split report), or write overlap=True (--overlap), which the report "
+                "says. What chose nothing can be forgotten: spolia data looks DATA --forget"
+            )
+
+    def run(
+        self,
+        *,
+        run: Run | None = None,
+        path: str | Path | None = None,
+        again: bool = False,
+        looks: Looks | None = None,
+        told: Told = lambda flow, done, total: None,
+    ) -> Report:
+        """Ask what was not asked yet, and report.
+
+        Args:
+            run: whose cache, journal, budget, threads and rights are used, by flows and by judges alike; by default
+                one of its own.
+            path: the file that the rows are kept in, by habit `NAME.experiment`: what was asked once is never asked
+                again, unless it met a server that was down, and an interrupted experiment goes on. In a folder every
+                experiment has a file of its own, named by all that it depends on. None keeps the rows in memory.
+            again: ask everything anew, whatever the file holds of this experiment; a cache of the run is used all the
+                same.
+            looks: where it is written down that the questions were looked at; by default in `looks.jsonl` beside the
+                rows, and nowhere without a file.
+            told: called with the flow, how many questions it was asked so far, and of how many.
+
+        Raises:
+            DataError: a flow was chosen by these questions before; a store has not the document or the quote that a
+                question's gold names; or the file holds another experiment, or one whose code, flows, stores, questions
+                or measures have changed since: says what.
+            StoreBusy: another process is at the same experiment.
+            StepFailed: a flow fails whatever it is asked; says how.
+            MeasureError: a measure fails; names the question. What was answered is kept.
+            BudgetSpent: the run's budget ends before the questions; what was answered is kept.
+        """
+        run = run if run is not None else Run()
+        looks = Looks.beside(path) if looks is None else looks
+        look = looks.at(self.asked, {name: written(flow) for name, flow in self.flows}, list(map(str, self.measures)))
+        chosen = looks.chosen_on(look)
+        tuned = self._among(self.tuned_on, chosen)
+        self._refuse(tuned, [one for one in chosen if any(map(one.chose_by, tuned))], looks.path)
+        with run:
+            opening = {name: opened(flow) for name, flow in self.flows}
+            places = whereabouts(self.asked, [flow for _, flow in self.flows])
+            found = identity(self, run)
+            with RowFile(self._file(path, found)) as rows:
+                rows.belong_to(found)
+                if again:
+                    rows.forget()
+                self._ask(run, opening, rows, places, told)
+                looks.note(look)  # what comes to no report was not looked at
+                report = reported(self, rows.rows, run.threads)
+                return report.but(places=places, tuned=len(tuned), looked=looks.before(look))
+
+    def _file(self, path: str | Path | None, found: Mapping[str, Any]) -> Path | None:
+        """The file itself, or in a folder the one of this experiment."""
+        if path is None or not Path(path).is_dir():
+            return None if path is None else Path(path)
+        return Path(path) / f"{self.data or 'questions'}-{digest_of(json.dumps(found)).hex()[:16]}.experiment"
+
+    def _ask(self, run: Run, opening: Mapping[str, float], rows: RowFile, places: GoldLocations, told: Told) -> None:
+        """Ask what is missing, all flows the first questions first, so that one that cannot be asked costs little."""
+        asked = [places.item(item) for item in self.asked]
+        asking = []
+        for name, flow in self.flows:
+            kept = {item for (of, item), row in rows.rows.items() if of == name and not row.interrupted}
+            missing = [item for item in asked if item.id not in kept]
+            asking.append(FlowExecution(run, name, flow, self.measures, missing, len(asked), rows, told))
+        for one in asking:
+            one.begin(opening[one.name])
+        for one in asking:
+            one.finish()

@@ -1,0 +1,187 @@
+"""What is measured: flows from a query to a ranking or an answer, each with a name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from spolia import __version__
+from spolia.core.fingerprint.digest import code_digest
+from spolia.core.fingerprint.reached import reached_digest
+from spolia.core.function import Function
+from spolia.core.operator import Operator
+from spolia.core.wiring import fits, name_of
+from spolia.errors import WiringError
+from spolia.evaluation.measures.measure import Result, SetMeasure
+from spolia.run import Run
+from spolia.stores.corpus import NodeGroup
+from spolia.types import Addressed, Answer, Query, Ranking, Value, digest_of
+
+if TYPE_CHECKING:
+    from spolia.evaluation.experiment.experiment import Experiment
+
+
+Flow: TypeAlias = Operator[Query, Result]
+
+
+def named(flows: Flow | Sequence[Flow] | Mapping[str, Flow]) -> tuple[tuple[str, Flow], ...]:
+    """Flows with their names.
+
+    Raises:
+        WiringError: there is none, or two are called the same.
+    """
+    if isinstance(flows, Mapping):
+        by_name = dict(flows)
+    else:
+        listed: Any = (flows,) if isinstance(flows, Operator | str) else tuple(flows)
+        by_name = {repr(flow): flow for flow in listed}
+        if len(by_name) < len(listed):
+            raise WiringError(
+                "Two of the flows are the same. Leave one out, or give them by name: {'one': ..., 'two': ...}."
+            )
+    if strange := [flow for flow in by_name.values() if not isinstance(flow, Operator)]:
+        raise WiringError(f"{strange[0]!r} is no flow. Give operators, such as BM25(group) >> Reader(llm).")
+    return tuple(by_name.items()) or _none()
+
+
+def _none() -> tuple[tuple[str, Flow], ...]:
+    raise WiringError("There is no flow to ask. Give one at least.")
+
+
+def refuse_other_flows(flow: Operator[Any, Any]) -> None:
+    """Only what goes from a query to a ranking or an answer can be measured; else `WiringError`."""
+    given = flow.gives(Query)
+    if not fits(Ranking | Answer, given, {}):
+        raise WiringError(
+            f"The flow gives {name_of(given)}; a Ranking or an Answer can be measured. "
+            "Add the step that makes one, for example a fusion after Branch(...)."
+        )
+
+
+def opened(flow: Flow) -> float:
+    """Open the stores of a flow, and build groups that are not there yet; how long that took, seconds."""
+    started = time.perf_counter()
+    for resource in flow.resources:
+        if isinstance(resource, NodeGroup) and resource.corpus.exists():
+            resource.snapshot()
+    return time.perf_counter() - started
+
+
+def groups_of(flow: Flow) -> list[NodeGroup]:
+    """The groups that a flow searches."""
+    return list(dict.fromkeys(one for one in flow.resources if isinstance(one, NodeGroup)))
+
+
+def written(flow: Flow) -> str:
+    """How a flow is written, wherever its stores are."""
+    found = repr(flow)
+    for group in groups_of(flow):
+        found = found.replace(group.corpus.path, "")
+    return found
+
+
+CONTENT = "content"
+
+
+def identity(experiment: Experiment, run: Run) -> dict[str, Any]:
+    """What its rows depend on, as plain data: questions, measures, flows with code and stores, who asks.
+
+    Of a class and of a plain function its code stands for what it does, with all that it refers to; of a class of
+    Spolia all modules that its own one reaches, of a store its generation, of Spolia its version.
+    """
+    return {
+        "Spolia": __version__,
+        "data": experiment.data,
+        "questions": {"number": len(experiment.items), "content": _hash(experiment.items)},
+        "measures": {str(measure): _thing(measure) for measure in experiment.measures},
+        "flows": {name: {"written": repr(flow)} | _thing(flow) for name, flow in experiment.flows},
+        "asked for": {"principals": sorted(run.principals), "filter": repr(run.filter or "")},
+    }
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any], place: str = "") -> list[str]:
+    """What differs, in words.
+
+    >>> changes({"flows": {"a": {"written": "BM25()"}}}, {"flows": {"a": {"written": "BM25(top_k=5)"}, "b": {}}})
+    ['flows, a, written: was BM25(), is BM25(top_k=5)', 'flows, b: is new']
+    """
+    found: list[str] = []
+    for name in dict.fromkeys((*before, *now)):
+        at = f"{place}, {name}" if place else str(name)
+        old, new = before.get(name), now.get(name)
+        if name not in before or name not in now:
+            found.append(f"{at}: {'is new' if name not in before else 'is gone'}")
+        elif isinstance(old, Mapping) and isinstance(new, Mapping):
+            found += changes(old, new, at)
+        elif old != new:
+            found.append(f"{at}: was {old}, is {new}" if _told(old) and _told(new) else f"{at}: has changed")
+    whole = f"{place}, {CONTENT}: "  # a hash of all of it, which says less than what stands beside it
+    return [one for one in found if not one.startswith(whole)] or found
+
+
+def _told(value: object) -> bool:
+    return not isinstance(value, str) or len(value) < 200
+
+
+def _thing(value: Any) -> dict[str, Any]:
+    """What a flow or a measure depends on."""
+    return {CONTENT: _hash(value), "code": code_of(value) | functions_among(inside(value)), "reads": reads(value)}
+
+
+def _hash(value: object) -> str:
+    try:
+        return digest_of(value).hex()
+    except TypeError:  # a part without a content hash, such as an embedder of the caller's own
+        return repr(value)
+
+
+def code_of(value: Any) -> dict[str, str]:
+    """Hashes of the code of its classes, and of those inside it, of classes of yours also of Spolia's that they are
+    made of."""
+    kinds = {type(one) for one in inside(value) if not isinstance(one, Function)}
+    classes = kinds.union(*(filter(_is_spolia, kind.__mro__) for kind in kinds if not _is_spolia(kind)))
+    return {cls.__qualname__: _class(cls) for cls in sorted(classes, key=lambda cls: cls.__qualname__)}
+
+
+def functions_among(parts: Iterable[Any]) -> dict[str, str]:
+    """Plain functions by name, with a hash of their code and all that it refers to."""
+    return {f"{one.name}()": one.digest.hex() for one in parts if isinstance(one, Function)}
+
+
+def _class(cls: type) -> str:
+    """Of Spolia's own all modules that its own one reaches; of others what it does, with all that it refers to."""
+    return reached_digest(cls.__module__) if _is_spolia(cls) else code_digest(cls).hex()[:16]
+
+
+def _is_spolia(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] == "spolia"
+
+
+def reads(value: Any) -> dict[str, str | None]:
+    """What stores, models and prompt files hold now."""
+    found = value.resources if isinstance(value, Operator) else [one for one in inside(value) if _addressed(one)]
+    return {repr(one): one.fingerprint() for one in found}
+
+
+def _addressed(value: object) -> bool:
+    return isinstance(value, Addressed)
+
+
+def inside(value: object) -> Iterator[Any]:
+    """A value and all values, operators, stores and models among its fields."""
+    if isinstance(value, Value | Operator):
+        yield value
+        whole: Any = value
+        yield from _among(getattr(whole, f.name) for f in (fields(whole) if is_dataclass(whole) else ()))
+        yield from _among(value.made if isinstance(value, SetMeasure) else ())
+    elif isinstance(value, Addressed):
+        yield value
+    elif isinstance(value, tuple):
+        yield from _among(value)
+
+
+def _among(values: Iterable[object]) -> Iterator[Any]:
+    for value in values:
+        yield from inside(value)

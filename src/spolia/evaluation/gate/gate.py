@@ -1,0 +1,252 @@
+"""Whether an experiment can be compared with a baseline, by which rule, and why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from spolia import __version__
+from spolia.errors import DataError
+from spolia.evaluation.data.usage_log import Looks
+from spolia.evaluation.experiment.comparison import Estimates
+from spolia.evaluation.experiment.experiment import Experiment, Told
+from spolia.evaluation.experiment.results import Report
+from spolia.evaluation.gate.baseline import PARTS, Baseline, BaselineQuestion, content_of, measured_by
+from spolia.evaluation.gate.causes import CAUSES, Cause, Moved, moved
+from spolia.evaluation.gate.changes import changed, refuse_other_corpus
+from spolia.evaluation.gate.signature import SearchedGroups, signature
+from spolia.evaluation.gate.verdict import GateVerdict, verdicts
+from spolia.evaluation.measures.measure import Measure, SetMeasure
+from spolia.evaluation.plurals import several
+from spolia.run import Run
+from spolia.types import Value
+
+Rule: TypeAlias = Literal["not-worse", "worse"]
+RULES: Mapping[Rule, str] = {
+    "not-worse": "every measure must be shown to be not worse",
+    "worse": "no measure may be shown to be worse",
+}
+
+
+def refuse_what_cannot_be_compared(
+    experiment: Experiment, before: Baseline, rule: str, tolerance: float, named: Mapping[str, float]
+) -> None:
+    """Raise `DataError` with all reasons why an experiment cannot be compared with a baseline."""
+    refuse_what_decides_nothing(experiment.measures, rule, tolerance, named)
+    if reasons := [*_other_questions(experiment, before), *_other_measures(experiment.measures, before)]:
+        raise DataError(
+            f"The baseline of {before.flow} on {before.data or 'questions'} cannot be compared: {'; '.join(reasons)}. "
+            "Ask its questions with its measures, or write a new one: --write"
+        )
+
+
+def refuse_what_decides_nothing(
+    measures: Sequence[SetMeasure], rule: str, tolerance: float, tolerances: Mapping[str, float]
+) -> None:
+    """Raise `DataError` where there is no such rule, or a tolerance is none of these measures."""
+    written = [str(one) for one in measures]
+    if rule not in RULES:
+        raise DataError(f"There is no rule {rule!r}. Write one of: {', '.join(RULES)}.")
+    numbers = (tolerance, *tolerances.values())
+    if not all(0 <= one < float("inf") for one in numbers):
+        raise DataError(f"A tolerance is a number from 0, for example 0.05; got {', '.join(map(str, numbers))}.")
+    shares = [str(one) for one in measures if one.range == (0.0, 1.0)]
+    wide = [(one, number) for one in shares if (number := tolerances.get(one, tolerance)) >= 1]
+    if wide:
+        raise DataError(
+            f"{wide[0][0]} lies between 0 and 1, and a tolerance of {wide[0][1]:g} tolerates everything. Write the "
+            "share: 0.05 for 5 points of 100."
+        )
+    if unknown := [one for one in tolerances if one not in written]:
+        raise DataError(
+            f"A tolerance is given for {unknown[0]}, which is not measured. Measured: {', '.join(written)}."
+        )
+
+
+def _other_questions(experiment: Experiment, before: Baseline) -> list[str]:
+    then, now = before.by_item, {item.id: content_of(item) for item in experiment.asked}
+    both = [id for id in then if id in now]
+    other = [(what, [id for id in both if then[id].content[at] != now[id][at]]) for at, what in enumerate(PARTS)]
+    kinds = [
+        ("of the baseline not asked now", [id for id in then if id not in now]),
+        ("not in the baseline", [id for id in now if id not in then]),
+        *((f"with another {what} than then", ids) for what, ids in other),
+    ]
+    return [f"{several(len(ids), 'question')} {what}, the first {ids[0]!r}" for what, ids in kinds if ids]
+
+
+def _other_measures(measures: Sequence[SetMeasure], before: Baseline) -> list[str]:
+    now = measured_by(measures)
+    listed = [f"{name} is not measured now" for name in before.measures if name not in now]
+    listed += [f"{name} was not measured then" for name in now if name not in before.measures]
+    other = [name for name in now if before.measures.get(name, now[name]) != now[name]]
+    version = before.signature.get("Spolia", {}).get("version", "?")
+    told = "then: its code, its model or a prompt of it is another"
+    than = told if version == __version__ else f"by Spolia {version}, which wrote it"
+    return listed + [f"{name} is computed otherwise than {than}" for name in other]
+
+
+TOLERANCE = 0.05
+
+
+@dataclass(frozen=True)
+class Gate(Value):
+    """A flow compared with its baseline.
+
+    Args:
+        data: what the questions are called.
+        flow: what the flow is called.
+        n: how many questions were asked then and now.
+        rule: what decides; see `RULES`.
+        verdicts: of each measure.
+        changes: what differs of all that results depend on: its kind, and in words.
+        moved: the questions that score otherwise, those that lost most first.
+        report: of what was asked now.
+        now: what would be the next baseline.
+    """
+
+    data: str
+    flow: str
+    n: int
+    rule: Rule
+    verdicts: tuple[GateVerdict, ...]
+    changes: tuple[tuple[str, str], ...]
+    moved: tuple[Moved, ...]
+    report: Report
+    now: Baseline
+
+    @property
+    def passed(self) -> bool:
+        """Whether the flow may pass."""
+        outcomes = {one.outcome for one in self.verdicts}
+        return outcomes == {"not worse"} if self.rule == "not-worse" else "worse" not in outcomes
+
+    @property
+    def worse(self) -> tuple[Moved, ...]:
+        """The questions that score less."""
+        return tuple(one for one in self.moved if one.worse)
+
+    @property
+    def causes(self) -> Mapping[Cause, int]:
+        """How many questions score less by each cause, most first."""
+        found = {cause: sum(one.cause == cause for one in self.worse) for cause in CAUSES}
+        return {cause: n for cause, n in sorted(found.items(), key=lambda one: -one[1]) if n}
+
+    @property
+    def why(self) -> str:
+        """What made questions worse, in one sentence; empty where none is."""
+        if not self.worse:
+            return ""
+        listed = ", ".join(f"{n} because {CAUSES[cause]}" for cause, n in self.causes.items())
+        unknown = "" if self.changes else "; nothing that is recorded has changed, so the flow is not deterministic"
+        return f"Of {several(self.n, 'question')} {len(self.worse)} score less: {listed}{unknown}."
+
+    @property
+    def sentence(self) -> str:
+        """Whether it passes, in one sentence."""
+        said = "passes" if self.passed else "does not pass"
+        return f"{self.flow} {said} on {self.data or 'questions'}, {several(self.n, 'question')}: {RULES[self.rule]}."
+
+    def json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "passed": self.passed,
+            "data": self.data,
+            "flow": self.flow,
+            "n": self.n,
+            "rule": self.rule,
+            "verdicts": [one.json() for one in self.verdicts],
+            "changes": [{"kind": kind, "change": text} for kind, text in self.changes],
+            "causes": dict(self.causes),
+            "why": self.why,
+            "questions": [one.json() for one in self.moved],
+            "warnings": list(self.report.warnings),
+        }
+
+
+def recorded(
+    experiment: Experiment,
+    *,
+    run: Run | None = None,
+    path: str | Path | None = None,
+    told: Told = lambda flow, done, total: None,
+    also: Baseline | None = None,
+    looks: Looks | None = None,
+) -> tuple[Report, Baseline]:
+    """Run an experiment with one flow, and make a baseline of it.
+
+    Args:
+        run, path, told: as for `Experiment.run`.
+        also: the baseline that it will be compared with, whose documents are written down too.
+        looks: as for `Experiment.run`, but by default nowhere: what is compared with itself is not chosen.
+
+    Raises:
+        DataError: there is more than one flow, none of the baseline's documents is there, or a flow was chosen by these
+            questions.
+    """
+    if len(experiment.flows) != 1:
+        raise DataError(f"A baseline is of one flow; here are {len(experiment.flows)}. Name one.")
+    ((name, flow),) = experiment.flows
+    run = run if run is not None else Run()
+    with run:
+        held = SearchedGroups.by(flow)
+        if also is not None:
+            refuse_other_corpus(also, held)
+        report = experiment.run(run=run, path=path, looks=looks if looks is not None else Looks(), told=told)
+        rows = ((item, report.rows[name, item.id]) for item in report.items)
+        asked = tuple(BaselineQuestion.of(item, row, report.places, held.names) for item, row in rows)
+        wanted = {document for one in asked for document in one.documents}
+        documents = held.among(wanted, also.documents if also is not None else {})
+        signed = signature(flow, held, run)
+        return report, Baseline(experiment.data, name, measured_by(experiment.measures), signed, documents, asked)
+
+
+def gate(
+    experiment: Experiment,
+    baseline: Baseline | str | Path,
+    *,
+    tolerance: float = TOLERANCE,
+    tolerances: Mapping[str, float] | None = None,
+    rule: Rule = "not-worse",
+    run: Run | None = None,
+    path: str | Path | None = None,
+    told: Told = lambda flow, done, total: None,
+) -> Gate:
+    """Ask a flow the questions of a baseline, and say whether it has become worse, where, and what has changed.
+
+    Args:
+        experiment: one flow with the questions and measures of the baseline (`Baseline.among`).
+        baseline: that, or its file.
+        tolerance: how much worse a measure may be: 0.05 is 5 points of 100 where scores lie between 0 and 1, and a
+            twentieth of what it was elsewhere.
+        tolerances: other ones for some measures, as they are written.
+        rule: `not-worse` passes where every measure is shown to be not worse, `worse` where none is shown to be worse.
+        run, path, told: as for `Experiment.run`.
+
+    Raises:
+        DataError: the two cannot be compared, and why: other questions, measures, another corpus.
+    """
+    before = baseline if isinstance(baseline, Baseline) else Baseline.read(baseline)
+    own = dict(tolerances or {})
+    refuse_what_cannot_be_compared(experiment, before, rule, tolerance, own)
+    report, now = recorded(experiment, run=run, path=path, told=told, also=before)
+    was, is_ = before.by_item, now.by_item
+    estimates = [
+        Estimates(one, [[side[item.id].seen.get(str(one)) for item in report.items] for side in (was, is_)], 0)
+        for one in experiment.measures
+    ]
+    allowed = [own.get(str(one), tolerance) for one in experiment.measures]
+    scored = [str(one) for one in experiment.measures if isinstance(one, Measure)]
+    return Gate(
+        experiment.data,
+        now.flow,
+        len(report.items),
+        rule,
+        verdicts(estimates, allowed),
+        changed(before, now),
+        moved(report.items, scored, before, now),
+        report,
+        now,
+    )

@@ -1,1 +1,0 @@
-"""Whether a flow knows what it cannot answer."""

@@ -1,0 +1,163 @@
+"""What a measure of answers sees: what was said, against the answers of the gold."""
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+
+from spolia.errors import MeasureError
+from spolia.evaluation.measures.measure import Measure, Result, checked_item
+from spolia.types import Answer, Item
+
+UNANSWERABLE = "unanswerable"
+"""The type of items that should not be answered."""
+_MARKER = re.compile(r"[ \t]?\[(\d{1,4})\]")
+
+
+class AnswerMeasure(Measure):
+    """A measure of what an answer says: the best over the accepted answers.
+
+    To abstain from a question that has an answer scores 0.
+    """
+
+    def applies(self, item: Item) -> bool:
+        return bool(item.answers)
+
+    def score(self, result: Result, item: Item) -> float | None:
+        checked_item(self, item)
+        if item.answers and answer_in(result).abstained:
+            return 0.0
+        return self.of(said(result), item.answers)
+
+    @abstractmethod
+    def of(self, text: str, answers: Sequence[str]) -> float | None:
+        """The number for a text, given one accepted answer at least."""
+
+
+def said(result: Result) -> str:
+    """What an answer says, without the markers of its citations; nothing where it abstains.
+
+    >>> from spolia.types import Citation
+    >>> cited = (Citation("1", "n", "d", "a.txt", "..."),)
+    >>> said(Answer("Since 508 [1], say some [sic].", cited)), said(Answer("I do not know.", stop_reason="abstained"))
+    ('Since 508, say some [sic].', '')
+    """
+    answer = answer_in(result)
+    if answer.abstained:
+        return ""
+    markers = {citation.marker for citation in answer.citations}
+    return _MARKER.sub(lambda found: "" if found[1] in markers else found[0], answer.text) if markers else answer.text
+
+
+def answer_in(result: Result) -> Answer:
+    """The answer, or an error that says that there is none."""
+    if not isinstance(result, Answer):
+        raise MeasureError(
+            f"A {type(result).__name__} is no answer to measure. Measure a flow that ends in one, for example with "
+            "Extract or Reader."
+        )
+    return result
+
+
+def unanswerable(item: Item) -> bool:
+    """Whether the right reply is to abstain."""
+    return item.type == UNANSWERABLE
+
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_NO_ROUGE = re.compile(r"[^a-z0-9]+")
+_UNSPACED = re.compile(
+    "[\u0e01-\u0e30\u0e32\u0e33\u0e40-\u0e46][\u0e31\u0e34-\u0e3a\u0e47-\u0e4e]*"  # Thai
+    "|[\u0e81-\u0eb0\u0eb2\u0eb3\u0ebd\u0ec0-\u0ec6\u0edc-\u0edf][\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece]*"  # Lao
+    "|[\u1000-\u102a\u103f\u1050-\u1055][\u102b-\u103e\u1056-\u1059]*"  # Burmese
+    "|[\u1780-\u17b3][\u17b4-\u17d3]*"  # Khmer
+    "|[\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"
+    "|[\U00020000-\U000323af]"
+)
+_13A = (
+    (re.compile(r"([{-~\[-` -&(-+:-@/])"), r" \1 "),
+    (re.compile(r"([^0-9])([.,])"), r"\1 \2 "),
+    (re.compile(r"([.,])([^0-9])"), r" \1 \2"),
+    (re.compile(r"([0-9])(-)"), r"\1 \2 "),
+)
+_ENTITIES = (("&quot;", '"'), ("&amp;", "&"), ("&lt;", "<"), ("&gt;", ">"))
+
+
+def normalised(text: str) -> str:
+    """An answer as SQuAD compares it; in this order.
+
+    Source: Rajpurkar et al. 2016, the evaluation script of SQuAD 1.1.
+
+    >>> normalised("The U.S. – an A-10!")
+    'us – a10'
+    """
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def squad(text: str) -> list[str]:
+    return normalised(text).split()
+
+
+def rouge(text: str) -> list[str]:
+    return _NO_ROUGE.sub(" ", text.lower()).split()
+
+
+def mteval(text: str) -> list[str]:
+    """Source: the tokeniser of NIST's mteval-v13a.pl, as sacrebleu's `13a` (Post 2018).
+
+    >>> mteval("It costs $1,000.50 (twice).")
+    ['It', 'costs', '$', '1,000.50', '(', 'twice', ')', '.']
+    """
+    text = text.rstrip().replace("<skipped>", "").replace("-\n", "").replace("\n", " ")
+    for entity, character in _ENTITIES:
+        text = text.replace(entity, character)
+    text = f" {text} "
+    for pattern, written in _13A:
+        text = pattern.sub(written, text)
+    return text.split()
+
+
+def characters(text: str) -> list[str]:
+    return [character for character in text if not character.isspace()]
+
+
+def unicode_words(text: str) -> list[str]:
+    """Words of any script.
+
+    >>> unicode_words("The Ｃafé’s 3,5 m"), unicode_words("東京タワー333m、東京")
+    (['the', 'café', 's', '3', '5', 'm'], ['東', '京', 'タ', 'ワ', 'ー', '333m', '東', '京'])
+    """
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    return _UNSPACED.sub(r" \g<0> ", plain).translate(_SEPARATED).split()
+
+
+class _Separated(dict[int, str]):
+    """What separates words becomes a blank. Each character is looked up once."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        found = character if unicodedata.category(character)[0] in "LMN" else " "
+        self[code] = found
+        return found
+
+
+_SEPARATED = _Separated()
+
+TOKENISERS: Mapping[str, Callable[[str], list[str]]] = {
+    "squad": squad,
+    "rouge": rouge,
+    "13a": mteval,
+    "characters": characters,
+    "unicode": unicode_words,
+}
+
+
+def checked_words(called: str, words: str) -> None:
+    """Refuse a way that is not known."""
+    if words not in TOKENISERS:
+        names = ", ".join(f'"{name}"' for name in TOKENISERS)
+        raise MeasureError(f"{called} knows no words {words!r}. Write one of: {names}.")

@@ -1,0 +1,98 @@
+"""SemScore: likeness of meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+from spolia.core.wiring import lacking
+from spolia.errors import MeasureError
+from spolia.evaluation.measures.answers.answer_text import AnswerMeasure
+from spolia.evaluation.measures.recall_precision import harmonic
+from spolia.models.protocols import Embedder, TokenEmbedder
+
+
+@dataclass(frozen=True)
+class SemScore(AnswerMeasure):
+    """Cosine of the embeddings of the answer and an accepted one, from -1 to 1; the best over these. No words: 0.
+
+    A text that is longer than the embedder's window is not compared by its beginning: the question is undetermined.
+
+    Numbers of different embedders do not compare. The original has all-mpnet-base-v2.
+
+    Args:
+        embedder: any; its name is a part of the measure's.
+
+    Source: Aynetdinov and Akbik 2024.
+
+    >>> from spolia.testing import HashingEmbedder
+    >>> str(SemScore(HashingEmbedder())), round(SemScore(HashingEmbedder()).of("the moon", ["tax", "The moon"]), 4)
+    ('SemScore(embedder="hashing-64")', 1.0)
+    """
+
+    embedder: Embedder
+
+    called: ClassVar[str] = "SemScore"
+    range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+
+    def of(self, text: str, answers: Sequence[str]) -> float | None:
+        if not text.strip():
+            return 0.0
+        if max(self.embedder.tokens([text, *answers])) > self.embedder.window:
+            return None
+        own, *others = self.embedder.embed([text, *answers], kind="passage")
+        return float(max(own @ other for other in others))
+
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vectors: TypeAlias = npt.NDArray[np.float32]
+
+BLOCK = 1 << 22
+"""Cosines in memory at a time."""
+
+
+@dataclass(frozen=True)
+class BERTScore(AnswerMeasure):
+    """F1 of tokens matched greedily by cosine; the best over the accepted answers. Without idf, without rescaling.
+
+    P = mean over the answer's tokens of the highest cosine with a token of the reference, R the reverse, F1 = 2·P·R /
+    (P + R). A text without tokens scores 0.
+
+    Args:
+        embedder: gives a vector for each token, as `LocalTokenEmbedder` does; its name is a part of the measure's.
+
+    Source: Zhang et al. 2020.
+    """
+
+    embedder: TokenEmbedder
+
+    called: ClassVar[str] = "BERTScore"
+
+    def __post_init__(self) -> None:
+        if lacks := lacking(self.embedder, TokenEmbedder):
+            raise MeasureError(
+                f"{self.embedder!r:.80} is no embedder of tokens: it lacks {', '.join(lacks)}. Give BERTScore a "
+                "LocalTokenEmbedder, or an object of your own with these."
+            )
+
+    def of(self, text: str, answers: Sequence[str]) -> float:
+        found = self.embedder.embed_tokens([text, *answers], kind="passage")
+        own, *others = (found.row(at) for at in range(len(found)))
+        return max(_f1(own, other) for other in others)
+
+
+def _f1(own: Vectors, other: Vectors) -> float:
+    if not len(own) or not len(other):
+        return 0.0
+    return max(0.0, harmonic(_matched(own, other), _matched(other, own)))
+
+
+def _matched(rows: Vectors, columns: Vectors) -> float:
+    """Mean over rows of the highest cosine with a column, in blocks of bounded memory."""
+    step = max(1, BLOCK // len(columns))
+    best = [(rows[start : start + step] @ columns.T).max(axis=1).sum() for start in range(0, len(rows), step)]
+    return float(sum(best) / len(rows))

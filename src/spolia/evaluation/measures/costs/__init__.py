@@ -1,1 +1,0 @@
-"""What a question took: tokens, calls, passages."""

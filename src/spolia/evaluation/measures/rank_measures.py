@@ -1,0 +1,179 @@
+"""Reciprocal rank; its mean is MRR."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import log2
+from typing import ClassVar
+
+from spolia.evaluation.measures.measure import checked_rule
+from spolia.evaluation.measures.retrieval_measure import (
+    CutMeasure,
+    RetrievalMeasure,
+    checked_k,
+    first_ranks,
+    gold_ids,
+    group_firsts,
+)
+from spolia.types import Gold, Item
+
+
+@dataclass(frozen=True)
+class ReciprocalRank(RetrievalMeasure):
+    """1 / rank of the first gold passage, 0 when there is none.
+
+    Args:
+        k: look at the first k places only; None: at all that the flow returned.
+        rule: `autorag`: the mean over the groups of 1 / rank of the group's first passage, so that a perfect ranking of
+            two groups scores 0.75.
+
+    Source: Voorhees, TREC-8 question answering track, 1999; the rule: Kim et al. 2024 (AutoRAG).
+
+    >>> item = Item("q", "?", gold=(("p1",), ("p2",)))
+    >>> str(ReciprocalRank()), ReciprocalRank().of(["p9", "p2"], item)
+    ('MRR', 0.5)
+    >>> ReciprocalRank(rule="autorag").of(["p1", "p2"], item)
+    0.75
+    """
+
+    k: int | None = None
+    rule: str = ""
+
+    called: ClassVar[str] = "MRR"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checked_k(self.k)
+        checked_rule(self.called, self.rule, ("autorag",))
+
+    def of(self, found: Sequence[str], item: Item) -> float:
+        if self.rule == "autorag":
+            return sum(1 / rank for _, rank in group_firsts(found[: self.k], item)) / len(item.gold)
+        gold = gold_ids(item)
+        return next((1 / rank for rank, one in enumerate(found[: self.k], start=1) if one in gold), 0.0)
+
+
+@dataclass(frozen=True)
+class AveragePrecision(RetrievalMeasure):
+    """Precision at the rank where each group is first satisfied, averaged over all groups; 0 for one that never is.
+
+    AP = 1 / groups · sum over satisfied groups of P@r, r = the rank of the group's first passage, P@r = gold passages
+    in the first r / r. With one passage in each group: the sum of P@r over the relevant, divided by all relevant.
+
+    Args:
+        k: look at the first k places only; None: at all that the flow returned.
+        rule: two variants that divide by what was *found*, and so do not punish what is missing. `ragas`: the mean of
+            P@r over the gold passages found (context precision with ids). `autorag`: that for each group by itself,
+            averaged over the groups; with one passage in each group the same as `MRR(rule="autorag")`.
+
+    Source: Manning, Raghavan and Schütze 2008, section 8.4; as trec_eval's `map`. The rules: Es et al. 2024 (RAGAS),
+    Kim et al. 2024 (AutoRAG).
+
+    >>> item = Item("q", "?", gold=(("p1",), ("p2",)))
+    >>> str(AveragePrecision()), AveragePrecision().of(["p1", "p8", "p9", "p2"], item)
+    ('MAP', 0.75)
+    >>> AveragePrecision(rule="ragas").of(["p1", "p8", "p9"], item)
+    1.0
+    """
+
+    k: int | None = None
+    rule: str = ""
+
+    called: ClassVar[str] = "MAP"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checked_k(self.k)
+        checked_rule(self.called, self.rule, ("ragas", "autorag"))
+
+    def of(self, found: Sequence[str], item: Item) -> float:
+        ranks = first_ranks(found[: self.k], item)
+        if self.rule == "ragas":
+            return _of_found(list(ranks.values()))
+        if self.rule == "autorag":
+            of_groups = (sorted(ranks[one] for one in group if one in ranks) for group in item.gold)
+            return sum(map(_of_found, of_groups)) / len(item.gold)
+        precision = {one: number / rank for number, (one, rank) in enumerate(ranks.items(), start=1)}
+        return sum(precision[first] for first, _ in group_firsts(found[: self.k], item)) / len(item.gold)
+
+
+def _of_found(ranks: Sequence[int]) -> float:
+    """Precision at each of some ranks, averaged over them.
+
+    >>> _of_found([1, 3])
+    0.8333333333333333
+    """
+    return sum(number / rank for number, rank in enumerate(ranks, start=1)) / len(ranks) if ranks else 0.0
+
+
+@dataclass(frozen=True)
+class NDCG(CutMeasure):
+    """How much of the relevance is found, and how early.
+
+    DCG@k = sum over ranks r <= k of gain(r) / log2(r + 1); nDCG@k = DCG@k / DCG@k of the best possible order. The gain
+    is the grade itself, as in trec_eval; without grades every gold passage counts 1. Each group gains once, by the
+    passage that first satisfies it; the best possible order has the best member of every group.
+
+    Args:
+        k: how many places to look at.
+        rule: `exponential`: a gain of 2^grade - 1. `autorag`: every gold passage gains 1, and the best possible order
+            is as long as the list that was found, so that what is missing from a short list is not punished.
+
+    Source: Järvelin and Kekäläinen, ACM TOIS 20(4), 2002, with the logarithm's base 2 and discount log2(rank + 1). The
+    rules: Burges et al., ICML 2005; Kim et al. 2024 (AutoRAG).
+
+    >>> item = Item("q", "?", gold=(("p1",), ("p2",)), grades=(("p1", 3.0), ("p2", 1.0)))
+    >>> str(NDCG(10)), round(NDCG(10).of(["p2", "p1"], item), 4)
+    ('nDCG@10', 0.7967)
+    >>> str(NDCG(rule="exponential")), round(NDCG(rule="exponential").of(["p2", "p1"], item), 4)
+    ('nDCG@10(rule="exponential")', 0.7098)
+    """
+
+    rule: str = ""
+
+    called: ClassVar[str] = "nDCG"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checked_rule(self.called, self.rule, ("exponential", "autorag"))
+
+    def of(self, found: Sequence[str], item: Item) -> float:
+        if self.rule == "autorag":
+            return _autorag(found[: self.k], item)
+        gains = self._gains(item)
+        best = sorted((max(gains[one] for one in group) for group in item.gold), reverse=True)
+        ideal = discounted(best[: self.k])
+        firsts = [(rank, gains[one]) for one, rank in group_firsts(found[: self.k], item)]
+        return sum(gain / log2(rank + 1) for rank, gain in _apart(firsts) if rank <= self.k) / ideal if ideal else 0.0
+
+    def _gains(self, item: Item) -> dict[Gold, float]:
+        gains = dict.fromkeys(gold_ids(item), 1.0) | dict[Gold, float](item.grades)
+        return {one: 2**gain - 1 for one, gain in gains.items()} if self.rule else gains
+
+
+def _apart(firsts: Sequence[tuple[int, float]]) -> Iterator[tuple[int, float]]:
+    """Ranks and gains of groups, no two at one rank: a passage that satisfies two stands for two, as in the best order.
+
+    >>> list(_apart([(2, 1.0), (2, 3.0), (9, 1.0)]))
+    [(2, 3.0), (3, 1.0), (9, 1.0)]
+    """
+    taken = 0
+    for rank, gain in sorted(firsts, key=lambda one: (one[0], -one[1])):
+        taken = max(rank, taken + 1)
+        yield taken, gain
+
+
+def _autorag(found: Sequence[str], item: Item) -> float:
+    ideal = discounted([1.0] * min(len(gold_ids(item)), len(found)))
+    got = sum(1 / log2(rank + 1) for rank in first_ranks(found, item).values())
+    return got / ideal if ideal else 0.0
+
+
+def discounted(gains: Sequence[float]) -> float:
+    """Gains in the order of their ranks, each divided by log2(rank + 1).
+
+    >>> discounted([1, 0, 1])
+    1.5
+    """
+    return sum(gain / log2(rank + 1) for rank, gain in enumerate(gains, start=1))

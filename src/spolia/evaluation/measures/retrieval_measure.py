@@ -1,0 +1,175 @@
+"""What a measure of retrieval sees: ids in the order found, against groups of gold."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+from spolia.errors import MeasureError
+from spolia.evaluation.measures.measure import Measure, Result, checked_item
+from spolia.evaluation.measures.quote_places import ELSEWHERE, GoldPlace, GoldPlaces, placed
+from spolia.types import Answer, Gold, Item, Ranking
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RetrievalMeasure(Measure):
+    """A measure of which passages were found, in which order.
+
+    The gold is an AND of ORs: all groups are needed, and any member satisfies its group. With one passage in each group
+    every measure here is the usual one; a further member of a satisfied group neither helps nor is missed.
+
+    Args:
+        share: of gold that is a quote, how much must be found: all of it by default, 0.5 for half, 0 for any
+            character. Several nodes may hold it together (`spolia.evaluation.measures.quote_places`).
+    """
+
+    share: float = field(default=1.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        checked_share(self.share)
+
+    def applies(self, item: Item) -> bool:
+        return bool(item.gold)
+
+    def score(self, result: Result, item: Item) -> float:
+        checked_item(self, item)
+        if not item.quotes:
+            return self.of(found_ids(result), item)
+        return self.of_shown(*_first(Same(result), Same(item), self.share, getattr(self, "k", None)))
+
+    @abstractmethod
+    def of(self, found: Sequence[str], item: Item) -> float:
+        """The number for ids in the order found. An id that comes again keeps its place and counts nothing."""
+
+    def of_shown(self, found: Sequence[str], item: Item) -> float:
+        """The number for what the first k nodes hold, each quote at a place of its own: they may be more than k."""
+        return self.of(found, item)
+
+
+@dataclass(frozen=True)
+class CutMeasure(RetrievalMeasure):
+    """A measure of the first `k` places."""
+
+    k: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checked_k(self.k)
+
+
+@dataclass(frozen=True)
+class ShownMeasure(CutMeasure):
+    """A measure of all that the first `k` places show, whatever its order."""
+
+    def of(self, found: Sequence[str], item: Item) -> float:
+        return self.of_shown(found[: self.k], item)
+
+    @abstractmethod
+    def of_shown(self, found: Sequence[str], item: Item) -> float: ...
+
+
+class Same(Generic[T]):
+    """A value that is equal to itself alone, so that one of a hundred hits is a key that costs nothing."""
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+@lru_cache(maxsize=16)
+def _placed(result: Same[Result], item: Same[Item], share: float) -> GoldPlaces:
+    """Where the gold of an item is found: measures of the same result ask one after the other."""
+    return placed(found_places(result.value, item.value), item.value, share)
+
+
+@lru_cache(maxsize=64)
+def _first(result: Same[Result], item: Same[Item], share: float, k: int | None) -> tuple[tuple[str, ...], Item]:
+    return _placed(result, item, share).first(k)
+
+
+def checked_k(k: int | None) -> None:
+    """Refuse to look at no place at all."""
+    if k is not None and k < 1:
+        raise MeasureError(f"A measure of the first {k} places measures nothing. Write k = 1 or more.")
+
+
+def checked_share(share: float) -> None:
+    """Refuse a share that no quote could have."""
+    if not 0 <= share <= 1:
+        raise MeasureError(f"A share of {share} of a quote cannot be found. Write a number from 0 to 1.")
+
+
+def found_ids(result: Result) -> tuple[str, ...]:
+    """Ids of the passages behind a result, best first: each node stands for its document.
+
+    Several nodes of one document keep their places, but only the first of them can count. Of an answer, the evidence
+    is measured; without evidence, its citations.
+
+    >>> from spolia.types import Hit, Node, Query
+    >>> found_ids(Ranking(Query("q"), (Hit(Node("n1", "", document="p1"), 2.0), Hit(Node("p2", ""), 1.0))))
+    ('p1', 'p2')
+    """
+    if isinstance(result, Answer) and result.evidence is None:
+        return tuple(citation.document or citation.node for citation in result.citations)
+    return tuple([hit.node.document or hit.node.id for hit in _ranking(result).hits])
+
+
+def found_places(result: Result, item: Item) -> list[GoldPlace]:
+    """What stands at each place, as far as it is of a document of which something is gold."""
+    if isinstance(result, Answer) and result.evidence is None:
+        return [GoldPlace.cited(citation) for citation in result.citations]
+    gold = item.documents
+    hits = _ranking(result).hits
+    return [GoldPlace.of(hit) if (hit.node.document or hit.node.id) in gold else ELSEWHERE for hit in hits]
+
+
+def _ranking(result: Result) -> Ranking:
+    ranking = result.evidence if isinstance(result, Answer) else result
+    if not isinstance(ranking, Ranking):
+        raise MeasureError(f"A {type(result).__name__} holds no passages to measure. Measure a Ranking or an Answer.")
+    return ranking
+
+
+def gold_ids(item: Item) -> set[Gold]:
+    """Every member of every group."""
+    return {one for group in item.gold for one in group}
+
+
+def satisfied(found: Sequence[str], item: Item) -> int:
+    """How many groups of the gold have a member among `found`."""
+    seen = set(found)
+    return sum(not seen.isdisjoint(group) for group in item.gold)
+
+
+def first_ranks(found: Sequence[str], item: Item) -> dict[Gold, int]:
+    """Where each gold passage that was found stands first, from 1, best first.
+
+    >>> first_ranks(["x", "b", "a", "b"], Item("q", "?", gold=(("a",), ("b", "c"))))
+    {'b': 2, 'a': 3}
+    """
+    gold, ranks = gold_ids(item), dict[Gold, int]()
+    for rank, one in enumerate(found, start=1):
+        if one in gold and one not in ranks:
+            ranks[one] = rank
+    return ranks
+
+
+def group_firsts(found: Sequence[str], item: Item) -> list[tuple[Gold, int]]:
+    """The passage that first satisfies each group, and its rank; groups that nothing satisfies are left out.
+
+    >>> group_firsts(["x", "b", "a"], Item("q", "?", gold=(("a", "b"), ("a",), ("c",))))
+    [('b', 2), ('a', 3)]
+    """
+    ranks = first_ranks(found, item)
+    firsts = (next((one for one in ranks if one in group), None) for group in item.gold) if ranks else ()
+    return [(one, ranks[one]) for one in firsts if one is not None]

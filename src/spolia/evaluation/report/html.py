@@ -1,0 +1,213 @@
+"""A report as one page of HTML that needs nothing else: tables, plots, every question down to its steps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import TypeAlias
+
+from spolia.evaluation.experiment.comparison import Comparison, number
+from spolia.evaluation.experiment.results import Report
+from spolia.evaluation.experiment.rows import FoundPassage, QuestionRow
+from spolia.evaluation.experiment.slices import TYPE, kinds_of
+from spolia.evaluation.report.plots import of_differences, of_risk, of_scores, of_times
+from spolia.evaluation.report.tables import TIMES, Table, corrected, costs, in_slices, of_slice, scores, seconds, under
+from spolia.journal import TraceSpan
+from spolia.types import Item
+
+HERE = Path(__file__).parent
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+"""What stands in a question, a document or an answer can load nothing and call nobody."""
+
+
+def html(report: Report, traces: Traces | None = None) -> str:
+    """The page.
+
+    Args:
+        traces: the steps of a question; without them the page says where they are.
+    """
+    title = escape(f"{report.data or 'Experiment'}: {', '.join(flow.flow for flow in report.flows)}")
+    body = (
+        f"<h1>{title}</h1><p>{escape(report.about)}</p>",
+        *(f'<div class="warning">{escape(warning)}</div>' for warning in report.warnings),
+        _section("Scores", _table(scores(report)), f"<p>{under(report)}</p>", _plots(of_scores(report))),
+        _risk(report),
+        _verdicts(report),
+        _section("Time and cost", _table(costs(report)), f"<p>{TIMES}</p>", _plots(of_times(report))),
+        _slices(report),
+        _section("Flows", *(f"<h3>{escape(one.flow)}</h3><code>{escape(one.notation)}</code>" for one in report.flows)),
+        _questions(report, traces),
+    )
+    look, script = ((HERE / name).read_text("utf-8") for name in ("look.css", "filter.js"))
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{look}</style></head>'
+        f"<body>{''.join(body)}<script>{script}</script></body></html>\n"
+    )
+
+
+def _section(title: str, *parts: str) -> str:
+    return f"<h2>{escape(title)}</h2>{''.join(parts)}"
+
+
+def _table(made: Table) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in made.head)
+    rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in made.rows)
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def _plots(plots: Iterable[tuple[str, str]]) -> str:
+    return f'<div class="plots">{"".join(f"<div><h3>{escape(name)}</h3>{svg}</div>" for name, svg in plots)}</div>'
+
+
+def _risk(report: Report) -> str:
+    """What a flow would be wrong in if it answered only what it is surest of."""
+    if not report.curves:
+        return ""
+    said = (
+        "Answers in the order of how sure a flow is, the surest first: of so many answered (coverage), so many are "
+        "wrong (risk), both of 100. A line ends where its flow answers no more; AURC is its mean height, over all "
+        "questions."
+    )
+    return _section("Risk and coverage", _plots(of_risk(report)), f"<p>{said}</p>")
+
+
+def _verdicts(report: Report) -> str:
+    if not report.comparisons:
+        return ""
+    listed = "".join(_verdict(one) for one in sorted(report.comparisons, key=lambda one: not one.shown))
+    return _section(
+        "Verdicts",
+        f'<ul class="verdicts">{listed}</ul><p>{escape(corrected(report))}</p>',
+        _plots(of_differences(report)),
+    )
+
+
+def _verdict(one: Comparison) -> str:
+    return f'<li class="{"shown" if one.shown else ""}">{escape(one.verdict)}</li>'
+
+
+def _slices(report: Report) -> str:
+    if not report.slices:
+        return ""
+    *shown, how = in_slices(report) or [""]
+    listed = "".join(f'<li class="shown">{escape(one)}</li>' for one in shown)
+    said = f'<ul class="verdicts">{listed}</ul><p>{escape(how)}</p>' if how else ""
+    return _section("Slices", *(_table(of_slice(report, kind)) for kind in report.slices), said)
+
+
+def _questions(report: Report, traces: Traces | None) -> str:
+    """Every question, with what makes it easy to find those that matter."""
+    inside = "".join(question(report, item, traces) for item in report.items)
+    boxes = _box("differ", "flows differ") * (len(report.flows) > 1) + _box("failed", "failed")
+    kinds = sorted({kind for item in report.items for kind in kinds_of(item, TYPE)})
+    options = "".join(f'<option value="{escape(one)}">{escape(one or "(none)")}</option>' for one in kinds)
+    every = '<option value="*">all types</option>'
+    by_type = f'<select id="kind" aria-label="type">{every}{options}</select>' if len(kinds) > 1 else ""
+    return _section(
+        "Questions",
+        '<div class="filter"><input type="search" id="text" placeholder="Find in questions, answers and passages">'
+        f'{by_type}{boxes}<span id="count" class="soft"></span></div>{_heading(report)}{inside}',
+    )
+
+
+def _box(name: str, label: str) -> str:
+    return f'<label><input type="checkbox" id="{name}"> {label}</label>'
+
+
+def _heading(report: Report) -> str:
+    """What the numbers beside the questions are."""
+    measure = next((one.measure for one in report.flows[0].measured if one.measure in report.units), "")
+    if not measure:
+        return ""
+    flows = ", ".join(flow.flow for flow in report.flows)
+    said = f"Beside each question: {measure}, or the first that says anything of it, of {flows}."
+    return f'<p class="soft">{escape(said)}</p>'
+
+
+Traces: TypeAlias = Callable[[str, int], Sequence[TraceSpan]]
+"""The spans of a run and a lane, in order; none where they are not kept any more."""
+
+
+def question(report: Report, item: Item, traces: Traces | None) -> str:
+    """The question, closed; opened it shows everything."""
+    rows = [report.rows[flow.flow, item.id] for flow in report.flows]
+    differ, failed = len({row.seen for row in rows}) > 1, any(row.failure is not None for row in rows)
+    chips = "".join(_chip(row, report) for row in rows)
+    return (
+        f'<details class="question" data-differ="{int(differ)}" data-failed="{int(failed)}" '
+        f'data-kinds="{escape(json.dumps(kinds_of(item, TYPE)))}"><summary>'
+        f'<span class="id" title="{escape(item.id)}">{escape(item.id)}</span>'
+        f'<span class="asked">{escape(item.question)}</span>{chips}</summary><div class="inside">{_gold(item)}'
+        f'<div class="flows">{"".join(_flow(report, item, row, traces) for row in rows)}</div></div></details>'
+    )
+
+
+def _chip(row: QuestionRow, report: Report) -> str:
+    """The first measure that says anything of the question."""
+    for measure, seen in row.seen:
+        if seen is not None and measure in report.units:
+            kind = "full" if seen[0] >= 1 else "none" if seen[0] <= 0 else "part"
+            return (
+                f'<span class="chip {kind}" title="{escape(f"{row.flow}: {measure}")}">{number(seen[0], True)}</span>'
+            )
+    return ""
+
+
+def _gold(item: Item) -> str:
+    answers = f"answers: {escape(' / '.join(item.answers))}" if item.answers else ""
+    gold = " and ".join(" or ".join(map(str, group)) for group in item.gold)
+    passages = f"gold passages: {escape(gold)}" if gold else ""
+    kind = f"type: {escape(item.type)}" if item.type else ""
+    return f'<div class="gold soft">{" · ".join(part for part in (answers, passages, kind) if part)}</div>'
+
+
+def _flow(report: Report, item: Item, row: QuestionRow, traces: Traces | None) -> str:
+    scores = " · ".join(f"{escape(name)} {_score(seen, name in report.units)}" for name, seen in row.seen)
+    calls = "".join(f"<div>{escape(_call(one.source, one.query, len(one.found)))}</div>" for one in row.retrievals)
+    placed = report.places.item(item)
+    hits = "".join(_hit(hit, placed) for hit in row.found if hit.text)
+    failure = f'<div class="error">{escape(f"{row.failure.kind}: {row.failure.message}")}</div>' if row.failure else ""
+    answer = f'<div class="answer">{escape(row.answer)} <span class="soft">({escape(row.stop_reason)})</span></div>'
+    taken = f"{seconds(row.seconds)}{', from the cache' if row.cached else ''}"
+    return (
+        f'<div class="flow"><h4>{escape(row.flow)}</h4><div class="numbers">{scores}</div>{failure}'
+        f"{answer if row.stop_reason else ''}<ol>{hits}</ol>"
+        f'<div class="trace">{taken}{calls}{_steps(row, traces)}</div></div>'
+    )
+
+
+def _score(seen: tuple[float, ...] | None, unit: bool) -> str:
+    if seen is None:
+        return "undetermined"
+    return ", ".join(number(one, unit) for one in seen[:2]) + (" …" if len(seen) > 2 else "")
+
+
+def _call(source: str, query: str, found: int) -> str:
+    return f"{source or 'retriever'} found {found} for “{query}”"
+
+
+def _hit(hit: FoundPassage, item: Item) -> str:
+    quoted = any(one.document == hit.document and hit.start < one.end and one.start < hit.end for one in item.quotes)
+    named = any(one in (hit.node, hit.document) for group in item.gold for one in group)
+    kind = "gold-hit" if quoted or named else ""
+    name, text = escape(hit.uri or hit.document or hit.node), escape(hit.text)
+    return f'<li class="{kind}"><b>{name}</b> {hit.score:.4g} <span class="soft">{text}</span></li>'
+
+
+def _steps(row: QuestionRow, traces: Traces | None) -> str:
+    """The steps of the flow as a tree, or where they can be looked up."""
+    spans = traces(row.run, row.lane) if traces is not None and row.lane else ()
+    if not spans:
+        return f"<div>run {escape(row.run)}, question {row.lane}</div>" if row.lane else ""
+    depth: dict[int, int] = {}
+    lines = []
+    for span in spans:
+        depth[span.span] = depth.get(span.parent, -1) + 1
+        told = [f"{'  ' * depth[span.span]}{span.step}", seconds(span.seconds), *(["cached"] if span.cached else [])]
+        lines.append("  ".join(told) + "".join(f"\n{'  ' * depth[span.span]}  ! {note}" for note in span.notes))
+    summary = f"{len(spans)} step{'' if len(spans) == 1 else 's'}, run {escape(row.run)}"
+    return f"<details><summary>{summary}</summary><pre>{escape(chr(10).join(lines))}</pre></details>"

@@ -1,0 +1,165 @@
+"""The tables of a report, as a terminal, Markdown and HTML show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from spolia.evaluation.experiment.comparison import amount
+from spolia.evaluation.experiment.results import Latency, Report
+from spolia.evaluation.experiment.slices import Slice
+from spolia.evaluation.plurals import several
+from spolia.types import Value
+
+CORRECTED = {
+    "holm": "with Holm's correction",
+    "bh": "with the correction of Benjamini and Hochberg",
+    "none": "with no correction",
+}
+
+
+@dataclass(frozen=True)
+class Table(Value):
+    """Cells in rows; the first column names the row."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    @property
+    def width(self) -> int:
+        """Columns of a terminal that it takes, two blanks between cells."""
+        cells = [max(map(len, column)) for column in zip(self.head, *self.rows, strict=True)]
+        return sum(cells) + 2 * (len(cells) - 1)
+
+    def turned(self) -> Table:
+        """Columns as rows.
+
+        >>> Table(("", "p50", "p95"), (("bm25", "1 ms", "2 ms"),)).turned()
+        Table(head=('', 'bm25'), rows=(('p50', '1 ms'), ('p95', '2 ms')))
+        """
+        head, *rows = zip(self.head, *self.rows, strict=True)
+        return Table(head, tuple(rows))
+
+
+def scores(report: Report) -> Table:
+    """Each measure of each flow with its interval."""
+    rows = []
+    for index, measured in enumerate(report.flows[0].measured):
+        unit = measured.measure in report.units
+        intervals = [flow.intervals[index] for flow in report.flows]
+        rows.append((measured.measure, *("–" if one is None else amount(one, unit) for one in intervals)))
+    return Table(("", *(flow.flow for flow in report.flows)), tuple(rows))
+
+
+def under(report: Report) -> str:
+    """What the numbers of the scores are."""
+    unknown = any("?" in cell for row in scores(report).rows for cell in row[1:])
+    return f"{UNDER} {UNTOLD}" if unknown else UNDER
+
+
+def costs(report: Report) -> Table:
+    """What each flow took."""
+    head = ("", "p50", "p95", "set-up", "at once", "calls", "tokens", "embedded", "USD", "judges' USD", "failed")
+    rows = []
+    for flow in report.flows:
+        latency, usage = flow.latency, flow.usage
+        tokens = usage.input_tokens + usage.output_tokens
+        rows.append((
+            flow.flow, *(_taken(one, latency) for one in (latency.p50_s, latency.p95_s)), seconds(latency.setup_s),
+            str(latency.at_once),
+            f"{usage.calls:,}", f"{tokens:,}", f"{usage.embedded:,}", f"{usage.cost_usd:.4g}",
+            f"{flow.judging.cost_usd:.4g}", str(len(flow.failures)),
+        ))  # fmt: skip
+    return Table(head, tuple(rows))
+
+
+def of_slice(report: Report, kind: Slice) -> Table:
+    """The scores of the questions of one kind."""
+    rows = [(measure, *cells) for measure, *cells in _cells(report, kind)]
+    return Table((f"{kind.named}, n = {kind.n}", *(flow.flow for flow in report.flows)), tuple(rows))
+
+
+def of_slices(report: Report) -> Table:
+    """The scores of all kinds, one under the other."""
+    rows = [(kind.named, str(kind.n), *cells) for kind in report.slices for cells in _cells(report, kind)]
+    return Table(("", "n", "measure", *(flow.flow for flow in report.flows)), tuple(rows))
+
+
+def _cells(report: Report, kind: Slice) -> Iterator[tuple[str, ...]]:
+    """By measure its name, and what each flow scored."""
+    found = {(flow, measure): interval for flow, measure, interval in kind.scores}
+    for measured in report.flows[0].measured:
+        unit = measured.measure in report.units
+        intervals = [found[flow.flow, measured.measure] for flow in report.flows]
+        yield measured.measure, *("–" if one is None else amount(one, unit) for one in intervals)
+
+
+def in_slices(report: Report) -> list[str]:
+    """The differences shown on questions of one kind, and how that is decided; nothing where none is compared."""
+    compared = [one for kind in report.slices for one in kind.comparisons]
+    if not compared:
+        return []
+    shown = [f"{kind.named}: {one.verdict}" for kind in report.slices for one in kind.comparisons if one.shown]
+    how = f"Within slices {len(shown)} of {several(len(compared), 'comparison')} show a difference, "
+    return [*shown, f"{how}{CORRECTED[report.correction]} for these {len(compared):,} together."]
+
+
+def corrected(report: Report) -> str:
+    """How the verdicts were come by."""
+    return (
+        "A difference is shown where its interval excludes zero and the paired permutation test gives p < 0.05 "
+        f"{CORRECTED[report.correction]} for {several(len(report.comparisons), 'comparison')}. What is not shown may "
+        "still be there."
+    )
+
+
+def _taken(one: float | None, latency: Latency) -> str:
+    return "cached" if one is None and latency.cached else seconds(one)
+
+
+def seconds(taken: float | None) -> str:
+    """A time for people.
+
+    >>> seconds(0.00042), seconds(0.25), seconds(3.21), seconds(None)
+    ('0.42 ms', '250 ms', '3.2 s', '–')
+    """
+    if taken is None:
+        return "–"
+    return f"{taken:.1f} s" if taken >= 1 else f"{1000 * taken:.0f} ms" if taken >= 0.01 else f"{1000 * taken:.2f} ms"
+
+
+UNDER = "Times 100 where a score lies between 0 and 1; in brackets the 95 % interval."
+UNTOLD = "?: an end that these scores do not tell, as where all are the same."
+TIMES = (
+    "p50 and p95 of the questions that no cache answered; set-up: opening stores and the first question, apart. "
+    "Calls, tokens and texts embedded as the flow needs them, results from a cache included."
+)
+
+
+def markdown(report: Report) -> str:
+    """The report as Markdown, to be committed or posted."""
+    parts = [f"# {flat(report.about)}", *(f"**{flat(warning)}**" for warning in report.warnings)]
+    parts += ["## Scores", table(scores(report)), under(report)]
+    if report.comparisons:
+        parts += ["## Verdicts", "\n".join(f"- {flat(one.verdict)}" for one in report.comparisons), corrected(report)]
+    parts += ["## Time and cost", table(costs(report)), TIMES]
+    if report.slices:
+        parts += ["## Slices", *(table(of_slice(report, kind)) for kind in report.slices)]
+        parts += ["\n".join(f"- {flat(one)}" for one in in_slices(report))] if len(report.flows) > 1 else []
+    parts += ["## Flows", "\n".join(f"- {flat(flow.flow)}: `{flat(flow.notation)}`" for flow in report.flows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def table(made: Table) -> str:
+    """One table."""
+    rule = ("---", *("--:" for _ in made.head[1:]))
+    return "\n".join(_line(row) for row in (made.head, rule, *made.rows))
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(flat(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def flat(text: str) -> str:
+    """The text in one line."""
+    return " ".join(text.split())

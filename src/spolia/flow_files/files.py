@@ -1,0 +1,171 @@
+"""Flows as files: `load` and `dump`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from spolia.core.codec import decode, encode
+from spolia.core.operator import Operator
+from spolia.core.registry import Catalogue
+from spolia.errors import CodecError, FlowFileError
+from spolia.flow_files.yaml_text import YamlReader, written
+from spolia.stores.definition import Definition
+
+MAX_BYTES = 1_000_000
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def load(
+    source: str | Path,
+    given: Mapping[str, Any] | None = None,
+    operators: Iterable[Operator[Any, Any] | type] = (),
+) -> Operator[Any, Any]:
+    """The flow that a file describes. Nothing that the file names is imported, and nothing is run or opened.
+
+    Args:
+        source: a path, or the text itself. A text of one line that ends in .yaml, .yml or .json is a path.
+        given: stores, models and the like by the names that the file uses: `{use: name}`.
+        operators: operators that are neither built in nor installed: instances or classes.
+
+    Raises:
+        FlowFileError: the file cannot be read, or does not describe a flow; says the line and what to write.
+
+    >>> load("[Identity, {Samples: {n: 3}}]")
+    Identity() >> Samples(n=3)
+    """
+    return decoded(source, Operator, given, operators, "an operator, for example Identity, or a list of operators")  # type: ignore[no-any-return]
+
+
+def decoded(
+    source: str | Path,
+    declared: Any,
+    given: Mapping[str, Any] | None,
+    operators: Iterable[Operator[Any, Any] | type],
+    expected: str,
+) -> Any:
+    """What a file describes, which is of a declared type; see `load`.
+
+    Args:
+        expected: what an empty file should hold.
+    """
+    name, text = _text(source, expected)
+    reader = YamlReader(name)
+    plain = reader.read(text)
+    if plain is None:
+        raise FlowFileError(f"{name} is empty. Write {expected}.")
+    try:
+        return decode(plain, declared, known=Catalogue(operators), given=given)
+    except CodecError as error:
+        place = error.place
+        while place not in reader.lines:
+            place = place[:-1]
+        where = f", at {'.'.join(map(str, error.place))}" if error.place else ""
+        raise FlowFileError(f"{name}, line {reader.lines[place]}{where}: {error.reason}") from error
+
+
+def dump(flow: Operator[Any, Any], given: Mapping[str, Any] | None = None) -> str:
+    """The text of a flow file that `load` reads back as an equal flow.
+
+    Args:
+        given: what is written by name, as `{use: name}`; everything else is written out.
+
+    Raises:
+        CodecError: something in the flow has no plain form.
+
+    >>> from spolia.core.combinators import Branch, Identity, Samples
+    >>> print(dump(Identity() >> Branch(Samples(2), Samples(3))), end="")
+    - Identity
+    - Branch:
+      - Samples: {n: 2}
+      - Samples: {n: 3}
+    """
+    return written(encode(flow, Operator, given=given))
+
+
+def _text(source: str | Path, expected: str) -> tuple[str, str]:
+    """The name of the source for messages, and its text."""
+    if isinstance(source, str) and ("\n" in source or not source.strip().lower().endswith(SUFFIXES)):
+        if len(source) > MAX_BYTES:
+            raise FlowFileError(f"The flow has {len(source):,} characters; at most {MAX_BYTES:,} are read.")
+        return "flow", source
+    path = Path(source)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise FlowFileError(f"{path}: {reason}. Give the path of a file with {expected}.") from error
+    if len(raw) > MAX_BYTES:
+        raise FlowFileError(f"{path} is larger than {MAX_BYTES:,} bytes, which no flow is. Is it another file?")
+    try:
+        return str(path), raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FlowFileError(f"{path} is not UTF-8 (byte {error.start}). Save it as UTF-8.") from error
+
+
+def load_definition(
+    source: str | Path,
+    given: Mapping[str, Any] | None = None,
+    operators: Iterable[Operator[Any, Any] | type] = (),
+) -> Definition:
+    """What a file says that a node group is made of. Nothing that it names is imported, and nothing is run or opened.
+
+    Args:
+        source: a path, or the text itself.
+        given: models and the like by the names that the file uses: `{use: name}`.
+        operators: transforms that are neither built in nor installed: instances or classes.
+
+    Raises:
+        FlowFileError: the file cannot be read, or describes no group; says the line and what to write.
+
+    >>> load_definition("{transform: {SlidingWindow: {size: 64}}, parent: page}").parent
+    'page'
+    """
+    expected = "what the group is made of, for example {transform: Sentences}"
+    found: Definition = decoded(source, Definition, given, operators, expected)
+    return found
+
+
+def load_definitions(
+    source: str | Path,
+    given: Mapping[str, Any] | None = None,
+    operators: Iterable[Operator[Any, Any] | type] = (),
+) -> dict[str, Definition]:
+    """What a file says that node groups are made of, by their names; see `load_definition`.
+
+    >>> list(load_definitions("small: {transform: Sentences}"))
+    ['small']
+    """
+    expected = "groups by name, for example small: {transform: Sentences, parent: chunk}"
+    found: dict[str, Definition] = decoded(source, dict[str, Definition], given, operators, expected)
+    return found
+
+
+def load_named(
+    name: str,
+    source: str | Path,
+    given: Mapping[str, Any] | None = None,
+    operators: Iterable[Operator[Any, Any] | type] = (),
+) -> Definition:
+    """What a file says of one group, whether it says nothing else or names several; see `load_definition`.
+
+    >>> load_named("small", "small: {transform: Sentences}") == load_named("small", "transform: Sentences")
+    True
+    """
+    try:
+        return load_definition(source, given, operators)
+    except FlowFileError as error:
+        several: dict[str, Definition] = {}
+        with suppress(FlowFileError):
+            several = load_definitions(source, given, operators)
+        if not several:
+            raise
+        if name not in several:
+            raise FlowFileError(f"{source} defines {', '.join(several)}, not {name}. Write one of these.") from error
+        return several[name]
+
+
+__all__ = ["dump", "load"]

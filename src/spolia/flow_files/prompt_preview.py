@@ -1,0 +1,128 @@
+"""What a flow, or one operator, would send to its language models: the messages themselves, without sending them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, get_type_hints
+
+from spolia.core.operator import Operator
+from spolia.core.wiring import fits, name_of
+from spolia.errors import WiringError
+from spolia.models.onnx.minilm import MiniLM
+from spolia.models.prompting.stand_in_models import ScriptedModel, Silent, Unanswered, replaced
+from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, SCORES, STREAM, Capabilities, Embedder, LanguageModel
+from spolia.stores.definition import Part, whole
+from spolia.types import Document, Failure, Hit, Message, Prompt, Query, Ranking, Value
+
+ANY_MODEL = ScriptedModel(("",), Capabilities((CHAT, STREAM, LOGPROBS, SCORES, NEXT_TOKENS)), name="any model")
+
+
+@dataclass(frozen=True)
+class Sent(Value):
+    """What one call would send.
+
+    Args:
+        model: its name.
+        messages: as they would be sent.
+        max_tokens: longest reply that would be taken.
+        sample: number of the draw, where several are drawn.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    max_tokens: int
+    sample: int = 0
+
+
+class Desk:
+    """Takes down what models are asked, and replies in their place as long as there are replies.
+
+    Args:
+        replies: to the first call, the second, and so on; who gets none goes no further.
+    """
+
+    def __init__(self, replies: Sequence[str] = ()) -> None:
+        self.sent: list[Sent] = []
+        self._replies = list(replies)
+        self._lock = threading.Lock()
+
+    def take(self, model: LanguageModel, prompt: Prompt, max_tokens: int) -> str | None:
+        """A prompt, and the reply to it if there is one left."""
+        with self._lock:
+            self.sent.append(Sent(model.name, prompt.messages, max_tokens, prompt.sample))
+            return self._replies.pop(0) if self._replies else None
+
+    def instead(self, value: Any) -> Any:
+        """This desk, for a language model; anything else stays."""
+        return Silent(value, self.take) if isinstance(value, LanguageModel) else value
+
+
+def sent_for(flow: Operator[Any, Any], value: Any, replies: Sequence[str] = ()) -> list[Sent]:
+    """What a flow would send for a value, as far as that can be told without the replies that are not given.
+
+    Args:
+        value: what it takes.
+        replies: what the first call, the second … is taken to have got.
+
+    Raises:
+        SpoliaError: what the flow raises for want of something else than a reply.
+
+    >>> from spolia.indexing.transforms.summary import Summary
+    >>> part = case_for(Summary(ANY_MODEL), documents={"tides.txt": "The moon pulls."})
+    >>> [message.role for message in sent_for(Summary(ANY_MODEL), part)[0].messages]
+    ['system', 'user']
+    """
+    desk = Desk(replies)
+    silent = replaced(flow, desk.instead)
+    with suppress(Unanswered):
+        found = silent(value)
+        if isinstance(found, Failure) and not isinstance(found.error, Unanswered):
+            raise found.raised()
+    return desk.sent
+
+
+def case_for(flow: Operator[Any, Any], question: str = "", documents: dict[str, str] | None = None) -> Any:
+    """What a flow or an operator takes, made of a question and documents by name.
+
+    Raises:
+        WiringError: it takes something else, or one of the two is missing.
+    """
+    held = [Document(name, text, uri=name) for name, text in (documents or {}).items()]
+    if fits(flow.takes(), Part, {}):
+        if not held:
+            raise WiringError(f"{type(flow).__name__} is asked of a text. Write --document FILE.")
+        return Part(whole(held[0]), held[0])
+    if not question:
+        raise WiringError(
+            f"{type(flow).__name__} is asked with a question. Write --question TEXT, or --data and --line."
+        )
+    if fits(flow.takes(), Query, {}):
+        return Query(question)
+    if fits(flow.takes(), Ranking, {}):
+        if not held:
+            raise WiringError(f"{type(flow).__name__} is asked of passages. Write --document FILE, once for each.")
+        return Ranking(Query(question), tuple(Hit(whole(one), -float(at)) for at, one in enumerate(held)))
+    raise WiringError(
+        f"{type(flow).__name__} takes {name_of(flow.takes())}, which is not made of a question and documents. "
+        "Write a flow that has it as a step."
+    )
+
+
+def alone(cls: type[Operator[Any, Any]]) -> Operator[Any, Any]:
+    """An operator by itself, with its defaults and a model that is never asked.
+
+    Raises:
+        WiringError: it needs something else too.
+    """
+    stand_in = {LanguageModel: ANY_MODEL, Embedder: MiniLM()}
+    hints, declared = get_type_hints(cls), fields(cls)  # type: ignore[arg-type]
+    needed = [f.name for f in declared if f.init and f.default is MISSING and f.default_factory is MISSING]
+    if missing := [name for name in needed if hints[name] not in stand_in]:
+        raise WiringError(
+            f"{cls.__name__} needs {', '.join(missing)}, which has no default. Write a flow file with it, and: "
+            "spolia prompts show FILE."
+        )
+    return cls.made({name: stand_in[hints[name]] for name in needed})

@@ -1,0 +1,216 @@
+"""YAML as far as flow files need it: mappings from text, lists, text, numbers, true, false and null.
+
+Nothing is made but plain data. Tags, merge keys, doubled keys and cycles are refused; nesting and the number of nodes,
+aliases counted as often as they are used, are bounded before anything is built of them. Scalars mean what they mean
+in YAML 1.2: `no` and `1:30` are text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import yaml
+
+from spolia.core.codec import Plain
+from spolia.errors import FlowFileError
+
+Path: TypeAlias = tuple[str | int, ...]
+
+MAX_DEPTH = 60
+MAX_NODES = 20_000
+MAX_DIGITS = 300
+
+BREAKS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
+NULL = re.compile(r"^(~|null|Null|NULL|)$")
+BOOL = re.compile(r"^(true|True|TRUE|false|False|FALSE)$")
+INT = re.compile(r"^[-+]?[0-9]+$")
+FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
+NOT_FINITE = re.compile(r"^([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$")
+
+
+@dataclass
+class Open:
+    """A list or mapping whose end has not been read."""
+
+    held: Any
+    path: Path
+    line: int
+    anchor: str | None
+    key: str | None = None
+    lines: dict[str, int] = field(default_factory=dict)
+    nodes: int = 1
+    height: int = 1
+
+
+class YamlReader:
+    """Builds plain data from the events of the YAML parser, without recursion."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.stack: list[Open] = []
+        self.anchors: dict[str, tuple[Plain, int, int]] = {}
+        self.lines: dict[Path, int] = {}
+        self.root: Plain = None
+        self.nodes = 0
+
+    def read(self, text: str) -> Plain:
+        documents = 0
+        try:
+            for event in yaml.parse(text, Loader=yaml.SafeLoader):
+                documents += isinstance(event, yaml.DocumentStartEvent)
+                if documents > 1:
+                    raise self.error(event, "a second document begins here. Write one flow per file.")
+                self._take(event)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            line = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+            raise FlowFileError(f"{self.name}{line}: this is not YAML: {error.problem or error.context}.") from error
+        except yaml.YAMLError as error:
+            raise FlowFileError(f"{self.name}: this is not YAML: {error}") from error
+        return self.root
+
+    def error(self, event: yaml.Event, reason: str) -> FlowFileError:
+        return FlowFileError(f"{self.name}, line {_line(event)}: {reason}")
+
+    def _take(self, event: yaml.Event) -> None:
+        if getattr(event, "tag", None) is not None:
+            raise self.error(event, f"the tag {event.tag} is not allowed. Flow files hold plain data; take it out.")  # type: ignore[attr-defined]
+        if isinstance(event, yaml.CollectionStartEvent):
+            self._open(event)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            done = self.stack.pop()
+            if done.anchor:
+                self.anchors[done.anchor] = (done.held, done.nodes, done.height)
+            self._grow(event, done.nodes, done.height)
+        elif isinstance(event, yaml.AliasEvent):
+            self._alias(event)
+        elif isinstance(event, yaml.ScalarEvent):
+            self._scalar(event)
+
+    def _open(self, event: yaml.CollectionStartEvent) -> None:
+        if len(self.stack) >= MAX_DEPTH:
+            raise self.error(event, f"this is nested deeper than {MAX_DEPTH} levels. Write a flatter flow.")
+        if self._wants_key():
+            raise self.error(event, "a list or mapping cannot be a key. Write name: value.")
+        held: Plain = {} if isinstance(event, yaml.MappingStartEvent) else []
+        path = self._put(event, held)
+        self._count(event, 1)
+        self.stack.append(Open(held, path, _line(event), event.anchor))
+        if event.anchor:
+            self.anchors.pop(event.anchor, None)
+
+    def _alias(self, event: yaml.AliasEvent) -> None:
+        if any(above.anchor == event.anchor for above in self.stack):
+            raise self.error(event, f"*{event.anchor} stands inside of what it refers to: a cycle. Take it out.")
+        if event.anchor not in self.anchors:
+            raise self.error(event, f"*{event.anchor} refers to nothing. Write &{event.anchor} before what it means.")
+        held, nodes, height = self.anchors[event.anchor]
+        if self._wants_key():
+            raise self.error(event, "an alias cannot be a key. Write the name out.")
+        if len(self.stack) + height > MAX_DEPTH:
+            raise self.error(event, f"with *{event.anchor} this is nested deeper than {MAX_DEPTH} levels.")
+        self._put(event, held)
+        self._count(event, nodes)
+        self._grow(event, nodes, height)
+
+    def _scalar(self, event: yaml.ScalarEvent) -> None:
+        if self._wants_key():
+            self._key(event)
+            return
+        found = self._resolved(event) if event.implicit[0] else event.value
+        if event.anchor:
+            self.anchors[event.anchor] = (found, 1, 0)
+        self._put(event, found)
+        self._count(event, 1)
+        self._grow(event, 1, 0)
+
+    def _key(self, event: yaml.ScalarEvent) -> None:
+        top, key = self.stack[-1], event.value
+        if key == "<<" and event.implicit[0]:
+            raise self.error(event, "merge keys (<<) are not allowed. Write the fields out.")
+        if key in top.lines:
+            raise self.error(
+                event, f"{key!r} stands here a second time; the first is in line {top.lines[key]}. Keep one."
+            )
+        top.key, top.lines[key] = key, _line(event)
+
+    def _resolved(self, event: yaml.ScalarEvent) -> Plain:
+        text: str = event.value
+        if NULL.match(text):
+            return None
+        if BOOL.match(text):
+            return text.lower() == "true"
+        if FLOAT.match(text) and len(text) > MAX_DIGITS:
+            raise self.error(event, f"a number of {len(text)} characters; at most {MAX_DIGITS} are read.")
+        if INT.match(text):
+            return int(text)
+        return float(text.replace(".", "", 1) if NOT_FINITE.match(text) else text) if _is_float(text) else text
+
+    def _wants_key(self) -> bool:
+        return bool(self.stack) and isinstance(self.stack[-1].held, dict) and self.stack[-1].key is None
+
+    def _put(self, event: yaml.Event, held: Plain) -> Path:
+        path, line = self._placed(event, held)
+        self.lines[path] = line
+        return path
+
+    def _placed(self, event: yaml.Event, held: Plain) -> tuple[Path, int]:
+        """Put something where it belongs: what the place is, and the line, of the key where there is one."""
+        if not self.stack:
+            self.root = held
+            return (), _line(event)
+        top = self.stack[-1]
+        if (key := top.key) is not None:
+            top.held[key], top.key = held, None
+            return (*top.path, key), top.lines[key]
+        top.held.append(held)
+        return (*top.path, len(top.held) - 1), _line(event)
+
+    def _grow(self, event: yaml.Event, nodes: int, height: int) -> None:
+        if self.stack:
+            self.stack[-1].nodes += nodes
+            self.stack[-1].height = max(self.stack[-1].height, height + 1)
+
+    def _count(self, event: yaml.Event, nodes: int) -> None:
+        self.nodes += nodes
+        if self.nodes > MAX_NODES:
+            raise self.error(event, f"more than {MAX_NODES:,} values, aliases counted each time. Write a smaller flow.")
+
+
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 1
+
+
+def _is_float(text: str) -> bool:
+    return bool(FLOAT.match(text) or NOT_FINITE.match(text))
+
+
+class YamlWriter(yaml.SafeDumper):
+    """Quotes what any version of YAML would take for something else than text, and writes no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def text(self, data: str) -> yaml.ScalarNode:
+        """Text; several lines as they are, in double quotes where a break of Unicode would be folded into a blank."""
+        style = '"' if BREAKS.search(data) else "|" if "\n" in data else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+YamlWriter.add_representer(str, YamlWriter.text)
+YamlWriter.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+.0123456789"))
+
+
+def written(plain: Plain) -> str:
+    """Plain data as YAML.
+
+    >>> print(written([{"BM25": {"group": {"use": "chunks"}, "top_k": 5}}, "Identity"]), end="")
+    - BM25:
+        group: {use: chunks}
+        top_k: 5
+    - Identity
+    """
+    text = yaml.dump(plain, Dumper=YamlWriter, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
+    return text.removesuffix("...\n")

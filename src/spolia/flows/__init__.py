@@ -1,1 +1,0 @@
-"""Published methods, one file each, and flows as files."""

@@ -1,0 +1,299 @@
+"""Answers that rest on each passage by the weight of its score (REPLUG)."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+from spolia.core.operator import Operator
+from spolia.core.run_context import degrade, emit, gather
+from spolia.core.wiring import refuse_counts
+from spolia.errors import ModelRejected, ModelUnavailable, WiringError
+from spolia.generation.prompt import Generate, cited
+from spolia.generation.reader import Reader
+from spolia.models.parsers.parser import plain_words
+from spolia.models.parsers.tags import Markers
+from spolia.models.prompting.role import Prompted
+from spolia.models.prompting.template import without_marks
+from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, ForetellsTokens, LanguageModel
+from spolia.types import Answer, Failure, Message, Prompt, Ranking, Token
+
+
+def weights(scores: Sequence[float], temperature: float = 1.0) -> list[float]:
+    """λ = softmax(s / τ); they sum to 1.
+
+    An infinite score counts as the largest number of its sign. One that is NaN counts nothing, unless all are, which
+    then count the same.
+
+    >>> [round(weight, 3) for weight in weights([2.0, 1.0, float("nan")])]
+    [0.731, 0.269, 0.0]
+    """
+    known = [score for score in scores if not math.isnan(score)]
+    if not known:
+        return [1 / len(scores) for _ in scores]
+    highest = _finite(max(known))
+    likely = [0.0 if math.isnan(score) else math.exp((_finite(score) - highest) / temperature) for score in scores]
+    total = math.fsum(likely)
+    return [each / total for each in likely]
+
+
+def _finite(score: float) -> float:
+    half = sys.float_info.max / 2  # so that the difference of two is finite
+    return max(-half, min(half, score))
+
+
+Reply = tuple[Answer, float]
+
+
+@dataclass(frozen=True)
+class AnswerEnsemble(Prompted, Operator[Ranking, Answer]):
+    """Answer from each passage alone, and give the answer that weighs most: p(y|q) = Σ_d λ_d · exp(mean_t ln p(y_t)).
+
+    λ = softmax(s / τ) over the scores of the passages. Answers are the same where their words are, in any case and
+    with any punctuation; of equal weights the one of the better passage. Replies that abstain count where all do. A
+    passage that could not be answered from is left out, and the weights of the others sum to 1 again; one has to be
+    left, and the result is degraded. The answer cites the passages that gave it first.
+
+    Args:
+        llm: a model with the capability `logprobs`.
+        prompt: name of a shipped prompt file, or path of one, as for `Reader`.
+        max_passages: the best so many are answered from, each with a call.
+        temperature: τ of the softmax over scores; the replies are the most probable ones.
+        max_characters: of a passage.
+        max_tokens: longest reply.
+        abstention: as for `Reader`.
+
+    Raises:
+        ModelUnavailable: when no passage could be answered from, as the first error.
+        ModelRejected: likewise; also where the model states no log-probabilities.
+
+    Source: Shi et al., "REPLUG: Retrieval-augmented black-box language models", NAACL 2024.
+
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> from spolia.types import Hit, Node, Query
+    >>> found = Ranking(Query("Who?"), tuple(Hit(Node(id, f"It was {id}."), 1.0) for id in ("Nokia", "Sony", "nokia")))
+    >>> rows = (("Sony", "Sony [1]"), ("Nokia", "Nokia [1]"), ("nokia", "NOKIA! [1]"))
+    >>> AnswerEnsemble(ScriptedModel(rows, frozenset(("chat", "logprobs"))))(found).text
+    'Nokia [1]'
+    """
+
+    llm: LanguageModel
+    prompt: str = "brief"
+    max_passages: int = 10
+    temperature: float = 1.0
+    max_characters: int = 20_000
+    max_tokens: int = 128
+    abstention: str = "I do not know."
+
+    waits: ClassVar[bool] = True
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT, LOGPROBS))}
+
+    prompt_file = Reader.prompt_file
+
+    def __post_init__(self) -> None:
+        refuse_counts(self, "max_passages", "max_characters", "max_tokens")
+        refuse_no_temperature(self, self.temperature)
+
+    def apply(self, value: Ranking, /) -> Answer:
+        best = value.cut(self.max_passages)
+        if not best.hits:
+            emit(self.abstention)
+            return Answer(self.abstention, stop_reason="abstained", evidence=best)
+        found = gather([partial(self._reply, best.but(hits=(hit,))) for hit in best.hits])
+        left = [at for at, reply in enumerate(found) if not _failed(reply)]
+        if not left:
+            raise next(reply.raised() for reply in found if isinstance(reply, Failure))
+        shares = weights([best.hits[at].score for at in left], self.temperature)
+        replies = [reply for reply in found if not isinstance(reply, Failure)]
+        answer = heaviest([(*reply, share) for reply, share in zip(replies, shares, strict=True)])
+        emit(answer.text)
+        return answer.but(evidence=best)
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return self.max_passages
+
+    def _reply(self, one: Ranking) -> Reply:
+        """The answer from one passage, and exp(mean ln p) of its tokens."""
+        reader = Reader(self.llm, self.prompt, 1, self.max_characters, self.max_tokens, abstention=self.abstention)
+        generation = Generate(self.llm, self.max_tokens, logprobs=True)(reader.prompted(one))
+        mean = math.fsum(token.logprob for token in generation.tokens) / max(1, len(generation.tokens))
+        if not generation.tokens or not mean <= 0:
+            raise ModelRejected(
+                f"{self.llm.name} states no log-probabilities. Take 'logprobs' out of its capabilities."
+            )
+        return reader.answered(generation, one), math.exp(mean)
+
+
+def heaviest(replies: list[tuple[Answer, float, float]]) -> Answer:
+    """The answer with the highest sum of confidence times share over those that say the same; the first of equal ones.
+
+    >>> heaviest([(Answer("Oslo"), 0.9, 0.4), (Answer("Salo"), 0.5, 0.4), (Answer("salo."), 0.9, 0.2)]).text
+    'Salo'
+    """
+    said = [reply for reply in replies if not reply[0].abstained] or replies
+    totals: dict[str, float] = {}
+    for answer, confidence, share in said:
+        words = plain_words(answer.text)
+        totals[words] = totals.get(words, 0.0) + share * confidence
+    best = max(totals, key=lambda words: totals[words])
+    return next(answer for answer, *_ in said if plain_words(answer.text) == best)
+
+
+def refuse_no_temperature(op: Operator[Ranking, Answer], temperature: float) -> None:
+    """Refuse what no softmax can be taken with."""
+    if not 0 < temperature < math.inf:
+        raise WiringError(f"{op.short}: temperature is {temperature}. Write a number above 0.")
+
+
+def _failed(reply: Reply | Failure) -> bool:
+    """Whether a passage is left out; any other error than a model's is raised."""
+    if not isinstance(reply, Failure):
+        return False
+    if not isinstance(reply.error, (ModelUnavailable, ModelRejected)):
+        raise reply.raised()
+    degrade(f"A passage could not be answered from and is left out: {reply.message}")
+    return True
+
+
+ENDS = ("\n", "</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<eos>", "<|end_of_text|>")
+"""Tokens that end a reply, as models write them."""
+
+
+@dataclass(frozen=True)
+class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
+    """Write an answer token by token, each the likeliest of a mixture: p(y_t) = Σ_d λ_d · p(y_t | d, q, y_<t).
+
+    λ = softmax(s / τ) over the scores of the passages, each of which has a prompt of its own. Of each, the `top` most
+    probable next tokens are known; what is not among them counts 0. Of equal tokens the first in the order of the
+    alphabet. A passage whose call fails is left out from there on, and the weights of the others sum to 1 again; one
+    has to be left, and the result is degraded. The answer cites all passages, since each word rests on all.
+
+    What is written so far stands as the assistant's message at the end of the prompt, so the model has to continue
+    that: `CompletionModel` does, and local models; most chat servers begin anew.
+
+    Args:
+        llm: a model with the capability `next_tokens`.
+        prompt: name of a shipped prompt file, or path of one, as for `Reader`.
+        max_passages: the best so many are read; each costs a call for every token.
+        temperature: τ of the softmax over scores.
+        top: next tokens that are asked for.
+        max_tokens: longest reply.
+        stop: tokens that end the reply, or begin with its end.
+        max_characters: of a passage.
+        abstention: as for `Reader`.
+
+    Raises:
+        ModelUnavailable: when no passage could be asked about, as the first error.
+        ModelRejected: likewise; also where the model foretells nothing.
+
+    Source: Shi et al., "REPLUG: Retrieval-augmented black-box language models", NAACL 2024.
+
+    >>> from spolia.models.http.completions import CompletionModel
+    >>> from spolia.testing import OpenAIServer, Served
+    >>> from spolia.types import Hit, Node, Query
+    >>> found = Ranking(Query("Who?"), tuple(Hit(Node(id, f"It was {id}."), 1.0) for id in ("Nokia", "Sony")))
+    >>> with OpenAIServer(Served("Nokia Sony", logprob=-0.5)) as server:  # the likeliest next token is the first
+    ...     TokenEnsemble(CompletionModel("any", server.url), max_tokens=1)(found).text
+    'Nokia'
+    """
+
+    llm: LanguageModel
+    prompt: str = "brief"
+    max_passages: int = 10
+    temperature: float = 1.0
+    top: int = 20
+    max_tokens: int = 64
+    stop: tuple[str, ...] = ENDS
+    max_characters: int = 20_000
+    abstention: str = "I do not know."
+
+    version: ClassVar[int] = 2
+    cached: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((NEXT_TOKENS,))}
+
+    prompt_file = Reader.prompt_file
+
+    def __post_init__(self) -> None:
+        refuse_counts(self, "max_passages", "top", "max_tokens", "max_characters")
+        refuse_no_temperature(self, self.temperature)
+
+    def apply(self, value: Ranking, /) -> Answer:
+        best = value.cut(self.max_passages)
+        text, whole = self._written(best) if best.hits else ("", True)
+        markers = Markers(0)  # in each prompt its passage is number 1, so numbers mean nothing
+        said = markers.feed(text) + markers.end()
+        emit(said or self.abstention)
+        if not said or said.startswith(self.abstention):
+            return Answer(said or self.abstention, (), "abstained", best)
+        citations = tuple(
+            cited(number, node) for number, hit in enumerate(best.hits, 1) for node in hit.found or (hit.node,)
+        )
+        return Answer(said, citations, "answered" if whole else "cap", best)
+
+    def reads(self, value: Ranking, /) -> object:
+        best = value.cut(self.max_passages)
+        return (best.hits, [prompt.messages for prompt in self._prompts(best)])
+
+    def attach(self, out: Any, value: Any, /) -> Any:
+        return out.but(evidence=value.cut(self.max_passages))
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return self.max_passages * self.max_tokens
+
+    def _prompts(self, best: Ranking) -> list[Prompt]:
+        reader = Reader(self.llm, self.prompt, 1, self.max_characters, abstention=self.abstention)
+        return [reader.prompted(best.but(hits=(hit,))) for hit in best.hits]
+
+    def _written(self, best: Ranking) -> tuple[str, bool]:
+        """The reply, and whether it came to its end."""
+        prompts = [(hit.score, prompt) for hit, prompt in zip(best.hits, self._prompts(best), strict=True)]
+        text = ""
+        for _ in range(self.max_tokens):
+            told = self._told([prompt for _, prompt in prompts], text)
+            prompts = [one for one, foretold in zip(prompts, told, strict=True) if foretold is not None]
+            known = [foretold for foretold in told if foretold is not None]
+            token = likeliest(known, weights([score for score, _ in prompts], self.temperature))
+            if not token or token.lstrip(" ").startswith(self.stop):
+                return text, True
+            text += token
+        return text, False
+
+    def _told(self, prompts: Sequence[Prompt], text: str) -> list[tuple[Token, ...] | None]:
+        """The next tokens after each prompt; None for one that is left out."""
+        found = gather([partial(self._next, prompt, text) for prompt in prompts])
+        failures = [one for one in found if isinstance(one, Failure)]
+        for one in failures:
+            if len(failures) == len(found) or not isinstance(one.error, (ModelUnavailable, ModelRejected)):
+                raise one.raised()
+            degrade(f"A passage could not be asked about and is left out: {one.message}")
+        return [None if isinstance(one, Failure) else one for one in found]
+
+    def _next(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
+        if not isinstance(self.llm, ForetellsTokens) or NEXT_TOKENS not in self.llm.capabilities:
+            raise ModelRejected(f"{self.llm.name} has no {NEXT_TOKENS!r}. Write a model that has, as CompletionModel.")
+        written = Message("assistant", without_marks(text))
+        told = self.llm.next_tokens(prompt.but(messages=(*prompt.messages, written)), top=self.top)
+        known = tuple(token for token in told if token.logprob <= 0)  # NaN is not
+        if not known:
+            raise ModelRejected(f"{self.llm.name} foretells no token with a log-probability. Ask another model.")
+        return known
+
+
+def likeliest(told: Sequence[Sequence[Token]], shares: Sequence[float]) -> str:
+    """The token with the highest mixed probability.
+
+    >>> one = (Token("a", math.log(0.6)), Token("b", math.log(0.4)))
+    >>> other = (Token("b", math.log(0.9)), Token("a", math.log(0.1)))
+    >>> likeliest([one, other], [0.5, 0.5]), likeliest([one, other], [0.9, 0.1])
+    ('b', 'a')
+    """
+    mixed: dict[str, float] = {}
+    for tokens, share in zip(told, shares, strict=True):
+        for token in tokens:
+            mixed[token.text] = mixed.get(token.text, 0.0) + share * math.exp(token.logprob)
+    return min(mixed, key=lambda text: (-mixed[text], text))

@@ -1,0 +1,173 @@
+"""Which passages of a ranking stand in a prompt, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spolia.core.operator import Operator
+from spolia.core.run_context import emit, note
+from spolia.core.wiring import refuse_counts
+from spolia.errors import WiringError
+from spolia.models.prompting.template import Template
+from spolia.models.protocols import CHAT, LanguageModel
+from spolia.types import Citation, Generation, Node, Prompt, Ranking
+
+
+def fitting(ranking: Ranking, passages: int, characters: int) -> Ranking:
+    """The best passages that fit together; the first one in any case.
+
+    >>> from spolia.types import Hit, Query
+    >>> found = Ranking(Query("?"), tuple(Hit(Node(text, text), 1.0) for text in ("aaaa", "bbbb", "cccc")))
+    >>> [node.text for node in fitting(found, 5, 9).nodes]
+    ['aaaa', 'bbbb']
+    """
+    best = ranking.cut(passages)
+    room = characters
+    for number, node in enumerate(best.nodes):
+        room -= len(node.shown_text)
+        if room < 0:
+            return best.cut(max(1, number))
+    return best
+
+
+def numbered(number: int, node: Node, characters: int) -> str:
+    """A passage with its number and its place, cut where it is longer than a prompt may be."""
+    text = node.shown_text
+    if len(text) > characters:
+        note(
+            f"Passage {number} has {len(text)} characters; the prompt holds the first {characters}. "
+            "Write a larger max_characters, or split the documents into smaller pieces."
+        )
+        text = text[:characters]
+    place = " ".join(cited(number, node).place.split())  # a file name may hold line breaks
+    return f"[{number}] {place}\n{text}" if place else f"[{number}] {text}"
+
+
+def cited(number: int, node: Node) -> Citation:
+    """The citation of a whole passage."""
+    return Citation(str(number), node.id, node.document, node.uri, node.text, node.span)
+
+
+@dataclass(frozen=True)
+class FString(Operator[Ranking, Prompt]):
+    """Put the passages and the question where a text says, best passage first, each numbered between tags.
+
+    A text with lines `[system]`, `[user]`, `[assistant]` is a chat of as many messages, else it is one user's message
+    (`spolia.models.prompting.template`). Braces in passages or questions mean nothing. Passages for which there is no room are
+    left out, the last first.
+
+    Args:
+        template: with the places `{{passages}}` and `{{question}}`, which may not stand in a system's message.
+        max_passages: the best so many are shown.
+        max_characters: of all passages together.
+
+    Raises:
+        WiringError: the text lacks a place, or has an unknown one.
+        ModelError: when it runs, for a place in a system's message.
+
+    Source: `fstring` and `chat_fstring` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval
+    Augmented Generation Pipeline", 2024.
+
+    >>> from spolia.types import Hit, Node, Query
+    >>> found = Ranking(Query("Why {x}?"), (Hit(Node("n", "For {y}."), 1.0),))
+    >>> FString("Read. {{passages}} Then say: {{question}}")(found).text
+    'Read. <passages number="1">\\n[1] For {y}.\\n</passages> Then say: Why {x}?'
+    """
+
+    template: str = "{{passages}}\n\n<question>{{question}}</question>"
+    max_passages: int = 5
+    max_characters: int = 20_000
+
+    def __post_init__(self) -> None:
+        refuse_counts(self, "max_passages", "max_characters")
+        wanted, found = {"passages", "question"}, Template.of(self.template).places
+        if odd := sorted(wanted ^ found):
+            said = "lacks" if odd[0] in wanted else "has the unknown"
+            raise WiringError(
+                f"The template of {type(self).__name__} {said} {{{{{odd[0]}}}}}. Write {{{{passages}}}} and "
+                "{{question}} where they are to stand, and no other."
+            )
+
+    def apply(self, value: Ranking, /) -> Prompt:
+        shown = fitting(value, self.max_passages, self.max_characters)
+        passages = [numbered(number, node, self.max_characters) for number, node in enumerate(shown.nodes, 1)]
+        parts = {"passages": self.arranged(passages), "question": value.query.question}
+        return Prompt(Template.of(self.template).filled(parts), value.query.sample)
+
+    def arranged(self, passages: Sequence[str]) -> Sequence[str]:
+        """The passages in the order in which they stand."""
+        return passages
+
+
+@dataclass(frozen=True)
+class LongContextReorder(FString):
+    """`FString` with the best passage a second time after all others, since what stands in the middle is overlooked.
+
+    Its number is the same both times, so that citations mean the same.
+
+    Args:
+        template: with the places `{{passages}}` and `{{question}}`, which may not stand in a system's message.
+        max_passages: the best so many are shown, the one that comes twice counted once.
+        max_characters: of all passages together, the one that comes twice counted once.
+
+    Source: `long_context_reorder` in Kim et al., "AutoRAG", 2024; Liu et al., "Lost in the middle: How language models
+    use long contexts", TACL 2024.
+
+    >>> from spolia.types import Hit, Node, Query, Ranking
+    >>> found = Ranking(Query("Why?"), tuple(Hit(Node(text, text), 1.0) for text in ("Best.", "Next.")))
+    >>> LongContextReorder("{{passages}} {{question}}")(found).text.count("[1] Best.")
+    2
+    """
+
+    def arranged(self, passages: Sequence[str]) -> Sequence[str]:
+        return [*passages, *passages[:1]] if len(passages) > 1 else passages
+
+
+@dataclass(frozen=True)
+class Generate(Operator[Prompt, Generation]):
+    """What a language model replies to a prompt; it streams. `Reader` also resolves what the reply cites.
+
+    Args:
+        llm: the language model.
+        max_tokens: longest reply; one that is cut says `finish_reason="length"`.
+        temperature: 0 for the most probable reply; above, samples of a prompt differ.
+        stop: the reply ends before the first of these.
+        logprobs: also the log-probability of every token, which needs a model with the capability `logprobs`.
+
+    Raises:
+        ModelUnavailable: when the server cannot be reached.
+        ModelRejected: when the model refuses, replies with nothing, or states no log-probabilities.
+
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> from spolia.types import Message
+    >>> Generate(ScriptedModel(("Paris.",)))(Prompt((Message("user", "The capital?"),))).text
+    'Paris.'
+    """
+
+    llm: LanguageModel
+    max_tokens: int = 512
+    temperature: float = 0.0
+    stop: tuple[str, ...] = ()
+    logprobs: bool = False
+
+    cached: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
+
+    def __post_init__(self) -> None:
+        refuse_counts(self, "max_tokens")
+
+    def apply(self, value: Prompt, /) -> Generation:
+        return self.llm.generate(
+            value,
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            stop=self.stop,
+            logprobs=self.logprobs,
+            on_text=emit,
+        )
+
+    def reads(self, value: Prompt, /) -> object:
+        return value if self.temperature > 0 else value.messages

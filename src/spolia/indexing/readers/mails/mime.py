@@ -1,0 +1,298 @@
+"""Names of attachments: what a sender wrote, as part of a uri."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from email import message_from_bytes, policy
+from email.errors import MessageError
+from email.header import decode_header, make_header
+from email.message import Message
+from email.utils import getaddresses, parsedate_to_datetime
+from mimetypes import guess_extension
+from typing import Any
+
+from spolia.errors import DocumentError, EncryptedDocument
+from spolia.indexing.readers.encoding import Decoded, decoded
+from spolia.indexing.readers.file_metadata import fields
+from spolia.indexing.readers.html import content_of
+from spolia.indexing.readers.layout import Layout
+from spolia.indexing.readers.pictures.linked_images import Linked
+from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.signatures import signature_of
+from spolia.types import Meta, Value
+
+_REFUSED = re.compile("[\x00-\x1f\x7f/\\\\\ud800-\udfff]+")
+_LONGEST = 200
+
+
+class Names:
+    """Gives each attachment of a mail a name of its own.
+
+    >>> names = Names()
+    >>> names.of("../a.pdf", ""), names.of(".._a.pdf", ""), names.of("", "text/plain"), names.of(" ", "message/rfc822")
+    ('.._a.pdf', '.._a-2.pdf', 'attachment-3.txt', 'attachment-4.eml')
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._taken: set[str] = set()
+
+    def of(self, said: str, media_type: str) -> str:
+        """What a sender says, without what leads elsewhere; where that is nothing, a number and a suffix."""
+        self._count += 1
+        name = _REFUSED.sub("_", said).strip()[-_LONGEST:]
+        if not name.strip("._ "):
+            suffix = ".eml" if media_type.startswith("message/") else guess_extension(media_type) or ""
+            name = f"attachment-{self._count}{suffix}"
+        if name in self._taken:
+            stem, dot, suffix = name.rpartition(".")
+            name = f"{stem or name}-{self._count}{dot}{suffix}" if dot else f"{name}-{self._count}"
+        self._taken.add(name)
+        return name
+
+
+_LOCKED = ("multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime")
+_MOST_PARTS = 1000
+_LONGEST_HEADER = 20_000
+_LONG_HEADER = re.compile(
+    rb"^(content-(?:type|disposition)):(?:[^\r\n]|\r?\n[ \t]){%d}" % _LONGEST_HEADER, re.IGNORECASE | re.MULTILINE
+)
+"""The time that the standard library takes for the parameters of these grows with the square of their number."""
+
+
+@dataclass(frozen=True)
+class EmlReader(Value):
+    """Reads a mail. Its plain text is read, or its HTML where it has no other; attachments are its parts.
+
+    Fields: `sender`, `to`, `cc`, `date`, `message_id`, `in_reply_to`; the subject is the title.
+
+    >>> mail = b"From: Ann <ann@a.org>\\nSubject: Stones\\nDate: Mon, 5 Oct 2026 10:00:00 +0200\\n\\nThey are here.\\n"
+    >>> document = EmlReader().read(Blob("a.eml", mail)).document
+    >>> document.title, document.text, document.meta[0]
+    ('Stones', 'They are here.', ('sender', 'Ann <ann@a.org>'))
+    """
+
+    name = "mail"
+    version = 2
+    media_type = "message/rfc822"
+    suffixes = (".eml", ".mht", ".mhtml")
+    apart = True
+
+    def read(self, blob: Blob, /) -> Reading:
+        message = _parsed(blob)
+        _refuse_locked(blob, message)
+        body, others = _sorted(message)
+        pictures = Linked(blob.uri)
+        layout, found = _text(body, blob) if body is not None else (Layout(), Decoded(""))
+        document = blob.document(
+            self,
+            layout.text(),
+            title=_header(message, "Subject"),
+            headings=tuple(layout.headings),
+            regions=tuple(pictures.shown(layout.in_order())),
+            meta=_meta(message),
+        )
+        many = max(0, len(others) - _MOST_PARTS)
+        dropped = (("attachments", many),) if many else ()
+        images = tuple(pictures.images.values())
+        return Reading(document, found.encoding, dropped=dropped, images=images, warnings=found.warnings)
+
+    def parts(self, blob: Blob, /) -> Iterator[Blob]:
+        """The attachments, and mails within the mail."""
+        message = _parsed(blob)
+        _refuse_locked(blob, message)
+        names = Names()
+        for part in _sorted(message)[1][:_MOST_PARTS]:
+            name = names.of(_filename(part), part.get_content_type())
+            yield Blob(f"{blob.uri}/{name}", _bytes(part))
+
+
+def _parsed(blob: Blob) -> Message:
+    if (other := signature_of(blob.data[:64])) is not None:
+        raise DocumentError(f"{blob.uri} is {other.what}, not a mail, although its name says so. Rename it.")
+    if found := _LONG_HEADER.search(blob.data):
+        raise DocumentError(
+            f"{blob.uri} has a header {found[1].decode()} of more than {_LONGEST_HEADER} bytes: it may be made to "
+            "keep its reader busy. Save it again as the server has it."
+        )
+    try:
+        message = message_from_bytes(blob.data, policy=policy.compat32)
+    except (RecursionError, ValueError, LookupError, AttributeError, MessageError) as error:
+        raise DocumentError(f"{blob.uri} is no mail that can be read: {type(error).__name__}: {error}") from error
+    if not message.keys():
+        raise DocumentError(
+            f"{blob.uri} is no mail that can be read: it has no header, and begins with {blob.data[:20]!r}. "
+            "Save it again as the server has it."
+        )
+    return message
+
+
+def _refuse_locked(blob: Blob, message: Message) -> None:
+    is_signed = message.get_param("smime-type") in ("signed-data", "certs-only")
+    if message.get_content_type() in _LOCKED and not is_signed:
+        raise EncryptedDocument(f"{blob.uri} is encrypted (S/MIME or PGP). Save a copy that is not.")
+
+
+def _sorted(message: Message) -> tuple[Message | None, list[Message]]:
+    """The part that is the body, and those that are attachments; what a mail says in other words is neither."""
+    plain: Message | None = None
+    html: Message | None = None
+    others: list[Message] = []
+    todo = [message]
+    while todo:
+        part = todo.pop()
+        kind, inner = part.get_content_type(), _inner(part)
+        if inner is not None and part.get_content_maintype() == "multipart":
+            todo += reversed(inner)
+        elif part.get_content_disposition() == "attachment" or _filename(part) or part.get_content_maintype() != "text":
+            others.append(part)
+        elif kind == "text/html":
+            others += [part] if html is not None and plain is not None else []
+            html = html or part
+        elif plain is None:
+            plain = part
+        elif kind == "text/plain" and _has_words(part):
+            others.append(part)
+    if plain is not None and not _has_words(plain):
+        plain = None
+    return plain or html, others
+
+
+def _has_words(part: Message) -> bool:
+    return bool(_bytes(part).strip())
+
+
+def _text(body: Message, blob: Blob) -> tuple[Layout, Decoded]:
+    data, declared = _bytes(body), ""
+    with suppress(LookupError, ValueError):
+        declared = codecs.lookup(str(body.get_content_charset() or "")).name
+    found = decoded(data, blob.uri, declared)
+    if body.get_content_type() == "text/html":
+        return content_of(found.text)[0], found
+    layout = Layout()
+    layout.write(found.text.strip().replace("\r\n", "\n"), exactly=True)
+    return layout, found
+
+
+def _bytes(part: Message) -> bytes:
+    """The content, decoded; of a mail within a mail, its source. Nothing where it is too broken to be written again."""
+    found: object = b""
+    with suppress(ValueError, LookupError, AssertionError, MessageError):
+        if (inner := _inner(part)) is not None:
+            found = b"\n\n".join(one.as_bytes() for one in inner)
+        else:
+            found = part.get_payload(decode=True)
+    return found if isinstance(found, bytes) else b""
+
+
+def _inner(part: Message) -> list[Message] | None:
+    """The parts of a part; None where it has none, not even empty ones."""
+    return [one for one in part.get_payload() if isinstance(one, Message)] if part.is_multipart() else None
+
+
+def _filename(part: Message) -> str:
+    try:
+        return part.get_filename() or ""
+    except (ValueError, LookupError, TypeError, IndexError, MessageError):
+        return ""
+
+
+def _header(message: Message, name: str) -> str:
+    """A header in plain characters, on one line."""
+    said = message.get(name)
+    return _plain(said) if said is not None else ""
+
+
+def _plain(said: Any) -> str:
+    text = str(said)
+    if "=?" in text and len(text) <= _LONGEST_HEADER:
+        with suppress(ValueError, LookupError, TypeError, MessageError):
+            text = str(make_header(decode_header(text)))
+    return " ".join(text.encode("utf-8", "replace").decode().split())
+
+
+def _meta(message: Message) -> Meta:
+    return fields(
+        sender=_header(message, "From"),
+        to=_addresses(message, "To"),
+        cc=_addresses(message, "Cc"),
+        date=_date(message),
+        message_id=_header(message, "Message-ID"),
+        in_reply_to=_header(message, "In-Reply-To"),
+    )
+
+
+def _addresses(message: Message, name: str) -> list[str]:
+    said = [_plain(one) for one in message.get_all(name, [])]
+    try:
+        pairs = getaddresses(said)
+    except (ValueError, IndexError, MessageError):
+        return said
+    return [f"{who} <{where}>" if who and where else who or where for who, where in pairs[:1000]]
+
+
+def _date(message: Message) -> datetime | str:
+    said = _header(message, "Date")
+    try:
+        return parsedate_to_datetime(said)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return said
+
+
+_BEGIN = b"From "
+_QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
+_LONGEST_LINE = 1 << 20
+LARGEST_MAIL = 200_000_000
+"""Bytes of a mail at most."""
+
+
+@dataclass(frozen=True)
+class MboxReader(Value):
+    """Reads boxes of mails; what is to be read is in their parts, `box.mbox/1.eml` and so on."""
+
+    name = "mbox"
+    version = 1
+    media_type = "application/mbox"
+    suffixes = (".mbox", ".mbx")
+    apart = True
+
+    def read(self, blob: Blob, /) -> Reading:
+        _refuse_other(blob)
+        return Reading(blob.document(self, ""))
+
+    def parts(self, blob: Blob, /) -> Iterator[Blob]:
+        """The mails, one after the other; the box is never in memory."""
+        _refuse_other(blob)
+        lines, size, number = list[bytes](), 0, 0
+        after_blank = True
+        with blob.open() as file:
+            while line := file.readline(_LONGEST_LINE):
+                if after_blank and line.startswith(_BEGIN):
+                    if number:
+                        yield _mail(blob, number, lines)
+                    lines, size, number = [], 0, number + 1
+                else:
+                    lines.append(line)
+                    size += len(line)
+                    if size > LARGEST_MAIL:
+                        raise DocumentError(
+                            f"{blob.uri}: mail {number} has more than {LARGEST_MAIL} bytes. Take it out."
+                        )
+                after_blank = not line.strip()
+        yield _mail(blob, number, lines)
+
+
+def _mail(blob: Blob, number: int, lines: list[bytes]) -> Blob:
+    return Blob(f"{blob.uri}/{number}.eml", _QUOTED.sub(rb"\1", b"".join(lines)))
+
+
+def _refuse_other(blob: Blob) -> None:
+    with blob.open() as file:
+        begin = file.read(len(_BEGIN))
+    if begin != _BEGIN:
+        raise DocumentError(f"{blob.uri} is no box of mails: it begins with {begin!r}, not with 'From '. Rename it.")

@@ -1,1 +1,0 @@
-"""Texts with marks in them: Markdown, reST, AsciiDoc, LaTeX, source code."""

@@ -1,0 +1,317 @@
+"""XLS files that would have the library fill the memory, found before it opens them ([MS-CFB], [MS-XLS])."""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from itertools import groupby
+from typing import Any
+
+from spolia.errors import DocumentError, MissingExtra
+from spolia.indexing.readers.file_metadata import fields
+from spolia.indexing.readers.layout import BLANK_LINE, Layout
+from spolia.indexing.readers.office.package import damaged, locked, package, properties
+from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.signatures import OLD_OFFICE
+from spolia.types import Value
+
+_FAT_IN_HEADER, _HEADER, _ENTRY, _NAME, _START = 76, 512, 128, 64, 116
+_NO_SECTOR = 0xFFFFFFFA
+"""Numbers from here on are no sectors."""
+_SMALL, _WORD = 64, 1 << 32
+_LOCKED, _SHEET, _SIZE, _END, _MANY = 0x002F, 0x0085, 0x0200, 0x000A, 0x00BD
+_CELLS = frozenset([0x0006, _MANY, 0x00D6, 0x00FD, 0x0203, 0x0204, 0x0205, 0x027E])
+
+
+def cells_of(data: bytes) -> int:
+    """For how many cells the library makes room: those of the rectangles that all sheets fill, or that one states.
+
+    Raises:
+        ValueError: its parts go in circles, or there is no workbook in it.
+        struct.error: it ends too early.
+    """
+    book = _Compound(data).stream("workbook", "book")
+    sheets = [_rectangles(book, start) for start in _sheets(book)]
+    return max([sum(filled for filled, _ in sheets), *(stated for _, stated in sheets)])
+
+
+class _Compound:
+    """An OLE compound file: streams are chains of sectors, those of small ones within another stream."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        (shift,) = struct.unpack_from("<H", data, 30)
+        directory, self._cutoff, small, further = (struct.unpack_from("<I", data, at)[0] for at in (48, 56, 60, 68))
+        if shift not in (9, 12):
+            raise ValueError(f"its sectors have 2^{shift} bytes")
+        self._size = 1 << shift
+        self._next = _straight(_numbers(b"".join(map(self._sector, self._tables(further)))))
+        entries = self._chain(directory)
+        self._entries = [entries[at : at + _ENTRY] for at in range(0, len(entries) - _ENTRY + 1, _ENTRY)]
+        self._small_next = _straight(_numbers(self._chain(small)))
+
+    def stream(self, *names: str) -> bytes:
+        """The content of the first stream with one of these names."""
+        for entry in self._entries:
+            (length,) = struct.unpack_from("<H", entry, _NAME)
+            if entry[: max(0, min(length, _NAME) - 2)].decode("utf-16-le", "replace").lower() in names:
+                start, size = struct.unpack_from("<II", entry, _START)
+                return (self._small_chain(start) if size < self._cutoff else self._chain(start))[:size]
+        raise ValueError("there is no workbook in it")
+
+    def _tables(self, further: int) -> Iterator[int]:
+        """The sectors that say what follows what: the header names the first of them."""
+        yield from (number for number in _numbers(self._data[_FAT_IN_HEADER:_HEADER]) if number < _NO_SECTOR)
+        seen = set[int]()
+        while further < _NO_SECTOR and (sector := self._sector(further)):
+            if further in seen:
+                raise ValueError("its sectors go in circles")
+            seen.add(further)
+            *numbers, further = _numbers(sector.ljust(self._size, b"\xff"))
+            yield from (number for number in numbers if number < _NO_SECTOR)
+
+    def _sector(self, number: int) -> bytes:
+        return self._data[(number + 1) * self._size : (number + 2) * self._size]
+
+    def _chain(self, start: int) -> bytes:
+        return b"".join(map(self._sector, _chained(start, self._next)))
+
+    def _small_chain(self, start: int) -> bytes:
+        (root,) = struct.unpack_from("<I", self._entries[0], _START)
+        content = self._chain(root)
+        return b"".join(content[at * _SMALL : (at + 1) * _SMALL] for at in _chained(start, self._small_next))
+
+
+def _numbers(content: bytes) -> tuple[int, ...]:
+    return struct.unpack_from(f"<{len(content) // 4}I", content)
+
+
+def _straight(following: Sequence[int]) -> Sequence[int]:
+    """What follows each sector; a circle anywhere is refused, since the library goes wherever it is led."""
+    first = [0] * len(following)
+    for start in range(len(following)):
+        at = start
+        while at < len(following) and not first[at]:
+            first[at] = start + 1
+            at = following[at]
+        if at < len(following) and first[at] == start + 1:
+            raise ValueError("its sectors go in circles")
+    return following
+
+
+def _chained(start: int, following: Sequence[int]) -> Iterator[int]:
+    while start < len(following):
+        yield start
+        start = following[start]
+
+
+def _records(book: bytes, at: int) -> Iterator[tuple[int, bytes]]:
+    while at + 4 <= len(book):
+        kind, length = struct.unpack_from("<HH", book, at)
+        if kind == _END:
+            return
+        yield kind, book[at + 4 : at + 4 + length]
+        at += 4 + length
+
+
+def _sheets(book: bytes) -> Iterator[int]:
+    """Where they begin; none of a book that is locked, whose records say nothing."""
+    for kind, content in _records(book, 0):
+        if kind == _LOCKED:
+            return
+        if kind == _SHEET:
+            yield struct.unpack_from("<I", content)[0]
+
+
+def _rectangles(book: bytes, start: int) -> tuple[int, int]:
+    """Cells of the rectangle that a sheet fills, and of that which it states, as the library counts: in 32 bits."""
+    rows, columns, stated = list[int](), list[int](), 0
+    for kind, content in _records(book, start):
+        if kind in _CELLS and len(content) >= 4:
+            row, column = struct.unpack_from("<HH", content)
+            rows.append(row)
+            columns.append(column)
+            if kind == _MANY:
+                columns.append(struct.unpack_from("<H", content, len(content) - 2)[0])
+        elif kind == _SIZE and len(content) >= 8:
+            first, last, left, right = struct.unpack_from("<4H" if len(content) < 12 else "<IIHH", content)
+            stated = max(stated, last * right, (last - first) % _WORD * ((right - left) % _WORD))
+    return (max(rows) - min(rows) + 1) * (max(columns) - min(columns) + 1) if rows else 0, stated
+
+
+LARGEST_CELLS = 20_000_000
+"""Cells of the rectangle that a sheet fills at most, the empty ones too; the library makes all of them."""
+_PLACE = re.compile(rb"<(?:\w+:)?(row|c)\b(?:[^<>]*?\sr=[\"']\$?([A-Z]{0,3})\$?(\d{1,7})[\"'])?")
+_PIECE = 1 << 20
+_TAIL = 300
+
+
+@dataclass(frozen=True)
+class XlsxReader(Value):
+    """Reads XLSX, also with macros, which are not run, and XLS.
+
+    A sheet is a page that begins with its name as heading. Rows without a gap are a table, those of a single column
+    paragraphs. A formula counts as the value that it had when the file was saved. Hidden sheets are read. Pictures,
+    charts, comments and macros are counted as dropped.
+    """
+
+    name = "xlsx"
+    version = 1
+    media_type = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+    suffixes = (".xlsx", ".xlsm", ".xltx", ".xls")
+    apart = True
+
+    def read(self, blob: Blob, /) -> Reading:
+        try:
+            import python_calamine
+        except ImportError as error:
+            raise MissingExtra("office", "python-calamine", f"Reading {blob.uri}") from error
+        if blob.data.startswith(OLD_OFFICE) and blob.uri.lower().endswith(".xls"):
+            try:
+                _refuse_cells(blob, "the sheets", cells_of(blob.data))
+                return self._read(blob, python_calamine)
+            except DocumentError:
+                raise
+            except python_calamine.PasswordError as error:
+                raise locked(blob) from error
+            except Exception as error:  # the library raises whatever the damage leads to
+                raise damaged(blob, "XLS", error) from error
+        with package(blob, "XLSX", "xl/") as archive:
+            _refuse_wide(blob, archive)
+            reading = self._read(blob, python_calamine)
+            title, meta = properties(archive)
+            document = reading.document.but(title=title, meta=meta + reading.document.meta)
+            return reading.but(document=document, dropped=_dropped(archive.namelist()))
+
+    def _read(self, blob: Blob, calamine: Any) -> Reading:
+        layout, pages, empty = Layout(), list[int](), list[int]()
+        with _raised(), calamine.CalamineWorkbook.from_filelike(io.BytesIO(blob.data)) as book:
+            sheets = [sheet.name for sheet in book.sheets_metadata if sheet.typ == calamine.SheetTypeEnum.WorkSheet]
+            for name in sheets:
+                layout.gap(BLANK_LINE)
+                mark = layout.mark()
+                layout.heading(name, 1)
+                pages.append(mark.start)
+                if not _write(layout, name, book.get_sheet_by_name(name)):
+                    empty.append(len(pages))
+        document = blob.document(
+            self,
+            layout.text(),
+            pages=tuple(pages),
+            headings=tuple(layout.headings),
+            regions=layout.in_order(),
+            meta=fields(sheet=sheets),
+        )
+        return Reading(document, empty_pages=tuple(empty))
+
+
+@contextmanager
+def _raised() -> Iterator[None]:
+    """What the library panics at, which is no `Exception`, as an error like others."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":
+            raise ValueError(str(error)) from error
+        raise
+
+
+def _write(layout: Layout, name: str, sheet: Any) -> bool:
+    """Write the tables of a sheet; whether there is anything."""
+    rows = (_texts(row) for row in sheet.iter_rows())
+    found = False
+    for is_filled, block in groupby(rows, key=any):
+        if is_filled:
+            found = True
+            write_block(layout, list(block), name)
+    return found
+
+
+def _texts(row: list[object]) -> list[str]:
+    """The cells of a row in words; nothing of a row that is empty, of which there may be very many."""
+    return [] if row == [""] * len(row) else [_said(cell) for cell in row]
+
+
+def write_block(layout: Layout, rows: Sequence[Sequence[str]], caption: str) -> None:
+    """Write rows that have no empty one between them, without the columns that are empty at both sides."""
+    first = min(next(at for at, cell in enumerate(row) if cell) for row in rows)
+    last = max(len(row) - next(at for at, cell in enumerate(reversed(row)) if cell) for row in rows)
+    if last - first > 1:
+        layout.table((row[first:last] for row in rows), caption=caption)
+        return
+    for row in rows:
+        layout.gap(BLANK_LINE)
+        layout.write(row[first])
+    layout.gap(BLANK_LINE)
+
+
+def _said(cell: object) -> str:
+    """A cell as a person reads it."""
+    if isinstance(cell, bool):
+        return str(cell).upper()
+    if isinstance(cell, float):
+        return str(int(cell)) if cell.is_integer() and abs(cell) < 1e15 else f"{cell:.15g}"
+    if isinstance(cell, datetime):
+        return cell.isoformat(" ") if cell.time() != time() else cell.date().isoformat()
+    if isinstance(cell, (date, time, timedelta)):
+        return str(cell)
+    return str(cell).strip()
+
+
+def _refuse_wide(blob: Blob, archive: zipfile.ZipFile) -> None:
+    """Refuse sheets with a cell so far out that the library would fill the memory with empty ones."""
+    for name in archive.namelist():
+        if name.startswith("xl/worksheets/") and name.endswith(".xml"):
+            width, height = _extent(archive, name)
+            _refuse_cells(blob, f"a sheet of {height} rows and {width} columns", width * height)
+
+
+def _refuse_cells(blob: Blob, what: str, cells: int) -> None:
+    if cells > LARGEST_CELLS:
+        raise DocumentError(
+            f"{blob.uri}: {what} would fill {cells} cells, which are more than {LARGEST_CELLS} cells. Delete the cells "
+            "far out, or save the sheet as CSV."
+        )
+
+
+def _extent(archive: zipfile.ZipFile, name: str) -> tuple[int, int]:
+    """Columns and rows that a sheet's cells reach at most; cells and rows that name no place follow each other."""
+    row = column = width = height = 0
+    kept = b""
+    with archive.open(name) as file:
+        while piece := file.read(_PIECE):
+            text = kept + piece
+            end = text.rfind(b"<", 0, -_TAIL) if len(piece) == _PIECE else len(text)
+            for place in _PLACE.finditer(text, 0, max(0, end)):
+                if place[1] == b"row":
+                    row, column = int(place[3] or row + 1), 0
+                else:
+                    column = _number(place[2]) or column + 1
+                    row = int(place[3] or row)
+                width, height = max(width, column), max(height, row)
+            kept = text[max(0, end) :]
+    return width, height
+
+
+def _number(letters: bytes | None) -> int:
+    found = 0
+    for letter in letters or b"":
+        found = found * 26 + letter - 64
+    return found
+
+
+def _dropped(names: list[str]) -> tuple[tuple[str, int], ...]:
+    starts = {
+        "charts": "xl/charts/chart",
+        "comments": "xl/comments",
+        "macros": "xl/vbaProject.bin",
+        "pictures": "xl/media/",
+    }
+    counted = ((kind, sum(name.startswith(start) for name in names)) for kind, start in starts.items())
+    return tuple((kind, count) for kind, count in counted if count)

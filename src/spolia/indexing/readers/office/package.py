@@ -1,0 +1,144 @@
+"""Documents that are ZIP archives: DOCX, PPTX, XLSX, ODF, EPUB. Opened once it is clear that they do no harm."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from spolia.errors import DocumentError, EncryptedDocument, SpoliaError
+from spolia.indexing.readers.archives.limits import refuse_many
+from spolia.indexing.readers.file_metadata import fields, split
+from spolia.indexing.readers.reader import Blob
+from spolia.indexing.readers.safe_xml import tree
+from spolia.indexing.readers.signatures import OLD_OFFICE, ZIP, signature_of
+from spolia.types import Meta
+
+LARGEST_BYTES = 500_000_000
+"""Unpacked bytes of a document at most."""
+LARGEST_RATIO = 200
+"""Unpacked bytes for each packed one at most, where there are more than a few megabytes; XML packs 10 to 30 times."""
+_UNSUSPICIOUS = 20_000_000
+_MOST_PARTS = 20_000
+_PIECE = 1 << 20
+_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
+_IS_LOCKED = 0x1
+_KINDS = (
+    ("word/", "DOCX"),
+    ("ppt/", "PPTX"),
+    ("xl/", "XLSX"),
+    ("META-INF/container.xml", "EPUB"),
+    ("content.xml", "OpenDocument file"),
+)
+
+
+@contextmanager
+def package(blob: Blob, kind: str, needs: str) -> Iterator[zipfile.ZipFile]:
+    """The archive that a document is; whatever goes wrong while it is open is told as damage of the document.
+
+    Args:
+        kind: of document, for messages.
+        needs: how the name of a part begins that this kind of document has.
+
+    Raises:
+        EncryptedDocument: it is locked with a password.
+        DocumentError: it is another kind of file, damaged, or made to fill the memory.
+    """
+    refuse_ole(blob, kind)
+    try:
+        with blob.open() as file:
+            refuse_many(file, blob.uri, _MOST_PARTS)
+        with zipfile.ZipFile(io.BytesIO(blob.data)) as archive:
+            _refuse_other(blob, archive, kind, needs)
+            _refuse_bomb(blob, archive)
+            yield archive
+    except SpoliaError:
+        raise
+    except RecursionError as error:
+        raise DocumentError(f"{blob.uri} is nested too deep to be read. Save it again.") from error
+    except Exception as error:  # what reads a package raises whatever the damage leads to
+        raise damaged(blob, kind, error) from error
+
+
+def refuse_ole(blob: Blob, kind: str) -> None:
+    """Refuse an OLE compound file: old Office, or new Office that is locked."""
+    if not blob.data.startswith(OLD_OFFICE):
+        return
+    if _ENCRYPTED in blob.data:
+        raise locked(blob)
+    raise DocumentError(f"{blob.uri} is an old Office file (.doc, .xls, .ppt), not {_a(kind)}. Save it as {kind}.")
+
+
+def locked(blob: Blob) -> EncryptedDocument:
+    """That it has a password."""
+    return EncryptedDocument(
+        f"{blob.uri} is locked with a password. Open it, take the password away, and save it again."
+    )
+
+
+def damaged(blob: Blob, kind: str, why: object) -> DocumentError:
+    """That it is not what it should be."""
+    reason = f"{type(why).__name__}: {why}" if isinstance(why, Exception) else str(why)
+    other = signature_of(blob.data[:64])
+    if other is not None and other.begins not in ((ZIP, OLD_OFFICE) if kind in ("MSG", "XLS") else (ZIP,)):
+        return DocumentError(
+            f"{blob.uri} is {other.what}, not {_a(kind)}, although its name says so. "
+            "Give it the suffix of its format, or take it out of the folder."
+        )
+    return DocumentError(
+        f"{blob.uri} is no {kind} that can be read: {reason:.300}; it has {len(blob.data)} bytes and begins with "
+        f"{blob.data[:4]!r}. Fetch it again, or open it and save it again."
+    )
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[0] in 'AEIOUX' else 'a'} {kind}"
+
+
+def _refuse_other(blob: Blob, archive: zipfile.ZipFile, kind: str, needs: str) -> None:
+    parts = archive.infolist()
+    if any(part.flag_bits & _IS_LOCKED for part in parts):
+        raise locked(blob)
+    names = archive.namelist()
+    if not any(name.startswith(needs) for name in names):
+        other = next((other for begin, other in _KINDS if any(name.startswith(begin) for name in names)), "ZIP archive")
+        raise DocumentError(
+            f"{blob.uri} is {_a(other)}, not {_a(kind)}, although its name says so: it has no part {needs}. "
+            "Give it the suffix of its format, or take it out of the folder."
+        )
+
+
+def _refuse_bomb(blob: Blob, archive: zipfile.ZipFile) -> None:
+    """Refuse what would fill the memory: by the sizes that the archive states, then by those that come out."""
+    parts = archive.infolist()
+    allowed = min(LARGEST_BYTES, max(_UNSUSPICIOUS, LARGEST_RATIO * len(blob.data)))
+    if (stated := sum(part.file_size for part in parts)) > allowed:
+        raise _bomb(blob, stated, allowed)
+    real = 0
+    for part in parts:
+        with archive.open(part) as file:
+            while piece := file.read(_PIECE):
+                real += len(piece)
+                if real > allowed:
+                    raise _bomb(blob, real, allowed)
+
+
+def _bomb(blob: Blob, size: int, allowed: int) -> DocumentError:
+    return DocumentError(
+        f"{blob.uri} would unpack from {len(blob.data)} to {size} bytes, more than the {allowed} that are allowed "
+        "for its size: it may be made to fill the memory. Save it again, or split it."
+    )
+
+
+_PART = "docProps/core.xml"
+_NAMES = {"creator": "author", "created": "date", "modified": "modified", "subject": "subject", "language": "language"}
+
+
+def properties(archive: zipfile.ZipFile) -> tuple[str, Meta]:
+    """Title and metadata; the libraries would make some up where there are none."""
+    if _PART not in archive.namelist():
+        return "", ()
+    said = {child.tag.rpartition("}")[2]: child.text or "" for child in tree(archive.read(_PART), _PART)}
+    meta = {name: said[key] for key, name in _NAMES.items() if key in said}
+    return " ".join(said.get("title", "").split()), fields(**meta, keywords=split(said.get("keywords")))

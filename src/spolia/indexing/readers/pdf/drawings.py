@@ -1,0 +1,180 @@
+"""What is drawn on a page besides its letters: rules and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ctypes import byref, c_float, c_int
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
+from typing import Any, NamedTuple
+
+from pypdfium2 import raw
+
+from spolia.indexing.readers.pdf.geometry import Area, Sheet
+from spolia.indexing.readers.pdf.pdfium import kinds
+
+_MOST_OBJECTS = 20_000
+_MOST_POINTS = 2_000
+_DEEPEST = 3
+_STRAIGHT = 0.75
+"""Points that a rule may be off."""
+_SHORTEST = 4.0
+_THICKEST = 2.0
+_SMALLEST_PICTURE = 24.0
+_TURNED_INTO = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+Matrix = tuple[float, float, float, float, float, float]
+
+
+class Rule(NamedTuple):
+    """A straight line: where it lies across, and from where to where it goes."""
+
+    at: float
+    start: float
+    end: float
+
+
+@dataclass
+class Drawn:
+    """What was found on a page.
+
+    Attributes:
+        across: rules from left to right.
+        down: rules from top to bottom.
+        pictures: where they stand, with PDFium's object; it is gone when the page is closed.
+        passed_over: whether there are so many objects that some were not looked at.
+    """
+
+    across: list[Rule] = field(default_factory=list)
+    down: list[Rule] = field(default_factory=list)
+    pictures: list[tuple[Area, Any]] = field(default_factory=list)
+    passed_over: bool = False
+
+
+def drawn_on(page: Any, sheet: Sheet) -> Drawn:
+    """Rules and pictures of a page."""
+    found = Drawn()
+    for number, (object, matrix) in enumerate(_objects(page)):
+        if number == _MOST_OBJECTS:
+            found.passed_over = True
+            break
+        if raw.FPDFPageObj_GetType(object) == raw.FPDF_PAGEOBJ_IMAGE:
+            _add_picture(found, object, _bounds(object, matrix, sheet))
+        else:
+            _add_rules(found, object, matrix, sheet)
+    return found
+
+
+def _add_picture(found: Drawn, object: Any, area: Area) -> None:
+    """A picture, or a rule, which some writers make as a picture of one row of dots."""
+    x, y = area.middle
+    if min(area.width, area.height) >= _SMALLEST_PICTURE:
+        found.pictures.append((area, object))
+    elif area.height <= _THICKEST and area.width >= _SHORTEST:
+        found.across.append(Rule(y, area.left, area.right))
+    elif area.width <= _THICKEST and area.height >= _SHORTEST:
+        found.down.append(Rule(x, area.top, area.bottom))
+
+
+def _objects(page: Any) -> Iterator[tuple[Any, Matrix]]:
+    """Paths and images, also of forms within the page, and how their coordinates lead to the page's."""
+    for number, kind in enumerate(islice(kinds(page), _MOST_OBJECTS * 5)):
+        if kind in (raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE):
+            yield raw.FPDFPage_GetObject(page.raw, number), _TURNED_INTO
+        elif kind == raw.FPDF_PAGEOBJ_FORM:
+            yield from _within(raw.FPDFPage_GetObject(page.raw, number), _TURNED_INTO, _DEEPEST)
+
+
+def _within(form: Any, outer: Matrix, depth: int) -> Iterator[tuple[Any, Matrix]]:
+    matrix = _times(_matrix(form), outer)
+    for number in range(min(raw.FPDFFormObj_CountObjects(form), _MOST_OBJECTS)):
+        object = raw.FPDFFormObj_GetObject(form, number)
+        kind = raw.FPDFPageObj_GetType(object)
+        if kind == raw.FPDF_PAGEOBJ_FORM and depth:
+            yield from _within(object, matrix, depth - 1)
+        elif kind in (raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE):
+            yield object, matrix
+
+
+def _matrix(object: Any) -> Matrix:
+    found = raw.FS_MATRIX()
+    if not raw.FPDFPageObj_GetMatrix(object, byref(found)):
+        return _TURNED_INTO
+    return found.a, found.b, found.c, found.d, found.e, found.f
+
+
+def _times(first: Matrix, then: Matrix) -> Matrix:
+    a, b, c, d, e, f = first
+    p, q, r, s, t, u = then
+    return a * p + b * r, a * q + b * s, c * p + d * r, c * q + d * s, e * p + f * r + t, e * q + f * s + u
+
+
+def _applied(matrix: Matrix, x: float, y: float) -> tuple[float, float]:
+    a, b, c, d, e, f = matrix
+    return a * x + c * y + e, b * x + d * y + f
+
+
+def _bounds(object: Any, matrix: Matrix, sheet: Sheet) -> Area:
+    left, bottom, right, top = c_float(), c_float(), c_float(), c_float()
+    raw.FPDFPageObj_GetBounds(object, byref(left), byref(bottom), byref(right), byref(top))
+    return sheet.area(*_applied(matrix, left.value, bottom.value), *_applied(matrix, right.value, top.value))
+
+
+def _add_rules(found: Drawn, path: Any, outer: Matrix, sheet: Sheet) -> None:
+    """The straight strokes of a path; a thin rectangle gives one for each long side."""
+    for (x, y), (u, v) in _strokes(path, outer, sheet):
+        if abs(y - v) <= _STRAIGHT and abs(x - u) >= _SHORTEST:
+            found.across.append(Rule((y + v) / 2, min(x, u), max(x, u)))
+        elif abs(x - u) <= _STRAIGHT and abs(y - v) >= _SHORTEST:
+            found.down.append(Rule((x + u) / 2, min(y, v), max(y, v)))
+
+
+def _strokes(path: Any, outer: Matrix, sheet: Sheet) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+    count = raw.FPDFPath_CountSegments(path)
+    if not 1 < count <= _MOST_POINTS or not _visible(path):
+        return
+    matrix = _times(_matrix(path), outer)
+    x, y = c_float(), c_float()
+    pen = start = None
+    for number in range(count):
+        segment = raw.FPDFPath_GetPathSegment(path, number)
+        kind = raw.FPDFPathSegment_GetType(segment)
+        raw.FPDFPathSegment_GetPoint(segment, byref(x), byref(y))
+        point = sheet.point(*_applied(matrix, x.value, y.value))
+        if kind == raw.FPDF_SEGMENT_MOVETO:
+            start = point
+        elif kind == raw.FPDF_SEGMENT_LINETO and pen is not None:
+            yield pen, point
+        if start is not None and raw.FPDFPathSegment_GetClose(segment) and point != start:
+            yield point, start
+        pen = point
+
+
+def _visible(path: Any) -> bool:
+    fill, stroke = c_int(), c_int()
+    raw.FPDFPath_GetDrawMode(path, byref(fill), byref(stroke))
+    return bool(fill.value or stroke.value)
+
+
+def merged(rules: list[Rule], apart: float = 4.0) -> list[Rule]:
+    """Rules on one line that touch, or nearly, as one.
+
+    >>> merged([Rule(10, 0, 50), Rule(10.5, 52, 90), Rule(40, 0, 9)])
+    [Rule(at=10, start=0, end=90), Rule(at=40, start=0, end=9)]
+    """
+    found: list[Rule] = []
+    for group in _close(sorted(rules)):
+        for rule in sorted(group, key=lambda rule: rule.start):
+            if found and found[-1].at == group[0].at and rule.start <= found[-1].end + apart:
+                found[-1] = Rule(found[-1].at, found[-1].start, max(found[-1].end, rule.end))
+            else:
+                found.append(Rule(group[0].at, rule.start, rule.end))
+    return found
+
+
+def _close(rules: list[Rule], apart: float = 2.0) -> Iterator[list[Rule]]:
+    """Groups of sorted rules that lie at one place, but for the thickness of a stroke."""
+    if not rules:
+        return
+    breaks = [number for number, (one, two) in enumerate(pairwise(rules), 1) if two.at - one.at > apart]
+    for start, end in pairwise([0, *breaks, len(rules)]):
+        yield rules[start:end]

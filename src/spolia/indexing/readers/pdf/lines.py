@@ -1,0 +1,233 @@
+"""Text that runs from right to left, in the order in which it is read.
+
+Some writers put the letters of Arabic and Hebrew words into a file from left to right, as they are seen, others as they
+are read; PDFium takes them for the former. Where the letters stand on the page says whether it was right to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from ctypes import byref
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+from unicodedata import combining
+
+from pypdfium2 import raw
+
+from spolia.indexing.readers.hyphenation import HYPHEN
+from spolia.indexing.readers.pdf.geometry import Area, Sheet
+from spolia.indexing.readers.pdf.headings import may_be_heading
+from spolia.indexing.readers.pdf.pdfium import fonts, rectangles, sizes
+
+if TYPE_CHECKING:
+    from spolia.indexing.readers.pdf.tables import PageTable
+
+
+_LETTERS = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff"
+_RUN = re.compile(f"[{_LETTERS}](?:[{_LETTERS} \u00a0]*[{_LETTERS}])?")
+
+
+Areas = Callable[[Sequence[int]], Sequence[Area]]
+
+
+def read_from_the_right(text: str, areas: Areas) -> str:
+    """The characters of a page; each run of letters that stands the wrong way round is turned, in its place.
+
+    Args:
+        areas: where characters of the page stand, by their numbers.
+    """
+    return _RUN.sub(lambda run: _turned(run, areas), text)
+
+
+def _turned(run: re.Match[str], areas: Areas) -> str:
+    text = run[0]
+    letters = [at for at, letter in enumerate(text, run.start()) if not letter.isspace() and not combining(letter)]
+    places = [area.middle[0] for area in areas(letters)]
+    rising = sum(1 if two > one else -1 for one, two in pairwise(places) if two != one)
+    alike = not rising and max(places, default=0.0) - min(places, default=0.0) < 0.01
+    wrong = rising > 0 or alike  # all at one place: given beside the letters, as they are read (`ActualText`)
+    return text[::-1] if wrong and len(places) > 1 else text
+
+
+NO_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\uffff]")
+_VERTICAL = 3
+
+
+@dataclass(slots=True, eq=False)
+class PageLine:
+    """A line: what it says, without blanks around; a mark at its end where a word goes on in the next.
+
+    Args:
+        text: its characters.
+        area: where they stand.
+        at: number of its first character on the page, for PDFium; -1 for what does not come from there.
+        size: of its letters, in points; 0 where nobody asked.
+        bold: whether they are; known only where it matters.
+        heading: whether its words may be those of a heading; known only where somebody looked.
+        table: that it is a row of; None for running text.
+    """
+
+    text: str
+    area: Area
+    at: int = -1
+    size: float = 0.0
+    bold: bool = False
+    heading: bool = False
+    table: PageTable | None = None
+
+    @property
+    def vertical(self) -> bool:
+        """Whether it runs up or down the page, as stamps at the margin do."""
+        left, top, right, bottom = self.area
+        return bottom - top > _VERTICAL * (right - left) and len(self.text) > 4
+
+    @property
+    def broken(self) -> bool:
+        """Whether its last word goes on in the next line."""
+        return self.text.endswith(HYPHEN)
+
+
+_LINE = re.compile("[^\r\n\ufffe]*[^\r\n\ufffe \t][^\r\n\ufffe]*\ufffe*")
+
+_NOWHERE = Area(0.0, 0.0, 0.0, 0.0)
+
+
+def text_of(text_page: Any) -> str:
+    """All characters of a page, one for each of PDFium's, so that places in it are places there."""
+    text: str = text_page.get_text_range()
+    count = text_page.count_chars()
+    if len(text) != count:  # characters beyond 16 bits, and those without a meaning
+        codes = (raw.FPDFText_GetUnicode(text_page, at) for at in range(count))
+        text = "".join(chr(code) if 0 < code < 0x110000 else "\x00" for code in codes)
+    return text
+
+
+def lines_of(text_page: Any, text: str, sheet: Sheet) -> list[PageLine]:
+    """The lines in the order of the file. One that holds no text is left out."""
+    found = list(_LINE.finditer(text))
+    texts = [line[0].strip() for line in found]
+    if NO_TEXT.search(text):
+        texts = [NO_TEXT.sub("", text).strip() for text in texts]
+    areas = areas_of(text_page, [(line.start(), line.end() - line.start()) for line in found], sheet)
+    return [PageLine(words, area, line.start()) for words, area, line in zip(texts, areas, found, strict=True) if words]
+
+
+def areas_of(text_page: Any, spans: Sequence[tuple[int, int]], sheet: Sheet) -> list[Area]:
+    """Where stretches of a page stand; nothing at the corner for those that stand nowhere.
+
+    Args:
+        spans: the first character of each, and how many.
+    """
+    sides, nowhere = rectangles(text_page, spans)
+    areas = sheet.areas(sides)
+    for number in nowhere.nonzero()[0]:
+        areas[number] = _NOWHERE
+    return areas
+
+
+_BOLD = re.compile(rb"bold|black|heavy|[-,]?medi\b|cmbx|[-_,]b[di]?\b", re.IGNORECASE)
+_SAMPLED = 4
+_LARGEST = 1000.0
+_USUAL = 4.0, 40.0
+
+
+def measure(lines: Sequence[PageLine], text_page: Any) -> None:
+    """Note the style of each line that may be a heading, and the size of every fourth one; the first letter decides."""
+    for line in lines:
+        line.heading = may_be_heading(line.text)
+    asked = [line for number, line in enumerate(lines) if line.heading or not number % _SAMPLED]
+    for line, size in zip(asked, sizes(text_page, [line.at for line in asked]), strict=True):
+        if not _USUAL[0] < size < _USUAL[1]:  # then the file writes with letters of 1 point, enlarged
+            size *= _enlarged(text_page, line.at)
+        line.size = round(2 * size) / 2 if 0 < size < _LARGEST else 0.0
+    headings = [line for line in asked if line.heading]
+    for line, name in zip(headings, fonts(text_page, [line.at for line in headings]), strict=True):
+        line.bold = _is_bold(name)
+
+
+def _enlarged(text_page: Any, at: int) -> float:
+    """How many times."""
+    matrix = raw.FS_MATRIX()
+    raw.FPDFText_GetMatrix(text_page.raw, at, byref(matrix))
+    return float(abs(matrix.a * matrix.d - matrix.b * matrix.c) ** 0.5)
+
+
+@lru_cache(maxsize=1_024)
+def _is_bold(font: bytes) -> bool:
+    return bool(_BOLD.search(font))
+
+
+_GUTTER = 6.0
+"""Points between columns, at least."""
+_DEEPEST = 60
+Block = list[PageLine]
+
+
+def in_order(lines: Sequence[PageLine]) -> list[PageLine]:
+    """The lines as a person reads them.
+
+    >>> head, low = PageLine("Head", Area(0, 0, 90, 10)), PageLine("Below", Area(0, 80, 90, 90))
+    >>> [line.text for line in in_order([low, head])]
+    ['Head', 'Below']
+    """
+    upright = [line for line in lines if not line.vertical]
+    if not any(_goes_back(here, there) for here, there in pairwise([line.area for line in upright])):
+        return list(lines)
+    stamps = [line for line in lines if line.vertical]
+    return [line for block in _cut(_blocks(upright), _DEEPEST) for line in block] + stamps
+
+
+def _goes_back(here: Area, there: Area) -> bool:
+    """Whether the second stands above the first, in the same column, more than a note above a letter does."""
+    return there[3] < 3 * here[1] - 2 * here[3] and here.beside(there) > 0.1
+
+
+def _blocks(lines: Sequence[PageLine]) -> list[Block]:
+    """Lines that follow each other in the file, each close below the one before it or beside it, stay together."""
+    found: list[Block] = []
+    for line in lines:
+        if found and _follows(found[-1][-1], line):
+            found[-1].append(line)
+        else:
+            found.append([line])
+    return found
+
+
+def _follows(before: PageLine, after: PageLine) -> bool:
+    if before.table or after.table:
+        return before.table is after.table
+    here, there = before.area, after.area
+    height = max(min(here.height, there.height), 1.0)
+    if here.level(there) > 0.5:
+        return -height < there.left - here.right < 3 * height
+    return -0.5 * height <= there.top - here.bottom < 1.2 * height and here.beside(there) > 0.5
+
+
+def _cut(blocks: list[Block], depth: int) -> Iterator[Block]:
+    """Left of the first gutter before right of it; without a gutter above the widest gap before below it."""
+    if len(blocks) < 2 or not depth:
+        yield from sorted(blocks, key=lambda block: (block[0].area.top, block[0].area.left))
+        return
+    areas = [Area.around(line.area for line in block) for block in blocks]
+    at = _gap([(area.left, area.right) for area in areas], _GUTTER)
+    sides = [area.left for area in areas]
+    if at is None:
+        at, sides = _gap([(area.top, area.bottom) for area in areas], 0.0), [area.top for area in areas]
+    if at is None:
+        yield from _cut(blocks, 0)
+        return
+    yield from _cut([block for block, side in zip(blocks, sides, strict=True) if side < at], depth - 1)
+    yield from _cut([block for block, side in zip(blocks, sides, strict=True) if side >= at], depth - 1)
+
+
+def _gap(stretches: Sequence[tuple[float, float]], least: float) -> float | None:
+    """Where the widest gap between stretches ends, if it is wide enough."""
+    widest, found, end = least, None, float("-inf")
+    for start, stop in sorted(stretches):
+        if start - end > widest and end > float("-inf"):
+            widest, found = start - end, start
+        end = max(end, stop)
+    return found

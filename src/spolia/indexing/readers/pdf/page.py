@@ -1,0 +1,297 @@
+"""What was written onto a page after it was made: filled fields of a form, comments."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from ctypes import byref, c_ushort, sizeof
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from pypdfium2 import PdfiumError, raw
+
+from spolia.indexing.readers.hyphenation import HYPHEN
+from spolia.indexing.readers.pdf.drawings import drawn_on
+from spolia.indexing.readers.pdf.geometry import Area, Sheet
+from spolia.indexing.readers.pdf.grids import Grid, grids_of
+from spolia.indexing.readers.pdf.headings import Styled
+from spolia.indexing.readers.pdf.letters import Letter, area_of, letters_of, written
+from spolia.indexing.readers.pdf.lines import (
+    NO_TEXT,
+    PageLine,
+    areas_of,
+    in_order,
+    lines_of,
+    measure,
+    read_from_the_right,
+    text_of,
+)
+from spolia.indexing.readers.pdf.pdfium import notes
+from spolia.indexing.readers.pdf.pictures import Picture, pictures_of
+from spolia.indexing.readers.pdf.tables import PageTable, caption_of, tables_of
+from spolia.indexing.readers.pdf.text import Written, joined_lines
+
+if TYPE_CHECKING:
+    from spolia.indexing.readers.pdf.pictures import Picture
+    from spolia.indexing.readers.pdf.tables import PageTable
+
+
+_MOST = 2_000
+_LONGEST = 100_000
+_SILENT = (raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP)
+
+
+def notes_of(page: Any, form: Any, sheet: Sheet) -> Iterator[PageLine]:
+    """A line for each filled field (`Name: value`) and each comment, after all other text of the page.
+
+    Args:
+        form: PDFium's form of the document; None where it has none.
+    """
+    for number, kind in enumerate(islice(notes(page), _MOST)):
+        note = raw.FPDFPage_GetAnnot(page.raw, number) if kind not in _SILENT else None
+        if not note:
+            continue
+        try:
+            if words := _words(note, form):
+                yield PageLine(words, _area(note, sheet))
+        finally:
+            raw.FPDFPage_CloseAnnot(note)
+
+
+def _words(note: Any, form: Any) -> str:
+    kind = raw.FPDFAnnot_GetSubtype(note)
+    if kind == raw.FPDF_ANNOT_WIDGET:
+        return _field(note, form) if form is not None else ""
+    return _string(lambda *to: raw.FPDFAnnot_GetStringValue(note, b"Contents", *to))
+
+
+def _field(note: Any, form: Any) -> str:
+    kind = raw.FPDFAnnot_GetFormFieldType(form, note)
+    if kind in (raw.FPDF_FORMFIELD_PUSHBUTTON, raw.FPDF_FORMFIELD_SIGNATURE):
+        return ""
+    name = _string(lambda *to: raw.FPDFAnnot_GetFormFieldAlternateName(form, note, *to))
+    name = name or _string(lambda *to: raw.FPDFAnnot_GetFormFieldName(form, note, *to))
+    if kind in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON):
+        value = "yes" if raw.FPDFAnnot_IsChecked(form, note) else ""
+    else:
+        value = _string(lambda *to: raw.FPDFAnnot_GetFormFieldValue(form, note, *to))
+    return f"{name}: {value}".removeprefix(": ") if value else ""
+
+
+def _string(ask: Callable[..., int]) -> str:
+    """A string of PDFium: its length is asked first; UTF-16 with a 0 at its end. Blanks are folded into one."""
+    size = ask(None, 0)
+    if not 2 < size <= _LONGEST:
+        return ""
+    buffer = (c_ushort * (size // sizeof(c_ushort)))()
+    ask(buffer, size)
+    return " ".join(NO_TEXT.sub("", bytes(buffer).decode("utf-16-le", "replace")).split())
+
+
+def _area(note: Any, sheet: Sheet) -> Area:
+    box = raw.FS_RECTF()
+    raw.FPDFAnnot_GetRect(note, byref(box))
+    return sheet.area(box.left, box.bottom, box.right, box.top)
+
+
+_FEW = 20
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A table or a picture: its stretch of the page's text, its caption, where it stands."""
+
+    kind: str
+    start: int
+    end: int
+    area: Area
+    rows: tuple[tuple[str, ...], ...] = ()
+    caption: str = ""
+    picture: Picture | None = None
+
+    def at(self, start: int, end: int) -> Spot:
+        """The same elsewhere."""
+        return replace(self, start=start, end=end)
+
+
+@dataclass(frozen=True)
+class PageText:
+    """A page, written.
+
+    Args:
+        written: its text and the places of its lines.
+        spots: tables and pictures, in the order of the text.
+        styled: lines that may be headings.
+        sizes: number of characters of each size.
+    """
+
+    written: Written
+    spots: tuple[Spot, ...] = ()
+    styled: tuple[Styled, ...] = ()
+    sizes: Counter[float] = field(default_factory=Counter)
+
+
+def leaf_of(page: PdfPage, number: int) -> PageText:
+    """Write a page.
+
+    Args:
+        number: from 1.
+    """
+    text = joined_lines(page.lines, number)
+    spots = [*_tables(page.lines, text), *_pictures(page, text)]
+    sizes: Counter[float] = Counter()
+    for line in page.lines:
+        if line.size:
+            sizes[line.size] += len(line.text)
+    return PageText(
+        text, tuple(sorted(spots, key=lambda spot: spot.start)), tuple(_styled(page.lines, text, number, sizes)), sizes
+    )
+
+
+def _styled(lines: Sequence[PageLine], text: Written, number: int, sizes: Counter[float]) -> Iterator[Styled]:
+    """The lines that may be headings: on a page with much text only those that are bold or larger than most of it."""
+    usual = sizes.most_common(1)[0][0] if sizes and len(lines) > _FEW else 0.0
+    for at, line in enumerate(lines):
+        distinct = line.bold or line.size > usual
+        if line.heading and line.size and distinct and not line.vertical and line.table is None:
+            yield Styled(number - 1, at, int(text.places["start"][at]), line.text, line.size, line.bold)
+
+
+def _tables(lines: Sequence[PageLine], text: Written) -> Iterator[Spot]:
+    rows: dict[int, tuple[PageTable, list[int]]] = {}
+    for at, line in enumerate(lines):
+        if line.table is not None:
+            rows.setdefault(id(line.table), (line.table, []))[1].append(at)
+    for table, places in rows.values():
+        start, end = text.places["start"][places[0]], text.places["end"][places[-1]]
+        cells = tuple(tuple(cell.replace(HYPHEN, "") for cell in row) for row in table.rows)
+        yield Spot("table", int(start), int(end), table.area, cells, _said(caption_of(table.area, "table", lines)))
+
+
+def _pictures(page: PdfPage, text: Written) -> Iterator[Spot]:
+    """A picture's stretch is its caption; without one it is empty, after the last line above the picture."""
+    places = {id(line): at for at, line in enumerate(page.lines)} if page.pictures else {}
+    for picture in page.pictures:
+        caption = caption_of(picture.area, "image", page.lines)
+        if caption:
+            start, end = (int(text.places[side][places[id(caption[at])]]) for side, at in (("start", 0), ("end", -1)))
+        else:
+            above = [at for at, line in enumerate(page.lines) if line.area.bottom <= picture.area.top + 2]
+            start = end = int(text.places["end"][above[-1]]) if above else 0
+        yield Spot("image", start, end, picture.area, caption=_said(caption), picture=picture)
+
+
+def _said(lines: Sequence[PageLine]) -> str:
+    """What lines say, as one; which words a mark breaks is decided with the whole document, here most are."""
+    return " ".join(line.text for line in lines).replace(f"{HYPHEN} ", "").rstrip(HYPHEN)
+
+
+@dataclass(frozen=True)
+class PageParts:
+    """What is read of pages besides their text.
+
+    Args:
+        tables: the cells of tables.
+        pictures: the bytes of pictures.
+        styles: sizes of letters, to find headings by.
+        form: PDFium's form of the document.
+    """
+
+    tables: bool = True
+    pictures: bool = False
+    styles: bool = True
+    form: Any = None
+
+
+@dataclass(frozen=True)
+class PdfPage:
+    """What was read.
+
+    Args:
+        lines: in the order in which a person reads them; rows of tables among them.
+        pictures: in the order of the file.
+        dropped: what was seen and not read, and how many.
+        blank: whether there is nothing on it at all.
+        why: it could not be read, if it could not.
+    """
+
+    lines: Sequence[PageLine] = ()
+    pictures: Sequence[Picture] = ()
+    dropped: dict[str, int] = field(default_factory=dict)
+    blank: bool = False
+    why: str = ""
+
+
+def page_of(pdf: Any, number: int, wanted: PageParts) -> PdfPage:
+    """Read a page, from 0; nothing of it stays in PDFium. One that is damaged is empty and says why."""
+    try:
+        with closing(pdf[number]) as page, closing(page.get_textpage()) as text_page:
+            return _read(page, text_page, wanted)
+    except PdfiumError as error:
+        return PdfPage(why=str(error))
+
+
+def _read(page: Any, text_page: Any, wanted: PageParts) -> PdfPage:
+    sheet = Sheet.of(page)
+    text = text_of(text_page)
+    if not text.isascii():
+        text = read_from_the_right(text, lambda numbers: areas_of(text_page, [(at, 1) for at in numbers], sheet))
+    lines = lines_of(text_page, text, sheet)
+    if wanted.styles:
+        measure(lines, text_page)
+    drawn = drawn_on(page, sheet)
+    if wanted.tables and (grids := list(grids_of(drawn))):
+        letters = letters_of(text_page, text, _within(grids, lines, len(text)), sheet)
+        if tables := tables_of(grids, letters, text):
+            lines = list(_with_tables(lines, tables, letters, text))
+    lines = [*in_order(lines), *notes_of(page, wanted.form, sheet)]
+    pictures, dropped = pictures_of(drawn.pictures, sheet.size, text=bool(lines), data=wanted.pictures)
+    counted = {"pictures": dropped, "drawings": int(drawn.passed_over)}
+    blank = not lines and not raw.FPDFPage_CountObjects(page)
+    return PdfPage(lines, pictures, {name: count for name, count in counted.items() if count}, blank)
+
+
+def _within(grids: list[Grid], lines: list[PageLine], end: int) -> Iterator[tuple[int, int]]:
+    """The stretches of the lines of which a part stands in a grid."""
+    areas = [grid.area for grid in grids]
+    for line, stop in zip(lines, [*(line.at for line in lines[1:]), end], strict=True):
+        if any(area.meets(line.area) for area in areas):
+            yield line.at, stop
+
+
+def _with_tables(
+    lines: list[PageLine], tables: list[PageTable], letters: list[Letter], text: str
+) -> Iterator[PageLine]:
+    """The lines, with the rows of each table in place of its letters, where the first of them stands."""
+    owner = {at: table for table in tables for at in table.letters}
+    numbers = [letter.at for letter in letters]
+    put: set[int] = set()
+    ends = [line.at for line in lines[1:]] + [len(text)]
+    for line, end in zip(lines, ends, strict=True):
+        own = letters[bisect_left(numbers, line.at) : bisect_left(numbers, end)]
+        owners = [owner.get(letter.at) for letter in own]
+        if not any(owners):
+            yield line
+            continue
+        for table, run in _runs(own, owners):
+            if table is None:
+                yield PageLine(written(run, text), area_of(run), run[0].at, line.size, line.bold)
+            elif id(table) not in put:
+                put.add(id(table))
+                yield from _rows(table)
+
+
+def _runs(letters: list[Letter], owners: list[PageTable | None]) -> Iterator[tuple[PageTable | None, list[Letter]]]:
+    start = 0
+    for at in range(1, len(letters) + 1):
+        if at == len(letters) or owners[at] is not owners[start]:
+            yield owners[start], letters[start:at]
+            start = at
+
+
+def _rows(table: PageTable) -> Iterator[PageLine]:
+    for cells, area in zip(table.rows, table.areas, strict=True):
+        yield PageLine(" | ".join(cells), area, table=table)

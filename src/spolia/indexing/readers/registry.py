@@ -1,0 +1,148 @@
+"""Which reader reads a file: the one for its name.
+
+The name decides, the content must agree: a reader refuses what is another format, and says which. So it is known before
+a file is opened how it will be read, and nobody can have a file read as what its name hides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import TypeAlias
+
+from spolia.errors import GroupError
+from spolia.indexing.readers.archives.tars import PackedReader, TarReader
+from spolia.indexing.readers.archives.zips import ZipReader
+from spolia.indexing.readers.function_reader import FunctionReader, Reads
+from spolia.indexing.readers.html import HtmlReader
+from spolia.indexing.readers.mails.mime import EmlReader, MboxReader
+from spolia.indexing.readers.mails.msg import MsgReader
+from spolia.indexing.readers.markup.asciidoc import AsciiDocReader
+from spolia.indexing.readers.markup.latex import LatexReader
+from spolia.indexing.readers.markup.markdown import MarkdownReader
+from spolia.indexing.readers.markup.restructured_text import RstReader
+from spolia.indexing.readers.markup.source_code import CodeReader
+from spolia.indexing.readers.office.docx import DocxReader
+from spolia.indexing.readers.office.epub import EpubReader
+from spolia.indexing.readers.office.excel import XlsxReader
+from spolia.indexing.readers.office.odf import OdfReader
+from spolia.indexing.readers.office.pptx import PptxReader
+from spolia.indexing.readers.office.rtf import RtfReader
+from spolia.indexing.readers.pdf.reader import PdfReader
+from spolia.indexing.readers.pictures.image import ImageReader
+from spolia.indexing.readers.reader import Reader
+from spolia.indexing.readers.records.csv_files import CsvReader
+from spolia.indexing.readers.records.json_files import JsonLinesReader, JsonReader
+from spolia.indexing.readers.records.notebook import NotebookReader
+from spolia.indexing.readers.records.xml_files import XmlReader
+from spolia.indexing.readers.text import TextReader
+
+READERS: tuple[Reader, ...] = (
+    TextReader(),
+    MarkdownReader(),
+    HtmlReader(),
+    PdfReader(),
+    ImageReader(),
+    DocxReader(),
+    PptxReader(),
+    XlsxReader(),
+    OdfReader(),
+    RtfReader(),
+    EpubReader(),
+    RstReader(),
+    AsciiDocReader(),
+    LatexReader(),
+    CsvReader(),
+    JsonReader(),
+    JsonLinesReader(),
+    NotebookReader(),
+    XmlReader(),
+    CodeReader(),
+    EmlReader(),
+    MsgReader(),
+    MboxReader(),
+    ZipReader(),
+    TarReader(),
+    PackedReader(),
+)
+Readers: TypeAlias = Sequence[Reader] | Mapping[str, Reader | Reads]
+"""All of them; or, by suffix or pattern, those that read some files otherwise than the built-in ones."""
+
+
+def by_suffix(readers: Readers = READERS) -> dict[str, Reader]:
+    """The reader of each pattern and suffix, patterns first; where two know one, the later one.
+
+    Raises:
+        GroupError: a function that a store could not tell from another one, or that nothing names the files of.
+
+    >>> by_suffix()[".md"]
+    MarkdownReader()
+    >>> from spolia.indexing.readers.reader import Blob
+    >>> def shouted(blob: Blob) -> str:
+    ...     return blob.data.decode().upper()
+    >>> reader_of("notes/a.foo", by_suffix({"*.foo": shouted})).read(Blob("a.foo", b"stones")).document.text
+    'STONES'
+    """
+    found = {_suffix(known): reader for known, reader in _pairs(readers)}
+    patterns = {known: reader for known, reader in reversed(found.items()) if _is_pattern(known)}
+    return patterns | {known: reader for known, reader in found.items() if known not in patterns}
+
+
+def _pairs(readers: Readers) -> Iterator[tuple[str, Reader]]:
+    if isinstance(readers, Mapping):
+        yield from _pairs(READERS)
+        for known, reader in readers.items():
+            yield known, reader if isinstance(reader, Reader) else FunctionReader(reader, (known,))
+    else:
+        for reader in readers:
+            if not isinstance(reader, Reader):
+                name = getattr(reader, "__name__", "READER")
+                raise GroupError(
+                    f"{reader!r:.80} ({type(reader).__name__}) is no reader. Write which files it reads: "
+                    f"readers={{'*.foo': {name}}}."
+                )
+            yield from ((known, reader) for known in reader.suffixes)
+
+
+def _suffix(known: str) -> str:
+    """`*.foo` and `.foo` are the same."""
+    plain = known.lower()
+    return plain[1:] if plain.startswith("*.") and not _is_pattern(plain[1:]) else plain
+
+
+@cache
+def _is_pattern(known: str) -> bool:
+    return not known.startswith(".") or any(mark in known for mark in "*?[/")
+
+
+def reader_of(name: str, readers: Mapping[str, Reader]) -> Reader | None:
+    """The reader for a file of this name; None where no reader knows it.
+
+    A pattern with a slash is compared with the whole name, one without with what follows the last slash; case does not
+    count. Of two suffixes, the longer one counts: `.tar.gz` before `.gz`.
+
+    >>> reader_of("Thesis.DOCX", by_suffix()), reader_of("photo.xyz", by_suffix())
+    (DocxReader(), None)
+    """
+    whole = name.lower()
+    last = whole.rpartition("/")[2]
+    for pattern, reader in readers.items():
+        if not _is_pattern(pattern):  # patterns come first
+            break
+        if fnmatchcase(whole if "/" in pattern else last, pattern):
+            return reader
+    dot = last.rfind(".")
+    if dot <= 0:
+        return None
+    before = last.rfind(".", 0, dot)
+    return (readers.get(last[before:]) if before > 0 else None) or readers.get(last[dot:])
+
+
+def versioned(reader: Reader) -> str:
+    """A reader as the rows of its sources name it.
+
+    >>> versioned(MarkdownReader())
+    'markdown 4'
+    """
+    return f"{reader.name} {reader.version}"

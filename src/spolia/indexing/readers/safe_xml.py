@@ -1,0 +1,106 @@
+"""XML without what makes it dangerous: nothing is fetched, no entity is declared, nothing is nested without end.
+
+The standard library's expat reads it event by event. A declaration of an entity ends the reading, so none can grow or
+name a file; the document type that a public identifier names is not fetched; characters that are not UTF-8 are decoded
+before, with the encoding that the declaration names.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable
+from html.entities import html5
+from typing import Any
+from xml.etree.ElementTree import Element, TreeBuilder
+from xml.parsers import expat
+
+from spolia.errors import DocumentError
+from spolia.indexing.readers.encoding import Decoded, decoded
+
+DEEPEST = 500
+"""Elements within elements of a tree."""
+_DECLARED = re.compile(rb"<\?xml[^<>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{1,40})")
+_SEPARATOR = "}"
+
+
+class _Refused(Exception):
+    """The document does what none should."""
+
+
+def characters(data: bytes, uri: str) -> Decoded:
+    """The characters of an XML file, by its marks, its declaration, or a guess."""
+    found = _DECLARED.search(data, 0, 500)
+    try:
+        declared = codecs.lookup(found[1].decode()).name if found else ""
+    except LookupError:
+        declared = ""
+    return decoded(data, uri, declared)
+
+
+def events(
+    text: str,
+    uri: str,
+    start: Callable[[str, dict[str, str]], Any],
+    end: Callable[[str], Any],
+    words: Callable[[str], Any],
+) -> None:
+    """Tell what stands in a document, in order. Names are `{namespace}name`, or the name alone.
+
+    Raises:
+        DocumentError: it is damaged, or declares entities.
+    """
+    parser = expat.ParserCreate(encoding="utf-8", namespace_separator=_SEPARATOR)
+    parser.buffer_text = True
+    parser.StartElementHandler = lambda name, said: start(_named(name), {_named(key): said[key] for key in said})
+    parser.EndElementHandler = lambda name: end(_named(name))
+    parser.CharacterDataHandler = words
+    parser.EntityDeclHandler = _refuse_entity
+    parser.SkippedEntityHandler = lambda name, is_parameter: None if is_parameter else words(html5.get(f"{name};", ""))
+    parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
+    parser.UseForeignDTD(True)  # an entity that nobody declares is skipped; those of HTML are known
+    try:
+        parser.Parse(text.lstrip("\ufeff \t\r\n").encode("utf-8", "replace"), True)
+    except expat.ExpatError as error:
+        raise DocumentError(
+            f"{uri} is no XML that can be read: {expat.ErrorString(error.code)} in line {error.lineno}, column "
+            f"{error.offset + 1}. Mend it, for example: xmllint --recover FILE"
+        ) from error
+    except _Refused as error:
+        raise DocumentError(f"{uri}: {error}") from error
+
+
+def tree(data: bytes, uri: str) -> Element:
+    """The tree of a small document; see `events`.
+
+    Raises:
+        DocumentError: as for `events`, and for elements that are nested too deep.
+
+    >>> tree(b"<a><b>One &amp; two</b></a>", "a.xml")[0].text
+    'One & two'
+    """
+    builder = TreeBuilder()
+    depth = 0
+
+    def start(name: str, said: dict[str, str]) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > DEEPEST:
+            raise _Refused(f"its elements are nested more than {DEEPEST} deep. Save it again.")
+        builder.start(name, said)
+
+    def end(name: str) -> None:
+        nonlocal depth
+        depth -= 1
+        builder.end(name)
+
+    events(characters(data, uri).text, uri, start, end, builder.data)
+    return builder.close()
+
+
+def _named(name: str) -> str:
+    return f"{{{name}" if _SEPARATOR in name else name
+
+
+def _refuse_entity(name: str, *rest: object) -> None:
+    raise _Refused(f"it declares the entity {name!r}, which could grow or name a file. Take the declaration out of it.")

@@ -1,0 +1,204 @@
+"""Files that are in no folder of this machine: object stores, archives, servers, through fsspec."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from operator import itemgetter
+from os.path import splitext
+from pathlib import Path
+from typing import Any
+
+from spolia.core.run_context import check_cancelled
+from spolia.errors import DocumentError, MissingExtra, SourceError, SourceUnavailable, SpoliaError
+from spolia.indexing.files import Lot
+from spolia.indexing.loading import IN_MEMORY, LARGEST_BYTES, Loaded
+from spolia.indexing.readers.reader import Reader
+from spolia.indexing.readers.registry import reader_of
+from spolia.indexing.sources.secrets import with_secrets, without_secrets
+from spolia.indexing.sources.source import LONGEST_URI, Gathering, Memory, Source, changed_at
+from spolia.indexing.walking import HIDDEN
+from spolia.types import Scalar
+
+_PAST_EGRESS = ("http", "https", "webhdfs", "github", "gist", "dask", "jupyter", "jlab", "dbfs", "reference")
+"""Protocols by which fsspec asks whatever server an address names, or a file that it is told to read."""
+_TIMES = ("mtime", "LastModified", "last_modified", "updated", "created", "date_time")
+_VERSIONS = ("ETag", "etag", "md5Hash", "checksum", "CRC", "VersionId")
+_NAMING = ("protocol", "target_protocol", "remote_protocol", "fo", "url", "base_url")
+
+
+@dataclass(frozen=True)
+class RemoteFiles(Source):
+    """All files of a file system that fsspec knows, below an address: `s3://bucket/docs`, `zip://::file:///a.zip`.
+
+    Their uris are their addresses. They are listed in each run, and a file is fetched when its size, its time or what
+    the server tells versions apart by (an ETag, a checksum) is another one than before. Hidden files and links are left
+    out. `http://` and `https://` are read by `WebPages`, which asks public addresses only.
+
+    Args:
+        url: where they are; protocols may be chained with `::`, as fsspec does it.
+        options: of the file system, as `anon: true`; `${NAME}` stands for the environment variable.
+
+    Raises:
+        SourceError: it is no address of a file system, or one of the web.
+
+    >>> RemoteFiles("s3://archive/docs", (("profile", "reading"),)).id
+    's3://archive/docs/'
+    """
+
+    url: str
+    options: tuple[tuple[str, Scalar], ...] = ()
+
+    def __post_init__(self) -> None:
+        if "://" not in self.url:
+            raise SourceError(
+                f"{self.url!r} is no address of a file system. Write PROTOCOL://PATH, as s3://BUCKET/docs."
+            )
+        named = self.url.split("::")
+        named += [str(value) for name, value in self.options if name in _NAMING]
+        if odd := [one for one in named if one.partition("://")[0].lower() in _PAST_EGRESS]:
+            raise SourceError(
+                f"{odd[0]!r} would be asked past the check of addresses. Pages and files of the web are read by "
+                "WebPages: start: [https://HOST/PATH]."
+            )
+
+    @property
+    def id(self) -> str:
+        """Of chained protocols the path comes last, so that it begins the uris of all files."""
+        first, *others = self.url.split("::")
+        protocol, _, path = first.partition("://")
+        if others:
+            path = "/".join(filter(None, ["::".join(others).rstrip("/"), path.strip("/")]))
+        return f"{protocol}://{path.rstrip('/')}/"
+
+    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[Lot]:
+        with _translated(self):
+            system, root = _opened(self)
+            gathering = Gathering(self.id, readers)
+            there = set[str]()
+            for path, said in _listed(system, root):
+                uri = self.id + path[len(root) :].lstrip("/")
+                there.add(uri)
+                _gather(gathering, system, path, uri, said, readers)
+                if gathering.is_full:
+                    yield gathering.lot({})
+        for uri in memory.uris(self.id):
+            if uri not in there and not _is_within(uri, there, self.id):
+                gathering.lose(uri)
+                if gathering.is_full:
+                    yield gathering.lot({})
+        yield gathering.lot({})
+
+
+def _is_within(uri: str, there: set[str], prefix: str) -> bool:
+    """Whether it is in a container that is there: whoever opens that knows."""
+    while len(uri := uri.rpartition("/")[0]) > len(prefix):
+        if uri in there:
+            return True
+    return False
+
+
+def _gather(
+    gathering: Gathering, system: Any, path: str, uri: str, said: Mapping[str, Any], readers: Mapping[str, Reader]
+) -> None:
+    if len(uri) > LONGEST_URI:
+        gathering.skip(uri[:LONGEST_URI], f"Its address is longer than {LONGEST_URI} characters.")
+    elif (reader := reader_of(path, readers)) is None:
+        gathering.unread[splitext(path)[1].lower()] += 1
+    else:
+        size, at = said["size"] or 0, _stamp(said)
+        gathering.items.list(uri, size, at, reader, partial(_load, system, path, size, at))
+
+
+def _opened(source: RemoteFiles) -> tuple[Any, str]:
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError as error:
+        raise MissingExtra("fsspec", "fsspec", f"Reading {source.url}") from error
+    options = {name: with_secrets(value) if isinstance(value, str) else value for name, value in source.options}
+    try:
+        system, root = url_to_fs(source.url, use_listings_cache=False, **options)
+    except ImportError as error:
+        raise SourceError(f"{source.url} needs a package that is not installed: {error}.") from error
+    except ValueError as error:
+        raise SourceError(f"{source.url} is no address of a file system: {error}.") from error
+    return system, root.rstrip("/")
+
+
+def _listed(system: Any, root: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """All files below a place. What cannot be listed ends it: nothing of it may be taken for gone."""
+    todo = [root]
+    while todo:
+        check_cancelled()
+        below = []
+        listed = system.ls(todo.pop() or system.root_marker, detail=True)
+        for said in sorted(listed, key=itemgetter("name")):
+            path = said["name"].rstrip("/")
+            if path == root and said["type"] == "file":
+                yield path, said
+            elif path == root or path.rpartition("/")[2].startswith(HIDDEN) or said.get("islink"):
+                continue
+            elif said["type"] == "directory":
+                below.append(path)
+            elif said["type"] == "file":
+                yield path, said
+        todo += reversed(below)
+
+
+def _stamp(said: Mapping[str, Any]) -> int:
+    """What tells versions of a file apart: its time, and what the file system calls its version."""
+    moment = next((said[name] for name in _TIMES if said.get(name)), None)
+    return changed_at(_seconds(moment), repr([moment, *(said.get(name) for name in _VERSIONS)]).encode())
+
+
+def _seconds(moment: Any) -> float | None:
+    try:
+        if isinstance(moment, (tuple, list)):
+            return datetime(*moment[:6]).timestamp()
+        if isinstance(moment, str):
+            moment = datetime.fromisoformat(moment)
+        return moment.timestamp() if isinstance(moment, datetime) else float(moment)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _load(system: Any, path: str, size: int, at: int, spool: Path | None) -> Loaded:
+    """The bytes of a file as it was listed; a large one is copied."""
+    if size > LARGEST_BYTES:
+        raise DocumentError(f"It has {size} bytes; a document has at most {LARGEST_BYTES}. Split it.")
+    try:
+        content = _copy(system, path, spool) if spool is not None and size > IN_MEMORY else system.cat_file(path)
+    except (SpoliaError, OSError):
+        raise
+    except Exception as error:
+        raise DocumentError(f"It cannot be fetched: {type(error).__name__}: {error}") from error
+    read = content.stat().st_size if isinstance(content, Path) else len(content)
+    if read != size:
+        raise DocumentError(f"It was listed with {size} bytes and has {read}: it has changed. Index again.")
+    return Loaded(content, size, at, max(at, 0), max(at, 0))
+
+
+def _copy(system: Any, path: str, spool: Path) -> Path:
+    descriptor, name = tempfile.mkstemp(dir=spool)
+    with open(descriptor, "wb") as out, system.open(path, "rb") as file:
+        shutil.copyfileobj(file, out, 1 << 20)
+    return Path(name)
+
+
+@contextmanager
+def _translated(source: RemoteFiles) -> Iterator[None]:
+    try:
+        yield
+    except (SpoliaError, GeneratorExit):
+        raise
+    except FileNotFoundError as error:
+        raise SourceError(f"There is nothing at {source.url}. Write an address of files or folders.") from error
+    except Exception as error:  # each file system has errors of its own
+        described = [str(value) for _, value in source.options]
+        said = without_secrets(f"{type(error).__name__}: {error}"[:400], *described)
+        raise SourceUnavailable(f"{source.url} cannot be listed: {said}. Nothing of it was removed.") from error

@@ -1,0 +1,169 @@
+"""Following a source: what a store has of it is compared with what there is, lot by lot."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+
+from spolia.errors import DocumentError, EgressError, SourceError
+from spolia.indexing.files import Lot
+from spolia.indexing.labels import Labels
+from spolia.indexing.readers.reader import Equipped, Reader
+from spolia.indexing.readers.registry import versioned
+from spolia.indexing.readers.text import TextReader
+from spolia.indexing.report import DocumentReport, SyncReport
+from spolia.indexing.sources.source import Source
+from spolia.stores.corpus import Corpus
+from spolia.stores.snapshot import Snapshot
+from spolia.stores.tables import sql
+from spolia.stores.tables.rows import Stamp
+
+_PAGE = 1_000
+_LAST = "\U0010ffff"
+
+
+@dataclass(frozen=True)
+class KnownSource:
+    """What a store has of a source; see `spolia.indexing.sources.source.Memory`.
+
+    Args:
+        corpus: the store; it need not be there.
+        source: name of the source.
+        labels: what the caller says of documents: one of which something else is said than before is read again.
+        afresh: whether all of it is to be read again.
+        readers: by suffix and pattern: what was read by other versions of them, or lacked a program that one of them
+            has by now, is read again too.
+    """
+
+    corpus: Corpus
+    source: str
+    labels: Callable[[], Labels]
+    afresh: bool = False
+    readers: Mapping[str, Reader] = field(default_factory=dict)
+
+    @cached_property
+    def cursors(self) -> Mapping[str, str]:
+        snapshot = self._snapshot()
+        return dict(snapshot.opened.rows(sql.CURSORS, (self.source,))) if snapshot else {}
+
+    def stamps(self, uris: Sequence[str]) -> Mapping[str, Stamp]:
+        snapshot = self._snapshot()
+        if snapshot is None or self.afresh:
+            return {}
+        rows = snapshot.opened.rows(sql.LABELLED, {"uris": json.dumps(list(uris)), "at": snapshot.generation})
+        labels, lists = self.labels(), snapshot.readers.lists
+        return {
+            uri: (size, mtime_ns, status, reader)
+            for uri, size, mtime_ns, status, reader, report, audience in rows
+            if status != "indexed"
+            or (
+                self._is_current(reader)
+                and _is_labelled(labels, uri, report, lists[audience])
+                and not self._is_due(report)
+            )
+        }
+
+    def _is_current(self, reader: str) -> bool:
+        """Whether this reader is still there, in this version."""
+        return not self.readers or reader in self._versions
+
+    @cached_property
+    def _versions(self) -> frozenset[str]:
+        return frozenset(map(versioned, (*self.readers.values(), TextReader())))
+
+    def _is_due(self, report: str) -> bool:
+        """Whether a document lacked what its reader has by now."""
+        return '"lacks":' in report and DocumentReport.of(report).reader in self._equipped
+
+    @cached_property
+    def _equipped(self) -> frozenset[str]:
+        """The names of the readers that lack nothing."""
+        readers = [reader for reader in self.readers.values() if isinstance(reader, Equipped)]
+        return frozenset(reader.name for reader in readers) - {reader.name for reader in readers if reader.lacking()}
+
+    def uris(self, prefix: str) -> Iterator[str]:
+        """They are fetched some at a time, so that there may be many."""
+        after, snapshot = prefix, self._snapshot()
+        while snapshot is not None:
+            values = {"after": after, "before": prefix + _LAST, "limit": _PAGE, "at": snapshot.generation}
+            rows = snapshot.opened.rows(sql.URIS_BETWEEN, values)
+            yield from (uri for (uri,) in rows)
+            if len(rows) < _PAGE:
+                return
+            after = rows[-1][0]
+
+    def is_labelled(self, prefix: str) -> bool:
+        """Whether of all documents whose uri begins like this the same is said as before."""
+        labels = self.labels()
+        if labels.access is None and labels.metadata is None:
+            return True
+        page: list[str] = []
+        for uri in self.uris(prefix):
+            page.append(uri)
+            if len(page) == _PAGE:
+                if len(self.stamps(page)) < len(page):
+                    return False
+                page = []
+        return self.afresh or len(self.stamps(page)) == len(page)
+
+    def _snapshot(self) -> Snapshot | None:
+        return self.corpus.latest() if self.corpus.exists() else None
+
+
+def _is_labelled(labels: Labels, uri: str, report: str, readers: tuple[str, ...]) -> bool:
+    if labels.access is not None and labels.readers(uri) != readers:
+        return False
+    try:
+        return labels.metadata is None or (DocumentReport.of(report).labels if report else "") == labels.mark(uri)
+    except DocumentError:
+        return False  # it is recorded when its turn comes
+
+
+def followed(
+    source: Source,
+    corpus: Corpus,
+    labels: Callable[[], Labels],
+    readers: Mapping[str, Reader],
+    failed: list[tuple[str, str]],
+    *,
+    afresh: bool,
+) -> Iterator[Lot]:
+    """What has changed in a source since it was read the last time.
+
+    Args:
+        labels: what the caller says of documents; another one for each lot, since it remembers what it said.
+        readers: by suffix and pattern.
+        failed: takes the name of a source that could not be read to its end, and why.
+        afresh: read all of it again.
+    """
+    memory = KnownSource(corpus, source.id, labels, afresh, readers)
+    try:
+        yield from source.lots(memory, readers)
+    except (SourceError, EgressError) as error:
+        failed.append((source.id, str(error)))
+
+
+def together(reports: Sequence[SyncReport], failed: Sequence[tuple[str, str]] = ()) -> SyncReport:
+    """One report of several runs, one after the other.
+
+    Args:
+        failed: sources that could not be read, and why.
+
+    >>> found = together([SyncReport(1, added=2), SyncReport(2, added=1)], [("sql://notes/", "It is not there.")])
+    >>> found.generation, found.added, found.failed
+    (2, 3, (('sql://notes/', 'It is not there.'),))
+    """
+    last = reports[-1] if reports else SyncReport(0)
+    counts = ("added", "changed", "moved", "removed", "unchanged", "warned", "chunks", "embedded", "seconds")
+    unread = sum((Counter(dict(one.unread)) for one in reports), Counter[str]())
+    return last.but(
+        **{name: sum(getattr(one, name) for one in reports) for name in counts},
+        stale=tuple(chain.from_iterable(one.stale for one in reports)),
+        failed=(*chain.from_iterable(one.failed for one in reports), *failed),
+        skipped=tuple(chain.from_iterable(one.skipped for one in reports)),
+        unread=tuple(unread.most_common()),
+    )

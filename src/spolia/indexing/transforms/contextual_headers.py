@@ -1,0 +1,149 @@
+"""Contextual retrieval: pieces that say where in their document they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spolia.core.call_bounds import times, total
+from spolia.core.operator import Operator
+from spolia.core.run_context import note
+from spolia.errors import WiringError
+from spolia.indexing.transforms.llm_transform import CHARACTERS, NOTHING, check_places, says_nothing
+from spolia.models.parsers import Text
+from spolia.models.prompting.excerpt import stretch
+from spolia.models.prompting.role import Role
+from spolia.models.prompting.template import Filling
+from spolia.models.protocols import CHAT, LanguageModel
+from spolia.stores.definition import Part, Piece, Pieces
+from spolia.types import Failure, Value
+
+ROLE: Role[str] = Role("spolia:indexing/prompts/contextual_header.txt", Text(), default=NOTHING)
+
+
+@dataclass(frozen=True)
+class HeaderPassage(Value):
+    """A passage, and the stretch of its document around it."""
+
+    text: str
+    document: str
+
+
+@dataclass(frozen=True)
+class Situate(Operator[HeaderPassage, str]):
+    """Say in a sentence or two where a passage stands in its document; empty where there is nothing to say.
+
+    The prompt has the document first, so that a server that keeps prefixes reads it once for many passages.
+
+    Args:
+        llm: the language model.
+        role: prompt, with the places `{{document}}` and `{{passage}}`, reader and default.
+        max_tokens: longest reply.
+
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> Situate(ScriptedModel(("Of the harbour, on tides.",)))(HeaderPassage("They rise.", "The harbour. Tides: They rise."))
+    'Of the harbour, on tides.'
+    """
+
+    llm: LanguageModel
+    role: Role[str] = ROLE
+    max_tokens: int = 256
+
+    cached: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
+
+    def apply(self, value: HeaderPassage, /) -> str:
+        said = self.role.ask(self.llm, self._asked(value), max_tokens=self.max_tokens)
+        return "" if says_nothing(said) else said
+
+    def reads(self, value: HeaderPassage, /) -> object:
+        return self.role.prompt_for(self._asked(value))
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return self.role.calls
+
+    def _asked(self, passage: HeaderPassage) -> Filling:
+        check_places(self.role, "document", "passage")
+        return {"document": passage.document, "passage": passage.text}
+
+
+@dataclass(frozen=True)
+class ContextualHeaders(Operator[Part, Pieces]):
+    """The pieces of another transform, each with a sentence or two that situate it within the whole document.
+
+    The sentences become part of the context: searched and embedded, not shown as quote. Each is kept on its own, so
+    that what was interrupted goes on where it was. A long document is shortened at both ends, to the stretch around
+    the piece.
+
+    Args:
+        llm: the language model.
+        splitter: makes the pieces.
+        document_characters: of the document that are shown with each piece at most.
+        role: as `Situate` has it.
+        max_tokens: longest reply.
+
+    Source: Anthropic, "Introducing Contextual Retrieval", 2024.
+
+    >>> from spolia.indexing.transforms.function import transform
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> from spolia.types import Document, Node
+    >>> @transform
+    ... def paragraphs(text):
+    ...     return text.split("\\n\\n")
+    >>> document = Document("d", "The tide rises.\\n\\nIt falls after six hours.")
+    >>> headers = ContextualHeaders(ScriptedModel((("<passage>It", "About the tide."), "none")), paragraphs)
+    >>> [piece.context for piece in headers(Part(Node("d", document.text), document))]
+    ['', 'About the tide.']
+    """
+
+    llm: LanguageModel
+    splitter: Operator[Part, Pieces]
+    document_characters: int = CHARACTERS
+    role: Role[str] = ROLE
+    max_tokens: int = 256
+
+    waits: ClassVar[bool] = True
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
+
+    def __post_init__(self) -> None:
+        self.splitter.gives(Part)
+        for name in ("document_characters", "max_tokens"):
+            if getattr(self, name) < 1:
+                raise WiringError(f"{self.short}: {name} is {getattr(self, name)}. Write a number of at least 1.")
+
+    def apply(self, value: Part, /) -> Pieces:
+        pieces = self.splitter(value)
+        around = value.document.text
+        if pieces and len(around) > self.document_characters:
+            note(
+                f"{value.document.uri or value.document.id} has {len(around)} characters; the model is shown "
+                f"{self.document_characters} around each piece. Write a larger document_characters to show more."
+            )
+        headers = self._situate.batch([self._passage(piece, value) for piece in pieces])
+        return tuple(_under(header, piece) for header, piece in zip(headers, pieces, strict=True))
+
+    def reads(self, value: Part, /) -> object:
+        return self.splitter.reads(value), value.document.text
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return total([self.splitter.calls(rows), times(self.splitter.fanout(rows), self._situate.calls())])
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        return self.splitter.fanout(rows)
+
+    @property
+    def _situate(self) -> Situate:
+        return Situate(self.llm, self.role, self.max_tokens)
+
+    def _passage(self, piece: Piece, part: Part) -> HeaderPassage:
+        at = (part.offset or 0) + (piece.start or 0) + len(piece.text) // 2
+        return HeaderPassage(piece.text, stretch(part.document.text, at, self.document_characters))
+
+
+def _under(header: str | Failure, piece: Piece) -> Piece:
+    """The piece with a header above its own context."""
+    if isinstance(header, Failure):
+        raise header.raised()
+    return piece.but(context="\n".join(filter(None, (header, piece.context))))

@@ -1,0 +1,218 @@
+"""What is read out of replies about a text. Each parser reads `none` as nothing."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, Generic, TypeVar
+
+from spolia.core.operator import Operator
+from spolia.core.run_context import note
+from spolia.errors import ModelError, WiringError
+from spolia.models.parsers import Lines, Parser
+from spolia.models.prompting.excerpt import shortened
+from spolia.models.prompting.role import Role
+from spolia.models.prompting.template import Filling, Setting
+from spolia.models.protocols import CHAT, LanguageModel
+from spolia.stores.definition import Part, Piece, Pieces
+
+NOTHING = "none"
+"""What a model is told to write when there is nothing to say; the default of every role here."""
+LONGEST_PHRASE = 6
+"""Words; what has more is a sentence, and so is what has more than `LONGEST_NAME` characters."""
+LONGEST_NAME = 80
+
+_SAYS_NOTHING = re.compile(r"[\W_]*(?:none|n/a)[\W_]*", re.IGNORECASE)
+_FENCE = re.compile(r"^[^\S\n]*+```.*$", re.MULTILINE)
+_LABEL = re.compile(r"^[^\W\d][\w ]{0,30}[:：]\s+")
+_BETWEEN = re.compile(r"[,;、，；]")
+_QUOTES = " \t*_`\"'“”„‘’«»「」『』."
+_ASKS = re.compile(r"[?？؟;]")
+_TURN = re.compile(
+    r"^(?:[^\S\n]|[*_#>•-])*+(?:\d{1,3}[.)]\s*+)?[*_]*+(q|a|question|answer)\s*+\d{0,3}[*_]*+\s*+[:：][*_]*+\s*+",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def says_nothing(reply: str) -> bool:
+    """Whether a reply is the word for nothing.
+
+    >>> says_nothing("None."), says_nothing("None of it holds.")
+    (True, False)
+    """
+    return _SAYS_NOTHING.fullmatch(reply) is not None
+
+
+def _lines(reply: str) -> list[str]:
+    """The lines, without bullets, fences, repetitions and those that only introduce others."""
+    found = Lines(1000).parse(_FENCE.sub("", reply) or reply)
+    return [line for line in found if not line.endswith((":", "："))]
+
+
+@dataclass(frozen=True)
+class Phrases(Parser[tuple[str, ...]]):
+    """Words and short phrases, one a line, or on one line between commas; each once, whatever its case.
+
+    >>> Phrases().parse("Keywords: tide, Moon, 'tide'")
+    ('tide', 'Moon')
+    """
+
+    def parse(self, reply: str) -> tuple[str, ...]:
+        if says_nothing(reply):
+            return ()
+        lines = _lines(reply)
+        phrases = _BETWEEN.split(_LABEL.sub("", lines[0])) if len(lines) == 1 else lines
+        found: dict[str, str] = {}
+        for phrase in (phrase.strip(_QUOTES) for phrase in phrases):
+            if 0 < len(phrase) <= LONGEST_NAME and len(phrase.split()) <= LONGEST_PHRASE:
+                found.setdefault(phrase.casefold(), phrase)
+        if not found:
+            raise ValueError("it must be words or short phrases, one a line")
+        return tuple(found.values())
+
+
+@dataclass(frozen=True)
+class Questions(Parser[tuple[str, ...]]):
+    """Questions, one a line; where some lines have a question mark, only those.
+
+    >>> Questions().parse("Sure, here you are.\\n1. Who is he?\\n2. Where is he?")
+    ('Who is he?', 'Where is he?')
+    """
+
+    def parse(self, reply: str) -> tuple[str, ...]:
+        if says_nothing(reply):
+            return ()
+        lines = [_TURN.sub("", line).strip("*_ ") for line in _lines(reply)]
+        found = [line for line in lines if _ASKS.search(line)] or [line for line in lines if line]
+        if not found:
+            raise ValueError("it must be questions, one a line")
+        return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class QuestionsWithAnswers(Parser[tuple[tuple[str, str], ...]]):
+    """Pairs of a line that begins with `Q:` and one that begins with `A:`; an answer may have several lines.
+
+    >>> QuestionsWithAnswers().parse("**Q1:** Who pulls?\\n**A1:** The moon.\\nQ: And")
+    (('Who pulls?', 'The moon.'),)
+    """
+
+    def parse(self, reply: str) -> tuple[tuple[str, str], ...]:
+        if says_nothing(reply):
+            return ()
+        found = dict(self._pairs(reply))
+        if not found:
+            raise ValueError("it must be pairs of lines, 'Q: ...' and then 'A: ...'")
+        return tuple(found.items())
+
+    def _pairs(self, reply: str) -> Iterator[tuple[str, str]]:
+        parts = _TURN.split(reply)[1:]  # what it is, what it says, what the next one is ...
+        texts = (" ".join(text.split()).strip("*_ ") for text in parts[1::2])
+        turns = zip((kind[0].lower() for kind in parts[::2]), texts, strict=True)
+        for (first, question), (second, answer) in pairwise(turns):
+            if (first, second) == ("q", "a") and question and answer:
+                yield question, answer
+
+
+@dataclass(frozen=True)
+class NamesWithKinds(Parser[tuple[tuple[str, str], ...]]):
+    """A name and its kind on each line, with a bar between them.
+
+    >>> NamesWithKinds().parse("- Clovis | Person\\n| Paris | place |")
+    (('Clovis', 'person'), ('Paris', 'place'))
+    """
+
+    def parse(self, reply: str) -> tuple[tuple[str, str], ...]:
+        if says_nothing(reply):
+            return ()
+        rows = [[cell.strip(_QUOTES) for cell in line.strip("| ").split("|")] for line in _lines(reply) if "|" in line]
+        found = {row[0]: row[1].casefold() for row in rows if row[0] and row[1:] and row[0].lower() != "name"}
+        named = tuple((name, kind) for name, kind in found.items() if any(map(str.isalnum, name)))
+        if not named:
+            raise ValueError("it must be one entity a line, written: name | kind")
+        return named
+
+
+T = TypeVar("T")
+CHARACTERS = 24_000
+"""Of a text that are shown to a model, by default: some 6,000 tokens of English, 16,000 of Chinese."""
+
+
+class LLMTransform(Operator[Part, Pieces], Generic[T]):
+    """Base of the transforms that ask a language model one thing about the text of a node.
+
+    A subclass is a frozen dataclass with these fields, and writes `pieces`, `places` and `fanout`. A blank text makes
+    no nodes, and no call. A text that is too long is shortened in its middle, which the prompt shows and the trace
+    notes. What is kept depends on prompt and text alone, not on ids, so that a moved or copied document costs nothing.
+    A reply that cannot be read is sent back once (`Role`); then the result is counted as degraded.
+
+    Fields:
+        llm: the language model.
+        role: prompt file, reader of the reply, what holds when it cannot be read. The file has a place `{{text}}`, may
+            have one `{{heading}}` (title and headings above the text), and those of the class.
+        characters: of a text that are shown at most.
+        max_tokens: longest reply.
+
+    Raises:
+        ModelError: when it runs, for a prompt file that cannot be read, or lacks `{{text}}`.
+        ModelUnavailable: when the server cannot be reached.
+        ModelRejected: when the model refuses.
+    """
+
+    llm: LanguageModel
+    role: Role[T]
+    characters: int
+    max_tokens: int
+
+    cached: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
+    counts: ClassVar[tuple[str, ...]] = ("characters", "max_tokens")
+
+    def __post_init__(self) -> None:
+        for name in self.counts:
+            if getattr(self, name) < 1:
+                raise WiringError(f"{self.short}: {name} is {getattr(self, name)}. Write a number of at least 1.")
+
+    @abstractmethod
+    def pieces(self, reply: T, part: Part, /) -> Iterable[Piece]:
+        """The pieces that a reply stands for."""
+
+    @abstractmethod
+    def places(self) -> Mapping[str, str]:
+        """What stands at the prompt's places beside text and heading."""
+
+    def apply(self, value: Part, /) -> Pieces:
+        if not value.node.text.strip():
+            return ()
+        if len(value.node.text) > self.characters:
+            place = f"node {value.node.id} of {value.document.uri or value.document.id}"
+            note(
+                f"The model is shown {self.characters} of the {len(value.node.text)} characters of {place}. "
+                "Write a larger characters, or a parent of smaller nodes."
+            )
+        asked = self._asked(value)
+        return tuple(self.pieces(self.role.ask(self.llm, asked, max_tokens=self.max_tokens), value))
+
+    def reads(self, value: Part, /) -> object:
+        return (self.role.prompt_for(self._asked(value)), value.node.text)
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return self.role.calls
+
+    def _asked(self, part: Part) -> Filling:
+        check_places(self.role, "text")
+        text = shortened(part.node.text, self.characters)
+        settings = {name: Setting(said) for name, said in self.places().items()}
+        return {"text": text, "heading": part.node.context or part.document.title, **settings}
+
+
+def check_places(role: Role[Any], *names: str) -> None:
+    """Refuse a prompt file that would not show the model what it is asked about."""
+    if missing := [name for name in names if name not in role.places]:
+        raise ModelError(
+            f"The prompt {role.prompt!r} has no place {{{{{missing[0]}}}}}. Write it where that is to stand."
+        )

@@ -1,0 +1,186 @@
+"""What a worker may use."""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, Any
+
+from spolia.errors import DocumentError
+from spolia.indexing.readers.reader import Blob, Reading
+from spolia.types import Box, Boxes, Document, Heading, Region, Value
+
+_MEGABYTE = 2**20
+_PARENT_DIED = 1  # PR_SET_PDEATHSIG
+
+
+@dataclass(frozen=True)
+class WorkerLimits(Value):
+    """What reading one file may use.
+
+    Args:
+        seconds: of wall-clock time, and one more for each megabyte of the file; then the worker is killed.
+        memory_mb: megabytes of memory of its own, with what Python and the reader's package take. Enforced where the
+            system can (Linux).
+        written_mb: megabytes of each file that it writes, for programs that it calls.
+        attempts: how often a file that kills its worker is tried; a file whose reader says what is wrong is read once.
+    """
+
+    seconds: float = 120.0
+    memory_mb: int = 2_048
+    written_mb: int = 512
+    attempts: int = 2
+
+    def seconds_for(self, size: int) -> float:
+        """How long a file of so many bytes may take: 5,000 pages may, also where the machine has much else to do.
+
+        >>> WorkerLimits().seconds_for(1_000), WorkerLimits().seconds_for(170_000_000)
+        (120.0, 290.0)
+        """
+        return self.seconds + size // 1_000_000
+
+
+def confine(limits: WorkerLimits) -> None:
+    """Apply the limits to this process, for good."""
+    try:
+        import resource
+    except ImportError:  # Windows has none of this; time is limited from outside there too
+        return
+    memory, written = limits.memory_mb * _MEGABYTE, limits.written_mb * _MEGABYTE
+    kind = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
+    for what, most in ((kind, memory), (resource.RLIMIT_FSIZE, written), (resource.RLIMIT_CORE, 0)):
+        with suppress(ValueError, OSError):  # a lower limit is there already
+            resource.setrlimit(what, (most, most))
+    _die_with_parent()
+
+
+def _die_with_parent() -> None:
+    """A worker that hangs in a reader must not outlive who waits for it, however that ended."""
+    if sys.platform == "linux":
+        import ctypes
+        import signal
+
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PARENT_DIED, signal.SIGKILL)
+
+
+_LENGTHS = struct.Struct("<II")
+LARGEST = 2**31
+"""Bytes of one frame."""
+
+
+def send(stream: IO[bytes], said: Mapping[str, Any], attached: Sequence[bytes] = ()) -> None:
+    """Write a frame; `said` is what JSON has, `attached` is written as it is."""
+    head = json.dumps({**said, "sizes": [len(item) for item in attached]}, ensure_ascii=False).encode()
+    total = sum(map(len, attached))
+    if len(head) > LARGEST or total > LARGEST:
+        raise DocumentError(f"What was read of it has {len(head) + total} bytes, more than is taken. Split it.")
+    stream.write(_LENGTHS.pack(len(head), total))
+    stream.write(head)
+    for item in attached:
+        stream.write(item)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> tuple[dict[str, Any], list[bytes]] | None:
+    """Read a frame; None where the other side has closed or died.
+
+    Raises:
+        ValueError: it is no frame.
+    """
+    lengths = stream.read(_LENGTHS.size)
+    if len(lengths) < _LENGTHS.size:
+        return None
+    size, total = _LENGTHS.unpack(lengths)
+    if size > LARGEST or total > LARGEST:
+        raise ValueError(f"a frame of {size} and {total} bytes")
+    head, body = stream.read(size), stream.read(total)
+    if len(head) < size or len(body) < total:
+        return None
+    said = json.loads(head)
+    attached, at = [], 0
+    for length in said.pop("sizes"):
+        attached.append(body[at : at + length])
+        at += length
+    return said, attached
+
+
+def plain(reading: Reading) -> tuple[dict[str, Any], list[bytes]]:
+    """A reading as what JSON has, and its bytes apart."""
+    document = reading.document
+    said = {
+        "id": document.id,
+        "text": document.text,
+        "uri": document.uri,
+        "title": document.title,
+        "media_type": document.media_type,
+        "pages": document.pages,
+        "headings": [(heading.start, heading.level, heading.text) for heading in document.headings],
+        "meta": document.meta,
+        "regions": [_region(region) for region in document.regions],
+        "encoding": reading.encoding,
+        "empty_pages": reading.empty_pages,
+        "ocr_pages": reading.ocr_pages,
+        "dropped": reading.dropped,
+        "images": [image.uri for image in reading.images],
+        "beside": reading.beside,
+        "warnings": reading.warnings,
+        "lacks": reading.lacks,
+    }
+    return said, [document.boxes.packed, *(image.data for image in reading.images)]
+
+
+def reading_of(said: Mapping[str, Any], attached: Sequence[bytes]) -> Reading:
+    """The reading that was sent.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is none.
+    """
+    document = Document(
+        id=str(said["id"]),
+        text=str(said["text"]),
+        uri=str(said["uri"]),
+        title=str(said["title"]),
+        media_type=str(said["media_type"]),
+        pages=tuple(map(int, said["pages"])),
+        headings=tuple(Heading(int(start), int(level), str(text)) for start, level, text in said["headings"]),
+        meta=tuple((str(name), value) for name, value in said["meta"]),
+        regions=tuple(map(_region_of, said["regions"])),
+        boxes=Boxes(attached[0]),
+    )
+    return Reading(
+        document,
+        encoding=str(said["encoding"]),
+        empty_pages=tuple(map(int, said["empty_pages"])),
+        ocr_pages=tuple(map(int, said["ocr_pages"])),
+        dropped=tuple((str(what), int(count)) for what, count in said["dropped"]),
+        images=tuple(Blob(str(uri), data) for uri, data in zip(said["images"], attached[1:], strict=True)),
+        beside=tuple(_named(said["beside"], len(document.regions))),
+        warnings=tuple(map(str, said["warnings"])),
+        lacks=str(said["lacks"]),
+    )
+
+
+def _named(said: Sequence[Any], regions: int) -> Iterator[tuple[int, str]]:
+    """Regions by number, of which there must be so many, each with a name."""
+    for number, name in said:
+        if not 0 <= int(number) < regions:
+            raise ValueError(f"there is no region {number}")
+        yield int(number), str(name)
+
+
+def _region(region: Region) -> list[Any]:
+    box = region.box
+    sides = None if box is None else (box.page, box.left, box.top, box.right, box.bottom)
+    return [region.kind, region.start, region.end, region.rows, region.image, region.caption, sides]
+
+
+def _region_of(said: Sequence[Any]) -> Region:
+    kind, start, end, rows, image, caption, sides = said
+    box = None if sides is None else Box(int(sides[0]), *map(float, sides[1:]))
+    cells = tuple(tuple(map(str, row)) for row in rows)
+    return Region(str(kind), int(start), int(end), cells, str(image), str(caption), box)

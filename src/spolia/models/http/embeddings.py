@@ -1,0 +1,145 @@
+"""Vectors from any server that speaks OpenAI's protocol: OpenAI, vLLM, TEI, llama.cpp, Ollama and others.
+
+https://platform.openai.com/docs/api-reference/embeddings
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spolia.errors import ModelError, ModelRejected
+from spolia.models.http.remote import Remote
+from spolia.models.http.replies import estimated_tokens, mapping
+from spolia.models.protocols import Kind
+from spolia.types import Usage
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vectors = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class EmbeddingModel(Remote):
+    """The address of a model that embeds; its settings are those of every `Remote`.
+
+    Args:
+        dimension: length of its vectors; a server that gives others is refused.
+        window: longest text in tokens. Of a text that is surely longer, the beginning is sent.
+        query_prefix, passage_prefix: what the model wants before each, for example `query: `.
+        batch_texts, batch_tokens: the most texts, and tokens as they are estimated, in one request.
+        shortened: ask the server for vectors of this dimension (Matryoshka models).
+
+    >>> from spolia.testing import OpenAIServer
+    >>> with OpenAIServer() as server:
+    ...     EmbeddingModel("any", server.url, dimension=8).embed(["A cat sat."], kind="passage").shape
+    (1, 8)
+    """
+
+    dimension: int = 1536
+    window: int = 8191
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    batch_texts: int = 128
+    batch_tokens: int = 100_000
+    shortened: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("dimension", "window", "batch_texts", "batch_tokens"):
+            if getattr(self, name) < 1:
+                raise ModelError(f"EmbeddingModel got {name}={getattr(self, name)}. Write a number of at least 1.")
+
+    def fingerprint(self) -> str:
+        settings = (self.dimension, self.window, self.query_prefix, self.passage_prefix, self.shortened)
+        return f"{super().fingerprint()}|{settings}"
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
+        """One vector of length 1 for each text: float32, shape (texts, dimension).
+
+        Raises:
+            ModelUnavailable: the same call may succeed later.
+            ModelRejected: it will not: refused, another dimension, a vector that is none.
+            BudgetSpent: refused before it was sent.
+        """
+        import numpy as np
+
+        found = np.empty((len(texts), self.dimension), np.float32)
+        first = 0
+        for batch in self._batches(texts, kind):
+            found[first : first + len(batch)] = self._embedded(batch)
+            first += len(batch)
+        return found
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        """Length of each text in tokens: an estimate that is rather too high, since only the server could count."""
+        return [estimated_tokens(text) + 2 for text in texts]
+
+    def covers(self, text: str) -> float:
+        """1: what such models do not know cannot be seen from here."""
+        return 1.0
+
+    def _batches(self, texts: Sequence[str], kind: Kind) -> Iterator[list[str]]:
+        from spolia.models.http.request import sendable
+
+        prefix = self.query_prefix if kind == "query" else self.passage_prefix
+        batch: list[str] = []
+        size = 0
+        for text in texts:
+            sent = sendable(prefix + text, self.window)
+            tokens = estimated_tokens(sent)
+            if batch and (len(batch) == self.batch_texts or size + tokens > self.batch_tokens):
+                yield batch
+                batch, size = [], 0
+            batch.append(sent)
+            size += tokens
+        if batch:
+            yield batch
+
+    def _embedded(self, batch: list[str]) -> Vectors:
+        from spolia.models.http.request import Posting  # urllib3 is only imported when a server is asked
+
+        body: dict[str, Any] = {"model": self.model, "input": batch, "encoding_format": "float"}
+        if self.shortened:
+            body["dimensions"] = self.dimension
+        bound = Usage(embedded=len(batch), input_tokens=sum(map(estimated_tokens, batch)))
+        return Posting(self, "embeddings", body, bound, lambda reply: self._read(reply, len(batch))).persist()
+
+    def _read(self, reply: Mapping[str, Any], count: int) -> Vectors:
+        import numpy as np
+
+        data = reply.get("data")
+        rows = [mapping(row) for row in data] if isinstance(data, list) else []
+        by_index = {row.get("index", at): row.get("embedding") for at, row in enumerate(rows)}
+        if set(by_index) != set(range(count)):
+            raise ModelRejected(f"it gave {len(rows)} vectors for {count} texts. Check that model embeds.")
+        found = np.stack([_vector(by_index[at], self.dimension) for at in range(count)])
+        lengths = np.linalg.norm(found.astype(np.float64), axis=1, keepdims=True)
+        if not (np.isfinite(lengths).all() and lengths.all()):
+            raise ModelRejected("it gave a vector with NaN, infinity or nothing but zeros. Check the model's weights.")
+        scaled: Vectors = (found / lengths).astype(np.float32)
+        return scaled
+
+
+def _vector(found: object, dimension: int) -> Vectors:
+    """A vector as a list of numbers, or as base64 of little-endian float32, which some servers send unasked."""
+    import numpy as np
+
+    try:
+        if isinstance(found, str):
+            vector = np.frombuffer(base64.b64decode(found, validate=True), "<f4")
+        else:
+            vector = np.asarray(found, np.float32)
+    except (ValueError, TypeError, binascii.Error, OverflowError) as error:
+        raise ModelRejected(f"it gave a vector that is none ({error}). Check that model embeds.") from error
+    if vector.shape != (dimension,):
+        raise ModelRejected(
+            f"it gave vectors of shape {vector.shape}, not ({dimension},). Write dimension={vector.size}, or name the "
+            "model that was meant."
+        )
+    return vector

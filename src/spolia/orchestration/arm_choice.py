@@ -1,0 +1,135 @@
+"""From scores of arms to the name of one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from spolia.core.call_bounds import total
+from spolia.core.operator import Operator
+from spolia.core.run_context import degrade, note
+from spolia.errors import WiringError
+from spolia.types import ArmScores, Query
+
+
+@dataclass(frozen=True)
+class PickArm(Operator[ArmScores, str]):
+    """The arm with the highest score, or the default where none has at least `floor`, or all have 0.
+
+    Between equal scores the arm that is declared first. A score that is NaN or infinite is none, and is counted.
+
+    Args:
+        default: the arm for a question that belongs to no arm.
+        floor: the least score; behind `ByMeaning`, whose scores sum to 1, 0.3 is usual.
+
+    Raises:
+        WiringError: for a floor that is no number.
+
+    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, routing.
+
+    >>> pick = PickArm("general", floor=0.3)
+    >>> pick(ArmScores((("law", 0.4), ("medicine", 0.4)))), pick(ArmScores((("law", 0.2),)))
+    ('law', 'general')
+    """
+
+    default: str
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not math.isfinite(self.floor):
+            raise WiringError(f"{self.short}: floor is {self.floor}. Write a number.")
+
+    def apply(self, value: ArmScores, /) -> str:
+        best, highest = self.default, max(self.floor, 0.0)
+        reached = False
+        for arm, score in value.scores:
+            if not math.isfinite(score):
+                degrade(f"The score of the arm {arm!r} is {score}; it is not counted.")
+            elif (score > highest or (not reached and score == highest)) and score > 0:
+                best, highest, reached = arm, score, True
+        if not reached:
+            note(f"No arm has a score of at least {self.floor} above 0; took {self.default!r}.")
+        return best
+
+
+@dataclass(frozen=True)
+class Exceeds(Operator[ArmScores, str]):
+    """An arm where its score is above a threshold, else another one: whether it is worth to retrieve, in Self-RAG.
+
+    A score that is not there, NaN or infinite exceeds nothing.
+
+    Args:
+        arm: whose score is looked at.
+        otherwise: the other arm.
+        threshold: a score equal to it is not above it.
+
+    Raises:
+        WiringError: for a threshold that is no number.
+
+    Source: Asai et al., "Self-RAG: learning to retrieve, generate, and critique through self-reflection", ICLR 2024.
+
+    >>> worth = Exceeds("retrieve", "recall", threshold=0.2)
+    >>> worth(ArmScores((("retrieve", 0.21), ("recall", 0.79)))), worth(ArmScores((("retrieve", 0.2),)))
+    ('retrieve', 'recall')
+    """
+
+    arm: str
+    otherwise: str
+    threshold: float = 0.2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not math.isfinite(self.threshold):
+            raise WiringError(f"{self.short}: threshold is {self.threshold}. Write a number.")
+
+    def apply(self, value: ArmScores, /) -> str:
+        score = value.by_arm.get(self.arm, 0.0)
+        if not math.isfinite(score):
+            degrade(f"The score of the arm {self.arm!r} is {score}; took {self.otherwise!r}.")
+            return self.otherwise
+        return self.arm if score > self.threshold else self.otherwise
+
+
+@dataclass(frozen=True)
+class Blend(Operator[Query, ArmScores]):
+    """Score arms by two judges: score(q, F_j) = a · first_j + (1 − a) · second_j.
+
+    With a = 1 only the first is asked, with a = 0 only the second. An arm that one of them does not know has 0 there.
+
+    Args:
+        first: for hybrid routing, `ByKeywords`.
+        second: for hybrid routing, `ByMeaning`.
+        weight: a, from 0 to 1.
+
+    Raises:
+        WiringError: for another weight.
+
+    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, hybrid
+    routing.
+
+    >>> from spolia.orchestration.similarity_router import ByKeywords
+    >>> one, other = ByKeywords((("a", ("x",)), ("b", ("y",)))), ByKeywords((("a", ("y",)), ("b", ("x",))))
+    >>> Blend(one, other, weight=0.75)(Query("x")).by_arm
+    {'a': 0.75, 'b': 0.25}
+    """
+
+    first: Operator[Query, ArmScores]
+    second: Operator[Query, ArmScores]
+    weight: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.weight <= 1:
+            raise WiringError(f"{self.short}: weight is {self.weight}. Write a number from 0 to 1.")
+
+    def apply(self, value: Query, /) -> ArmScores:
+        if self.weight in (0, 1):
+            return (self.first if self.weight else self.second)(value)
+        one, other = self.first(value).by_arm, self.second(value).by_arm
+        return ArmScores.of(
+            {arm: self.weight * one.get(arm, 0.0) + (1 - self.weight) * other.get(arm, 0.0) for arm in one | other}
+        )
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return total((self.first.calls(), self.second.calls()))

@@ -1,0 +1,226 @@
+"""Rules that stop a loop: by a field of its state, by what a router named."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from spolia.core.operator import Operator
+from spolia.core.run_context import degrade
+from spolia.core.wiring import refuse_counts
+from spolia.errors import ModelRejected, WiringError
+from spolia.models.parsers import OneOf
+from spolia.models.prompting.role import Ask, Brief, Role
+from spolia.models.protocols import CHAT, LanguageModel, Scorer
+from spolia.types import Chain, Generation, Ranking, State, Verdict
+
+
+@dataclass(frozen=True)
+class StopWhen(Operator[State, Verdict]):
+    """Stop a loop when a field of its state has at least so much: a number, or so many entries of a tuple or a text.
+
+    Args:
+        field: of the state.
+        at_least: the number.
+        reason: why it stopped, for `stop`.
+
+    Raises:
+        WiringError: when it runs: the state has no such field, or one that is neither.
+
+    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, rule
+    judge.
+
+    >>> from spolia.types import Chain, Query
+    >>> StopWhen("pairs", 1)(Chain(Query("Who?"), (("Who is it?", "Olsen."),)))
+    Verdict(stop=True, reason='sufficient')
+    """
+
+    field: str
+    at_least: float
+    reason: str = "sufficient"
+
+    def apply(self, value: State, /) -> Verdict:
+        known = [f.name for f in fields(value)]
+        if self.field not in known:
+            raise WiringError(f"{type(value).__name__} has no field {self.field!r}. It has: {', '.join(known)}.")
+        found = getattr(value, self.field)
+        amount = len(found) if isinstance(found, (tuple, str)) else found
+        if not isinstance(amount, (int, float)):
+            raise WiringError(f"The field {self.field!r} holds {found!r:.60}. Write one with a number or entries.")
+        return Verdict(amount >= self.at_least, self.reason)
+
+
+@dataclass(frozen=True)
+class StopOn(Operator[str, Verdict]):
+    """Stop a loop when a router names this label: any router becomes a judge.
+
+    Args:
+        label: one of the router's.
+        reason: why it stopped, for `stop`; the label where it is empty.
+
+    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, rule
+    judge.
+
+    >>> from spolia.orchestration.arm_choice import Exceeds
+    >>> from spolia.types import ArmScores
+    >>> judge = Exceeds("enough", "search on", threshold=0.5) >> StopOn("enough")
+    >>> judge(ArmScores((("enough", 0.7),))), judge(ArmScores((("enough", 0.3),))).stop
+    (Verdict(stop=True, reason='enough'), False)
+    """
+
+    label: str
+    reason: str = ""
+
+    def apply(self, value: str, /) -> Verdict:
+        return Verdict(value == self.label, self.reason or self.label)
+
+
+@dataclass(frozen=True)
+class Confident(Operator[Generation, Verdict]):
+    """Accept a reply where each of its tokens has at least a probability: ∀t: p(t) ≥ τ.
+
+    A token with exactly τ is accepted. One whose log-probability is NaN, or above 0, is not.
+
+    Args:
+        threshold: τ, from 0 to 1.
+
+    Raises:
+        WiringError: for another threshold.
+        ModelRejected: when it runs: the reply has no log-probabilities.
+
+    Source: Jiang et al., "Active retrieval augmented generation" (FLARE), EMNLP 2023, whose code retrieves at p = τ.
+
+    >>> from spolia.types import Token
+    >>> sure = Generation("Nokia in Salo", tokens=(Token("Nokia", -0.01), Token(" in Salo", math.log(0.8))))
+    >>> Confident(0.8)(sure).stop, Confident(0.81)(sure).stop
+    (True, False)
+    """
+
+    threshold: float = 0.8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.threshold <= 1:
+            raise WiringError(f"{self.short}: threshold is {self.threshold}. Write a probability, from 0 to 1.")
+
+    def apply(self, value: Generation, /) -> Verdict:
+        if not value.tokens:
+            raise ModelRejected(
+                "The reply has no log-probabilities to judge it by. Take a model with the capability 'logprobs', and "
+                "ask it with logprobs=True."
+            )
+        least = math.log(self.threshold) if self.threshold else -math.inf
+        return Verdict(all(least <= token.logprob <= 0 for token in value.tokens), "confident")
+
+
+@dataclass(frozen=True)
+class Classified(Operator[Chain, Verdict]):
+    """Stop where a classifier gives the question and its chain at least a score.
+
+    It reads the question and as many of the newest pairs as there is room for: what is left out is the oldest. A score
+    that is NaN or infinite does not stop, and is counted.
+
+    Args:
+        classifier: a scorer of (question, chain) that was trained for it, here or on a server.
+        threshold: the least score that stops.
+        characters: of question and chain that are read; some 2,000 are 512 tokens of English.
+
+    Raises:
+        WiringError: for a threshold that is no number.
+
+    Source: Yeom et al., "Chain of retrieval with an external sufficiency classifier", 2025.
+
+    >>> from spolia.models.http.reranking import RerankModel
+    >>> from spolia.testing import OpenAIServer
+    >>> from spolia.types import Query
+    >>> chain = Chain(Query("Who employed Olsen?"), (("Who is Olsen?", "An engineer whom Nokia employed."),))
+    >>> with OpenAIServer() as server:  # which scores by the words that question and chain share
+    ...     judge = Classified(RerankModel("any", server.url), threshold=0.25)
+    ...     judge(chain), judge.but(threshold=0.9)(chain)
+    (Verdict(stop=True, reason='sufficient'), Verdict(stop=False, reason='sufficient'))
+    """
+
+    classifier: Scorer
+    threshold: float = 0.5
+    characters: int = 2_000
+
+    cached: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_counts(self, "characters")
+        if not math.isfinite(self.threshold):
+            raise WiringError(f"{self.short}: threshold is {self.threshold}. Write a number.")
+
+    def reads(self, value: Chain, /) -> object:
+        return value.query.question, value.written(self.characters)
+
+    def apply(self, value: Chain, /) -> Verdict:
+        (score,) = self.classifier.scores(value.query.question, [value.written(self.characters)])
+        if not math.isfinite(score):
+            degrade(f"{self.classifier.name} gave the score {score}; the chain goes on.")
+            return Verdict(False, "sufficient")
+        return Verdict(score >= self.threshold, "sufficient")
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return 0
+
+
+ENOUGH: Role[str] = Role(
+    "spolia:orchestration/prompts/sufficient.txt", OneOf(("sufficient", "insufficient")), default="insufficient"
+)
+
+
+@dataclass(frozen=True)
+class Sufficient(Operator[Ranking, Verdict]):
+    """Ask a language model whether the passages are enough to answer the question.
+
+    Of nothing nobody is asked: it is not enough. A reply that is none of the labels is sent back once; then the role's
+    default holds (`insufficient`), and the result is counted as degraded.
+
+    Args:
+        llm: the language model.
+        passages: the best so many are shown.
+        characters: of each passage that are shown, at most.
+        role: the prompt file, with the places `{{question}}` and `{{passages}}`; labels, of which `sufficient` stops.
+        max_tokens: longest reply.
+
+    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024,
+    LLM judge.
+
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> from spolia.types import Hit, Node, Query
+    >>> found = Ranking(Query("Who employed Olsen?"), (Hit(Node("a", "Olsen was at Nokia."), 1.0),))
+    >>> Sufficient(ScriptedModel(("Verdict: sufficient.",)))(found)
+    Verdict(stop=True, reason='sufficient')
+    """
+
+    llm: LanguageModel
+    passages: int = 10
+    characters: int = 2_000
+    role: Role[str] = ENOUGH
+    max_tokens: int = 256
+
+    waits: ClassVar[bool] = True
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_counts(self, "passages", "characters", "max_tokens")
+
+    def apply(self, value: Ranking, /) -> Verdict:
+        if not value.hits:
+            return Verdict(False, "sufficient")
+        shown = tuple(node.shown_text[: self.characters] for node in value.cut(self.passages).nodes)
+        label = self._ask(Brief.of(value.query.sample, question=value.query.question, passages=shown))
+        return Verdict(label == "sufficient", "sufficient")
+
+    @property
+    def _ask(self) -> Ask:
+        return Ask(self.llm, self.role, self.max_tokens)
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return self._ask.calls()

@@ -1,0 +1,150 @@
+"""A plan that follows the relationships of a knowledge graph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spolia.core.operator import Operator
+from spolia.core.run_context import note
+from spolia.core.wiring import refuse_counts
+from spolia.stores.outside.graph_file import GraphFile
+from spolia.stores.outside.property_graph import Entity, PropertyGraph, Relation
+from spolia.types import Plan, Query
+
+_MOST = 20_000
+"""Relationships that are looked at for one question."""
+_SHARED = 4
+"""Letters that two words begin with, at least, to be the same in another form: `works`, `worked`."""
+Edge = tuple[str, bool]
+"""A type of relationship, and whether it is gone along from its start to its end."""
+
+
+@dataclass(frozen=True)
+class KnowledgeGuided(Operator[Query, Plan]):
+    """Plan a question by a path in a graph: each relationship on it is a step, from what the question names.
+
+    From each node whose name stands in the question, paths of at most `hops` relationships are followed, both ways. The
+    path counts that has most types that the question mentions, one more where it ends at another node that it names;
+    between equals the shorter one, then that from what is named first. A type is mentioned where the question has a
+    word that begins like one of its words. `LeastToMost` takes the steps, so that documents answer them: the graph only
+    says what to ask.
+
+    Args:
+        graph: a knowledge graph.
+        hops: h, relationships in a row.
+        fallback: plans a question for which there is no path; without it, it has no steps.
+
+    Raises:
+        StoreError: the graph cannot be read.
+
+    Source: Luo et al., "Reasoning on graphs: faithful and interpretable large language model reasoning", ICLR 2024
+    (paths as plans; here found by the words of the question, without a model).
+
+    >>> import json, tempfile
+    >>> path = tempfile.mkdtemp() + "/people.json"
+    >>> nodes = [{"id": name, "properties": {"name": name}} for name in ("Olsen", "Nokia", "Salo")]
+    >>> links = [("EMPLOYED_BY", "Olsen", "Nokia"), ("LOCATED_IN", "Nokia", "Salo")]
+    >>> with open(path, "w") as file:
+    ...     relationships = [{"type": kind, "from": start, "to": end} for kind, start, end in links]
+    ...     json.dump({"nodes": nodes, "relationships": relationships}, file)
+    >>> plan = KnowledgeGuided(GraphFile(path))(Query("Where is located whom Olsen was employed by?"))
+    >>> plan.steps
+    ('Olsen employed by what?', '#1 located in what?')
+    """
+
+    graph: GraphFile
+    hops: int = 3
+    fallback: Operator[Query, Plan] | None = None
+
+    def __post_init__(self) -> None:
+        refuse_counts(self, "hops")
+        super().__post_init__()
+
+    def apply(self, value: Query, /) -> Plan:
+        graph = self.graph.graph()
+        asked = _words(value.text)
+        named = named_in(graph, asked)
+        mentioned = {kind for kind in graph.types if _mentions(asked, kind)}
+        best: tuple[int, int, int, list[Edge]] | None = None
+        for path, start, end in self._paths(graph, named):
+            score = len({kind for kind, _ in path} & mentioned) + (end in named and end != start)
+            rank = (-score, len(path), named.index(start), path)
+            if score and (best is None or rank < best):
+                best = rank
+        if best is not None:
+            return Plan(value, _steps(named[best[2]], best[3]))
+        note(f"There is no path for the question from {', '.join(one.name for one in named) or 'any node'}.")
+        return Plan(value) if self.fallback is None else self.fallback(value)
+
+    def _paths(self, graph: PropertyGraph, named: list[Entity]) -> Iterator[tuple[list[Edge], Entity, Entity]]:
+        """Paths from what is named, none through a node twice."""
+        room = _MOST
+        open_: list[tuple[list[Edge], Entity, tuple[Entity, ...]]] = [([], one, (one,)) for one in named]
+        while open_:
+            path, start, through = open_.pop(0)
+            if path:
+                yield path, start, through[-1]
+            for relation, other in graph.around(through[-1].id) if len(path) < self.hops else ():
+                room -= 1
+                if room < 0:
+                    note(f"The graph is dense: {_MOST} relationships around what is named are looked at.")
+                    return
+                if other not in through:
+                    edge = _edge(relation, through[-1])
+                    open_.append(([*path, edge], start, (*through, other)))
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return 0 if self.fallback is None else self.fallback.calls()
+
+
+def named_in(graph: PropertyGraph, asked: list[str]) -> list[Entity]:
+    """The nodes whose names stand in a question, in its order; of names within others the longer one.
+
+    >>> nokia, maps = Entity("n", (), (("name", "Nokia"),)), Entity("m", (), (("name", "Nokia Maps"),))
+    >>> [entity.id for entity in named_in(PropertyGraph((nokia, maps)), ["who", "made", "nokia", "maps"])]
+    ['m']
+    """
+    text = f" {' '.join(asked)} "
+    by_name: dict[str, list[Entity]] = {}
+    for entity in graph.entities:
+        by_name.setdefault(f" {' '.join(_words(entity.name))} ", []).append(entity)
+    found: dict[int, list[Entity]] = {}
+    for name in sorted(by_name, key=lambda name: (-len(name), name)):
+        if len(name) > 3 and name in text:
+            found[text.index(name)] = by_name[name]
+            text = text.replace(name, " " * len(name))
+    return [entity for place in sorted(found) for entity in found[place]]
+
+
+def _edge(relation: Relation, at: Entity) -> Edge:
+    return relation.type, relation.start == at.id
+
+
+def _steps(start: Entity, path: list[Edge]) -> tuple[str, ...]:
+    """One question for each relationship; from the second on, about the answer before it."""
+    steps = []
+    for number, (kind, forward) in enumerate(path):
+        about = f"#{number}" if number else start.name.replace("#", "")
+        told = " ".join(_words(kind))
+        steps.append(f"{about} {told} what?" if forward else f"What {told} {about}?")
+    return tuple(steps)
+
+
+def _mentions(asked: list[str], kind: str) -> bool:
+    words = _words(kind)
+    telling = [word for word in words if len(word) >= _SHARED] or words
+    return any(_alike(word, other) for word in telling for other in asked)
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two words are forms of one: they begin with the same letters, most of them."""
+    shared = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return (
+        one == other if min(len(one), len(other)) < _SHARED else shared >= max(_SHARED, 0.6 * max(len(one), len(other)))
+    )
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+", text.casefold())

@@ -1,0 +1,178 @@
+"""Which arm a question belongs to, as a language model says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spolia.core.operator import Operator
+from spolia.core.run_context import degrade
+from spolia.core.wiring import refuse_counts
+from spolia.errors import ModelError, WiringError
+from spolia.models.parsers import OneOf, Text
+from spolia.models.prompting.role import Ask, Brief, Prompted, Role
+from spolia.models.prompting.template import Setting, chosen
+from spolia.models.protocols import CHAT, NEXT_TOKENS, ForetellsTokens, LanguageModel
+from spolia.orchestration.similarity_router import Arms, refuse_no_arm
+from spolia.types import ArmScores, Prompt, Query, Token
+
+ROUTED: Role[str] = Role("spolia:orchestration/prompts/label.txt", Text(), default="none")
+
+
+@dataclass(frozen=True)
+class ByLabel(Operator[Query, str]):
+    """Have a language model name the arm that a question belongs to.
+
+    It is asked for one of the names, and what it writes around it does not matter. A reply that names no arm, or
+    several, is sent back once; then `otherwise` is the arm, and the result is counted as degraded.
+
+    Args:
+        llm: the language model.
+        arms: by name, what belongs there.
+        otherwise: one of the names.
+        role: the prompt file, with the places `{{question}}` and `{{arms}}`; what reads the reply is made of the names.
+        max_tokens: longest reply.
+
+    Raises:
+        WiringError: for no arm, or where `otherwise` is none.
+
+    Source: Jeong et al., "Adaptive-RAG: learning to adapt retrieval-augmented large language models through question
+    complexity", NAACL 2024.
+
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> arms = (("law", "statutes and courts"), ("medicine", "drugs and diseases"))
+    >>> router = ByLabel(ScriptedModel((("dose", "It is **Medicine**."), ("", "hard to say"))), arms, otherwise="law")
+    >>> router(Query("Which dose?")), router(Query("What now?"))
+    ('medicine', 'law')
+    """
+
+    llm: LanguageModel
+    arms: tuple[tuple[str, str], ...]
+    otherwise: str
+    role: Role[str] = ROUTED
+    max_tokens: int = 64
+
+    waits: ClassVar[bool] = True
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_no_arm(self.arms, self.short)
+        refuse_counts(self, "max_tokens")
+        OneOf(tuple(name for name, _ in self.arms))
+        if self.otherwise not in dict(self.arms):
+            raise WiringError(
+                f"{self.short}: {self.otherwise!r} is no arm. Write one of: {', '.join(dict(self.arms))}."
+            )
+
+    def apply(self, value: Query, /) -> str:
+        described = Setting("\n".join(f"- {name}: {what}" for name, what in self.arms))
+        found: str = self._ask(Brief.of(value.sample, question=value.text, arms=described))
+        return found
+
+    @property
+    def _ask(self) -> Ask:
+        role = self.role.but(parser=OneOf(tuple(name for name, _ in self.arms)), default=self.otherwise)
+        return Ask(self.llm, role, self.max_tokens)
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return self._ask.calls()
+
+
+@dataclass(frozen=True)
+class ByNextToken(Prompted, Operator[Query, ArmScores]):
+    """Score arms by the probability of their tokens as the model's next one: P(F_j) = p(T_j) / Σ_i p(T_i).
+
+    p(T_j) is the sum of the probabilities of an arm's tokens, computed from probabilities, never from their logarithms.
+    The tokens are labels that the prompt offers, or control tokens that a model was trained to write, as Self-RAG's:
+    `ByNextToken(model, (("retrieve", ("[Retrieval]",)), ("recall", ("[No Retrieval]",))))`, and `Exceeds("retrieve",
+    "recall", 0.2)` behind it. A token that is the beginning of one arm's label counts for it. Where none of
+    the most probable tokens is of any arm, all scores are 0, and the result is counted as degraded.
+
+    Args:
+        llm: a language model that states the most probable next tokens.
+        arms: tokens by arm, whatever their case and blanks around them.
+        prompt: file with the place `{{question}}`, and `{{options}}` if it names them.
+        top: how many of the most probable tokens are looked at.
+
+    Raises:
+        WiringError: for no arm, or one without a token.
+        ModelError: when it runs: the prompt cannot be read, or the model cannot foretell tokens.
+        ModelRejected: the server states none, where it was said to.
+
+    Source: Asai et al., "Self-RAG: learning to retrieve, generate, and critique through self-reflection", ICLR 2024
+    (whose code divides log-probabilities, which turns the decision round).
+
+    >>> from spolia.models.http.completions import CompletionModel
+    >>> from spolia.testing import OpenAIServer, Served
+    >>> arms = (("retrieve", ("true",)), ("recall", ("false",)))
+    >>> with OpenAIServer(Served("true false", logprob=-0.5)) as server:
+    ...     scores = ByNextToken(CompletionModel("any", server.url), arms)(Query("Who employed Olsen?")).by_arm
+    >>> round(scores["retrieve"], 3)  # of log-probabilities -0.5 and -1.0
+    0.622
+    """
+
+    llm: LanguageModel
+    arms: Arms
+    prompt: str = "spolia:orchestration/prompts/next_token.txt"
+    top: int = 20
+
+    cached: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((NEXT_TOKENS,))}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_no_arm(self.arms, self.short)
+        refuse_counts(self, "top")
+        if empty := [arm for arm, tokens in self.arms if not any(map(_plain, tokens))]:
+            raise WiringError(f"{self.short}: the arm {empty[0]!r} has no token. Write what the model says for it.")
+
+    def reads(self, value: Query, /) -> object:
+        return self._prompt(value)
+
+    def apply(self, value: Query, /) -> ArmScores:
+        if not isinstance(self.llm, ForetellsTokens):
+            raise ModelError(f"{self.llm.name} cannot foretell tokens. Take a model with the capability 'next_tokens'.")
+        mass = self._mass(self.llm.next_tokens(self._prompt(value), top=self.top))
+        whole = math.fsum(mass.values())
+        if not whole:
+            degrade(f"None of the {self.top} most probable next tokens is of an arm.")
+        return ArmScores.of({arm: found / whole if whole else 0.0 for arm, found in mass.items()})
+
+    def _mass(self, tokens: Iterable[Token]) -> dict[str, float]:
+        mass = {arm: 0.0 for arm, _ in self.arms}
+        for token in tokens:
+            arm = self._arm(_plain(token.text))
+            if arm is None:
+                continue
+            if token.logprob <= 0:
+                mass[arm] += math.exp(token.logprob)
+            else:  # also NaN
+                degrade(f"The token {token.text!r} has the log-probability {token.logprob}; it is not counted.")
+        return mass
+
+    def _arm(self, token: str) -> str | None:
+        """The arm that has a token, or the only one of whose tokens it is the beginning."""
+        labels = [(arm, _plain(label)) for arm, labels in self.arms for label in labels]
+        if exact := [arm for arm, label in labels if label == token]:
+            return exact[0]
+        begun = {arm for arm, label in labels if token and label.startswith(token)}
+        return begun.pop() if len(begun) == 1 else None
+
+    def _prompt(self, query: Query) -> Prompt:
+        options = Setting("\n".join(f"- {tokens[0]}" for _, tokens in self.arms))
+        return Prompt(
+            chosen(self.prompt, {"question": query.text, "options": options}).filled(
+                {"question": query.text, "options": options}
+            )
+        )
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return 1
+
+
+def _plain(token: str) -> str:
+    return token.strip(" \t\n▁Ġ").casefold()

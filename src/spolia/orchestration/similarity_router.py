@@ -1,0 +1,168 @@
+"""Which arm a question belongs to, by its words and its metadata."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from spolia.core.operator import Operator
+from spolia.core.run_context import note
+from spolia.errors import WiringError
+from spolia.filters import Condition
+from spolia.models.protocols import Embedder, refuse_no_embedder
+from spolia.models.vector_checks import embedded
+from spolia.types import ArmScores, Query, kept
+
+if TYPE_CHECKING:
+    from spolia.models.protocols import Vectors
+
+
+_UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+Arms = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True)
+class ByKeywords(Operator[Query, ArmScores]):
+    """Score arms by their keywords in the query: score(q, F_j) = |K_j ∩ K_q| / |K_q|; 0 where K_q is empty.
+
+    K_j are the arm's keywords; K_q those of all arms that stand in the query, as whole words in any case, or that its
+    filter asks for as values. A keyword of several words stands there where they follow each other.
+
+    Args:
+        arms: keywords by arm.
+
+    Raises:
+        WiringError: for no arm, or a keyword without a letter or digit.
+
+    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, metadata
+    routing (with its equation's indices mended).
+
+    >>> by_words = ByKeywords((("law", ("court", "statute")), ("medicine", ("dose", "Paracetamol"))))
+    >>> by_words(Query("Which dose of paracetamol does the court name?")).by_arm
+    {'law': 0.3333333333333333, 'medicine': 0.6666666666666666}
+    """
+
+    arms: Arms
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_no_arm(self.arms, self.short)
+        if odd := [word for _, words in self.arms for word in words if not _words(word)]:
+            raise WiringError(f"{self.short}: the keyword {odd[0]!r} has no letter. Write words.")
+
+    def apply(self, value: Query, /) -> ArmScores:
+        sources = [" ".join(_words(text)) for text in (value.text, *_asked_for(value))]
+        found = {word for _, words in self.arms for word in map(_plain, words) if _stands(word, sources)}
+        return ArmScores(tuple((arm, _share(set(map(_plain, words)) & found, found)) for arm, words in self.arms))
+
+
+def refuse_no_arm(arms: Iterable[tuple[str, object]], where: str) -> None:
+    """Refuse no arm at all, and two of one name."""
+    names = [name for name, _ in arms]
+    if not names or len(set(names)) < len(names):
+        raise WiringError(f"{where} has the arms {', '.join(names) or 'none'}. Write each arm once, at least one.")
+
+
+def _asked_for(query: Query) -> Iterable[str]:
+    """What the filter of a query compares with."""
+    leaves = query.filter.leaves() if isinstance(query.filter, Condition) else ()
+    return [str(operand) for leaf in leaves for operand in leaf.operands()]
+
+
+def _share(part: set[str], whole: set[str]) -> float:
+    return len(part) / len(whole) if whole else 0.0
+
+
+def _stands(keyword: str, sources: Iterable[str]) -> bool:
+    """Whether a keyword stands in one of the texts: as whole words; anywhere in scripts without blanks."""
+    if _UNSPACED.search(keyword):
+        return any(keyword in source for source in sources)
+    return any(f" {keyword} " in f" {source} " for source in sources)
+
+
+def _plain(keyword: str) -> str:
+    return " ".join(_words(keyword))
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.casefold())
+
+
+@dataclass(frozen=True)
+class ByMeaning(Operator[Query, ArmScores]):
+    """Score arms by how alike the query is to what they are described by: P(F_j|q) = softmax_j(s_j / τ).
+
+    s_j is the highest cosine of the query with the arm's descriptions: sentences about it, or questions that belong to
+    it. Where no arm has at least `threshold`, all scores are 0: the question is about something else. Neither the order
+    of arms nor that of descriptions matters.
+
+    Args:
+        embedder: of queries, and of descriptions as passages.
+        arms: descriptions by arm.
+        temperature: τ; a low one makes the scores of the best arm near 1.
+        threshold: cosine, at least; -1 for none.
+
+    Raises:
+        WiringError: for no arm, one without a description, a temperature that is not above 0.
+        ModelError: what the embedder gives are no vectors.
+
+    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, semantic
+    routing (a softmax of similarities, where the paper has one of probabilities).
+
+    >>> from spolia.testing import HashingEmbedder
+    >>> arms = (("tides", ("Why does the sea rise and fall?",)), ("salt", ("Where is salt dug?",)))
+    >>> scores = ByMeaning(HashingEmbedder(), arms)(Query("Why does the sea fall?")).by_arm
+    >>> scores["tides"] > 0.9 > 0.1 > scores["salt"]
+    True
+    """
+
+    embedder: Embedder
+    arms: Arms
+    temperature: float = 0.1
+    threshold: float = 0.2
+
+    version: ClassVar[int] = 2
+    cached: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_no_embedder(self.embedder, "ByMeaning", Embedder)
+        refuse_no_arm(self.arms, self.short)
+        if empty := [arm for arm, texts in self.arms if not any(text.strip() for text in texts)]:
+            raise WiringError(f"{self.short}: the arm {empty[0]!r} has no description. Write a sentence about it.")
+        if not 0 < self.temperature < math.inf:
+            raise WiringError(f"{self.short}: temperature is {self.temperature}. Write a number above 0.")
+
+    def reads(self, value: Query, /) -> object:
+        return value.text, value.vector
+
+    def apply(self, value: Query, /) -> ArmScores:
+        alike = self._cosines(value)
+        best = max(alike.values())
+        if best < self.threshold:
+            note(f"No arm is alike: {best:.2f} at most, where {self.threshold} is wanted.")
+            return ArmScores.of(dict.fromkeys(alike, 0.0))
+        weights = {arm: math.exp((score - best) / self.temperature) for arm, score in alike.items()}
+        return ArmScores.of({arm: weight / math.fsum(weights.values()) for arm, weight in weights.items()})
+
+    def _cosines(self, query: Query) -> dict[str, float]:
+        import numpy as np
+
+        vector = query.vector if query.vector is not None else self._embedded((query.text,), passages=False)[0]
+        asked = np.asarray(vector, dtype=float)
+        length = float(np.linalg.norm(asked)) or 1.0
+        found = {}
+        for arm, vectors in self._described.items():
+            found[arm] = max(math.fsum(row * asked) / length for row in vectors.astype(float))
+        return found
+
+    @kept
+    def _described(self) -> dict[str, Vectors]:
+        """The vectors of the descriptions, embedded once."""
+        return {arm: self._embedded(texts, passages=True) for arm, texts in self.arms}
+
+    def _embedded(self, texts: tuple[str, ...], *, passages: bool) -> Vectors:
+        return embedded(self.embedder, texts, "passage" if passages else "query")

@@ -1,0 +1,227 @@
+"""The nodes before and after a node in its document."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from spolia.core.operator import Operator
+from spolia.core.run_context import access, narrowing
+from spolia.core.wiring import refuse_counts
+from spolia.errors import StoreError, WiringError
+from spolia.filters import narrowed
+from spolia.post_retrieval.group_map import found_in, is_cut
+from spolia.ranking.fusion import falling
+from spolia.stores.corpus import Corpus, refuse_no_corpus
+from spolia.types import Document, Filter, Hit, Node, Ranking, Span
+
+if TYPE_CHECKING:
+    from spolia.stores.snapshot import Snapshot
+
+
+def beside(
+    snapshot: Snapshot, node: Node, before: int, after: int, access: frozenset[str], filter: Filter | None
+) -> list[Node]:
+    """A node with those of its group around it, in order, up to the first that may not be read or found.
+
+    Args:
+        before: nodes before it, at most.
+        after: nodes after it, at most.
+    """
+    from spolia.stores.reading.related import passing
+
+    if node.number < 1:  # nobody knows where it stands
+        return [node]
+    around = snapshot.numbered(node.document, node.group, node.number - before, node.number + after, access)
+    there = {found.number: found for found in passing(snapshot, around, access, filter)} | {node.number: node}
+    first = last = node.number
+    while first - 1 in there:
+        first -= 1
+    while last + 1 in there:
+        last += 1
+    return [there[number] for number in range(first, last + 1)]
+
+
+def refuse_nothing(op: Operator[Any, Any], *names: str) -> None:
+    """Refuse fields that are no counts from 0 on, and all of them 0."""
+    refuse_counts(op, *names, least=0)
+    if not any(getattr(op, name) for name in names):
+        raise WiringError(
+            f"{op.short} does nothing: {' and '.join(names)} are 0. Write a number above 0 for one of them."
+        )
+
+
+def runs(nodes: Sequence[Node]) -> list[list[Node]]:
+    """Nodes of one document and group as runs without a gap, each node once.
+
+    >>> [[node.number for node in run] for run in runs([Node(str(n), "", number=n) for n in (4, 1, 2, 5, 2)])]
+    [[1, 2], [4, 5]]
+    """
+    found: list[list[Node]] = []
+    for _, node in sorted({node.number: node for node in nodes}.items()):
+        if found and found[-1][-1].number + 1 == node.number:
+            found[-1].append(node)
+        else:
+            found.append([node])
+    return found
+
+
+@dataclass(frozen=True)
+class Neighbours(Operator[Ranking, Ranking]):
+    """Add the nodes before and after each hit in its document.
+
+    A neighbour that is j nodes away has score(n) = s - (1 - decay^j) · |s|, s the hit's: less than the hit, whatever
+    the sign. A node that is reached from several hits, or is one, keeps its best score. No text is embedded again.
+    Best first; between equals a hit, then the nearer neighbour. The way ends with the document, and at a node that may
+    not be read or that the filters do not let be found. 10 hits become 10 · (1 + before + after) at most.
+
+    Args:
+        corpus: the store that the hits are from.
+        before: neighbours before a hit.
+        after: neighbours after it.
+        decay: what a neighbour keeps of the score with every step, from 0 to 1.
+        top_k: hits to return, at most; None for all.
+
+    Raises:
+        StoreError: when the store cannot be read.
+        FilterError: for a filter on a field that the store does not declare.
+
+    Source: `prev_next_augmenter` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval Augmented
+    Generation Pipeline", 2024, which embeds all of them again instead.
+
+    >>> Neighbours(Corpus("notes.spolia"), before=0, after=2).short
+    'Neighbours(before=0, after=2, decay=0.5)'
+    """
+
+    corpus: Corpus
+    before: int = 1
+    after: int = 1
+    decay: float = 0.5
+    top_k: int | None = None
+
+    version: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        refuse_no_corpus(self.corpus, "Neighbours(corpus)")
+        refuse_nothing(self, "before", "after")
+        if not 0 <= self.decay <= 1:
+            raise WiringError(f"{self.short}: decay is {self.decay}. Write a number from 0 to 1.")
+        refuse_counts(self, "top_k", optional=True)
+
+    def apply(self, value: Ranking, /) -> Ranking:
+        snapshot, who = self.corpus.snapshot(), access()
+        wanted = narrowed(value.query.filter, narrowing())
+        found: dict[str, tuple[float, int, int, Hit]] = {}
+        for rank, hit in enumerate(value.hits):
+            for node in beside(snapshot, hit.node, self.before, self.after, who, wanted):
+                steps = abs(node.number - hit.node.number)
+                new = self._hit(hit, node, steps)
+                place = (falling(new.score), steps, rank, new)
+                if node.id not in found or place[:3] < found[node.id][:3]:
+                    found[node.id] = place
+        hits = [place[3] for place in sorted(found.values(), key=lambda place: place[:3])]
+        return value.but(hits=tuple(hits[: self.top_k]))
+
+    def _hit(self, hit: Hit, node: Node, steps: int) -> Hit:
+        if not steps:
+            return hit
+        less = (1 - self.decay**steps) * abs(hit.score) if math.isfinite(hit.score) else 0.0
+        return Hit(node, hit.score - less)
+
+
+@dataclass(frozen=True)
+class SentenceWindow(Operator[Ranking, Ranking]):
+    """Show each hit with the nodes around it, as one stretch of the document: sentences are searched, windows are read.
+
+    Windows that overlap or touch become one, with the best score of its hits. Its text is the document's from the
+    first node to the last, its id that of the best hit in it, and `Hit.found` holds the hits, to which citations
+    point. A window ends with the document, and at a node that may not be read or that the filters do not let be found.
+    Best first; ties in the order of the hits.
+
+    Hits stay as they are where there is no stretch to show: the text was written, not cut, or has no number.
+
+    Args:
+        corpus: the store that the hits are from.
+        before: nodes of the hit's group that are shown before it.
+        after: nodes that are shown after it.
+        top_k: hits to return, at most; None for all.
+
+    Raises:
+        StoreError: when the store cannot be read.
+        FilterError: for a filter on a field that the store does not declare.
+
+    Source: Liu, LlamaIndex, sentence window retrieval, 2023.
+
+    >>> SentenceWindow(Corpus("notes.spolia"), before=1).short
+    'SentenceWindow(before=1, after=3)'
+    """
+
+    corpus: Corpus
+    before: int = 3
+    after: int = 3
+    top_k: int | None = None
+
+    version: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        refuse_no_corpus(self.corpus, "SentenceWindow(corpus)")
+        refuse_nothing(self, "before", "after")
+        refuse_counts(self, "top_k", optional=True)
+
+    def apply(self, value: Ranking, /) -> Ranking:
+        snapshot, who = self.corpus.snapshot(), access()
+        wanted = narrowed(value.query.filter, narrowing())
+        cut: dict[tuple[str, str], list[Hit]] = {}
+        for hit in value.hits:
+            if is_cut(hit.node) and hit.node.number:
+                cut.setdefault((hit.node.document, hit.node.group), []).append(hit)
+        windows: list[Hit] = []
+        for (document, _), hits in cut.items():
+            around = [node for hit in hits for node in beside(snapshot, hit.node, self.before, self.after, who, wanted)]
+            windows += _windows(_document(snapshot, document, who), hits, runs(around))
+        rest = [hit for hit in value.hits if not is_cut(hit.node) or not hit.node.number]
+        return value.but(hits=tuple(_in_order([*windows, *rest], value.hits)[: self.top_k]))
+
+
+def _document(snapshot: Snapshot, id: str, access: frozenset[str]) -> Document | None:
+    """The document, None where it may not be read as a whole."""
+    try:
+        return snapshot.document(id, access)
+    except StoreError:
+        return None
+
+
+def _windows(document: Document | None, hits: Sequence[Hit], around: Iterable[Sequence[Node]]) -> list[Hit]:
+    """The hits of one document with what stands around them; without the document as they are."""
+    if document is None:
+        return list(hits)
+    found = []
+    for run in around:
+        numbers = {node.number for node in run}
+        inside = sorted((hit for hit in hits if hit.node.number in numbers), key=lambda hit: falling(hit.score))
+        best = inside[0]
+        shown = _stretch(document, best.node, [node for node in run if is_cut(node)])
+        parts = dict.fromkeys(part for hit in inside for part in found_in(shown, hit))
+        found.append(Hit(shown, best.score, best.parts, tuple(parts)))
+    return found
+
+
+def _stretch(document: Document, best: Node, nodes: Sequence[Node]) -> Node:
+    """A node that reaches from the first of some nodes to the last."""
+    spans = [node.span for node in nodes if node.span is not None]
+    start, end = min(span.start for span in spans), max(span.end for span in spans)
+    pages = [page for span in spans if span.pages for page in span.pages]
+    lines = [line for span in spans if span.lines for line in span.lines]
+    span = Span(start, end, _ends(pages), _ends(lines))
+    return best.but(text=document.text[start:end], span=span, context=nodes[0].context, search_text="")
+
+
+def _ends(places: Sequence[int]) -> tuple[int, int] | None:
+    return (min(places), max(places)) if places else None
+
+
+def _in_order(hits: Iterable[Hit], before: Sequence[Hit]) -> list[Hit]:
+    ranks = {hit.node.id: rank for rank, hit in reversed(list(enumerate(before)))}
+    return sorted(hits, key=lambda hit: (falling(hit.score), ranks[hit.node.id]))

@@ -1,0 +1,143 @@
+"""Plain functions as rerankers: `@reranker`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from numbers import Real
+from typing import Any, ClassVar, overload
+
+from spolia.core.function import LAMBDA, Function
+from spolia.errors import WiringError
+from spolia.types import Hit, Node, Ranking
+
+QUERY = "query"
+
+
+@dataclass(frozen=True, repr=False)
+class Reranker(Function[Ranking, Ranking]):
+    """A plain function that judges hits; made by the decorator `reranker`.
+
+    Class attributes:
+        at_once: whether it takes all nodes in one call.
+        asks: whether it takes the query too.
+        takes_by: name of the parameter that the node or the nodes are given to; empty where it can have none.
+    """
+
+    at_once: ClassVar[bool] = False
+    asks: ClassVar[bool] = False
+    takes_by: ClassVar[str] = ""
+
+    def apply(self, value: Ranking, /) -> Ranking:
+        if not value.hits:
+            return value
+        asked = {QUERY: value.query.text} if self.asks else {}
+        if self.at_once:
+            returned = self._judged([hit.node for hit in value.hits], asked)
+            if isinstance(returned, (str, Node)) or not isinstance(returned, Iterable):
+                raise self._refused(returned, "a list of nodes, or of one score for each")
+            return value.but(hits=self._of_all(value.hits, list(returned)))
+        return value.but(hits=self._of_each(value.hits, [self._judged(hit.node, asked) for hit in value.hits]))
+
+    def _judged(self, given: object, asked: dict[str, str]) -> Any:
+        """What the function returns; given by name, so that its parameters may stand in any order."""
+        return self.called(**{self.takes_by: given}, **asked) if self.takes_by else self.called(given, **asked)
+
+    def _of_each(self, hits: Sequence[Hit], returned: Sequence[object]) -> tuple[Hit, ...]:
+        pairs = [(hit, found) for hit, found in zip(hits, returned, strict=True) if found is not None]
+        if all(isinstance(found, Node) for _, found in pairs):
+            return tuple(self._kept(hit, found) for hit, found in pairs)
+        return self._scored([hit for hit, _ in pairs], [found for _, found in pairs])
+
+    def _of_all(self, hits: Sequence[Hit], returned: Sequence[object]) -> tuple[Hit, ...]:
+        if not all(isinstance(found, Node) for found in returned):
+            if len(returned) != len(hits):
+                raise self._refused(returned, f"one score for each of the {len(hits)} nodes")
+            return self._scored(hits, returned)
+        by_id = {hit.node.id: hit for hit in reversed(hits)}
+        nodes = {found.id: found for found in reversed(returned) if isinstance(found, Node)}
+        order = dict.fromkeys(found.id for found in returned if isinstance(found, Node))
+        kept = [self._kept(by_id.get(id), nodes[id]) for id in order]
+        if all(one.score >= other.score for one, other in pairwise(kept)):
+            return tuple(kept)
+        return tuple(hit.but(score=1 / rank) for rank, hit in enumerate(kept, 1))
+
+    def _kept(self, hit: Hit | None, node: object) -> Hit:
+        """The hit with the node that was returned for it, which may have another text but is the same."""
+        if hit is None or not isinstance(node, Node) or node.id != hit.node.id:
+            raise self._refused(node, "nodes that it was given")
+        return hit.but(node=node)
+
+    def _scored(self, hits: Sequence[Hit], scores: Sequence[object]) -> tuple[Hit, ...]:
+        for score in scores:
+            if isinstance(score, bool) or not isinstance(score, Real) or score != score:
+                raise self._refused(score, "a number for every node, or the node itself, or None to drop it")
+        pairs = zip(hits, map(float, scores), strict=True)  # type: ignore[arg-type]
+        found = (hit.but(score=score) for hit, score in pairs)
+        return tuple(sorted(found, key=lambda hit: -hit.score))
+
+    def _refused(self, returned: object, wanted: str) -> WiringError:
+        return WiringError(f"The reranker {self.name} returned {returned!r:.80}. Return {wanted}.")
+
+
+@overload
+def reranker(function: Callable[..., Any], /) -> Reranker: ...
+@overload
+def reranker(
+    *, batch: bool = False, version: int = 1, cached: bool = False, waits: bool = False
+) -> Callable[[Callable[..., Any]], Reranker]: ...
+def reranker(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    batch: bool = False,
+    version: int = 1,
+    cached: bool = False,
+    waits: bool = False,
+) -> Any:
+    """Make a plain function of nodes a step from a ranking to a better one.
+
+    It takes one node and returns the node (it stays, with its score), None (it is dropped), or a number (its new
+    score). With `batch` it takes a list of nodes and returns some of them, in the order that they are to have, or one
+    number for each. New scores are put in order, best first; equal ones stay as they were. Nodes that come back
+    in another order get 1 / rank as scores, so that order and scores agree. An empty ranking stays empty.
+
+    A parameter `query`, before or after the other one, gets the text of the query. Parameters with defaults are
+    hyper-parameters: `recent.but(days=7)` is the same with another one.
+
+    Args:
+        batch: all nodes in one call.
+        version: count it up when the result changes; it is part of the cache key.
+        cached: keep its results.
+        waits: it waits for a server or a disk.
+
+    Raises:
+        WiringError: for parameters of another kind; when it runs, for a result that is none of these.
+
+    >>> from spolia.types import Query
+    >>> @reranker
+    ... def long_enough(node, *, characters=5):
+    ...     return node if len(node.text) >= characters else None
+    >>> found = Ranking(Query("?"), (Hit(Node("a", "tide"), 2.0), Hit(Node("b", "tidal"), 1.0)))
+    >>> [hit.node.id for hit in long_enough(found)], [hit.node.id for hit in long_enough.but(characters=3)(found)]
+    (['b'], ['a', 'b'])
+    """
+
+    def made(function: Callable[..., Any]) -> Reranker:
+        name = getattr(function, "__name__", LAMBDA)
+        found = inspect.signature(function).parameters.values()
+        wanted = [p.name for p in found if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        if len([parameter for parameter in wanted if parameter != QUERY]) != 1:
+            one = "nodes" if batch else "node"
+            raise WiringError(
+                f"{name} takes {', '.join(wanted) or 'nothing'}; a reranker takes {one}, and {QUERY} if it wants it. "
+                f"Write def {name}({one}): ..., or def {name}({one}, {QUERY}): ..., and give others a default."
+            )
+        (taken,) = (p for p in found if p.name in wanted and p.name != QUERY)
+        named = "" if taken.kind is taken.POSITIONAL_ONLY else taken.name
+        own = {"at_once": batch, "asks": any(p.name == QUERY for p in found), "takes_by": named}
+        return Reranker.of(function, (Ranking, Ranking), version=version, cached=cached, waits=waits, **own)
+
+    return made if function is None else made(function)

@@ -1,0 +1,275 @@
+"""Which hits a bound leaves, by scores of theirs or others; of some hits at least one stays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from spolia.core.operator import Operator
+from spolia.core.wiring import refuse_counts
+from spolia.errors import WiringError
+from spolia.models.protocols import Embedder
+from spolia.models.vector_checks import embedded
+from spolia.stores.lexical.phrases import holds, words
+from spolia.types import Hit, Node, Ranking
+
+ALMOST = 1e-9
+"""What a product of a count and a share may be off: 0.29 of 100 are 29."""
+
+
+def reaching(hits: Sequence[Hit], scores: Sequence[float], bound: float) -> tuple[Hit, ...]:
+    """The hits with scores of at least a bound; the best one where none has.
+
+    >>> from spolia.types import Node
+    >>> hits = [Hit(Node(id, ""), 0.0) for id in "abc"]
+    >>> [[hit.node.id for hit in reaching(hits, (0.2, math.nan, 0.5), bound)] for bound in (0.2, 0.9)]
+    [['a', 'c'], ['c']]
+    """
+    kept = tuple(hit for hit, score in zip(hits, scores, strict=True) if score >= bound)
+    return kept or best_share(hits, scores, 0.0)
+
+
+def best_share(hits: Sequence[Hit], scores: Sequence[float], share: float) -> tuple[Hit, ...]:
+    """The best max(1, ⌊n · share⌋) of n hits, in their order; of equal scores the first. NaN is the worst.
+
+    >>> from spolia.types import Node
+    >>> hits = [Hit(Node(id, ""), 0.0) for id in "abcde"]
+    >>> [hit.node.id for hit in best_share(hits, (1.0, 5.0, math.nan, 2.0, 2.0), 0.5)]
+    ['b', 'd']
+    """
+    count = max(1, math.floor(len(hits) * share + ALMOST))
+    order = sorted(
+        range(len(hits)), key=lambda at: (math.isnan(scores[at]), -scores[at] if scores[at] == scores[at] else 0)
+    )
+    return tuple(hits[at] for at in sorted(order[:count]))
+
+
+def cosines(ranking: Ranking, embedder: Embedder) -> list[float]:
+    """cos(query, hit) of each hit, by what is indexed of it.
+
+    Raises:
+        ModelError: what the embedder gives are no vectors.
+    """
+    if not ranking.hits:
+        return []
+    (query,) = embedded(embedder, [ranking.query.text], "query")
+    vectors = embedded(embedder, [node.indexed_text for node in ranking.nodes], "passage")
+    return [float(vector @ query) for vector in vectors]
+
+
+def refuse_no_share(op: Operator[Any, Any], name: str) -> None:
+    """Refuse a field that is no number above 0, up to 1."""
+    value = getattr(op, name)
+    if not 0 < value <= 1:
+        raise WiringError(f"{op.short}: {name} is {value}. Write a number above 0, up to 1.")
+
+
+def refuse_nan(op: Operator[Any, Any], name: str) -> None:
+    """Refuse a bound that nothing can reach or miss."""
+    if math.isnan(getattr(op, name)):
+        raise WiringError(f"{op.short}: {name} is NaN. Write a number.")
+
+
+@dataclass(frozen=True)
+class Threshold(Operator[Ranking, Ranking]):
+    """The hits whose score is at least as high as a bound, s ≥ at_least; the best one where none is.
+
+    `Cut(at_least=...)` is the same, but may leave nothing. A distance d has the score -d, so that nothing has to be
+    turned around.
+
+    Args:
+        at_least: the least score that is kept.
+
+    Source: `threshold_cutoff` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval Augmented
+    Generation Pipeline", 2024.
+
+    >>> from spolia.types import Hit, Node, Query
+    >>> found = Ranking(Query("?"), tuple(Hit(Node(str(s), ""), s) for s in (0.9, 0.5, 0.4)))
+    >>> [hit.score for hit in Threshold(0.5)(found)], [hit.score for hit in Threshold(2.0)(found)]
+    ([0.9, 0.5], [0.9])
+    """
+
+    at_least: float
+
+    def __post_init__(self) -> None:
+        refuse_nan(self, "at_least")
+
+    def apply(self, value: Ranking, /) -> Ranking:
+        return value.but(hits=reaching(value.hits, [hit.score for hit in value.hits], self.at_least))
+
+
+@dataclass(frozen=True)
+class Percentile(Operator[Ranking, Ranking]):
+    """The best max(1, ⌊n · share⌋) of n hits, by score; of equal ones the first.
+
+    n is counted for each ranking anew.
+
+    Args:
+        share: of the hits that stay, above 0, up to 1.
+
+    Source: `percentile_cutoff` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval Augmented
+    Generation Pipeline", 2024.
+
+    >>> from spolia.types import Hit, Node, Query
+    >>> found = Ranking(Query("?"), tuple(Hit(Node(str(s), ""), s) for s in (0.9, 0.5, 0.4, 0.3, 0.2)))
+    >>> [hit.score for hit in Percentile(0.5)(found)]
+    [0.9, 0.5]
+    """
+
+    share: float = 0.6
+
+    def __post_init__(self) -> None:
+        refuse_no_share(self, "share")
+
+    def apply(self, value: Ranking, /) -> Ranking:
+        return value.but(hits=best_share(value.hits, [hit.score for hit in value.hits], self.share))
+
+
+@dataclass(frozen=True)
+class SimilarityThreshold(Operator[Ranking, Ranking]):
+    """The hits whose vectors are near enough to the query's, cos(q, d) ≥ at_least; the nearest one where none is.
+
+    Order and scores stay as they were, whatever retriever gave them.
+
+    Args:
+        embedder: gives the vectors; each hit costs one text.
+        at_least: the least cosine, from -1 to 1.
+
+    Raises:
+        ModelError: what the embedder gives are no vectors.
+
+    Source: `similarity_threshold_cutoff` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval
+    Augmented Generation Pipeline", 2024.
+
+    >>> from spolia.testing import HashingEmbedder
+    >>> from spolia.types import Hit, Node, Query
+    >>> found = Ranking(Query("red stones"), (Hit(Node("a", "blue sea"), 2.0), Hit(Node("b", "old red stones"), 1.0)))
+    >>> [hit.node.id for hit in SimilarityThreshold(HashingEmbedder(), 0.5)(found)]
+    ['b']
+    """
+
+    embedder: Embedder
+    at_least: float = 0.5
+
+    version: ClassVar[int] = 2
+    cached: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        refuse_nan(self, "at_least")
+
+    def apply(self, value: Ranking, /) -> Ranking:
+        return value.but(hits=reaching(value.hits, cosines(value, self.embedder), self.at_least))
+
+
+@dataclass(frozen=True)
+class SimilarityPercentile(Operator[Ranking, Ranking]):
+    """The max(1, ⌊n · share⌋) of n hits whose vectors are nearest to the query's, by cos(q, d).
+
+    Order and scores stay as they were, whatever retriever gave them.
+
+    Args:
+        embedder: gives the vectors; each hit costs one text.
+        share: of the hits that stay, above 0, up to 1.
+
+    Raises:
+        ModelError: what the embedder gives are no vectors.
+
+    Source: `similarity_percentile_cutoff` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval
+    Augmented Generation Pipeline", 2024.
+
+    >>> from spolia.testing import HashingEmbedder
+    >>> from spolia.types import Hit, Node, Query
+    >>> found = Ranking(Query("red stones"), (Hit(Node("a", "blue sea"), 2.0), Hit(Node("b", "old red stones"), 1.0)))
+    >>> [hit.node.id for hit in SimilarityPercentile(HashingEmbedder(), 0.5)(found)]
+    ['b']
+    """
+
+    embedder: Embedder
+    share: float = 0.6
+
+    version: ClassVar[int] = 2
+    cached: ClassVar[bool] = True
+    waits: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        refuse_no_share(self, "share")
+
+    def apply(self, value: Ranking, /) -> Ranking:
+        return value.but(hits=best_share(value.hits, cosines(value, self.embedder), self.share))
+
+
+@dataclass(frozen=True)
+class Cut(Operator[Ranking, Ranking]):
+    """The best hits, and of them those whose score is at least as high as a bound: s ≥ at_least.
+
+    The one place where scores are cut off, so that the bound means the same for every retriever and every embedding:
+    `Branch(Dense(notes, small) >> Cut(at_least=0.3), Dense(notes, large) >> Cut(at_least=0.5))`. Nothing may be left.
+
+    Args:
+        top_k: hits to keep, at most; None for all.
+        at_least: the least score that is kept; None for all. A distance d has the score -d.
+
+    >>> from spolia.types import Hit, Node, Query
+    >>> scores = {"a": 0.9, "b": 0.5, "c": 0.4}
+    >>> found = Ranking(Query("why?"), tuple(Hit(Node(id, id), score) for id, score in scores.items()))
+    >>> [hit.node.id for hit in Cut(at_least=0.5)(found)], [hit.node.id for hit in Cut(top_k=1)(found)]
+    (['a', 'b'], ['a'])
+    """
+
+    top_k: int | None = None
+    at_least: float | None = None
+
+    def __post_init__(self) -> None:
+        refuse_counts(self, "top_k", optional=True)
+        if self.at_least is not None and self.at_least != self.at_least:
+            raise WiringError(f"{self.short}: no score is at least NaN. Write a number, or None.")
+
+    def apply(self, value: Ranking, /) -> Ranking:
+        kept = value if self.top_k is None else value.cut(self.top_k)
+        if self.at_least is None:
+            return kept
+        return kept.but(hits=tuple(hit for hit in kept.hits if hit.score >= self.at_least))
+
+
+@dataclass(frozen=True)
+class KeywordFilter(Operator[Ranking, Ranking]):
+    """The hits whose text, or title and headings above it, hold every required keyword and no excluded one.
+
+    A keyword is a word, or several in a row. Whole words are compared, in any case and with accents or without, but not
+    stemmed: `art` is neither in `artist` nor in `arts`. Order and scores stay; nothing may be left.
+
+    Args:
+        required: all of them have to be there.
+        excluded: none of them may be.
+
+    Raises:
+        WiringError: for a keyword without a letter or digit, which no text can hold.
+
+    Source: `KeywordFilter` of LazyLLM.
+
+    >>> from spolia.types import Hit, Query
+    >>> texts = ("apple pie", "banana split", "apple and banana")
+    >>> found = Ranking(Query("dessert"), tuple(Hit(Node(text, text), 1.0) for text in texts))
+    >>> [hit.node.text for hit in KeywordFilter(("apple", "banana"))(found)]
+    ['apple and banana']
+    >>> [hit.node.text for hit in KeywordFilter(excluded=("Apple",))(found)]
+    ['banana split']
+    """
+
+    required: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for keyword in (*self.required, *self.excluded):
+            if not words(keyword):
+                raise WiringError(f"The keyword {keyword!r} has neither letters nor digits. Write a word, or several.")
+
+    def apply(self, value: Ranking, /) -> Ranking:
+        return value.but(hits=tuple(hit for hit in value.hits if self._keeps(hit.node)))
+
+    def _keeps(self, node: Node) -> bool:
+        text = node.shown_text
+        return all(holds(text, word) for word in self.required) and not any(holds(text, w) for w in self.excluded)

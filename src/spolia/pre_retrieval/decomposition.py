@@ -1,0 +1,138 @@
+"""A question as a plan of smaller ones."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spolia.core.call_bounds import times
+from spolia.core.operator import Operator
+from spolia.core.run_context import degrade, note
+from spolia.core.wiring import refuse_counts
+from spolia.errors import BudgetSpent
+from spolia.models.prompting.role import Role
+from spolia.models.prompting.template import Setting
+from spolia.models.protocols import LanguageModel
+from spolia.pre_retrieval.query_llm import NOTHING, AsksOfQuery, Steps, alike
+from spolia.types import Answer, Failure, Plan, Queries, Query
+
+DECOMPOSED: Role[tuple[str, ...]] = Role("spolia:pre_retrieval/prompts/decompose.txt", Steps(), default=NOTHING)
+
+
+@dataclass(frozen=True)
+class Decompose(AsksOfQuery[Plan]):
+    """The sub-questions of a question, from the least to the most: q → (q_1, …, q_n), with `#i` for the answer of q_i.
+
+    A question that needs none, or whose steps cannot be read, has no steps. Steps need steps before them alone, so that
+    no plan goes round in a circle. `LeastToMost` takes the steps.
+
+    Args:
+        llm: the language model.
+        steps: at most; the model is told the number (`{{steps}}`), and further ones are left out.
+        role: prompt, reader and default (`AsksOfQuery`).
+        max_tokens: longest reply.
+        temperature: 0 for the most probable reply; above, samples of a query differ.
+
+    Source: Zhou et al., "Least-to-most prompting enables complex reasoning in large language models", ICLR 2023.
+
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> model = ScriptedModel(("1. Who employs Olsen?\\n2. Where is #1?",))
+    >>> Decompose(model)(Query("Where is the employer of Olsen?")).levels
+    ((1,), (2,))
+    """
+
+    llm: LanguageModel
+    steps: int = 5
+    role: Role[tuple[str, ...]] = DECOMPOSED
+    max_tokens: int = 512
+    temperature: float = 0.0
+
+    version: ClassVar[int] = 2
+    counts: ClassVar[tuple[str, ...]] = ("steps", "max_tokens")
+
+    def apply(self, value: Query, /) -> Plan:
+        steps = self.said(value, steps=Setting(self.steps))[: self.steps]
+        is_same = len(steps) == 1 and alike(steps[0]) == alike(value.text)
+        return Plan(value, () if is_same else steps)
+
+
+_MARKER = re.compile(r"\s*\[\d+\]")
+_LONGEST = 200
+"""Characters of an answer that stand in a later step."""
+
+
+@dataclass(frozen=True)
+class LeastToMost(Operator[Plan, Queries]):
+    """The question, and the steps of its plan as queries: each with the answers of those that it needs.
+
+    Steps that need no other one are ready at once; steps whose answer others need are answered, those of one level
+    together. So `Decompose(llm) >> LeastToMost(BM25(chunks) >> Reader(llm)) >> Each(BM25(chunks)) >>
+    ReciprocalRankFusion()` finds what all steps need. A step whose answer fails or is an abstention leaves those that
+    need it out, which is counted: no `#1` is ever searched for.
+
+    Args:
+        answer: answers a step, as a question of its own.
+        steps: taken at most; further ones are left out, and recorded.
+
+    Source: Zhou et al., "Least-to-most prompting enables complex reasoning in large language models", ICLR 2023.
+
+    >>> from spolia.core.function import step
+    >>> @step
+    ... def known(query: Query) -> Answer:
+    ...     return Answer("Nokia [1].")
+    >>> plan = Plan(Query("Where is Olsen's employer?"), ("Who employs Olsen?", "Where is #1?"))
+    >>> [query.text for query in LeastToMost(known)(plan)]
+    ["Where is Olsen's employer?", 'Who employs Olsen?', 'Where is Nokia?']
+    """
+
+    answer: Operator[Query, Answer]
+    steps: int = 8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_counts(self, "steps")
+
+    def apply(self, value: Plan, /) -> Queries:
+        if len(value.steps) > self.steps:
+            note(f"The plan has {len(value.steps)} steps; the first {self.steps} are taken.")
+        plan = value.but(steps=value.steps[: self.steps])
+        needed = {number for step in plan.steps for number in plan.needs(step)}
+        texts: dict[int, str] = {}
+        answers: dict[int, str] = {}
+        for level in plan.levels:
+            texts |= self._ready(plan, level, answers)
+            asked = [number for number in level if number in texts and number in needed]
+            results = self.answer.batch([plan.query.asking(texts[number]) for number in asked])
+            for number, result in zip(asked, results, strict=True):
+                if (said := _said(result, texts[number])) is not None:
+                    answers[number] = said
+        return (plan.query, *(plan.query.rewritten(texts[number]) for number in sorted(texts)))
+
+    def _ready(self, plan: Plan, level: tuple[int, ...], answers: dict[int, str]) -> dict[int, str]:
+        """The steps of a level that have the answers that they need, with these in them."""
+        found = {}
+        for number in level:
+            step = plan.steps[number - 1]
+            if lacking := [needed for needed in plan.needs(step) if needed not in answers]:
+                degrade(f"Step {number} is left out: it needs the answer of step {lacking[0]}, which has none.")
+            else:
+                found[number] = plan.filled(step, answers)
+        return found
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return times(self.steps, self.answer.calls())
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        return 1 + self.steps
+
+
+def _said(result: Answer | Failure, step: str) -> str | None:
+    """An answer on one line, without markers; None where there is none."""
+    if isinstance(result, Failure):
+        if isinstance(result.error, BudgetSpent):
+            raise result.error
+        degrade(f"A step could not be answered: {step!r:.80}: {result.kind}: {result.message}")
+        return None
+    text = " ".join(_MARKER.sub("", result.text).split()).rstrip(".。")[:_LONGEST]
+    return None if result.abstained or not text else text

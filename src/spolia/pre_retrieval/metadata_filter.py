@@ -1,0 +1,185 @@
+"""Conditions on metadata as a language model writes them: `{"field": "year", "is": ">=", "value": 2020}`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from spolia.core.call_bounds import times
+from spolia.core.run_context import degrade
+from spolia.core.wiring import refuse_counts
+from spolia.errors import FilterError
+from spolia.filters import And, AnyOf, Between, Condition, Field, Not, Or, Schema, narrowed
+from spolia.models.parsers import JsonObject
+from spolia.models.prompting.role import Role
+from spolia.models.prompting.template import Setting
+from spolia.models.protocols import LanguageModel
+from spolia.pre_retrieval.query_llm import AsksOfQuery
+from spolia.stores.corpus import NodeGroup, refuse_no_group
+from spolia.types import Query, Scalar
+
+_DEPTH = 5
+_EQUAL = ("=", "==", "is", "eq", "equals", "in", "one of", "contains")
+_UNEQUAL = ("!=", "<>", "is not", "ne", "not in", "not")
+_BOUNDS = {">=": "at_least", "gte": "at_least", "<=": "at_most", "lte": "at_most", ">": "above", "gt": "above",
+           "<": "below", "lt": "below"}  # fmt: skip
+
+
+def condition_of(written: Any, schema: Schema, depth: int = 0) -> Condition:
+    """The condition that is written.
+
+    Args:
+        written: a field, what it is compared by and a value or a list of values; `{"any": [...]}`, `{"all": [...]}`
+            and `{"not": {...}}` combine others.
+        schema: the fields that there are; a text that stands for a number or a truth is taken as such.
+
+    Raises:
+        FilterError: what is wrong, and what to write.
+
+    >>> schema = Schema((Field("year", "int"), Field("lang")))
+    >>> old, other = {"field": "year", "is": "<", "value": "2020"}, {"field": "lang", "value": ["de", "en"]}
+    >>> condition_of({"any": [old, other]}, schema).accepts({"year": (2021,), "lang": ("en",)})
+    True
+    """
+    if not isinstance(written, Mapping) or depth > _DEPTH:
+        raise FilterError(f"{written!r:.80} is no condition. Write field, is and value.")
+    for name, kind in (("any", Or), ("all", And)):
+        if isinstance(parts := written.get(name), list) and parts:
+            return kind(tuple(condition_of(part, schema, depth + 1) for part in parts))
+    if "not" in written and "field" not in written:
+        return Not(condition_of(written["not"], schema, depth + 1))
+    found = _leaf(written, schema)
+    schema.check(found)
+    return found
+
+
+def _leaf(written: Mapping[str, Any], schema: Schema) -> Condition:
+    name, compared = str(written.get("field")), str(written.get("is", "=")).strip().lower()
+    field = schema.by_name.get(name) or Field(name or "?")
+    given = written.get("value")
+    values = tuple(_meant(one, field) for one in (given if isinstance(given, list) else [given]) if one is not None)
+    if not values:
+        raise FilterError(f"The condition on {name!r:.60} has no value. Write a value, or a list of values.")
+    if compared in _EQUAL:
+        return AnyOf(name, values)
+    if compared in _UNEQUAL:
+        return Not(AnyOf(name, values))
+    if compared in _BOUNDS and len(values) == 1:
+        return Between(name, **{_BOUNDS[compared]: values[0]})
+    raise FilterError(
+        f"{name!r:.60} is compared by {compared!r:.20}. Write =, !=, <, <=, > or >= with one value, or in."
+    )
+
+
+def _meant(value: Any, field: Field) -> Scalar:
+    """A value of the field's kind, where it is written as another one that means the same."""
+    if isinstance(value, str) and field.kind in ("int", "float"):
+        try:
+            return int(value) if field.kind == "int" else float(value)
+        except ValueError:
+            return value
+    if isinstance(value, str) and field.kind == "bool" and value.lower() in ("true", "false", "yes", "no"):
+        return value.lower() in ("true", "yes")
+    if isinstance(value, float) and field.kind == "int" and value.is_integer():
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and field.kind in ("str", "time"):
+        return str(value)
+    if not isinstance(value, (str, int, float)):
+        raise FilterError(f"{value!r:.60} is no value. Write a text, a number or true or false.")
+    return value
+
+
+NO_FILTER = '{"search": "", "conditions": []}'
+FILTERED: Role[dict[str, Any]] = Role(
+    "spolia:pre_retrieval/prompts/construct_filter.txt", JsonObject(("search", "conditions")), default=NO_FILTER
+)
+
+
+@dataclass(frozen=True)
+class ConstructFilter(AsksOfQuery[Query]):
+    """Split a question into what is searched and what its documents must be: q → (q′, filter).
+
+    The model sees the metadata fields that the store declares, and replies with conditions on them, all of which have
+    to hold. Each is checked against these fields; what is wrong is shown to the model `tries` times, and what is wrong
+    then is dropped, which is counted: it would find nothing. A condition can only narrow what the query's own filter
+    lets be found. What is answered stays the question.
+
+    Args:
+        llm: the language model.
+        group: the node group that is searched; its store declares the fields.
+        described: what a field means, by field, for the model.
+        tries: further replies after one with conditions that are wrong.
+        role: prompt, with the places `{{fields}}` and `{{failed}}` too, reader and default (`AsksOfQuery`).
+        max_tokens: longest reply.
+        temperature: 0 for the most probable reply.
+
+    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, query
+    construction.
+
+    >>> import tempfile
+    >>> from spolia.filters import Field
+    >>> from spolia.indexing.texts import add_texts
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> from spolia.stores.corpus import Corpus
+    >>> corpus = Corpus(tempfile.mkdtemp() + "/notes.spolia")
+    >>> _ = add_texts(corpus, {"mines.txt": "Salt is dug in mines."}, fields=(Field("year", "int"),))
+    >>> said = '{"search": "salt mines", "conditions": [{"field": "year", "is": ">=", "value": 2020}]}'
+    >>> found = ConstructFilter(ScriptedModel((said,)), corpus.group())(Query("salt mines since 2020"))
+    >>> found.text, found.question, found.filter
+    ('salt mines', 'salt mines since 2020', Between(field='year', at_least=2020, at_most=None, above=None, below=None))
+    """
+
+    llm: LanguageModel
+    group: NodeGroup
+    described: tuple[tuple[str, str], ...] = ()
+    tries: int = 1
+    role: Role[dict[str, Any]] = FILTERED
+    max_tokens: int = 512
+    temperature: float = 0.0
+
+    shows: ClassVar[tuple[str, ...]] = ("question", "fields", "failed")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_no_group(self.group, "ConstructFilter")
+        refuse_counts(self, "tries", least=0)
+
+    def apply(self, value: Query, /) -> Query:
+        schema = self.group.snapshot().schema
+        failed: list[str] = []
+        for _ in range(1 + self.tries):
+            reply = self.said(value, fields=self._fields(schema), failed=tuple(failed))
+            conditions, problems = _read(reply["conditions"], schema)
+            if not problems:
+                break
+            failed.append(f"{json.dumps(reply, ensure_ascii=False, default=str)[:2000]}\n\n" + "\n".join(problems))
+        for problem in problems:
+            degrade(f"A condition is dropped: {problem}")
+        text = " ".join(str(reply["search"] or "").split())
+        found = value.rewritten(text) if 0 < len(text) <= 4 * len(value.text) else value
+        return found.but(filter=narrowed(value.filter, *conditions), origin=value) if conditions else found
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return times(1 + self.tries, self.ask.calls())
+
+    def _fields(self, schema: Schema) -> Setting:
+        notes = dict(self.described)
+        lines = (
+            f"- {field.name} ({field.kind}){f': {notes[field.name]}' if field.name in notes else ''}"
+            for field in schema.by_name.values()
+        )
+        return Setting("\n".join(lines))
+
+
+def _read(written: Any, schema: Schema) -> tuple[list[Condition], list[str]]:
+    """The conditions that are right, and what is wrong with the others."""
+    conditions: list[Condition] = []
+    problems: list[str] = []
+    for one in written if isinstance(written, list) else [written] if written else []:
+        try:
+            conditions.append(condition_of(one, schema))
+        except ValueError as error:  # also of filters
+            problems.append(str(error))
+    return conditions, problems

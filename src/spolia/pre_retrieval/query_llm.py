@@ -1,0 +1,192 @@
+"""What is read out of replies about a question. Each parser reads `none` as nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+from spolia.core.operator import Operator
+from spolia.core.wiring import refuse_counts
+from spolia.errors import ModelError
+from spolia.models.parsers import Lines, Parser, Text, spoken
+from spolia.models.prompting.role import Ask, Brief, Role
+from spolia.models.protocols import CHAT, LanguageModel
+from spolia.types import Query
+
+_NOTHING = re.compile(r"[\W_]*(?:none|n/a)[\W_]*", re.IGNORECASE)
+_LABEL = re.compile(
+    r"^\W*+(?:(?:rewritten|search|new|abstract|step[- ]?back|general|better|改写后?的?)?\s*"
+    r"(?:question|query|search|passage|问题|查询|質問|질문))[\s*_]*[:：][\s*_]*",
+    re.IGNORECASE,
+)
+_STEP = re.compile(r"^[^\w\n]*+(?:(?:sub[- ]?)?question|step|q)?\s*#?(\d{1,2})\s*[.:)）：、]\**\s*(\S.*)$", re.I | re.M)
+_ANSWER_OF = re.compile(r"#(\d{1,3})(?!\d)")
+_QUOTED = re.compile(
+    r"""(?:\*\*|__)?(?:"([^"]+)"|“([^”]+)”|«([^»]+)»|「([^」]+)」|『([^』]+)』|`([^`]+)`|'([^']+)')(?:\*\*|__)?"""
+)
+
+
+@dataclass(frozen=True)
+class Searches(Parser[tuple[str, ...]]):
+    """Texts to search for, one a line: without numbers, bullets, blank lines, quotes and repetitions.
+
+    >>> Searches().parse("Sure:\\n1. author of Emma\\n\\n2) author of Emma\\n3. who wrote 'Emma'")
+    ('author of Emma', "who wrote 'Emma'")
+    """
+
+    def parse(self, reply: str) -> tuple[str, ...]:
+        if says_nothing(spoken(reply)):
+            return ()
+        lines = (_bare(line) for line in Lines(1000).parse(reply))
+        found: dict[str, str] = {}
+        for line in lines:
+            if alike(line) and not line.endswith((":", "：")):
+                found.setdefault(alike(line), line)
+        if not found:
+            raise ValueError("it must be what to search for, one a line")
+        return tuple(found.values())
+
+
+@dataclass(frozen=True)
+class Steps(Parser[tuple[str, ...]]):
+    """Sub-questions, one a line; `#1` in one stands for the answer of the first. Numbers are as the lines are written.
+
+    >>> Steps().parse("Sub-questions:\\n1: Who employs Olsen?\\n2: Who employs Olsen?\\n3: Where is #2?")
+    ('Who employs Olsen?', 'Where is #1?')
+    """
+
+    def parse(self, reply: str) -> tuple[str, ...]:
+        said = spoken(reply)
+        if says_nothing(said):
+            return ()
+        found = [(int(number), text) for number, text in _STEP.findall(said)]
+        numbered = found or list(enumerate(Lines(1000).parse(reply), 1))
+        places: dict[str, int] = {}
+        moved: dict[int, int] = {}
+        steps: list[str] = []
+        for number, text in numbered:
+            step = _ANSWER_OF.sub(lambda needed: f"#{_place(needed, moved)}", _bare(text))
+            if alike(step) and alike(step) not in places:
+                steps.append(step)
+                places[alike(step)] = len(steps)
+            moved[number] = places.get(alike(step), 0)
+        if not steps:
+            raise ValueError("it must be questions, one a line, with their numbers")
+        return tuple(steps)
+
+
+@dataclass(frozen=True)
+class OneText(Parser[str]):
+    """One text, without quotes, bold type or a label before it; empty where there is nothing to say.
+
+    >>> OneText().parse('**Rewritten query:** "author of Emma"'), OneText().parse("None.")
+    ('author of Emma', '')
+    """
+
+    def parse(self, reply: str) -> str:
+        said = Text().parse(reply)
+        return "" if says_nothing(said) else _bare(_LABEL.sub("", said))
+
+
+def _place(needed: re.Match[str], moved: dict[int, int]) -> int:
+    """Where the step stands whose answer is needed."""
+    if not moved.get(int(needed[1])):
+        raise ValueError(f"a line may use the answers of lines before it alone, and one uses {needed[0]}")
+    return moved[int(needed[1])]
+
+
+def _bare(text: str) -> str:
+    """A text on one line, without bold type and quotes around it."""
+    line = " ".join(text.split()).strip("*_ ")
+    quoted = _QUOTED.fullmatch(line)
+    return next(filter(None, quoted.groups())) if quoted else line
+
+
+def says_nothing(reply: str) -> bool:
+    """Whether a reply is the word for nothing.
+
+    >>> says_nothing("None."), says_nothing("None of it holds.")
+    (True, False)
+    """
+    return _NOTHING.fullmatch(reply) is not None
+
+
+def alike(text: str) -> str:
+    """A text without case, blanks and punctuation: what is equal so says the same.
+
+    >>> alike("Who wrote Emma?") == alike("who wrote «Emma»")
+    True
+    """
+    return " ".join(re.findall(r"\w+", text.casefold()))
+
+
+Out = TypeVar("Out", covariant=True)
+NOTHING = "none"
+"""What a model is told to write when there is nothing to say; the default of the roles here."""
+
+
+class AsksOfQuery(Operator[Query, Out], Generic[Out]):
+    """Base of what asks a language model one thing about the text of a query.
+
+    A subclass is a frozen dataclass with these fields, and writes `apply` with `self.said(query)`. The question stands
+    in the user's message, between tags that it cannot close; no word of it is in the system's. A reply that cannot be
+    read is sent back once (`Role`); then the query goes on as it was, and the result is counted as degraded.
+
+    Fields:
+        llm: the language model.
+        role: prompt file, reader of the reply, what holds when it cannot be read. The file has a place `{{question}}`
+            and may have those of the class.
+        max_tokens: longest reply.
+        temperature: 0 for the most probable reply; above, samples of a query differ.
+
+    Raises:
+        ModelError: when it runs, for a prompt file that cannot be read, or lacks `{{question}}`.
+        ModelUnavailable: when the server cannot be reached.
+        ModelRejected: when the model refuses.
+    """
+
+    llm: LanguageModel
+    role: Role[Any]
+    max_tokens: int
+    temperature: float
+
+    waits: ClassVar[bool] = True
+    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
+    counts: ClassVar[tuple[str, ...]] = ("max_tokens",)
+    shows: ClassVar[tuple[str, ...]] = ("question",)
+    """Places that no prompt of it may lack."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_counts(self, *self.counts)
+
+    def said(self, query: Query, **places: str | tuple[str, ...]) -> Any:
+        """What the role reads in the model's reply about the query's text.
+
+        Args:
+            places: what stands at the other places of the prompt.
+        """
+        return self.ask(self.brief(query, **places))
+
+    @property
+    def ask(self) -> Ask:
+        """What asks the model."""
+        return Ask(self.llm, self.role, self.max_tokens, self.temperature)
+
+    def brief(self, query: Query, **places: str | tuple[str, ...]) -> Brief:
+        """What the model is shown."""
+        refuse_without(self.role, *self.shows)
+        return Brief.of(query.sample, question=query.text, **places)
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return self.ask.calls()
+
+
+def refuse_without(role: Role[Any], *names: str) -> None:
+    """Refuse a prompt file that would not show the model what it is asked about."""
+    if missing := [name for name in names if name not in role.places]:
+        raise ModelError(
+            f"The prompt {role.prompt!r} has no place {{{{{missing[0]}}}}}. Write it where that is to stand."
+        )

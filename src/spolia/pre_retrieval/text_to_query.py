@@ -1,0 +1,273 @@
+"""Statements that a language model writes for a database or a graph, run and corrected."""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spolia.core.call_bounds import times
+from spolia.core.run_context import note
+from spolia.core.wiring import refuse_counts
+from spolia.errors import StatementError
+from spolia.models.parsers import JsonObject, Parser, spoken
+from spolia.models.prompting.role import Role
+from spolia.models.prompting.template import Setting
+from spolia.models.protocols import LanguageModel
+from spolia.pre_retrieval.query_llm import NOTHING, AsksOfQuery, says_nothing
+from spolia.stores.outside.database import Asked
+from spolia.stores.outside.read_only import refuse_no_parser
+from spolia.stores.outside.rows import Limits, Rows
+from spolia.types import Query
+
+LIMITS = Limits()
+DESCRIBED = 24_000
+"""Characters of a database's description that are shown to a model, by default."""
+_FENCED = re.compile(r"(?:```|~~~)[\w-]*[ \t]*\n(.*?)(?:\n[^\S\n]*+(?:```|~~~)|\Z)", re.DOTALL)
+_TAGGED = re.compile(r"<(sql|cypher|query|statement|answer)>(.*?)(?:</\1>|\Z)", re.IGNORECASE | re.DOTALL)
+_VERBS = (
+    "select|with|match|optional match|unwind|values|return|insert|update|delete|drop|create|alter|replace|pragma|"
+    "attach|merge|call|copy|explain|truncate|begin|set"
+)
+_LABEL = (
+    rf"(?!(?:{_VERBS})\b)[^\n:：=>]{{0,40}}(?:sql|cypher|query|statement|answer|答案|查询|クエリ|쿼리)"
+    r"[^\n:：=>]{0,20}(?:[:：=]|->|→)[\s*_`\"']*"
+)
+_LABELLED = re.compile(_LABEL, re.IGNORECASE)
+_BEGINS = re.compile(
+    rf"^(?:[^\S\n]|[>*`\"'“•-])*+(?:\(?\d{{1,2}}[.)]\s+)?(?:{_LABEL})?((?:{_VERBS})\b.*)",
+    re.IGNORECASE | re.DOTALL | re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class Statement(Parser[str]):
+    """The statement in a reply, without fences, introduction and the semicolon after it; empty for `none`.
+
+    What it does is not looked at: it is refused, with a reason, where it is run.
+
+    >>> Statement().parse("Here it is:\\n```sql\\nSELECT name FROM person;\\n```\\nIt lists names.")
+    'SELECT name FROM person'
+    >>> Statement().parse("SQL: SELECT 1"), Statement().parse("none")
+    ('SELECT 1', '')
+    """
+
+    def parse(self, reply: str) -> str:
+        said = spoken(reply)
+        if says_nothing(said):
+            return ""
+        fenced, tagged = _FENCED.search(said), _TAGGED.search(said)
+        within = fenced[1] if fenced else tagged[2] if tagged else said
+        within = _value(within.strip()) or within
+        if says_nothing(_LABELLED.sub("", within.strip(), count=1)):
+            return ""
+        begun = None if fenced else _BEGINS.search(within)
+        statement = _ended(begun[1] if begun else within if fenced else "")
+        if not statement:
+            raise ValueError("it must be one statement, and nothing else")
+        return statement
+
+
+def _value(said: str) -> str:
+    """The first text in a JSON object, where the reply is one."""
+    if not said.startswith("{"):
+        return ""
+    try:
+        values = JsonObject().parse(said).values()
+    except ValueError:
+        return ""
+    return next((value for value in values if isinstance(value, str)), "")
+
+
+def _ended(statement: str) -> str:
+    """A statement without the semicolon after it, and without what was written around it as a whole."""
+    found = statement.strip()
+    for mark in ("**", "*", "``", "`", '"', "'", "”"):
+        if found.endswith(mark) and found.count(mark) % 2:
+            found = found.removesuffix(mark).rstrip()
+    while found.endswith(";"):
+        found = found[:-1].rstrip()
+    return found
+
+
+class AsksInStatements(AsksOfQuery[Rows]):
+    """Base of what has a language model write a statement, runs it, and has it corrected where it fails.
+
+    The model is shown the question, what there is to ask for, and the statements that failed with what was said of
+    them. A subclass is a frozen dataclass with these fields, and writes `asked`.
+
+    Fields:
+        tries: further statements after one that fails.
+        limits: of what one statement may take.
+        characters: of the description that are shown, at most.
+    """
+
+    tries: int
+    limits: Limits
+    characters: int
+
+    counts: ClassVar[tuple[str, ...]] = ("max_tokens", "characters")
+    shows: ClassVar[tuple[str, ...]] = ("question", "described", "failed")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_counts(self, "tries", least=0)
+
+    @property
+    @abstractmethod
+    def asked(self) -> Asked:
+        """What is asked."""
+
+    def apply(self, value: Query, /) -> Rows:
+        described, failed = self._described(), list[str]()
+        for _ in range(1 + self.tries):
+            statement = self.said(
+                value,
+                described=described,
+                language=Setting(self.asked.language),
+                limit=Setting(self.limits.rows),
+                failed=tuple(failed),
+            )
+            if not statement:
+                return Rows((), (), query=value, uri=self.asked.place)
+            try:
+                return self.asked.ask(statement, self.limits).but(query=value, uri=self.asked.place)
+            except StatementError as error:
+                note(f"A statement failed: {statement[:200]!r}: {error}")
+                failed.append(f"{statement}\n\n{error}")
+        raise StatementError(f"None of {1 + self.tries} statements could be run. The last one:\n{failed[-1]}")
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return times(1 + self.tries, self.ask.calls())
+
+    def _described(self) -> str:
+        found = self.asked.described()
+        if len(found) > self.characters:
+            note(
+                f"The description of {self.asked.place} has {len(found)} characters; the model is shown the first "
+                f"{self.characters}. Name the tables that matter, or write a larger characters."
+            )
+        return found[: self.characters]
+
+
+WRITE_SQL: Role[str] = Role("spolia:pre_retrieval/prompts/text_to_sql.txt", Statement(), default=NOTHING)
+
+
+@dataclass(frozen=True)
+class TextToSQL(AsksInStatements):
+    """Answer a question by one SELECT that a language model writes: q → rows.
+
+    The model sees how the tables were created and their first rows. What it writes is run only if it is one reading
+    query over these tables (`spolia.stores.outside.read_only`), and then by a connection that cannot write. What is
+    refused, or fails in the database, is shown to the model with the reason, `tries` times. No row is an outcome like
+    others; no statement, where the model says that the tables do not hold the answer, is no columns either.
+
+    Args:
+        llm: the language model.
+        database: `SQLiteFile` or `PostgresDatabase`.
+        tries: further statements after one that fails.
+        limits: rows, characters and seconds that one statement may take.
+        characters: of the description of the tables that are shown, at most.
+        role: prompt, with the places `{{described}}` and `{{failed}}` too, reader and default (`AsksOfQuery`).
+        max_tokens: longest statement.
+        temperature: 0 for the most probable statement.
+
+    Raises:
+        StatementError: when it runs: no statement could be run. With `Guard` another way is taken then.
+        StoreError: the database cannot be opened.
+        MissingExtra: `spolia[text-to-sql]` is not installed.
+
+    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, query
+    construction.
+
+    >>> import sqlite3, tempfile
+    >>> path = tempfile.mkdtemp() + "/people.db"
+    >>> with sqlite3.connect(path) as people:
+    ...     _ = people.execute("CREATE TABLE person (name TEXT, born INT)")
+    ...     _ = people.execute("INSERT INTO person VALUES ('Ann', 1968)")
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> from spolia.stores.outside.sqlite_file import SQLiteFile
+    >>> from spolia.types import Query
+    >>> model = ScriptedModel((("There is no column", "SELECT born FROM person"), ("", "SELECT year FROM person")))
+    >>> found = TextToSQL(model, SQLiteFile(path))(Query("When was Ann born?"))
+    >>> found.rows, found.statement
+    (((1968,),), 'SELECT born FROM person')
+    """
+
+    llm: LanguageModel
+    database: Asked
+    tries: int = 2
+    limits: Limits = LIMITS
+    characters: int = DESCRIBED
+    role: Role[str] = WRITE_SQL
+    max_tokens: int = 512
+    temperature: float = 0.0
+
+    version: ClassVar[int] = 2
+
+    @property
+    def asked(self) -> Asked:
+        return self.database
+
+    def apply(self, value: Query, /) -> Rows:
+        refuse_no_parser()
+        return super().apply(value)
+
+
+WRITE_CYPHER: Role[str] = Role("spolia:pre_retrieval/prompts/text_to_cypher.txt", Statement(), default=NOTHING)
+
+
+@dataclass(frozen=True)
+class TextToCypher(AsksInStatements):
+    """Answer a question by one MATCH … RETURN that a language model writes: q → rows.
+
+    The model sees which labels and properties there are, some names, and what links what. What it writes is run by a
+    reader that knows no clause that writes or calls (`spolia.stores.outside.cypher`). What is refused, or cannot be
+    computed, is shown to the model with the reason, `tries` times.
+
+    Args:
+        llm: the language model.
+        graph: `GraphFile`.
+        tries: further statements after one that fails.
+        limits: rows, characters and seconds that one statement may take.
+        characters: of the description of the graph that are shown, at most.
+        role: prompt, with the places `{{described}}` and `{{failed}}` too, reader and default (`AsksOfQuery`).
+        max_tokens: longest statement.
+        temperature: 0 for the most probable statement.
+
+    Raises:
+        StatementError: when it runs: no statement could be run. With `Guard` another way is taken then.
+        StoreError: the graph cannot be read.
+
+    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, query
+    construction; Francis et al., "Cypher: an evolving query language for property graphs", SIGMOD 2018.
+
+    >>> import json, tempfile
+    >>> path = tempfile.mkdtemp() + "/people.json"
+    >>> nodes = [{"id": "o", "properties": {"name": "Olsen"}}, {"id": "n", "properties": {"name": "Nokia"}}]
+    >>> links = [{"type": "WORKS_AT", "from": "o", "to": "n"}]
+    >>> with open(path, "w") as file:
+    ...     json.dump({"nodes": nodes, "relationships": links}, file)
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> from spolia.stores.outside.graph_file import GraphFile
+    >>> from spolia.types import Query
+    >>> model = ScriptedModel(("MATCH ({name: 'Olsen'})-[:WORKS_AT]->(firm) RETURN firm.name AS firm",))
+    >>> TextToCypher(model, GraphFile(path))(Query("Who employs Olsen?")).rows
+    (('Nokia',),)
+    """
+
+    llm: LanguageModel
+    graph: Asked
+    tries: int = 2
+    limits: Limits = LIMITS
+    characters: int = DESCRIBED
+    role: Role[str] = WRITE_CYPHER
+    max_tokens: int = 512
+    temperature: float = 0.0
+
+    version: ClassVar[int] = 2
+
+    @property
+    def asked(self) -> Asked:
+        return self.graph

@@ -1,0 +1,209 @@
+"""Links in a file of their own: derived, so that a file that is missing or damaged is only written again."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spolia.errors import WiringError
+from spolia.retrieval.graph.edges import Belonging, Edges, InOrder, SharedEntities, Similar
+from spolia.retrieval.graph.links import Having, Links, NearestNeighbours, Pairs, Positions, nearest, sharing
+from spolia.stores.files import fsync_file
+from spolia.stores.reading.lineage import Climbing, Row, rows_of
+from spolia.stores.snapshot import Snapshot
+from spolia.stores.tables.rows import StoreVersion, unpacked
+
+Nearest = dict[Edges, NearestNeighbours]
+
+SUFFIX = ".npz"
+_DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+_PARTS = ("keys", "starts", "targets", "weights")
+
+
+def kept(path: Path, build: Callable[[], tuple[Links, Nearest]], edges: Sequence[Edges]) -> Links:
+    """The links in a file; they are built and written where there is none that can be read.
+
+    Where nothing can be written they are only built.
+
+    Args:
+        build: makes the links, and the nearest neighbours that some of them were made of.
+        edges: the kinds of links, by whose places the neighbours are kept.
+    """
+    try:
+        return _read(path)
+    except _DAMAGED:
+        found, nearest = build()
+    parts = {name: getattr(found, name) for name in _PARTS}
+    for place, kind in enumerate(edges):
+        if kind in nearest:
+            parts |= {f"near{place}": nearest[kind].near, f"cosines{place}": nearest[kind].cosines}
+    with suppress(OSError):  # a store that may only be read, or a full disk: the next process builds them again
+        _write(path, parts)
+    return found
+
+
+def earlier(path: Path, edges: Sequence[Edges]) -> Nearest:
+    """The nearest neighbours in a file like this of the latest other generation that can be read; else none."""
+    there = [other for other in path.parent.glob(f"g*-{path.name.partition('-')[2]}") if other != path]
+    for other in sorted(there, key=_version, reverse=True):
+        with suppress(*_DAMAGED), np.load(other, allow_pickle=False) as parts:
+            keys, found = parts["keys"], Nearest()
+            for place, kind in enumerate(edges):
+                if isinstance(kind, Similar):
+                    near, cosines = parts[f"near{place}"], parts[f"cosines{place}"]
+                    if not near.shape == cosines.shape == (len(keys), kind.neighbours):
+                        raise ValueError(f"The sizes in {other} do not fit.")
+                    found[kind] = NearestNeighbours(keys, near, cosines)
+            return found
+    return {}
+
+
+def drop_others(folder: Path, is_kept: Callable[[StoreVersion], bool]) -> None:
+    """Remove the files of versions that are gone."""
+    for path in folder.glob(f"g*{SUFFIX}"):
+        if (version := _version(path)).generation >= 0 and not is_kept(version):
+            path.unlink(missing_ok=True)
+
+
+def _version(path: Path) -> StoreVersion:
+    """That a file is of; -1 for none."""
+    number, _, id = path.name[1:].partition("-")[0].partition(".")
+    return StoreVersion(int(number), id) if number.isdecimal() else StoreVersion(-1, "")
+
+
+def _read(path: Path) -> Links:
+    """The links of a file; each part has a checksum, which is compared."""
+    with np.load(path, allow_pickle=False) as found:
+        links = Links(**{name: found[name] for name in _PARTS})
+    if len(links.starts) != len(links.keys) + 1 or not len(links.targets) == len(links.weights) == links.starts[-1]:
+        raise ValueError(f"The sizes in {path} do not fit.")
+    return links
+
+
+def _write(path: Path, parts: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            np.savez(file, **parts)
+        fsync_file(Path(temporary))
+        os.rename(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+@dataclass(frozen=True, eq=False)
+class GraphBuild:
+    """Makes the links between the nodes of a group.
+
+    Args:
+        snapshot: which generation.
+        group: of the nodes.
+        before: the nearest neighbours at an earlier generation, by the kind of links that they make.
+
+    Attributes:
+        neighbours: those at this one, of which links were made.
+    """
+
+    snapshot: Snapshot
+    group: str
+    before: Mapping[Edges, NearestNeighbours] = field(default_factory=dict)
+    neighbours: dict[Edges, NearestNeighbours] = field(default_factory=dict, init=False)
+
+    def links(self, edges: tuple[Edges, ...]) -> Links:
+        """The links of these kinds.
+
+        Raises:
+            GroupError: entities that are not of the nodes, or a group that they do not belong to.
+            WiringError: similarity in a group without vectors.
+        """
+        return Links.of(self.keys, [self._weighed(kind) for kind in edges])
+
+    def _weighed(self, kind: Edges) -> Pairs:
+        pairs = self._pairs(kind)
+        return pairs._replace(weight=(pairs.weight * np.float32(kind.weight)).astype(np.float32))
+
+    def _pairs(self, kind: Edges) -> Pairs:
+        if isinstance(kind, Similar):
+            return self._similar(kind)
+        if isinstance(kind, SharedEntities):
+            return sharing(self._speaking(kind), len(self.keys), kind.neighbours, kind.most)
+        if isinstance(kind, Belonging):
+            return sharing(self._belonging(kind), len(self.keys), kind.neighbours, kind.most)
+        if isinstance(kind, InOrder):
+            return self._in_order()
+        raise WiringError(
+            f"{kind!r} is no kind of links that is known. Write Similar, SharedEntities, Belonging, InOrder."
+        )
+
+    # Where things are.
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The nodes, by key."""
+        return list(rows_of(self.snapshot, self.group))
+
+    @cached_property
+    def keys(self) -> Positions:
+        return np.array([row.key for row in self.rows], dtype=np.int64)
+
+    @cached_property
+    def positions(self) -> dict[object, int]:
+        """By id."""
+        return {row.id: at for at, row in enumerate(self.rows)}
+
+    # Kinds of links.
+
+    def _similar(self, kind: Similar) -> Pairs:
+        embedder = kind.embedder or self.snapshot.manifest(self.group).embedder
+        if not embedder:
+            raise WiringError(
+                f"Group {self.group!r} has no vectors, so that nothing says what is similar. "
+                "Index it with an embedder, or leave Similar out of the graph's edges."
+            )
+        stored = self.snapshot.stored(self.group, embedder)
+        found = nearest(stored, self.keys, kind.neighbours, self.before.get(kind))
+        self.neighbours[kind] = found
+        return found.pairs(kind.at_least)
+
+    def _speaking(self, kind: SharedEntities) -> Having:
+        numbers: dict[object, int] = {}
+        nodes, labels = [], []
+        for row, node in self._made_from_nodes(kind.group):
+            for name, value in unpacked(row.meta):
+                if name == kind.field and value is not None:
+                    nodes.append(node)
+                    labels.append(numbers.setdefault(value, len(numbers)))
+        return Having(np.array(nodes, dtype=np.int64), np.array(labels, dtype=np.int64))
+
+    def _made_from_nodes(self, group: str) -> Iterator[tuple[Row, int]]:
+        """The nodes of a group below, and the position of the node that each was made from."""
+        climbing = Climbing(self.snapshot, group, self.group)
+        for row in rows_of(self.snapshot, group):
+            if (at := self.positions.get(climbing.of(row))) is not None:
+                yield row, at
+
+    def _belonging(self, kind: Belonging) -> Having:
+        climbing = Climbing(self.snapshot, self.group, kind.to)
+        numbers: dict[object, int] = {}
+        labels = [numbers.setdefault(climbing.of(row), len(numbers)) for row in self.rows]
+        return Having(np.arange(len(labels)), np.array(labels, dtype=np.int64))
+
+    def _in_order(self) -> Pairs:
+        places = np.array([(row.document, row.number) for row in self.rows], dtype=np.int64).reshape(-1, 2)
+        order = np.lexsort((places[:, 1], places[:, 0]))
+        one, other = order[:-1], order[1:]
+        step = places[other] - places[one]
+        beside = (step[:, 0] == 0) & (step[:, 1] == 1)
+        return Pairs(one[beside], other[beside], np.ones(int(beside.sum()), np.float32))

@@ -1,0 +1,100 @@
+"""The address of a graph over the nodes of a group."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spolia.core.validation import refuse_misfits
+from spolia.errors import WiringError
+from spolia.retrieval.graph.edges import Edges
+from spolia.stores.corpus import NodeGroup, refuse_no_group
+from spolia.types import Value, digest_of
+
+if TYPE_CHECKING:
+    from spolia.retrieval.graph.links import Links, NearestNeighbours
+    from spolia.stores.snapshot import Snapshot
+
+_building = threading.Lock()
+
+
+@dataclass(frozen=True)
+class NodeGraph(Value):
+    """The nodes of a group, and what links them: a knowledge graph index.
+
+    It is built at its first use for the generation that is searched, and kept in a file beside the store's indexes,
+    named by the generation and the edges; a damaged file is built again. The same generation gives the same graph.
+    Comparing 100,000 vectors of 384 numbers takes five minutes of a processor, and some 200 MB of memory; at a later
+    generation only new nodes are compared, and those that have lost a neighbour. Links by what nodes have in common are
+    made anew, since the rarity of each thing depends on all nodes.
+
+    Which links there are depends on all nodes, as the idf of BM25 does; a search follows only those between nodes that
+    may be found.
+
+    Args:
+        group: its nodes.
+        edges: what links them; links of several kinds between two nodes add up.
+
+    Raises:
+        WiringError: without any edges.
+
+    >>> from spolia.retrieval.graph.edges import InOrder, Similar
+    >>> from spolia.stores.corpus import Corpus
+    >>> NodeGraph(Corpus("notes.spolia").group(), (Similar(neighbours=5), InOrder(weight=0.5))).edges[0].neighbours
+    5
+    """
+
+    group: NodeGroup
+    edges: tuple[Edges, ...]
+
+    def __post_init__(self) -> None:
+        refuse_no_group(self.group, "NodeGraph")
+        refuse_misfits(self)
+        if not self.edges:
+            raise WiringError(
+                "A graph without edges links nothing. "
+                "Write some of Similar(), SharedEntities(), Belonging(), InOrder()."
+            )
+
+    @property
+    def scoped(self) -> bool:
+        """What it returns depends on who asks."""
+        return True
+
+    def fingerprint(self) -> str | None:
+        """That of its store."""
+        return self.group.fingerprint()
+
+    def links(self, snapshot: Snapshot) -> Links:
+        """The links at a generation.
+
+        Raises:
+            GroupError: an edge names a group that does not belong to this one.
+            WiringError: an edge needs vectors, and the group has none.
+            StoreError: the store cannot be read, or has no such group.
+        """
+        key = ("links", self.group.name, self.edges)
+        found: Links | None = snapshot.derived.get(key)
+        if found is None:
+            with _building:
+                found = snapshot.derived.get(key) or self._opened(snapshot)
+                snapshot.derived[key] = found
+        return found
+
+    def _opened(self, snapshot: Snapshot) -> Links:
+        from spolia.retrieval.graph.build import SUFFIX, GraphBuild, drop_others, earlier, kept
+        from spolia.stores.layout import links_folder
+        from spolia.stores.tables import sql
+
+        folder = links_folder(snapshot.opened.folder, self.group.name)
+        path = folder / f"g{snapshot.version}-{digest_of(self.edges).hex()[:16]}{SUFFIX}"
+        drop_others(folder, snapshot.opened.was_published)  # of what a backup has taken the place of
+
+        def build() -> tuple[Links, dict[Edges, NearestNeighbours]]:
+            building = GraphBuild(snapshot, self.group.name, earlier(path, self.edges))
+            return building.links(self.edges), building.neighbours
+
+        found = kept(path, build, self.edges)
+        drop_others(folder, lambda version: bool(snapshot.opened.row(sql.IS_KEPT, version[:1])))
+        return found

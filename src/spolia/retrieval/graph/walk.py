@@ -1,0 +1,269 @@
+"""What searches along a graph have in common: where they begin, what they may touch, how they end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spolia.core.operator import Operator
+from spolia.core.run_context import access, narrowing
+from spolia.core.wiring import refuse_counts
+from spolia.errors import StoreError, WiringError
+from spolia.filters import narrowed
+from spolia.models.protocols import Embedder
+from spolia.retrieval.graph.node_graph import NodeGraph
+from spolia.retrieval.vector_search import by_meaning
+from spolia.types import Hit, Ranking
+
+if TYPE_CHECKING:
+    from spolia.retrieval.graph.links import Links
+
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from spolia.retrieval.graph.links import Links
+    from spolia.stores.reading.allowed import Allowed
+    from spolia.stores.snapshot import Snapshot
+
+    Positions = npt.NDArray[np.int64]
+    Scores = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """A graph as one asker may see it, and the hits at which a search begins.
+
+    Args:
+        snapshot: of the graph's store.
+        links: between nodes that may be found.
+        allowed: which these are.
+        seeds: hits of the graph's nodes that may be found, as they come.
+        places: int64[seeds], their positions.
+    """
+
+    snapshot: Snapshot
+    links: Links
+    allowed: Allowed
+    seeds: tuple[Hit, ...]
+    places: Positions
+
+    def hits(self, positions: Positions, scores: Scores) -> tuple[Hit, ...]:
+        """These nodes as hits; a seed stays the hit that it was, with another score."""
+        seeds = {hit.node.id: hit for hit in reversed(self.seeds)}
+        keys = self.links.keys[positions].tolist()
+        found = self.snapshot.hits(zip(keys, scores.tolist(), strict=True), access())
+        return tuple(seeds[hit.node.id].but(score=hit.score) if hit.node.id in seeds else hit for hit in found)
+
+
+def walk(graph: NodeGraph, ranking: Ranking) -> Walk:
+    """Where a search along a graph begins.
+
+    Raises:
+        StoreError: hits of another group than the graph's.
+        FilterError: for a filter on a field that the store does not declare.
+    """
+    import numpy as np
+
+    from spolia.stores.reading.related import keys_of
+
+    _refuse_others(graph, ranking.hits)
+    snapshot = graph.group.snapshot()
+    allowed = snapshot.allowed(graph.group.name, access(), narrowed(ranking.query.filter, narrowing()))
+    links = graph.links(snapshot).within(allowed.mask)
+    keys = keys_of(snapshot, (hit.node.id for hit in ranking.hits))
+    there = [hit for hit in ranking.hits if hit.node.id in keys]
+    at = np.array([keys[hit.node.id] for hit in there], dtype=np.int64)
+    holds = allowed.holds(at)
+    seeds = tuple(hit for hit, held in zip(there, holds, strict=True) if held)
+    return Walk(snapshot, links, allowed, seeds, np.searchsorted(links.keys, at[holds]))
+
+
+def _refuse_others(graph: NodeGraph, hits: Sequence[Hit]) -> None:
+    for hit in hits:
+        if hit.node.group != graph.group.name:
+            raise StoreError(
+                f"The graph is over group {graph.group.name!r}, and a hit is of group {hit.node.group!r}. "
+                f"Search {graph.group.name!r}, or put Mapped(...) with that group before it."
+            )
+
+
+@dataclass(frozen=True)
+class Hops(Operator[Ranking, Ranking]):
+    """Add what can be reached from the hits along the links of a graph.
+
+    A node v that is linked to u with weight w gets score(v) = s - (1 - f) · |s|, s the score of u and f = decay ·
+    min(1, w): less than u, whatever the sign. Of several ways the best counts, and a hit keeps its own score if that is
+    better. With an embedder all of them are scored by the query instead, from the vectors that the store has. Best
+    first; between equals what takes fewer hops.
+
+    A node that may not be read, or that the filters do not let be found, is neither reached nor passed through.
+
+    Args:
+        graph: over the hits' group.
+        hops: links in a row, at most.
+        decay: what is left of a score after a link of weight 1, from 0 to 1.
+        embedder: scores hits and what was reached by the query; one that the group was embedded with. None for decay.
+        top_k: hits to return, at most.
+
+    Raises:
+        StoreError: when the store cannot be read, or the hits are of another group.
+        FilterError: for a filter on a field that the store does not declare.
+        ManifestMismatch: when the group was not embedded with the embedder.
+
+    Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024,
+    knowledge graph index.
+
+    >>> from spolia.retrieval.bm25 import BM25
+    >>> from spolia.retrieval.graph.edges import InOrder, Similar
+    >>> from spolia.stores.corpus import Corpus
+    >>> from spolia.types import Query
+    >>> chunks = Corpus("notes.spolia").group()
+    >>> flow = BM25(chunks) >> Hops(NodeGraph(chunks, (Similar(), InOrder())), hops=2)
+    >>> flow.takes() is Query
+    True
+    """
+
+    graph: NodeGraph
+    hops: int = 1
+    decay: float = 0.5
+    embedder: Embedder | None = None
+    top_k: int = 10
+
+    def __post_init__(self) -> None:
+        refuse_counts(self, "hops", "top_k")
+        if not 0 <= self.decay <= 1:
+            raise WiringError(f"{self.short}: decay is {self.decay}. Write a number from 0 to 1.")
+
+    def apply(self, value: Ranking, /) -> Ranking:
+        import numpy as np
+
+        found = walk(self.graph, value)
+        reached, scores, steps = self._reached(found)
+        if self.embedder is not None:
+            keys = found.links.keys[reached]
+            judged = by_meaning(found.snapshot, self.graph.group, value.query, self.embedder, found.allowed.only(keys))
+            scores = np.array([judged[key] for key in keys.tolist()])
+        best = np.lexsort((reached, steps, -scores))[: self.top_k]
+        return value.but(hits=found.hits(reached[best], scores[best]))
+
+    def _reached(self, found: Walk) -> tuple[Positions, Scores, Positions]:
+        """Positions of what can be reached, their scores, and after how many hops they are reached first."""
+        import numpy as np
+
+        scores = np.full(len(found.links.keys), -np.inf)
+        steps = np.zeros(len(found.links.keys), dtype=np.int64)
+        np.maximum.at(scores, found.places, [hit.score for hit in found.seeds])
+        front = np.unique(found.places)
+        for step in range(1, self.hops + 1):
+            if not len(front):
+                break
+            which, targets, weights = found.links.of_nodes(front)
+            before = scores[front][which]
+            offered = before - (1 - self.decay * np.minimum(1.0, weights)) * np.abs(before)
+            old = scores[targets]
+            np.maximum.at(scores, targets, offered)
+            steps[targets[np.isneginf(old)]] = step
+            front = np.unique(targets[scores[targets] > old])
+        reached = np.flatnonzero(scores > -np.inf)
+        return reached, scores[reached], steps[reached]
+
+
+PRECISION = 1e-9
+"""The probabilities are off by this much in sum, at most."""
+
+
+@dataclass(frozen=True)
+class PersonalisedPageRank(Operator[Ranking, Ranking]):
+    """Score nodes by a random walk over a graph that begins, and begins again, at the hits.
+
+    π = (1 - damping) · r + damping · Pᵀπ: at each step the walk follows a link with probability `damping`, the heavier
+    the likelier, and else jumps to a hit with probability r, in proportion to the hits' scores; those of 0 and below
+    count for nothing, unless all are. A node without links leads back to the hits. The score is the probability π to be
+    at the node, all of which sum to 1; computed by power iteration. Ties by the order of indexing.
+
+    A node that may not be read, or that the filters do not let be found, is no part of the graph.
+
+    Args:
+        graph: over the hits' group.
+        damping: 0.85 for the web by Page et al.; 0.5, nearer to the hits, by HippoRAG.
+        top_k: hits to return, at most.
+
+    Raises:
+        StoreError: when the store cannot be read, or the hits are of another group.
+        FilterError: for a filter on a field that the store does not declare.
+
+    Source: Page, Brin, Motwani, Winograd, "The PageRank citation ranking: bringing order to the web", 1999; Gutiérrez,
+    Shu, Gu, Yasunaga, Su, "HippoRAG: neurobiologically inspired long-term memory for large language models", 2024.
+
+    >>> from spolia.retrieval.bm25 import BM25
+    >>> from spolia.retrieval.graph.edges import SharedEntities
+    >>> from spolia.stores.corpus import Corpus
+    >>> from spolia.types import Query
+    >>> chunks = Corpus("notes.spolia").group()
+    >>> flow = BM25(chunks) >> PersonalisedPageRank(NodeGraph(chunks, (SharedEntities(),)))
+    >>> flow.takes() is Query
+    True
+    """
+
+    graph: NodeGraph
+    damping: float = 0.5
+    top_k: int = 10
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.damping < 1:
+            raise WiringError(f"{self.short}: damping is {self.damping}. Write a number from 0 to below 1.")
+        refuse_counts(self, "top_k")
+
+    def apply(self, value: Ranking, /) -> Ranking:
+        import numpy as np
+
+        found = walk(self.graph, value)
+        if not found.seeds:
+            return value.but(hits=())
+        scores = pagerank(found.links, _restart(found), self.damping)
+        reached = np.flatnonzero(scores > 0)
+        best = reached[np.lexsort((reached, -scores[reached]))[: self.top_k]]
+        return value.but(hits=found.hits(best, scores[best]))
+
+
+def pagerank(links: Links, restart: Scores, damping: float) -> Scores:
+    """The probability float64[n] to be at each node.
+
+    Args:
+        restart: r, float64[n] with sum 1.
+        damping: of the links.
+    """
+    import numpy as np
+
+    count, sources = len(links.keys), links.sources
+    weights = links.weights.astype(np.float64)
+    degrees = np.bincount(sources, weights, count)
+    leads_on = degrees > 0
+    weights /= degrees[sources]
+    found = restart
+    for _ in range(_steps(damping)):
+        followed = np.bincount(links.targets, weights * found[sources], count)
+        lost = float(found[~leads_on].sum())
+        found = (1 - damping + damping * lost) * restart + damping * followed
+    return found
+
+
+def _steps(damping: float) -> int:
+    """Iterations after which what is left to change, 2 · damping^steps, is below the precision."""
+    return math.ceil(math.log(PRECISION / 2) / math.log(damping)) if damping > 0 else 0
+
+
+def _restart(found: Walk) -> Scores:
+    """r, by the hits' scores."""
+    import numpy as np
+
+    weights = np.maximum(0.0, [hit.score for hit in found.seeds])
+    if not weights.any():
+        weights = np.ones(len(found.seeds))
+    restart = np.bincount(found.places, weights / weights.max(), len(found.links.keys))
+    shares: Scores = restart / restart.sum()
+    return shares

@@ -1,0 +1,179 @@
+"""Token vectors in files, by the hash of the text: written once, never changed, and looked at without being read whole.
+
+Each file of vectors has one beside it that says which texts they are of; without that it is not there. What is missing
+or damaged is embedded again. Two processes that embed the same text keep it twice, which does no harm.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from spolia.core.run_context import check_cancelled
+from spolia.errors import ModelError
+from spolia.models.protocols import TokenEmbedder
+from spolia.models.vectors import TokenVectors, Vectors, max_sims
+from spolia.retrieval.term_counts import derived, texts_of
+from spolia.stores.files import fsync_file
+from spolia.stores.layout import tokens_folder
+from spolia.stores.tables.rows import hash_of
+
+if TYPE_CHECKING:
+    from spolia.stores.snapshot import Snapshot
+
+
+INDEX, VECTORS = ".npz", ".npy"
+_DAMAGED = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+
+Place = tuple[int, int, int]
+"""File, first token, one past the last."""
+
+
+@dataclass(eq=False)
+class TokenVectorFiles:
+    """The files of a folder.
+
+    Args:
+        folder: where they are.
+        dimension: numbers in a vector.
+    """
+
+    folder: Path
+    dimension: int
+    files: list[Vectors] = field(default_factory=list)
+    places: dict[bytes, Place] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for path in sorted(self.folder.glob(f"*{INDEX}")):
+            with suppress(*_DAMAGED):
+                self._open(path)
+
+    def _open(self, path: Path) -> None:
+        with np.load(path, allow_pickle=False) as index:
+            hashes, offsets = index["hashes"], index["offsets"]
+        vectors = np.load(path.with_suffix(VECTORS), mmap_mode="r", allow_pickle=False)
+        if vectors.shape != (offsets[-1], self.dimension) or len(offsets) != len(hashes) + 1:
+            raise ValueError(f"The sizes of {path} do not fit.")
+        self._take(
+            [bytes(hash) for hash in hashes], TokenVectors(offsets, np.zeros((offsets[-1], 0), np.float32)), vectors
+        )
+
+    def add(self, hashes: Sequence[bytes], rows: TokenVectors) -> None:
+        """Keep the token vectors of texts; where nothing can be written they are there as long as this is."""
+        with suppress(OSError):
+            self._write(hashes, rows)
+        self._take(hashes, rows, rows.vectors)
+
+    def of(self, hashes: Sequence[bytes]) -> TokenVectors:
+        """The token vectors of texts that are kept."""
+        parts = [self.files[file][start:end] for file, start, end in map(self.places.__getitem__, hashes)]
+        offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+        return TokenVectors(offsets, np.concatenate([np.zeros((0, self.dimension), np.float32), *parts]))
+
+    def _take(self, hashes: Sequence[bytes], rows: TokenVectors, vectors: Vectors) -> None:
+        for at, hash in enumerate(hashes):
+            self.places[hash] = (len(self.files), int(rows.offsets[at]), int(rows.offsets[at + 1]))
+        self.files.append(vectors)
+
+    def _write(self, hashes: Sequence[bytes], rows: TokenVectors) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(suffix=VECTORS, dir=self.folder)
+        with os.fdopen(descriptor, "wb") as file:
+            np.save(file, rows.vectors, allow_pickle=False)
+        fsync_file(Path(name))
+        _published(Path(name).with_suffix(INDEX), {"hashes": np.array(hashes, dtype="V16"), "offsets": rows.offsets})
+
+
+def _published(path: Path, parts: Mapping[str, object]) -> None:
+    temporary = path.with_suffix(".tmp")
+    with open(temporary, "wb") as file:
+        np.savez(file, **parts)  # type: ignore[arg-type]
+    fsync_file(temporary)
+    os.rename(temporary, path)
+
+
+EMBEDDED_AT_ONCE, WRITTEN_AT_ONCE, COMPARED_AT_ONCE = 64, 2_048, 256
+
+
+@dataclass(frozen=True, eq=False)
+class TokenIndex:
+    """Where the token vectors of each node are.
+
+    Args:
+        hashes: of the texts of all nodes, in the order of their keys.
+        kept: the vectors.
+    """
+
+    hashes: Sequence[bytes]
+    kept: TokenVectorFiles
+
+    def scores(self, query: Vectors, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """float64[m]: Σ_i max_j q_i · d_j of some nodes.
+
+        Args:
+            query: float32[tokens, d].
+            positions: int64[m] places of the nodes in the order of their keys.
+        """
+        found = [np.zeros(0)]
+        for start in range(0, len(positions), COMPARED_AT_ONCE):
+            check_cancelled()
+            some = positions[start : start + COMPARED_AT_ONCE].tolist()
+            found.append(max_sims(query, self.kept.of([self.hashes[at] for at in some])))
+        return np.concatenate(found)
+
+
+def token_index(snapshot: Snapshot, group: str, embedder: TokenEmbedder) -> TokenIndex:
+    """The token vectors of a group; what is not kept yet is embedded, and kept in the store's folder.
+
+    Raises:
+        ModelError: the embedder gives another number of texts than it is given, or vectors of another length.
+        ModelUnavailable: the same call may succeed later; what was embedded before stays.
+    """
+    return derived(snapshot, ("tokens", group, embedder.name), lambda: _built(snapshot, group, embedder))
+
+
+def embedded(embedder: TokenEmbedder, texts: Sequence[str], *, is_query: bool = False) -> TokenVectors:
+    """The token vectors of texts; raises `ModelError` where they are none."""
+    found = embedder.embed_tokens(texts, kind="query" if is_query else "passage")
+    if len(found) != len(texts) or found.vectors.shape[1] != embedder.dimension:
+        raise ModelError(
+            f"{embedder.name} gave token vectors of {len(found)} texts with {found.vectors.shape[1]} numbers each, for "
+            f"{len(texts)} texts and {embedder.dimension} numbers. Correct the embedder."
+        )
+    return found
+
+
+def _built(snapshot: Snapshot, group: str, embedder: TokenEmbedder) -> TokenIndex:
+    kept = TokenVectorFiles(tokens_folder(snapshot.opened.folder, embedder.name), embedder.dimension)
+    hashes: list[bytes] = []
+    lacking: dict[bytes, str] = {}
+    for text in texts_of(snapshot, snapshot.records(group).keys):
+        hashes.append(hash_of(text))
+        if hashes[-1] not in kept.places:
+            lacking[hashes[-1]] = text
+        if len(lacking) >= WRITTEN_AT_ONCE:
+            _embed(kept, embedder, lacking)
+    _embed(kept, embedder, lacking)
+    return TokenIndex(hashes, kept)
+
+
+def _embed(kept: TokenVectorFiles, embedder: TokenEmbedder, lacking: dict[bytes, str]) -> None:
+    texts, parts = list(lacking.values()), list[Vectors]()
+    for start in range(0, len(texts), EMBEDDED_AT_ONCE):
+        check_cancelled()
+        rows = embedded(embedder, texts[start : start + EMBEDDED_AT_ONCE])
+        parts += [rows.row(at) for at in range(len(rows))]
+    if parts:
+        offsets = np.cumsum([0, *map(len, parts)], dtype=np.int64)
+        kept.add(list(lacking), TokenVectors(offsets, np.concatenate(parts)))
+        lacking.clear()

@@ -1,1 +1,0 @@
-"""Vectors of the tokens of nodes, kept beside a store."""

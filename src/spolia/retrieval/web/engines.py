@@ -1,0 +1,233 @@
+"""Plain text of what engines quote: without markup, however much of it there is."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from spolia.core.run_context import note
+from spolia.egress.download import fetch
+from spolia.egress.retry import patiently
+from spolia.errors import EgressError, EgressFailed, SourceError, SourceUnavailable
+from spolia.retrieval.web.search import WebResult
+from spolia.types import Value
+
+LONGEST = 20_000
+"""Characters of a quote that are looked at."""
+_HIDDEN = re.compile(r"<(script|style)\b.*?(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<[/!?a-zA-Z][^<>]*(?:>|\Z)")
+_UNWRITABLE = re.compile("[\ud800-\udfff\x00-\x08\x0b-\x1f]")
+
+
+def plain(quote: object) -> str:
+    """A quote without tags, with its entities as characters and its white space as blanks.
+
+    >>> plain("The <b>pull</b> of the moon &amp; sun<script>alert(1)</script>"), plain(None)
+    ('The pull of the moon & sun', '')
+    """
+    if not isinstance(quote, str):
+        return ""
+    shown = _TAG.sub("", _HIDDEN.sub(" ", quote[:LONGEST]))
+    return " ".join(_UNWRITABLE.sub(" ", html.unescape(shown)).split())
+
+
+LONGEST_URL = 2_000
+
+
+class SearchAPI(Value):
+    """Base of the addresses of search engines: frozen dataclasses with these fields, which write `request` and `rows`.
+
+    An answer is bounded in size, a page in what is quoted of it; what is no address of the web is left out, and so is a
+    page that comes again.
+
+    Fields:
+        base_url: where the API is.
+        allow: hosts whose addresses need not be public, as `searx.internal` or `localhost:8080`.
+        timeout_s: seconds without a byte from it.
+        deadline_s: seconds for an answer, with redirects.
+        retries: further attempts where it is overloaded or fails.
+        largest_bytes: of an answer.
+    """
+
+    base_url: str
+    allow: tuple[str, ...]
+    timeout_s: float
+    deadline_s: float
+    retries: int
+    largest_bytes: int
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.base_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
+            raise SourceError(f"base_url is {self.base_url!r:.200}, no plain web address. Write https://HOST.")
+        if not (self.timeout_s > 0 and self.deadline_s > 0 and self.retries >= 0 and self.largest_bytes > 0):
+            raise SourceError(f"{type(self).__name__} has a number that is too small. Write numbers above 0.")
+
+    @property
+    def name(self) -> str:
+        return f"{type(self).__name__} at {self.base_url}"
+
+    @property
+    def scoped(self) -> bool:
+        return False
+
+    def fingerprint(self) -> None:
+        """Nobody knows what the web holds tomorrow."""
+
+    @abstractmethod
+    def request(self, query: str, count: int) -> tuple[str, Mapping[str, str]]:
+        """The address to ask, and what goes with the request."""
+
+    @abstractmethod
+    def rows(self, answer: Any) -> Iterator[tuple[object, object, object]]:
+        """Address, title and quote of each page in an answer; nothing where it has another form."""
+
+    def search(self, query: str, count: int) -> tuple[WebResult, ...]:
+        """At most `count` pages, best first.
+
+        Raises:
+            SourceUnavailable: it cannot be reached, is overloaded, fell silent or took too long.
+            SourceError: it refuses, leads elsewhere, or answers with what is no JSON.
+        """
+        url, headers = self.request(query, count)
+        found: dict[str, WebResult] = {}
+        for address, title, quote in self.rows(self._asked(url, headers)):
+            if isinstance(address, str) and _is_page(address):
+                found.setdefault(address, WebResult(address, plain(title), plain(quote)))
+        return tuple(found.values())[:count]
+
+    def _asked(self, url: str, headers: Mapping[str, str]) -> Any:
+        ask = partial(
+            fetch,
+            url,
+            allow=self.allow,
+            headers={"Accept": "application/json", "User-Agent": "spolia", **headers},
+            largest_bytes=self.largest_bytes,
+            timeout_s=self.timeout_s,
+            deadline_s=self.deadline_s,
+        )
+        try:
+            data = patiently(ask, retries=self.retries).data
+        except EgressError as error:
+            kind = SourceUnavailable if isinstance(error, EgressFailed) else SourceError
+            raise kind(f"{self.name}: {error}") from error
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise SourceError(f"{self.name}: its answer is no JSON; it begins with {data[:60]!r}.") from error
+
+
+def listed(answer: Any, *steps: str) -> Iterator[Mapping[str, Any]]:
+    """The objects of the list that stands at some place of an answer.
+
+    >>> list(listed({"web": {"results": [{"url": "a"}, 7]}}, "web", "results"))
+    [{'url': 'a'}]
+    """
+    for step in steps:
+        answer = answer.get(step) if isinstance(answer, dict) else None
+    yield from (row for row in answer if isinstance(row, dict)) if isinstance(answer, list) else ()
+
+
+def _is_page(address: str) -> bool:
+    if len(address) > LONGEST_URL or not address.isprintable():
+        return False
+    try:
+        parts = urlsplit(address)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False
+
+
+CHARACTERS, WORDS, PAGES = 400, 50, 20
+"""What it takes of a query, and the pages that it gives at once."""
+
+
+@dataclass(frozen=True)
+class Brave(SearchAPI):
+    """The address of Brave's web search. It holds no secret: the key is read from the environment at each call.
+
+    A query is cut to the 50 words and 400 characters that it takes, which is recorded. It gives 20 pages at most.
+
+    Args:
+        api_key_env: name of the environment variable with the key.
+        base_url: where it is.
+        allow: hosts whose addresses need not be public.
+        timeout_s: seconds without a byte from it.
+        deadline_s: seconds for an answer, with redirects.
+        retries: further attempts where it is overloaded or fails.
+        largest_bytes: of an answer.
+
+    Raises:
+        SourceError: the address is none; when it is asked, there is no key.
+
+    >>> Brave().name
+    'Brave at https://api.search.brave.com'
+    """
+
+    api_key_env: str = "BRAVE_API_KEY"
+    base_url: str = "https://api.search.brave.com"
+    allow: tuple[str, ...] = ()
+    timeout_s: float = 10.0
+    deadline_s: float = 20.0
+    retries: int = 1
+    largest_bytes: int = 4_000_000
+
+    def request(self, query: str, count: int) -> tuple[str, Mapping[str, str]]:
+        import os
+
+        key = os.environ.get(self.api_key_env, "").strip()
+        if not key or not (key.isascii() and key.isprintable()):
+            raise SourceError(f"{self.name}: there is no key in {self.api_key_env}. Set that environment variable.")
+        short = " ".join(query.split()[:WORDS])[:CHARACTERS]
+        if len(short) < len(" ".join(query.split())):
+            note(f"{self.name} is asked the first {len(short)} characters of the query.")
+        asked = urlencode({"q": short, "count": min(count, PAGES)})
+        return f"{self.base_url.rstrip('/')}/res/v1/web/search?{asked}", {"X-Subscription-Token": key}
+
+    def rows(self, answer: Any) -> Iterator[tuple[object, object, object]]:
+        for row in listed(answer, "web", "results"):
+            yield row.get("url"), row.get("title"), row.get("description")
+
+
+@dataclass(frozen=True)
+class SearXNG(SearchAPI):
+    """The address of a SearXNG server that answers with JSON (`search.formats` in its settings).
+
+    Args:
+        base_url: where it is, for example `http://localhost:8080`.
+        language: of the pages; empty for all.
+        allow: hosts whose addresses need not be public, as `searx.internal` or `localhost:8080`.
+        timeout_s: seconds without a byte from it.
+        deadline_s: seconds for an answer, with redirects.
+        retries: further attempts where it is overloaded or fails.
+        largest_bytes: of an answer.
+
+    Raises:
+        SourceError: the address is none.
+
+    >>> SearXNG("https://searx.example.org").request("pull of the moon", 5)[0]
+    'https://searx.example.org/search?q=pull+of+the+moon&format=json'
+    """
+
+    base_url: str
+    language: str = ""
+    allow: tuple[str, ...] = ()
+    timeout_s: float = 10.0
+    deadline_s: float = 20.0
+    retries: int = 1
+    largest_bytes: int = 4_000_000
+
+    def request(self, query: str, count: int) -> tuple[str, Mapping[str, str]]:
+        asked = {"q": query, "format": "json"} | ({"language": self.language} if self.language else {})
+        return f"{self.base_url.rstrip('/')}/search?{urlencode(asked)}", {}
+
+    def rows(self, answer: Any) -> Iterator[tuple[object, object, object]]:
+        for row in listed(answer, "results"):
+            yield row.get("url"), row.get("title"), row.get("content")

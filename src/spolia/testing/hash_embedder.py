@@ -1,0 +1,121 @@
+"""An embedder without weights: feature hashing, so that texts with words in common are near."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from spolia.core.run_context import charge, check_cancelled
+from spolia.models.protocols import Kind
+from spolia.types import Usage, Value
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from spolia.models.vectors import TokenVectors
+
+    Vectors = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class HashingEmbedder(Value):
+    """Maps every word and every three letters of it to a place and a sign by their CRC-32, and adds them up.
+
+    Deterministic on every machine and cheap. Weinberger et al. 2009, "Feature hashing for large scale multitask
+    learning".
+
+    Args:
+        dimension: length of a vector.
+        window: words of a text that are read.
+        salt: another salt makes another embedder, whose vectors do not fit.
+
+    >>> from spolia.testing import HashingEmbedder
+    >>> sea, ocean, tax = HashingEmbedder(256).embed(["the blue sea", "a blue sea", "income tax"], kind="passage")
+    >>> bool(sea @ ocean > sea @ tax)
+    True
+    """
+
+    dimension: int = 64
+    window: int = 256
+    salt: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"hashing-{self.dimension}" + (f"@{self.salt}" if self.salt else "")
+
+    @property
+    def scoped(self) -> bool:
+        return False
+
+    def fingerprint(self) -> str:
+        return f"{self.name}/{self.window}"
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
+        """One vector of length 1 for each text; the first unit vector for one without words."""
+        import numpy as np
+
+        check_cancelled()
+        found = np.zeros((len(texts), self.dimension), np.float32)
+        for row, text in enumerate(texts):
+            for feature in self._features(text):
+                code = crc32(f"{self.salt}{feature}".encode("utf-8", "replace"))
+                found[row, (code >> 1) % self.dimension] += 1.0 if code & 1 else -1.0
+        lengths = np.linalg.norm(found, axis=1, keepdims=True)
+        found[lengths[:, 0] == 0.0, 0] = lengths[lengths == 0.0] = 1.0
+        charge(Usage(embedded=len(texts)))
+        found /= lengths
+        return found
+
+    def tokens(self, texts: Sequence[str]) -> list[int]:
+        """Words of each text."""
+        return [len(re.findall(r"\w+", text)) for text in texts]
+
+    def covers(self, text: str) -> float:
+        """All of it: any script is hashed."""
+        return 1.0
+
+    def _features(self, text: str) -> Iterator[str]:
+        for word in re.findall(r"\w+", text.lower())[: self.window]:
+            yield word
+            yield from (word[start : start + 3] for start in range(len(word) - 2))
+
+
+@dataclass(frozen=True)
+class HashingTokens(Value):
+    """A token embedder without weights: each word is a token, and its vector that of the word alone.
+
+    Args:
+        dimension: length of a vector.
+        window: words of a text that are read.
+
+    >>> from spolia.testing.hash_embedder import HashingTokens
+    >>> HashingTokens(64).embed_tokens(["the blue sea", ""], kind="passage").offsets.tolist()
+    [0, 3, 3]
+    """
+
+    dimension: int = 64
+    window: int = 256
+
+    @property
+    def name(self) -> str:
+        return f"hashing-tokens-{self.dimension}"
+
+    @property
+    def scoped(self) -> bool:
+        return False
+
+    def fingerprint(self) -> str:
+        return f"{self.name}/{self.window}"
+
+    def embed_tokens(self, texts: Sequence[str], *, kind: Kind) -> TokenVectors:
+        """One vector of length 1 for each word of each text."""
+        from spolia.models.vectors import TokenVectors
+
+        check_cancelled()
+        words = HashingEmbedder(self.dimension)
+        rows = [words.embed(re.findall(r"\w+", text)[: self.window], kind=kind) for text in texts]
+        return TokenVectors.of(rows, self.dimension)

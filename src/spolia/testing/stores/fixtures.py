@@ -1,0 +1,213 @@
+"""Documents for the tests of stores, how they are put there, and by definition who may find which of their nodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from spolia.filters import Between, Condition, Field, Schema, where
+from spolia.models.vectors import SparseRows
+from spolia.stores.corpus import Corpus
+from spolia.stores.definition import Metric
+from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.opened import forget
+from spolia.stores.reading.inherited import described, file_meta
+from spolia.stores.tables.rows import SourceRow
+from spolia.testing.hash_embedder import HashingEmbedder
+from spolia.types import Document, Meta, Node, Span, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from spolia.errors import SpoliaError
+    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.writer import Writer
+
+
+DENSE, SPARSE = HashingEmbedder(24), "terms/1"
+FIELDS = Schema((Field("year", "int"), Field("kind", default="note")))
+ALL = frozenset({"ann", "bob", "staff"})
+ASKERS = (frozenset[str](), frozenset({"ann"}), frozenset({"staff", "eve"}), ALL)
+FILTERS: tuple[Condition | None, ...] = (
+    None,
+    where(kind="note"),
+    ~where(year=(2, 3)),
+    Between("year", at_least=2) & where(kind="draft"),
+    where(file_name="7.txt"),
+)
+QUESTIONS = ("stone wall", "the tide of the sea", "salt", "zeppelin")
+WORDS = ("stone", "wall", "tide", "sea", "salt", "moon", "bridge", "temple", "river", "owl")
+
+
+@dataclass(frozen=True)
+class Entry(Value):
+    """A source with the document that it holds, a node for each line of it, and one for each word of a line.
+
+    Args:
+        uri: of the source.
+        text: of the document.
+        readers: who may read it.
+        meta: its fields.
+        first: who may read its first line, if that is said apart.
+    """
+
+    uri: str
+    text: str
+    readers: tuple[str, ...] = ()
+    meta: Meta = ()
+    first: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Of the document: two sources with the same of everything hold one document."""
+        return f"{crc32(repr((self.text, self.readers, self.meta, self.first)).encode('utf-8', 'replace')):08x}"
+
+    @property
+    def source(self) -> SourceRow:
+        return SourceRow(self.uri, len(self.text), 1_000, self.id, self.id)
+
+    @property
+    def document(self) -> Document:
+        return Document(
+            self.id, self.text, uri=self.uri, title=f"Title {self.id}", meta=self.meta, readers=self.readers
+        )
+
+    def nodes(self) -> Iterator[Node]:
+        """Of both groups, each line before its words."""
+        start = words = 0
+        for number, line in enumerate(self.text.splitlines(keepends=True), 1):
+            span, own = Span(start, start + len(line), lines=(number, number)), self.first if number == 1 else ()
+            id = f"{self.id}:{number}"
+            whole = Node(
+                id, line, self.id, "line", span, uri=self.uri, parent=self.id, meta=(*self.meta, ("at", number))
+            )
+            yield whole.but(number=number, readers=own)
+            for word in line.split():
+                words += 1
+                made = Node(f"{self.id}:w{words}", word, self.id, "word", uri=self.uri, parent=id, number=words)
+                yield made.but(readers=own)
+            start += len(line)
+
+
+def entries(count: int = 24, version: int = 0) -> list[Entry]:
+    """Documents that differ in everything that can be asked for."""
+    found = []
+    for number in range(count):
+        drawn = [WORDS[(number * step + version) % len(WORDS)] for step in (1, 3, 5, 7)]
+        text = f"{drawn[0]} {drawn[1]} {number}\n{drawn[2]} {drawn[3]} {drawn[2]}\nversion{version}"
+        year = () if number % 5 == 4 else (("year", number % 5),)
+        kind = (("kind", "draft"),) if number % 3 == 0 else ()
+        readers = ((), ("ann",), ("bob", "staff"), ())[number % 4]
+        found.append(Entry(f"{number}.txt", text, readers, (*year, *kind), ("bob",) if number % 6 == 0 else ()))
+    return found
+
+
+def define(writer: Writer, metric: Metric = "cosine", *, sparse: bool = False) -> None:
+    """Declare the fields, and the groups of lines and words."""
+    how = json.dumps("Exact")
+    embeddings = [Embedded(DENSE.name, DENSE.dimension, metric, index=how)]
+    embeddings += [Embedded(SPARSE, 0, "dot")] if sparse else []
+    writer.declare(FIELDS)
+    writer.define("line", Manifest("line", "Lines()", "by hand", embeddings=tuple(embeddings)))
+    writer.define("word", Manifest("word", "Words()", "by hand", parent="line"))
+
+
+def put(writer: Writer, entry: Entry) -> None:
+    """Put an entry in the place of what its source held."""
+    writer.put(entry.document, entry.nodes(), entry.source)
+
+
+def embed(writer: Writer) -> int:
+    """Embed what has no vector yet; how many texts that were."""
+    lacking = list(writer.unembedded("line", DENSE.name))
+    if lacking:
+        texts = [text for _, text in lacking]
+        writer.add_vectors(DENSE.name, [hash for hash, _ in lacking], DENSE.embed(texts, kind="passage"))
+    if writer.manifests["line"].embedded(SPARSE) and (terms := list(writer.unembedded("line", SPARSE))):
+        writer.add_sparse(SPARSE, [hash for hash, _ in terms], weighed([text for _, text in terms]))
+    return len(lacking)
+
+
+def weighed(texts: Iterable[str]) -> SparseRows:
+    """A weight for each word."""
+    return SparseRows.of([{crc32(word.encode()) % 997: 0.5 + len(word) for word in text.split()} for text in texts])
+
+
+def fill(corpus: Corpus, shelf: Sequence[Entry], metric: Metric = "cosine", *, sparse: bool = False) -> Corpus:
+    """Make the store hold these entries and no others, in one publication."""
+    with corpus.create().writer() as writer:
+        define(writer, metric, sparse=sparse)
+        for uri in writer.sources().keys() - {entry.uri for entry in shelf}:
+            writer.remove(uri)
+        for entry in shelf:
+            put(writer, entry)
+        embed(writer)
+    return corpus
+
+
+# What a store must say, by definition.
+
+
+def found_by(shelf: Sequence[Entry], group: str, access: frozenset[str], filter: Condition | None = None) -> set[str]:
+    """Ids of the nodes that may be found: all nodes have the fields of their document and of its file."""
+    ids = set()
+    for entry in shelf:
+        of_file = file_meta(entry.uri, len(entry.text), 0, 1_000, 0)
+        for node in entry.nodes():
+            readers = node.readers or entry.readers
+            record = FIELDS.record(described(entry.meta, of_file))
+            may = not readers or not access.isdisjoint(readers)
+            if node.group == group and may and (filter is None or filter.accepts(record)):
+                ids.add(node.id)
+    return ids
+
+
+def answers(snapshot: Snapshot) -> dict[str, Any]:
+    """Everything that a store is asked here, without keys, which are its own."""
+    vectors = DENSE.embed(QUESTIONS, kind="query")
+
+    def hits(found: list[tuple[int, float]]) -> list[tuple[str, float]]:
+        return [(hit.node.id, round(hit.score, 5)) for hit in snapshot.hits(found, ALL)]
+
+    asked = [(who, filter) for who in ASKERS for filter in FILTERS]
+    return {
+        "sources": snapshot.sources(),
+        "documents": list(snapshot.documents(ALL)),
+        "nodes": {group: list(snapshot.all_nodes(group, ALL)) for group in snapshot.groups()},
+        "manifests": snapshot.manifests,
+        "words": [hits(snapshot.search("line", text, 9, *how)) for text in QUESTIONS for how in asked],
+        "vectors": [hits(row) for how in asked for row in snapshot.nearest_batch("line", DENSE.name, vectors, 9, *how)],
+    }
+
+
+class Contract:
+    """Base of the tests. `place` is an empty folder of the test, given by pytest's `tmp_path`."""
+
+    def address(self, place: Path) -> str:
+        """Of a store that is not there yet: another one for each place, the same for the same."""
+        raise NotImplementedError
+
+    @contextmanager
+    def store(self, place: Path, shelf: Sequence[Entry] | None = None) -> Iterator[Corpus]:
+        """A store with these entries as its first generation; None for no store."""
+        corpus = Corpus(self.address(place))
+        try:
+            yield corpus if shelf is None else fill(corpus, shelf)
+        finally:
+            forget(corpus.truth)
+
+
+def refused(kind: type[SpoliaError], call: Callable[[], object]) -> str:
+    """What is said when a call is refused by an error of this kind, and no other."""
+    said = None
+    try:
+        call()
+    except kind as error:
+        said = str(error)
+    assert said is not None, f"no {kind.__name__} was raised"
+    return said

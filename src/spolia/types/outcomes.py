@@ -1,0 +1,199 @@
+"""What running a flow leaves behind: verdicts, failures, what it cost, the states of a loop."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from spolia.errors import QueryError
+from spolia.types.rankings import Query
+from spolia.types.value import Value, kept
+
+
+@dataclass(frozen=True)
+class Verdict(Value):
+    """What a judge says of a state: whether to stop, and why."""
+
+    stop: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Failure(Value):
+    """A row that could not be computed.
+
+    Args:
+        kind: name of the error's class.
+        message: the error's message.
+        step: the operator in which it was raised.
+        error: the exception itself.
+    """
+
+    kind: str
+    message: str
+    step: str = ""
+    error: Exception | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, error: Exception, step: str = "") -> Failure:
+        """The failure that an exception stands for."""
+        return cls(type(error).__name__, str(error), step, error)
+
+    def raised(self) -> Exception:
+        """The exception, to be raised again."""
+        return self.error if self.error is not None else RuntimeError(f"{self.step}: {self.kind}: {self.message}")
+
+
+@dataclass(frozen=True)
+class Usage(Value):
+    """What a step cost.
+
+    Args:
+        calls: requests to language models.
+        input_tokens: tokens sent to them.
+        output_tokens: tokens that they generated.
+        embedded: texts that were embedded.
+        cost_usd: price in US dollars, where it is known.
+
+    >>> Usage(calls=1) + Usage(calls=2, output_tokens=5)
+    Usage(calls=3, input_tokens=0, output_tokens=5, embedded=0, cost_usd=0.0)
+    """
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    embedded: int = 0
+    cost_usd: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.embedded + other.embedded,
+            self.cost_usd + other.cost_usd,
+        )
+
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(
+            self.calls - other.calls,
+            self.input_tokens - other.input_tokens,
+            self.output_tokens - other.output_tokens,
+            self.embedded - other.embedded,
+            self.cost_usd - other.cost_usd,
+        )
+
+
+@dataclass(frozen=True)
+class State(Value):
+    """Base of the states of adaptive flows.
+
+    Args:
+        stop: why the flow ended; empty while it runs.
+        sample: number of the random draw.
+    """
+
+    stop: str = field(default="", kw_only=True)
+    sample: int = field(default=0, kw_only=True)
+
+    @kept
+    def identity(self) -> bytes:
+        """Content hash without `stop` and `sample`: what a set of visited states compares."""
+        return replace(self, stop="", sample=0).digest
+
+
+_ANSWER_OF = re.compile(r"#(\d{1,3})(?!\d)")
+
+
+@dataclass(frozen=True)
+class ArmScores(Value):
+    """How well each arm of a `Route` fits, in the order in which they are declared; a higher score is better."""
+
+    scores: tuple[tuple[str, float], ...]
+
+    @classmethod
+    def of(cls, scores: Mapping[str, float]) -> ArmScores:
+        return cls(tuple((arm, float(score)) for arm, score in scores.items()))
+
+    @property
+    def by_arm(self) -> dict[str, float]:
+        return dict(self.scores)
+
+
+@dataclass(frozen=True)
+class Plan(Value):
+    """A question, and the steps by which it is answered; `#1` in a step is the answer of the first one.
+
+    Args:
+        query: the question.
+        steps: sub-questions, each after those that it needs; none where the question needs no steps.
+
+    Raises:
+        QueryError: a step needs one that is not before it.
+
+    >>> plan = Plan(Query("Where is the employer of Olsen?"), ("Who employs Olsen?", "Where is #1?"))
+    >>> [plan.needs(step) for step in plan.steps], plan.filled("Where is #1?", {1: "Nokia"})
+    ([(), (1,)], 'Where is Nokia?')
+    """
+
+    query: Query
+    steps: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for number, step in enumerate(self.steps, 1):
+            if wrong := [needed for needed in self.needs(step) if not 1 <= needed < number]:
+                raise QueryError(
+                    f"Step {number} needs #{wrong[0]}, which is not before it: {step!r:.80}. Write steps in an order "
+                    "in which they can be taken."
+                )
+
+    def needs(self, step: str) -> tuple[int, ...]:
+        """Numbers of the steps whose answers a step has places for."""
+        return tuple(dict.fromkeys(int(found) for found in _ANSWER_OF.findall(step)))
+
+    def filled(self, step: str, answers: Mapping[int, str]) -> str:
+        """The step with the answers in their places; they are never looked at again."""
+        return _ANSWER_OF.sub(lambda found: answers.get(int(found[1]), found[0]), step)
+
+    @kept
+    def levels(self) -> tuple[tuple[int, ...], ...]:
+        """Numbers of steps that can be taken together, one level after the other."""
+        level: dict[int, int] = {}
+        for number, step in enumerate(self.steps, 1):
+            level[number] = 1 + max((level[needed] for needed in self.needs(step)), default=-1)
+        return tuple(
+            tuple(number for number in level if level[number] == depth)
+            for depth in range(max(level.values(), default=-1) + 1)
+        )
+
+
+@dataclass(frozen=True)
+class Chain(State):
+    """A question, and the sub-questions that were asked for it with what was found, oldest first."""
+
+    query: Query
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    def written(self, characters: int) -> str:
+        """The question and its newest pairs, as many as there is room for, in the order in which they were asked.
+
+        >>> chain = Chain(Query("Where?"), (("Who is it?", "Olsen."), ("Whose?", "Nokia's.")))
+        >>> print(chain.written(40))
+        Question: Where?
+        Q: Whose?
+        A: Nokia's.
+        """
+        lines = [f"Question: {self.query.question}"]
+        room = characters - len(lines[0])
+        newest: list[str] = []
+        for text in self._newest():
+            room -= len(text) + 1
+            if room < 0:
+                break
+            newest.append(text)
+        return "\n".join(lines + newest[::-1])
+
+    def _newest(self) -> Iterator[str]:
+        for question, answer in reversed(self.pairs):
+            yield f"Q: {question}\nA: {answer}"
