@@ -10,21 +10,11 @@ from typing import Any
 import pytest
 
 import spolia
-from spolia import (
-    BM25,
-    AttachMetadata,
-    Corpus,
-    Definition,
-    Embedding,
-    Field,
-    InOrder,
-    NodeGroup,
-    Operator,
-    Paragraphs,
-    Query,
-    Sentences,
-)
+from spolia import BM25, Corpus, Definition, Field, Operator, Query
 from spolia.errors import DocumentError, FilterError, GroupError, QueryError, SpoliaError, StoreError, WiringError
+from spolia.indexing import AttachMetadata, Paragraphs, Sentences
+from spolia.retrieval import InOrder
+from spolia.stores import Embedding, NodeGroup
 from spolia.testing import HashingEmbedder
 
 odd: Any = spolia

@@ -25,8 +25,8 @@ FOLLOWED = tuple(
     f"spolia.{part}"
     for part in (
         "ranking",
-        "sentences",
-        "combinators",
+        "core.sentences",
+        "core.combinators",
         "indexing.splitters",
         "indexing.structure",
         "indexing.transforms",
@@ -107,7 +107,7 @@ def hash_of(home: str, name: str, module: Callable[[str], Module]) -> str:
         plain = _plain(source.statements[part], place == (home, name))
         done[place] = repr(plain)
         wanted += [(where, used) for used in sorted(_names(plain))]
-    text = "\n".join(f"{place}={done[place]}" for place in sorted(done))
+    text = "\n".join(sorted(f"{part}={plain}" for (_, part), plain in done.items()))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -178,7 +178,7 @@ def test_what_decides_and_what_is_known_is_kept_and_paths_are_from_the_baseline(
     spolia: Spolia, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "lowered.py").write_text(
-        "from spolia import Query\nfrom spolia.core.function import step\n\n\n@step\ndef plain(query: Query) -> Query:\n"
+        "from spolia import Query, step\n\n\n@step\ndef plain(query: Query) -> Query:\n"
         "    return query.but(text=query.text.lower())\n"
     )
     flow = "['lowered:plain', BM25: {group: {use: chunks}}]"

@@ -7,26 +7,33 @@ import importlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import spolia
+from spolia.core.public_names import names_of
+from tests import stubs
 
 
-def test_every_public_name_can_be_imported() -> None:
-    for name, module in spolia.MODULE_OF.items():
-        assert getattr(spolia, name) is getattr(importlib.import_module(module), name)
+@pytest.mark.parametrize("package", list(stubs.packages()))
+def test_a_package_gives_each_of_its_public_names(package: str) -> None:
+    found: Any = importlib.import_module(package)
+    for name, module in names_of(package).items():
+        assert getattr(found, name) is getattr(importlib.import_module(module), name)
+
+
+def test_a_name_that_is_not_there_is_told_with_where_it_is() -> None:
+    package: Any = spolia
     with pytest.raises(AttributeError, match="spolia has no 'BM52'"):
-        _ = spolia.BM52
+        _ = package.BM52
+    with pytest.raises(AttributeError, match=r"Write: from spolia\.retrieval import Phrase"):
+        _ = package.Phrase
 
 
-def test_type_checkers_see_the_same_names() -> None:
-    source = ast.parse(Path(spolia.__file__).read_text())
-    checking = next(node for node in source.body if isinstance(node, ast.If))
-    seen = {
-        (alias.name, node.module) for node in checking.body if isinstance(node, ast.ImportFrom) for alias in node.names
-    }
-    assert seen == set(spolia.MODULE_OF.items())
+@pytest.mark.parametrize("package", list(stubs.packages()))
+def test_type_checkers_see_the_same_names(package: str) -> None:
+    assert stubs.file_of(package).read_text() == stubs.stub(package), "python -m tests.stubs writes it"
 
 
 HEAVY = ("numpy", "tantivy", "onnxruntime", "tokenizers", "urllib3", "yaml", "typer", "rich", "sqlite3", "selectolax")

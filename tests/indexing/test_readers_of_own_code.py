@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from spolia import Corpus, Definition, add_texts, materialise, sync, transform
+from spolia import Corpus, Definition, add_texts, sync
 from spolia.errors import WiringError
+from spolia.indexing import transform
 from spolia.indexing.readers.reader import Blob
+from spolia.stores import materialise
 from spolia.stores.definition import Part, whole
 from spolia.types import Document, Node
 

@@ -11,31 +11,18 @@ from typing import Any, ClassVar
 
 import pytest
 
-from spolia import (
-    BM25,
-    Branch,
-    BySimilarity,
-    Corpus,
-    Dense,
-    KeywordFilter,
-    Query,
-    ReciprocalRankFusion,
-    Run,
-    ScriptedModel,
-    Summary,
-    across,
-    add_texts,
-    similarity,
-    sync,
-    transform,
-)
+from spolia import BM25, Branch, Corpus, Dense, Query, ReciprocalRankFusion, Run, ScriptedModel, add_texts, sync
 from spolia.core.operator import Operator
 from spolia.errors import DocumentError, FilterError, GroupError, ManifestMismatch
 from spolia.filters import Field, where
+from spolia.flow_files import across
+from spolia.indexing import Summary, transform
 from spolia.indexing.planning import planned
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.registry import READERS
 from spolia.indexing.splitters.sentences import Sentences
+from spolia.post_retrieval import KeywordFilter
+from spolia.retrieval import BySimilarity, similarity
 from spolia.stores.adapters.lancedb import LanceDB
 from spolia.stores.defined import signature
 from spolia.stores.definition import Definition, Embedding

@@ -10,40 +10,20 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from spolia import (
-    BM25,
-    AsDicts,
-    AsNodes,
-    AsText,
-    Branch,
-    ByPattern,
-    BySimilarity,
-    ConvexCombination,
-    Corpus,
-    Cut,
-    Dense,
-    KeywordFilter,
-    MarkdownSections,
-    Paragraphs,
-    Phrase,
-    Query,
-    Run,
-    Sentences,
-    across,
-    add_texts,
-    reranker,
-    similarity,
-    sync,
-    temporary,
-    transform,
-)
+from spolia import BM25, Branch, Corpus, Cut, Dense, Query, Run, add_texts, sync
 from spolia.errors import DocumentError, GroupError, StoreError
+from spolia.flow_files import across
+from spolia.indexing import ByPattern, MarkdownSections, Paragraphs, Sentences, temporary, transform
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.registry import READERS
 from spolia.indexing.structure.regions import AttachMetadata
+from spolia.orchestration import ConvexCombination
+from spolia.post_retrieval import AsDicts, AsNodes, AsText, KeywordFilter
 from spolia.post_retrieval.context_window import SentenceWindow
 from spolia.post_retrieval.group_map import Mapped
 from spolia.post_retrieval.presentation import ShowMetadata
+from spolia.post_retrieval.reranker import reranker
+from spolia.retrieval import BySimilarity, Phrase, similarity
 from spolia.stores.adapters.milvus import Milvus
 from spolia.stores.addresses import truth_of
 from spolia.stores.corpus import NodeGroup

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spolia import BM25, Between, Field, NodeGroup, Query, check, dump, load, where
+from spolia import BM25, Between, Field, Query, check, dump, load, where
 from spolia.errors import FilterError, WiringError
 from spolia.filters import AnyOf, Not, Or, Schema
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.pre_retrieval.metadata_filter import ConstructFilter, condition_of
+from spolia.stores import NodeGroup
 from tests.pre_retrieval.asked import Recorded, degraded
 from tests.structured import Source
 from tests.structured import stored as kept

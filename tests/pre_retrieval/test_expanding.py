@@ -7,12 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from spolia import BM25, Dense, Each, NodeGroup, Query, Reader, ReciprocalRankFusion, Run, check, dump, load
+from spolia import BM25, Dense, Each, Query, Reader, ReciprocalRankFusion, Run, check, dump, load
 from spolia.errors import ModelRejected, WiringError
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.pre_retrieval.hyde import AveragedHyDE, HyDE
 from spolia.pre_retrieval.query_llm import OneText, Searches
 from spolia.pre_retrieval.rewrite import MultiQuery, Rewrite, StepBack
+from spolia.stores import NodeGroup
 from spolia.testing import HashingEmbedder
 from tests.pre_retrieval.asked import Recorded, degraded
 from tests.retrieval.conftest import Stored, stored  # noqa: F401

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spolia import BM25, Budget, Each, NodeGroup, Query, Reader, ReciprocalRankFusion, Route, Run, check, dump, load
+from spolia import BM25, Budget, Each, Query, Reader, ReciprocalRankFusion, Route, Run, check, dump, load
 from spolia.core.function import step
 from spolia.errors import BudgetSpent, QueryError
 from spolia.generation.closed_book import ClosedBook
@@ -18,6 +18,7 @@ from spolia.pre_retrieval.chain_of_verification import ChainOfVerification
 from spolia.pre_retrieval.decomposition import Decompose, LeastToMost
 from spolia.pre_retrieval.hyde import WithDraft
 from spolia.pre_retrieval.query_llm import Steps
+from spolia.stores import NodeGroup
 from spolia.types import Answer, Plan
 from tests.pre_retrieval.asked import Recorded, degraded
 from tests.retrieval.conftest import Stored, stored  # noqa: F401

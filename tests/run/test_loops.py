@@ -13,28 +13,23 @@ from spolia import (
     BM25,
     Branch,
     Choice,
-    Classified,
-    Confident,
     Corpus,
     Each,
-    Exceeds,
-    Get,
     Identity,
     Loop,
     Reader,
     ReciprocalRankFusion,
     Samples,
     ScriptedModel,
-    StopOn,
-    StopWhen,
-    Sufficient,
     check,
     dump,
     load,
     step,
 )
+from spolia.core import Get
 from spolia.core.operator import Operator
 from spolia.errors import StepFailed, WiringError
+from spolia.orchestration import Classified, Confident, Exceeds, StopOn, StopWhen, Sufficient
 from spolia.run import Budget, Run
 from spolia.types import (
     Answer,

@@ -98,7 +98,8 @@ class Function(Operator[In, Out]):
     def digest(self) -> bytes:
         """Content hash: where the function stands, its version, defaults and code; for `untold` ones nothing equals it.
 
-        The code is that of the function and of what it refers to (`spolia.core.fingerprint`). `version` tells what that misses.
+        The code is that of the function and of what it refers to (`spolia.core.fingerprint`). `version` tells what
+        that misses.
         """
         cls = type(self)
         if cls.code is None:
@@ -150,8 +151,8 @@ def step(
     """Make a plain function of one value an operator that has a name and a version.
 
     Args:
-        version: count it up when the function's result changes for a reason outside its code (`spolia.core.fingerprint`); both are
-            part of the cache key.
+        version: count it up when the function's result changes for a reason outside its code
+            (`spolia.core.fingerprint`); both are part of the cache key.
         cached: keep its results.
         waits: it waits for a server or a disk.
 

@@ -55,8 +55,8 @@ class FString(Operator[Ranking, Prompt]):
     """Put the passages and the question where a text says, best passage first, each numbered between tags.
 
     A text with lines `[system]`, `[user]`, `[assistant]` is a chat of as many messages, else it is one user's message
-    (`spolia.models.prompting.template`). Braces in passages or questions mean nothing. Passages for which there is no room are
-    left out, the last first.
+    (`spolia.models.prompting.template`). Braces in passages or questions mean nothing. Passages for which there is no
+    room are left out, the last first.
 
     Args:
         template: with the places `{{passages}}` and `{{question}}`, which may not stand in a system's message.

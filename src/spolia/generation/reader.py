@@ -35,7 +35,8 @@ class Reader(Prompted, Operator[Ranking, Answer]):
     Args:
         llm: the language model.
         prompt: name of a shipped prompt file (`answer`, `brief`), or path of one, with the places
-            `{{passages}}`, `{{question}}` and, if it asks for one, `{{abstention}}` (`spolia.models.prompting.template`).
+            `{{passages}}`, `{{question}}` and, if it asks for one, `{{abstention}}`
+            (`spolia.models.prompting.template`).
         max_passages: the best so many are shown.
         max_characters: of all passages together; the lowest-ranked that do not fit are not shown.
         max_tokens: longest reply.

@@ -1,1 +1,5 @@
 """Documents in: read, cut into nodes, kept in step with a folder."""
+
+from spolia.core.public_names import exports
+
+__getattr__, __dir__, __all__ = exports(__name__)

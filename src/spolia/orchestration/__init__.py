@@ -1,1 +1,5 @@
 """What decides and what merges: routers, judges, fusion."""
+
+from spolia.core.public_names import exports
+
+__getattr__, __dir__, __all__ = exports(__name__)

@@ -136,7 +136,8 @@ class QuestionRow(Value):
 
 
 CLASSES: dict[str, Any] = {
-    "usage": Usage, "spent": Usage, "judging": Usage, "failure": Failure, "found": [FoundPassage], "retrievals": [Retrieval]
+    "usage": Usage, "spent": Usage, "judging": Usage,
+    "failure": Failure, "found": [FoundPassage], "retrievals": [Retrieval],
 }  # fmt: skip
 ROW = tuple(name for name in QuestionRow.__dataclass_fields__ if name not in ("flow", "item"))
 

@@ -115,7 +115,8 @@ class GoldPlaces:
         A place without gold has no id. Parts of what is found later than at the first k are such places.
 
         >>> item = Item("q", "?", gold=((Quote("d", 0, "The moon pulls."),),))
-        >>> found = placed([GoldPlace("d", Span(0, 8)), GoldPlace("x", Span(0, 9)), GoldPlace("d", Span(9, 15))], item, 1.0)
+        >>> places = [GoldPlace("d", Span(0, 8)), GoldPlace("x", Span(0, 9)), GoldPlace("d", Span(9, 15))]
+        >>> found = placed(places, item, 1.0)
         >>> ids, seen = found.first()
         >>> ids, seen.gold
         (('', 'place 3'), (('place 3',),))

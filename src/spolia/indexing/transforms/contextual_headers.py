@@ -42,7 +42,8 @@ class Situate(Operator[HeaderPassage, str]):
         max_tokens: longest reply.
 
     >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> Situate(ScriptedModel(("Of the harbour, on tides.",)))(HeaderPassage("They rise.", "The harbour. Tides: They rise."))
+    >>> passage = HeaderPassage("They rise.", "The harbour. Tides: They rise.")
+    >>> Situate(ScriptedModel(("Of the harbour, on tides.",)))(passage)
     'Of the harbour, on tides.'
     """
 

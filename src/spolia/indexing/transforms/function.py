@@ -240,8 +240,8 @@ def transform(
     that occurs once in what was given, is known to be cut from there, so that a citation of it has lines.
 
     The signature of a group changes with the function's name, version, default values and code, and with what that
-    refers to in the same code base: functions, classes, constants, not comments (`spolia.core.fingerprint` says what else is not
-    looked at: count `version` up when that changes).
+    refers to in the same code base: functions, classes, constants, not comments (`spolia.core.fingerprint` says what
+    else is not looked at: count `version` up when that changes).
 
     Args:
         version: count it up when the result changes for a reason that its code does not show.

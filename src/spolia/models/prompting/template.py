@@ -35,8 +35,8 @@ _CHAT = re.compile(
 class Setting(str):
     """A text of whoever wrote the flow: a number, a list of words, the sentence for abstaining.
 
-    Only such a text may stand in a system's message (`spolia.models.prompting.template`); what comes from a question, a document
-    or a model may not.
+    Only such a text may stand in a system's message (`spolia.models.prompting.template`); what comes from a question,
+    a document or a model may not.
 
     >>> Setting(5), Setting("I do not know.")
     ('5', 'I do not know.')

@@ -1,0 +1,1 @@
+"""Published methods, one file each, named and cited."""
