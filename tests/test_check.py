@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -13,13 +13,18 @@ from spolia.core.check import Checked, Problem, check
 from spolia.core.combinators import Best, Branch, Choice, Each, Explore, Guard, Identity, Loop, Route, Samples, Stopped
 from spolia.core.function import step
 from spolia.core.operator import Operator, Then
-from spolia.types import Query, State, Value
+from spolia.models.protocols import LanguageModel, StatesLogprobs
+from spolia.types import Generation, Prompt, Query, State, Value
 
 
 @dataclass(frozen=True)
 class Model(Value):
     able: tuple[str, ...] = ("chat",)
+    name: ClassVar[str] = "model"
     scoped: ClassVar[bool] = False
+
+    def generate(self, prompt: Prompt, **settings: Any) -> Generation:
+        raise AssertionError("it is never asked")
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -31,10 +36,9 @@ class Model(Value):
 
 @dataclass(frozen=True)
 class Rewrite(Operator[Query, Query]):
-    llm: Model
+    llm: LanguageModel
     temperature: float = 0.0
     words: tuple[str, ...] = ()
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset({"chat"})}
 
     def apply(self, value: Query, /) -> Query:
         return value
@@ -42,8 +46,7 @@ class Rewrite(Operator[Query, Query]):
 
 @dataclass(frozen=True)
 class Judge(Operator[Query, float]):
-    llm: Model | None
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset({"logprobs", "chat"})}
+    llm: StatesLogprobs | None
 
     def apply(self, value: Query, /) -> float:
         return 0.0
@@ -149,11 +152,11 @@ def slipped(flow: Operator[Any, Any], **fields: object) -> Operator[Any, Any]:
 
 
 WRONG: list[tuple[Operator[Any, Any], str]] = [
-    (slipped(Rewrite(LLM), llm="gpt"), r"llm: Here belongs a Model; there was the text 'gpt'"),
+    (slipped(Rewrite(LLM), llm="gpt"), r"llm: Rewrite needs a model here; 'gpt' states no capabilities"),
     (slipped(Rewrite(LLM), temperature="hot"), r"temperature: Here belongs a number; there was the text 'hot'"),
     (KEEP >> Rewrite(LLM, float("nan")), r"steps.1.temperature: nan is not a finite number"),
     (slipped(Rewrite(LLM), words=("a", 1)), r"words.1: Here belongs text; there was the number 1"),
-    (slipped(Rewrite(LLM), llm=ASK), r"llm: Here belongs a Model; there was Rewrite"),
+    (slipped(Rewrite(LLM), llm=ASK), r"llm: Here belongs a LanguageModel; there was Rewrite"),
     (slipped(Samples(1), n=True), r"n: Here belongs a whole number; there was true"),
     (
         slipped(ASK.vary(temperature=(0.0, 0.5)), ranges=(("temperature", (0.0, "hot")),)),

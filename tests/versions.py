@@ -20,7 +20,19 @@ from typing import Any
 from tests.tree import operators
 
 RECORD = Path(__file__).parent / "versions.json"
-BESIDE_THE_RESULT = {"version", "composes", "takes", "gives", "tail", "calls", "fanout", "short", "__repr__"}
+BESIDE_THE_RESULT = {
+    "version",
+    "waits",
+    "needs",
+    "composes",
+    "takes",
+    "gives",
+    "tail",
+    "calls",
+    "fanout",
+    "short",
+    "__repr__",
+}
 FOLLOWED = tuple(
     f"spolia.{part}"
     for part in (

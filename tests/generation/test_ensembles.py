@@ -191,7 +191,7 @@ def test_a_passage_that_fails_is_left_out_of_the_mixture() -> None:
     with pytest.raises(ModelRejected, match="out of order"):
         TokenEnsemble(TWO)(found(("Sanyo", 9.0)))
     with pytest.raises(ModelRejected, match="has no 'next_tokens'"):
-        TokenEnsemble(ScriptedModel(("x",)))(found(("Sony", 1.0)))
+        TokenEnsemble(ScriptedModel(("x",)))(found(("Sony", 1.0)))  # type: ignore[arg-type]
     assert TokenEnsemble(TWO)(found()).abstained
 
 

@@ -6,9 +6,9 @@ import base64
 import json
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ from spolia.models.http.reranking import RerankModel
 from spolia.models.http.retry import Rate
 from spolia.models.parsers import JsonObject
 from spolia.models.prompting.role import Role
-from spolia.models.protocols import CHAT, SCORES, Embedder, ForetellsTokens, KeepsSchemas, Scorer, ScoresContinuations
+from spolia.models.protocols import Embedder, ForetellsTokens, KeepsSchemas, Scorer, ScoresContinuations
 from spolia.run import Budget, Run
 from spolia.testing import OpenAIServer, ServedReply, check_embedder, check_language_model
 from spolia.testing.server import vector
@@ -468,8 +468,7 @@ def test_settings_that_make_no_sense_are_refused(changes: dict[str, float]) -> N
 class Likely(Operator[str, float]):
     """An operator that scores continuations."""
 
-    llm: ChatModel | CompletionModel
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset({CHAT, SCORES})}
+    llm: ScoresContinuations
 
     def apply(self, value: str, /) -> float:
         return 0.0
@@ -478,5 +477,5 @@ class Likely(Operator[str, float]):
 def test_a_flow_is_checked_for_what_its_model_cannot_do() -> None:
     url = "http://127.0.0.1:1/v1"
     assert check(Likely(CompletionModel("any", url))).ok
-    (problem,) = check(Likely(ChatModel("any", url))).problems
+    (problem,) = check(Likely(ChatModel("any", url))).problems  # type: ignore[arg-type]
     assert "needs scores of this model" in problem.message

@@ -250,7 +250,7 @@ def test_what_makes_no_sense_is_refused(op: Callable[[], object], message: str) 
 
 
 def test_a_model_that_lacks_a_capability_is_found_before_it_runs() -> None:
-    problems = [str(problem) for problem in check(UPR(ScriptedModel(("yes",)))).problems]
+    problems = [str(problem) for problem in check(UPR(ScriptedModel(("yes",)))).problems]  # type: ignore[arg-type]
     assert len(problems) == 1
     assert "scores" in problems[0]
     assert check(UPR(Told())).problems == ()

@@ -126,18 +126,19 @@ def _fields(op: Operator[Any, Any]) -> Iterator[Problem]:
 def _capabilities(op: Operator[Any, Any]) -> Iterator[Problem]:
     """Models that cannot do what the operator needs of them."""
     for name, needed in op.needs.items():
-        model = getattr(op, name)
-        offered = getattr(model, "capabilities", None)
-        if model is None:
-            continue
-        if offered is None:
-            yield Problem(name, f"{type(op).__name__} needs a model here; {model!r} states no capabilities.")
-        elif lacking := sorted(needed - offered):
-            yield Problem(
-                name,
-                f"{type(op).__name__} needs {', '.join(lacking)} of this model; {model!r} has "
-                f"{', '.join(sorted(offered)) or 'nothing'}. Give a model that has it.",
-            )
+        given = getattr(op, name)
+        for model in given if isinstance(given, tuple) else (given,):
+            offered = getattr(model, "capabilities", None)
+            if model is None:
+                continue
+            if offered is None:
+                yield Problem(name, f"{type(op).__name__} needs a model here; {model!r} states no capabilities.")
+            elif lacking := sorted(needed - offered):
+                yield Problem(
+                    name,
+                    f"{type(op).__name__} needs {', '.join(lacking)} of this model; {model!r} has "
+                    f"{', '.join(sorted(offered)) or 'nothing'}. Give a model that has it.",
+                )
 
 
 def _structure(op: Operator[Any, Any]) -> Iterator[Problem]:

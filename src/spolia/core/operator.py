@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, final
 
 from spolia.core.call_bounds import most, total
 from spolia.core.run_context import Event, Surrounding, gather, surrounding
-from spolia.core.validation import refuse_misfits, refusing_misfits
+from spolia.core.validation import needed, refuse_misfits, refusing_misfits
 from spolia.core.wiring import Bindings, filled, fits, name_of, parameters_of
 from spolia.errors import SpoliaError, UndecidedError, WiringError
 from spolia.types import Addressed, Answer, Failure, Query, Ranking, State, Value, digest_of, kept, qualified
@@ -29,17 +29,24 @@ B = TypeVar("B")
 # ----------------------------------------------------------------------------------------------------- operator
 
 
+class _Needs:
+    def __get__(self, op: object, cls: Any) -> Mapping[str, frozenset[str]]:
+        return needed(cls)
+
+
 class Operator(ABC, Generic[In, Out]):
     """A step of a flow: a frozen dataclass, from one value to another.
 
     Class attributes:
         version: enters the cache key; count it up when the result for the same fields and value changes.
         cached: the result costs enough to be kept (models, embedding, reranking); never for cheap steps.
-        waits: it waits for a server or a disk, so that running several at once helps.
+        waits: it waits for a server or a disk, so that running several at once helps. What has a model or a server
+            among its fields need not say so (`waiting`).
         composes: it only composes its inner operators, so that `Run(share=True)` shares these and not its own result.
         optional: what it spends may leave room for one forced answer (loops).
         variadic: name of the field that positional arguments fill.
-        needs: capabilities that the model in a field must have.
+        needs: capabilities that the model in a field must have, as the protocol says that the field declares:
+            `llm: LanguageModel` needs `chat`, `llm: StatesLogprobs` needs `logprobs` too.
     """
 
     version: ClassVar[int] = 1
@@ -48,7 +55,7 @@ class Operator(ABC, Generic[In, Out]):
     composes: ClassVar[bool] = False
     optional: ClassVar[bool] = False
     variadic: ClassVar[str] = ""
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {}
+    needs: ClassVar[Mapping[str, frozenset[str]]] = _Needs()  # type: ignore[assignment]
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -253,8 +260,12 @@ class Operator(ABC, Generic[In, Out]):
 
     @kept
     def waiting(self) -> bool:
-        """Whether it or an inner operator waits."""
-        return self.waits or any(op.waiting for _, op in self._inner)
+        """Whether it or an inner operator waits: it says so, or a model or server among its fields does.
+
+        An address waits unless it has `waits = False`, as stores and models on this machine have.
+        """
+        addressed = any(getattr(address, "waits", True) for address in self.resources)
+        return self.waits or addressed or any(op.waiting for _, op in self._inner)
 
     @kept
     def _inner(self) -> tuple[tuple[str, Operator[Any, Any]], ...]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from numbers import Integral, Real
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from spolia.core.wiring import name_of
 from spolia.errors import SpoliaError, WiringError
@@ -121,6 +121,41 @@ def _declared(cls: Any) -> tuple[tuple[str, Any], ...]:
         except (NameError, TypeError, AttributeError):
             continue
     return tuple(found)
+
+
+_CAPABILITIES: dict[type, frozenset[str]] = {}
+P = TypeVar("P", bound=type)
+
+
+def capable(*names: str) -> Callable[[P], P]:
+    """Marks a protocol of models: what stands in a field of that type has these `capabilities`.
+
+    >>> from spolia.models.prompting.likelihood import FirstTokens
+    >>> FirstTokens.needs
+    {'llm': frozenset({'next_tokens'})}
+    """
+
+    def mark(protocol: P) -> P:
+        _CAPABILITIES[protocol] = frozenset(names)
+        return protocol
+
+    return mark
+
+
+def capabilities_of(protocol: type) -> frozenset[str]:
+    """What a protocol of models is marked with (`capable`)."""
+    return _CAPABILITIES.get(protocol, frozenset())
+
+
+@cache
+def needed(cls: Any) -> Mapping[str, frozenset[str]]:
+    """The capabilities that models in the fields of a dataclass must have, by field."""
+    found = {}
+    for name, kind in _declared(cls):
+        kinds = [one for each in (get_args(kind) or (kind,)) for one in (get_args(each) or (each,))]
+        if names := frozenset().union(*(capabilities_of(one) for one in kinds if isinstance(one, type))):
+            found[name] = names
+    return found
 
 
 def refusing_misfits(check: Callable[[Any], None]) -> Callable[[Any], None]:

@@ -13,7 +13,19 @@ from spolia.core.wiring import fits, name_of
 from spolia.errors import WiringError
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.prompting.stand_in_models import ScriptedModel, Silent, Unanswered, replaced
-from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, SCORES, STREAM, Capabilities, Embedder, LanguageModel
+from spolia.models.protocols import (
+    CHAT,
+    LOGPROBS,
+    NEXT_TOKENS,
+    SCORES,
+    STREAM,
+    Capabilities,
+    Embedder,
+    ForetellsTokens,
+    LanguageModel,
+    ScoresContinuations,
+    StatesLogprobs,
+)
 from spolia.stores.definition import Part, whole
 from spolia.types import Document, Failure, Hit, Message, Prompt, Query, Ranking, Value
 
@@ -117,7 +129,8 @@ def alone(cls: type[Operator[Any, Any]]) -> Operator[Any, Any]:
     Raises:
         WiringError: it needs something else too.
     """
-    stand_in = {LanguageModel: ANY_MODEL, Embedder: MiniLM()}
+    models = (LanguageModel, StatesLogprobs, ScoresContinuations, ForetellsTokens)
+    stand_in = dict.fromkeys(models, ANY_MODEL) | {Embedder: MiniLM()}
     hints, declared = get_type_hints(cls), fields(cls)  # type: ignore[arg-type]
     needed = [f.name for f in declared if f.init and f.default is MISSING and f.default_factory is MISSING]
     if missing := [name for name in needed if hints[name] not in stand_in]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,7 +11,7 @@ from spolia.core.wiring import refuse_counts
 from spolia.models.parsers import Text
 from spolia.models.prompting.role import Role
 from spolia.models.prompting.template import Setting
-from spolia.models.protocols import CHAT, LanguageModel
+from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Query
 
 ABSTENTION = "I do not know."
@@ -48,8 +47,6 @@ class ClosedBook(Operator[Query, Answer]):
     temperature: float = 0.0
 
     cached: ClassVar[bool] = True
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ from spolia.models.parsers.parser import plain_words
 from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.role import Prompted
 from spolia.models.prompting.template import without_marks
-from spolia.models.protocols import CHAT, LOGPROBS, NEXT_TOKENS, ForetellsTokens, LanguageModel
+from spolia.models.protocols import ForetellsTokens, StatesLogprobs, able_to
 from spolia.types import Answer, Failure, Message, Prompt, Ranking, Token
 
 
@@ -81,16 +81,13 @@ class AnswerEnsemble(Prompted, Operator[Ranking, Answer]):
     'Nokia [1]'
     """
 
-    llm: LanguageModel
+    llm: StatesLogprobs
     prompt: str = "brief"
     max_passages: int = 10
     temperature: float = 1.0
     max_characters: int = 20_000
     max_tokens: int = 128
     abstention: str = "I do not know."
-
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT, LOGPROBS))}
 
     prompt_file = Reader.prompt_file
 
@@ -201,7 +198,7 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
     'Nokia'
     """
 
-    llm: LanguageModel
+    llm: ForetellsTokens
     prompt: str = "brief"
     max_passages: int = 10
     temperature: float = 1.0
@@ -213,8 +210,6 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
 
     version: ClassVar[int] = 2
     cached: ClassVar[bool] = True
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((NEXT_TOKENS,))}
 
     prompt_file = Reader.prompt_file
 
@@ -274,10 +269,9 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
         return [None if isinstance(one, Failure) else one for one in found]
 
     def _next(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
-        if not isinstance(self.llm, ForetellsTokens) or NEXT_TOKENS not in self.llm.capabilities:
-            raise ModelRejected(f"{self.llm.name} has no {NEXT_TOKENS!r}. Write a model that has, as CompletionModel.")
+        llm = able_to(self.llm, ForetellsTokens)
         written = Message("assistant", without_marks(text))
-        told = self.llm.next_tokens(prompt.but(messages=(*prompt.messages, written)), top=self.top)
+        told = llm.next_tokens(prompt.but(messages=(*prompt.messages, written)), top=self.top)
         known = tuple(token for token in told if token.logprob <= 0)  # NaN is not
         if not known:
             raise ModelRejected(f"{self.llm.name} foretells no token with a log-probability. Ask another model.")

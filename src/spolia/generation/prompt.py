@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from spolia.core.run_context import emit, note
 from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.prompting.template import Template
-from spolia.models.protocols import CHAT, LanguageModel
+from spolia.models.protocols import LanguageModel
 from spolia.types import Citation, Generation, Node, Prompt, Ranking
 
 
@@ -153,8 +153,6 @@ class Generate(Operator[Prompt, Generation]):
     logprobs: bool = False
 
     cached: ClassVar[bool] = True
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 
     def __post_init__(self) -> None:
         refuse_counts(self, "max_tokens")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,7 +14,7 @@ from spolia.generation.prompt import cited, fitting, numbered
 from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.role import Prompted
 from spolia.models.prompting.template import Setting, Template, checked_language, chosen
-from spolia.models.protocols import CHAT, LanguageModel
+from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Generation, Prompt, Ranking
 
 PLACES = ("passages", "question")
@@ -77,8 +76,6 @@ class Reader(Prompted, Operator[Ranking, Answer]):
     version: ClassVar[int] = 3
     prompts: ClassVar[tuple[str, ...]] = ("generation/answer", "generation/brief")
     cached: ClassVar[bool] = True
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 
     def __post_init__(self) -> None:
         for name in ("max_passages", "max_characters", "max_tokens"):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from spolia.core.call_bounds import times, total
 from spolia.core.combinators import Identity
@@ -17,7 +16,7 @@ from spolia.models.parsers import Lines, OneOf, Text
 from spolia.models.parsers.parser import plain_words
 from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.role import Ask, Brief, Role, replies
-from spolia.models.protocols import CHAT, LanguageModel
+from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Failure, Hit, Node, Query, Ranking
 
 NOTHING = "none"
@@ -83,9 +82,6 @@ class VerifyClaims(Operator[Answer, Answer]):
     characters: int = 8_000
     max_tokens: int = 512
     abstention: str = "I found nothing that supports an answer."
-
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 
     def __post_init__(self) -> None:
         refuse_counts(self, "evidence", "max_claims", "characters", "max_tokens")
@@ -227,9 +223,6 @@ class VerifyGrounding(Operator[Query, Answer]):
     max_rounds: int = 3
     max_passages: int = 5
     max_characters: int = 20_000
-
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 
     def __post_init__(self) -> None:
         refuse_counts(self, "max_rounds", "max_passages", "max_characters")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+from spolia.core.validation import capabilities_of, capable
 from spolia.core.wiring import lacking, members
-from spolia.errors import ModelError, WiringError
+from spolia.errors import ModelError, ModelRejected, WiringError
 from spolia.types import Addressed, Generation, Prompt, Token
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     Vectors: TypeAlias = npt.NDArray[np.float32]
 
+M = TypeVar("M", bound="LanguageModel")
 Kind: TypeAlias = Literal["query", "passage"]
 
 CHAT: Final = "chat"
@@ -73,6 +75,7 @@ def able(names: Iterable[str], every: Iterable[str]) -> Capabilities:
     return found
 
 
+@capable(CHAT)
 @runtime_checkable
 class LanguageModel(Addressed, Protocol):
     """Writes a reply to a prompt."""
@@ -110,8 +113,15 @@ class LanguageModel(Addressed, Protocol):
         ...
 
 
+@capable(CHAT, LOGPROBS)
 @runtime_checkable
-class ScoresContinuations(Protocol):
+class StatesLogprobs(LanguageModel, Protocol):
+    """A language model with the capability `logprobs`: `generate(..., logprobs=True)` fills `Generation.tokens`."""
+
+
+@capable(SCORES)
+@runtime_checkable
+class ScoresContinuations(LanguageModel, Protocol):
     """A language model with the capability `scores`."""
 
     def continuation(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
@@ -124,8 +134,9 @@ class ScoresContinuations(Protocol):
         ...
 
 
+@capable(NEXT_TOKENS)
 @runtime_checkable
-class ForetellsTokens(Protocol):
+class ForetellsTokens(LanguageModel, Protocol):
     """A language model with the capability `next_tokens`."""
 
     def next_tokens(self, prompt: Prompt, *, top: int = 5) -> tuple[Token, ...]:
@@ -133,8 +144,9 @@ class ForetellsTokens(Protocol):
         ...
 
 
+@capable(DISTRIBUTIONS)
 @runtime_checkable
-class StatesDistributions(Protocol):
+class StatesDistributions(LanguageModel, Protocol):
     """A language model with the capability `distributions`."""
 
     def distribution(self, prompt: Prompt) -> npt.NDArray[np.float64]:
@@ -142,8 +154,9 @@ class StatesDistributions(Protocol):
         ...
 
 
+@capable(HIDDEN_STATES)
 @runtime_checkable
-class StatesHidden(Protocol):
+class StatesHidden(LanguageModel, Protocol):
     """A model with the capability `hidden_states`."""
 
     def hidden_states(self, texts: Sequence[str], *, layer: int = -1) -> list[Vectors]:
@@ -155,8 +168,9 @@ class StatesHidden(Protocol):
         ...
 
 
+@capable(STRUCTURED)
 @runtime_checkable
-class KeepsSchemas(Protocol):
+class KeepsSchemas(LanguageModel, Protocol):
     """A language model with the capability `structured`."""
 
     def structured(
@@ -170,6 +184,19 @@ class KeepsSchemas(Protocol):
     ) -> Generation:
         """The reply to a prompt, which the server holds to a JSON schema."""
         ...
+
+
+def able_to(model: M, kind: Any) -> M:
+    """The model, if it can do what a protocol asks for and states its capabilities.
+
+    Raises:
+        ModelRejected: it cannot.
+    """
+    needed = capabilities_of(kind)
+    if isinstance(model, kind) and needed <= model.capabilities:
+        return model
+    names = ", ".join(map(repr, sorted(needed)))
+    raise ModelRejected(f"{model.name} has no {names}. Write a model that has, as CompletionModel.")
 
 
 @runtime_checkable

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.wiring import refuse_counts
@@ -16,7 +15,7 @@ from spolia.models.parsers.parser import plain_words
 from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.excerpt import shortened
 from spolia.models.prompting.role import Ask, Brief, Role, replies
-from spolia.models.protocols import CHAT, LanguageModel
+from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Citation, Failure, Ranking
 
 _MARKER = re.compile(r"(\s*)\[(\d{1,4})\]")
@@ -123,9 +122,6 @@ class LLMFusion(Operator[Sequence[Answer], Answer]):
     shorten: Role[str] = SHORTEN
     characters: int = 4_000
     max_tokens: int = 512
-
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 
     def __post_init__(self) -> None:
         refuse_counts(self, "characters", "max_tokens")

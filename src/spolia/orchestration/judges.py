@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
@@ -13,7 +12,7 @@ from spolia.core.wiring import refuse_counts
 from spolia.errors import ModelRejected, WiringError
 from spolia.models.parsers import OneOf
 from spolia.models.prompting.role import Ask, Brief, Role
-from spolia.models.protocols import CHAT, LanguageModel, Scorer
+from spolia.models.protocols import LanguageModel, Scorer
 from spolia.types import Chain, Generation, Ranking, State, Verdict
 
 
@@ -147,7 +146,6 @@ class Classified(Operator[Chain, Verdict]):
     characters: int = 2_000
 
     cached: ClassVar[bool] = True
-    waits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -203,9 +201,6 @@ class Sufficient(Operator[Ranking, Verdict]):
     characters: int = 2_000
     role: Role[str] = ENOUGH
     max_tokens: int = 256
-
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 
     def __post_init__(self) -> None:
         super().__post_init__()

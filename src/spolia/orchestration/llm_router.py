@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade
 from spolia.core.wiring import refuse_counts
-from spolia.errors import ModelError, WiringError
+from spolia.errors import WiringError
 from spolia.models.parsers import OneOf, Text
 from spolia.models.prompting.role import Ask, Brief, Prompted, Role
 from spolia.models.prompting.template import Setting, chosen
-from spolia.models.protocols import CHAT, NEXT_TOKENS, ForetellsTokens, LanguageModel
+from spolia.models.protocols import ForetellsTokens, LanguageModel, able_to
 from spolia.orchestration.similarity_router import Arms, refuse_no_arm
 from spolia.types import ArmScores, Prompt, Query, Token
 
@@ -53,9 +53,6 @@ class ByLabel(Operator[Query, str]):
     otherwise: str
     role: Role[str] = ROUTED
     max_tokens: int = 64
-
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -114,14 +111,12 @@ class ByNextToken(Prompted, Operator[Query, ArmScores]):
     0.622
     """
 
-    llm: LanguageModel
+    llm: ForetellsTokens
     arms: Arms
     prompt: str = "spolia:orchestration/prompts/next_token.txt"
     top: int = 20
 
     cached: ClassVar[bool] = True
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((NEXT_TOKENS,))}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -134,9 +129,7 @@ class ByNextToken(Prompted, Operator[Query, ArmScores]):
         return self._prompt(value)
 
     def apply(self, value: Query, /) -> ArmScores:
-        if not isinstance(self.llm, ForetellsTokens):
-            raise ModelError(f"{self.llm.name} cannot foretell tokens. Take a model with the capability 'next_tokens'.")
-        mass = self._mass(self.llm.next_tokens(self._prompt(value), top=self.top))
+        mass = self._mass(able_to(self.llm, ForetellsTokens).next_tokens(self._prompt(value), top=self.top))
         whole = math.fsum(mass.values())
         if not whole:
             degrade(f"None of the {self.top} most probable next tokens is of an arm.")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade
@@ -12,7 +10,7 @@ from spolia.core.wiring import refuse_counts
 from spolia.models.parsers import YesNo
 from spolia.models.prompting.excerpt import shortened
 from spolia.models.prompting.role import Ask, Brief, Role, replies
-from spolia.models.protocols import CHAT, LanguageModel
+from spolia.models.protocols import LanguageModel
 from spolia.types import Ranking
 
 USEFUL: Role[bool] = Role("spolia:post_retrieval/prompts/useful.txt", YesNo(), default="yes")
@@ -50,9 +48,6 @@ class Critique(Operator[Ranking, Ranking]):
     role: Role[bool] = USEFUL
     characters: int = 8_000
     max_tokens: int = 64
-
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 
     def __post_init__(self) -> None:
         refuse_counts(self, "characters", "max_tokens")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spolia.models.protocols import NEXT_TOKENS, SCORES, ForetellsTokens, LanguageModel, ScoresContinuations
-from spolia.post_retrieval.model_reranker import AskedOfEach, able
+from spolia.models.protocols import ForetellsTokens, ScoresContinuations, able_to
+from spolia.post_retrieval.model_reranker import AskedOfEach
 from spolia.types import Prompt, Token
 
 
@@ -48,7 +48,7 @@ class MonoT5(AskedOfEach):
     0.622
     """
 
-    llm: LanguageModel
+    llm: ForetellsTokens
     top_k: int = 10
     judged: int = 20
     prompt: str = "spolia:post_retrieval/prompts/relevance.txt"
@@ -60,12 +60,11 @@ class MonoT5(AskedOfEach):
 
     version: ClassVar[int] = 2
     prompts: ClassVar[tuple[str, ...]] = ("post_retrieval/relevance", "post_retrieval/mono_t5")
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((NEXT_TOKENS,))}
 
     places: ClassVar[tuple[str, ...]] = ("question", "passage")
 
     def score(self, prompt: Prompt, question: str, /) -> float:
-        tokens: Sequence[Token] = able(self.llm, ForetellsTokens, NEXT_TOKENS).next_tokens(prompt, top=self.top)
+        tokens = able_to(self.llm, ForetellsTokens).next_tokens(prompt, top=self.top)
         relevant, irrelevant = (_logprob(tokens, word) for word in (self.relevant, self.irrelevant))
         if relevant is None and irrelevant is None:
             return math.nan
@@ -119,7 +118,7 @@ class UPR(AskedOfEach):
     -2.0
     """
 
-    llm: LanguageModel
+    llm: ScoresContinuations
     top_k: int = 10
     judged: int = 20
     prompt: str = "spolia:post_retrieval/prompts/question_likelihood.txt"
@@ -127,8 +126,7 @@ class UPR(AskedOfEach):
     strict: bool = False
 
     version: ClassVar[int] = 2
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((SCORES,))}
 
     def score(self, prompt: Prompt, question: str, /) -> float:
-        tokens: Sequence[Token] = able(self.llm, ScoresContinuations, SCORES).continuation(prompt, f" {question}")
+        tokens = able_to(self.llm, ScoresContinuations).continuation(prompt, f" {question}")
         return math.fsum(token.logprob if token.logprob <= 0 else math.nan for token in tokens)

@@ -7,7 +7,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade, gather, note
@@ -49,7 +49,6 @@ class Judging(Operator[Ranking, Ranking]):
     strict: bool
 
     cached: ClassVar[bool] = True
-    waits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         refuse_counts(self, "top_k", "judged")
@@ -141,7 +140,7 @@ class AskedOfEach(Prompted, Judging):
         prompts = [self._prompt(question, text) for text in texts]
         if long := sum(len(text) > self.characters for text in texts):
             note(f"{type(self).__name__} is shown the first {self.characters} characters of {long} hits.")
-        found = gather([partial(self.score, prompt, question) for prompt in prompts], waits=self.waits)
+        found = gather([partial(self.score, prompt, question) for prompt in prompts], waits=self.waiting)
         for one in found:
             if isinstance(one, Failure):
                 raise one.raised()
@@ -163,17 +162,3 @@ class AskedOfEach(Prompted, Judging):
                 f"The prompt {self.prompt!r} has no place {{{{{missing[0]}}}}}. Write it where that is to stand."
             )
         return found
-
-
-def able(llm: LanguageModel, kind: Any, capability: str) -> Any:
-    """The model, if it can do something more.
-
-    Args:
-        kind: the protocol of it.
-
-    Raises:
-        ModelRejected: it cannot.
-    """
-    if isinstance(llm, kind) and capability in llm.capabilities:
-        return llm
-    raise ModelRejected(f"{llm.name} has no {capability!r}. Write a model that has, as CompletionModel.")

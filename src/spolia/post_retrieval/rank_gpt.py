@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from spolia.core.run_context import note
 from spolia.core.wiring import refuse_counts
@@ -12,7 +11,7 @@ from spolia.errors import WiringError
 from spolia.models.parsers import Order
 from spolia.models.parsers.numbers import completed
 from spolia.models.prompting.role import Role
-from spolia.models.protocols import CHAT, LanguageModel
+from spolia.models.protocols import LanguageModel
 from spolia.post_retrieval.model_reranker import Judging
 
 ROLE: Role[tuple[int, ...]] = Role("spolia:post_retrieval/prompts/rank.txt", Order(), default="[1]")
@@ -60,8 +59,6 @@ class RankGPT(Judging):
     characters: int = 2_000
     max_tokens: int = 512
     strict: bool = False
-
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -155,7 +155,6 @@ class SimilarityThreshold(Operator[Ranking, Ranking]):
 
     version: ClassVar[int] = 2
     cached: ClassVar[bool] = True
-    waits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         refuse_nan(self, "at_least")
@@ -192,7 +191,6 @@ class SimilarityPercentile(Operator[Ranking, Ranking]):
 
     version: ClassVar[int] = 2
     cached: ClassVar[bool] = True
-    waits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         refuse_no_share(self, "share")

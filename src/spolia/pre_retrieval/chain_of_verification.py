@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,7 +12,7 @@ from spolia.core.wiring import refuse_counts
 from spolia.errors import BudgetSpent
 from spolia.models.prompting.role import Ask, Brief, Role
 from spolia.models.prompting.template import Setting
-from spolia.models.protocols import CHAT, LanguageModel
+from spolia.models.protocols import LanguageModel
 from spolia.pre_retrieval.query_llm import NOTHING, OneText, Searches, refuse_without
 from spolia.types import Answer, Failure, Query
 
@@ -61,8 +60,6 @@ class ChainOfVerification(Operator[Query, Answer]):
     max_tokens: int = 512
 
     version: ClassVar[int] = 2
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 
     def __post_init__(self) -> None:
         super().__post_init__()

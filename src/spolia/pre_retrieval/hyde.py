@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +10,7 @@ from spolia.core.operator import Operator
 from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.prompting.role import Role
-from spolia.models.protocols import CHAT, Embedder, LanguageModel, refuse_no_embedder
+from spolia.models.protocols import Embedder, LanguageModel, refuse_no_embedder
 from spolia.models.vector_checks import embedded
 from spolia.pre_retrieval.query_llm import NOTHING, AsksOfQuery, OneText
 from spolia.types import Answer, Failure, Query
@@ -131,7 +130,6 @@ class AveragedHyDE(Imagines):
 
     version: ClassVar[int] = 2
     least: ClassVar[int] = 0
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 
     def __post_init__(self) -> None:
         super().__post_init__()

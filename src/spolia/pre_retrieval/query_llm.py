@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -12,7 +11,7 @@ from spolia.core.wiring import refuse_counts
 from spolia.errors import ModelError
 from spolia.models.parsers import Lines, Parser, Text, spoken
 from spolia.models.prompting.role import Ask, Brief, Role
-from spolia.models.protocols import CHAT, LanguageModel
+from spolia.models.protocols import LanguageModel
 from spolia.types import Query
 
 _NOTHING = re.compile(r"[\W_]*(?:none|n/a)[\W_]*", re.IGNORECASE)
@@ -152,8 +151,6 @@ class AsksOfQuery(Operator[Query, Out], Generic[Out]):
     max_tokens: int
     temperature: float
 
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
     counts: ClassVar[tuple[str, ...]] = ("max_tokens",)
     shows: ClassVar[tuple[str, ...]] = ("question",)
     """Places that no prompt of it may lack."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from spolia.core.run_context import pin
 from spolia.core.validation import refuse_misfits
@@ -58,6 +58,8 @@ class Corpus(Value):
     def truth(self) -> Truth:
         """Where its documents, nodes and vectors are."""
         return truth_of(self.path)
+
+    waits: ClassVar[bool] = False
 
     @property
     def scoped(self) -> bool:
@@ -178,6 +180,8 @@ class NodeGroup(Value):
 
     def __post_init__(self) -> None:
         refuse_misfits(self, GroupError)
+
+    waits: ClassVar[bool] = False
 
     @property
     def scoped(self) -> bool:

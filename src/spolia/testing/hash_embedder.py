@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 from zlib import crc32
 
 from spolia.core.run_context import charge, check_cancelled
@@ -46,6 +46,8 @@ class HashingEmbedder(Value):
     @property
     def name(self) -> str:
         return f"hashing-{self.dimension}" + (f"@{self.salt}" if self.salt else "")
+
+    waits: ClassVar[bool] = False
 
     @property
     def scoped(self) -> bool:
@@ -103,6 +105,8 @@ class HashingTokens(Value):
     @property
     def name(self) -> str:
         return f"hashing-tokens-{self.dimension}"
+
+    waits: ClassVar[bool] = False
 
     @property
     def scoped(self) -> bool:

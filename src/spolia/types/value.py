@@ -22,7 +22,8 @@ class Addressed(Protocol):
     """Something outside the flow (a store, a model) that a value names without holding it.
 
     `fingerprint()` tells its present content apart from another; `None` means that nothing that uses it may be cached.
-    `scoped` says that what it returns depends on who asks.
+    `scoped` says that what it returns depends on who asks. `waits = False`, which it may have, says that it is on this
+    machine, so that steps that use it need no thread of their own.
     """
 
     @property

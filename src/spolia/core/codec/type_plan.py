@@ -14,6 +14,7 @@ from spolia.core.codec.shape import DecodeContext, EncodeContext, Plain, Shape, 
 from spolia.core.codec.tagged_values import Anything, Either, Maybe, Step, Thing
 from spolia.core.function import Function
 from spolia.core.operator import Operator, Vary
+from spolia.core.validation import capabilities_of
 from spolia.errors import CodecError
 
 SEQUENCES: dict[Any, tuple[Any, tuple[type, ...]]] = {
@@ -77,7 +78,9 @@ def shape_of(declared: Any) -> Shape:
         return Anything()
     if issubclass(kind, Operator):
         return Step(kind)
-    return Thing(kind, open=bool(getattr(kind, "_is_protocol", False)))
+    # a model that cannot do what a field asks of it is one for `check`, which says what it lacks
+    widest = next((base for base in reversed(kind.__mro__) if capabilities_of(base)), kind)
+    return Thing(widest, open=bool(getattr(kind, "_is_protocol", False)))
 
 
 def _several(kind: Any, args: tuple[Any, ...]) -> Shape:

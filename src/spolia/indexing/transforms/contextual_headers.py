@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,7 +14,7 @@ from spolia.models.parsers import Text
 from spolia.models.prompting.excerpt import stretch
 from spolia.models.prompting.role import Role
 from spolia.models.prompting.template import Filling
-from spolia.models.protocols import CHAT, LanguageModel
+from spolia.models.protocols import LanguageModel
 from spolia.stores.definition import Part, Piece, Pieces
 from spolia.types import Failure, Value
 
@@ -52,8 +51,6 @@ class Situate(Operator[HeaderPassage, str]):
     max_tokens: int = 256
 
     cached: ClassVar[bool] = True
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 
     def apply(self, value: HeaderPassage, /) -> str:
         said = self.role.ask(self.llm, self._asked(value), max_tokens=self.max_tokens)
@@ -104,9 +101,6 @@ class ContextualHeaders(Operator[Part, Pieces]):
     document_characters: int = CHARACTERS
     role: Role[str] = ROLE
     max_tokens: int = 256
-
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 
     def __post_init__(self) -> None:
         self.splitter.gives(Part)

@@ -16,7 +16,7 @@ from spolia.models.parsers import Lines, Parser
 from spolia.models.prompting.excerpt import shortened
 from spolia.models.prompting.role import Role
 from spolia.models.prompting.template import Filling, Setting
-from spolia.models.protocols import CHAT, LanguageModel
+from spolia.models.protocols import LanguageModel
 from spolia.stores.definition import Part, Piece, Pieces
 
 NOTHING = "none"
@@ -168,8 +168,6 @@ class LLMTransform(Operator[Part, Pieces], Generic[T]):
     max_tokens: int
 
     cached: ClassVar[bool] = True
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
     counts: ClassVar[tuple[str, ...]] = ("characters", "max_tokens")
 
     def __post_init__(self) -> None:

@@ -70,6 +70,8 @@ class Local(Value):
         own = Path(self.model).name
         return f"{own}@{blake2b(known.encode(), digest_size=4).hexdigest()}" if known else own
 
+    waits: ClassVar[bool] = False
+
     @property
     def scoped(self) -> bool:
         return False

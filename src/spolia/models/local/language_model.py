@@ -152,6 +152,8 @@ class LocalModel(Local):
     window: int = 4096
     templated: bool = True
 
+    waits: ClassVar[bool] = True
+    """A reply takes long, and other steps may go on meanwhile."""
     head: ClassVar[str] = "AutoModelForCausalLM"
     capabilities: ClassVar[frozenset[str]] = Capabilities(
         (CHAT, STREAM, LOGPROBS, SCORES, NEXT_TOKENS, DISTRIBUTIONS, HIDDEN_STATES)

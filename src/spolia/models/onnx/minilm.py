@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from spolia.core.run_context import charge, check_cancelled
 from spolia.errors import ModelError
@@ -88,6 +88,8 @@ class MiniLM(Value):
     @property
     def window(self) -> int:
         return 256
+
+    waits: ClassVar[bool] = False
 
     @property
     def scoped(self) -> bool:

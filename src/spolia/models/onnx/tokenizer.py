@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from spolia.errors import MissingExtra
 from spolia.models.onnx import weights
@@ -52,6 +52,8 @@ class WordPiece(Value):
     """
 
     weights: str = ""
+
+    waits: ClassVar[bool] = False
 
     @property
     def scoped(self) -> bool:

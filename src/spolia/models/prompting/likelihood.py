@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade
-from spolia.errors import ModelRejected
 from spolia.models.prompting.role import Brief, Role
-from spolia.models.protocols import NEXT_TOKENS, SCORES, ForetellsTokens, LanguageModel, ScoresContinuations
+from spolia.models.protocols import ForetellsTokens, ScoresContinuations, able_to
 from spolia.types import Failure, Message, Prompt, Token, Value
 
 
@@ -32,18 +31,14 @@ class FirstTokens(Operator[Brief, tuple[Token, ...]]):
     {'llm': frozenset({'next_tokens'})}
     """
 
-    llm: LanguageModel
+    llm: ForetellsTokens
     role: Role[Any]
     top: int = 20
 
     cached: ClassVar[bool] = True
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((NEXT_TOKENS,))}
 
     def apply(self, value: Brief, /) -> tuple[Token, ...]:
-        if not isinstance(self.llm, ForetellsTokens) or NEXT_TOKENS not in self.llm.capabilities:
-            raise ModelRejected(f"{self.llm.name} has no {NEXT_TOKENS!r}. Write a model that has, as CompletionModel.")
-        return self.llm.next_tokens(self.reads(value), top=self.top)
+        return able_to(self.llm, ForetellsTokens).next_tokens(self.reads(value), top=self.top)
 
     def reads(self, value: Brief, /) -> Prompt:
         return self.role.prompt_for(dict(value.places))
@@ -98,21 +93,17 @@ class Likelihood(Operator[Continuation, tuple[Token, ...]]):
     (Token(text='\\nParis.', logprob=-3.5),)
     """
 
-    llm: LanguageModel
+    llm: ScoresContinuations
 
     cached: ClassVar[bool] = True
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((SCORES,))}
 
     def apply(self, value: Continuation, /) -> tuple[Token, ...]:
         if not value.text:
             return ()
-        if not isinstance(self.llm, ScoresContinuations) or SCORES not in self.llm.capabilities:
-            raise ModelRejected(f"{self.llm.name} has no {SCORES!r}. Write a model that has, as CompletionModel.")
-        return self.llm.continuation(value.prompt, value.text)
+        return able_to(self.llm, ScoresContinuations).continuation(value.prompt, value.text)
 
 
-def surprises(llm: LanguageModel, texts: Sequence[Continuation]) -> list[list[Surprise]]:
+def surprises(llm: ScoresContinuations, texts: Sequence[Continuation]) -> list[list[Surprise]]:
     """What surprises a model in each text; asked at the same time.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -12,7 +12,7 @@ from spolia.errors import ModelError, ModelRejected, ModelUnavailable
 from spolia.models.parsers import Parser
 from spolia.models.prompting import template
 from spolia.models.prompting.template import Filling, without_marks
-from spolia.models.protocols import CHAT, STRUCTURED, KeepsSchemas, LanguageModel
+from spolia.models.protocols import STRUCTURED, KeepsSchemas, LanguageModel
 from spolia.types import Addressed, Failure, Generation, Message, Prompt, Value, kept
 
 
@@ -27,6 +27,8 @@ class PromptFile(Value):
 
     place: str
     language: str = ""
+
+    waits: ClassVar[bool] = False
 
     @property
     def scoped(self) -> bool:
@@ -95,6 +97,8 @@ class Role(Value, Generic[T]):
             self.parser.parse(self.default)
         except ValueError as error:
             raise ModelError(f"The default {self.default!r} of {self.prompt!r} cannot be read: {error}.") from error
+
+    waits: ClassVar[bool] = False
 
     @property
     def scoped(self) -> bool:
@@ -223,8 +227,6 @@ class Ask(Operator[Brief, Any]):
     temperature: float = 0.0
 
     cached: ClassVar[bool] = True
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 
     def apply(self, value: Brief, /) -> Any:
         return self.role.ask(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import ClassVar, Literal
@@ -13,7 +13,7 @@ from spolia.core.sentences import sentences
 from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.prompting.likelihood import Continuation, Surprise, surprises
-from spolia.models.protocols import SCORES, Embedder, LanguageModel
+from spolia.models.protocols import Embedder, ScoresContinuations
 from spolia.models.vector_checks import embedded
 from spolia.post_retrieval.compression.llmlingua import of_spans
 from spolia.post_retrieval.group_map import is_cut, showing
@@ -58,7 +58,6 @@ class Extractive(Operator[Ranking, Ranking]):
 
     version: ClassVar[int] = 2
     cached: ClassVar[bool] = True
-    waits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         refuse_counts(self, "most", optional=True)
@@ -140,13 +139,11 @@ class SelectiveContext(Operator[Ranking, Ranking]):
     'Nokia employed Olsen.'
     """
 
-    llm: LanguageModel
+    llm: ScoresContinuations
     ratio: float = 0.35
     unit: Literal["sentence", "phrase", "token"] = "sentence"
 
     version: ClassVar[int] = 2
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((SCORES,))}
 
     def __post_init__(self) -> None:
         if not 0 <= self.ratio < 1:

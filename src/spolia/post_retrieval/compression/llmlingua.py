@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -14,7 +14,7 @@ from spolia.core.sentences import sentences
 from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.prompting.likelihood import Continuation, Surprise, surprises
-from spolia.models.protocols import SCORES, LanguageModel
+from spolia.models.protocols import ScoresContinuations
 from spolia.post_retrieval.group_map import showing
 from spolia.post_retrieval.selection import ALMOST, refuse_no_share
 from spolia.types import Failure, Hit, Ranking
@@ -110,13 +110,11 @@ class LLMLingua(Operator[Ranking, Ranking]):
     'Nokia employed Olsen'
     """
 
-    llm: LanguageModel
+    llm: ScoresContinuations
     rate: float = 0.5
     segment: int = 1_000
 
     version: ClassVar[int] = 2
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((SCORES,))}
 
     def __post_init__(self) -> None:
         refuse_no_share(self, "rate")
@@ -189,14 +187,12 @@ class LongLLMLingua(Operator[Ranking, Ranking]):
     'Nokia employed Olsen'
     """
 
-    llm: LanguageModel
+    llm: ScoresContinuations
     target_tokens: int = 300
     spread: float = 0.3
     characters: int = 4_000
 
     version: ClassVar[int] = 2
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((SCORES,))}
 
     def __post_init__(self) -> None:
         refuse_counts(self, "target_tokens", "characters")

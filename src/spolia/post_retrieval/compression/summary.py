@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.wiring import refuse_counts
 from spolia.models.parsers import Text
 from spolia.models.prompting.excerpt import shortened
 from spolia.models.prompting.role import Ask, Brief, Role, replies
-from spolia.models.protocols import CHAT, LanguageModel
+from spolia.models.protocols import LanguageModel
 from spolia.types import Failure, Hit, Node, Ranking
 
 
@@ -61,9 +60,6 @@ class Refine(Operator[Ranking, Ranking]):
     role: Role[str] = REFINE
     characters: int = 8_000
     max_tokens: int = 512
-
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 
     def __post_init__(self) -> None:
         refuse_counts(self, "characters", "max_tokens")
@@ -119,9 +115,6 @@ class TreeSummarise(Operator[Ranking, Ranking]):
     role: Role[str] = MERGE
     characters: int = 8_000
     max_tokens: int = 512
-
-    waits: ClassVar[bool] = True
-    needs: ClassVar[Mapping[str, frozenset[str]]] = {"llm": frozenset((CHAT,))}
 
     def __post_init__(self) -> None:
         refuse_counts(self, "characters", "max_tokens")

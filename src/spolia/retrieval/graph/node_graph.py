@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from spolia.core.validation import refuse_misfits
 from spolia.errors import WiringError
@@ -56,6 +56,8 @@ class NodeGraph(Value):
                 "A graph without edges links nothing. "
                 "Write some of Similar(), SharedEntities(), Belonging(), InOrder()."
             )
+
+    waits: ClassVar[bool] = False
 
     @property
     def scoped(self) -> bool:

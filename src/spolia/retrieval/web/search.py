@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from spolia.core.operator import Operator
 from spolia.core.wiring import refuse_counts
@@ -80,8 +80,6 @@ class WebSearch(Operator[Query, Ranking]):
     engine: SearchEngine
     top_k: int = 10
     source: str = "web"
-
-    waits: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         refuse_counts(self, "top_k")

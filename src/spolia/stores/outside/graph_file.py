@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from spolia.errors import StoreError
 from spolia.stores.outside.database import SAMPLES
@@ -30,6 +31,8 @@ class GraphFile(Value):
     """
 
     path: str
+
+    waits: ClassVar[bool] = False
 
     @property
     def scoped(self) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from spolia.core.run_context import on_cancel
 from spolia.errors import StatementError, StoreError
@@ -40,6 +41,8 @@ class SQLiteFile(Value):
 
     path: str
     tables: tuple[str, ...] = ()
+
+    waits: ClassVar[bool] = False
 
     @property
     def scoped(self) -> bool:

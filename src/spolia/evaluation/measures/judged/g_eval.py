@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, isfinite
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.answers.answer_text import said
@@ -14,7 +14,7 @@ from spolia.evaluation.measures.measure import Result, checked_rule
 from spolia.models.parsers import Number
 from spolia.models.prompting.likelihood import FirstTokens
 from spolia.models.prompting.role import Ask, Brief, Role
-from spolia.models.protocols import NEXT_TOKENS, LanguageModel
+from spolia.models.protocols import NEXT_TOKENS, ForetellsTokens, LanguageModel
 from spolia.types import Item, Token
 
 ASPECTS: Final = ("coherence", "consistency", "fluency", "relevance")
@@ -92,8 +92,9 @@ class GEval(JudgedMeasure):
         if self.rule:
             beside = [(gold,) for gold in item.answers] if self.rule == AUTORAG else [shown]
             briefs = [Brief.of(question=item.question, passages=texts, answer=answer) for texts in beside]
+            llm = cast("ForetellsTokens", self.llm)  # one that cannot is refused when it is asked
             graded = most_probable_grade if self.rule == AUTORAG else expected_grade
-            grades = [graded(tokens or ()) for tokens in judgements(FirstTokens(self.llm, self._role), briefs)]
+            grades = [graded(tokens or ()) for tokens in judgements(FirstTokens(llm, self._role), briefs)]
             read = [grade for grade in grades if grade is not None]
             return max(read) if len(read) == len(briefs) else None
         briefs = [
