@@ -77,9 +77,9 @@ def test_needs_are_those_of_the_protocols_that_the_fields_declare() -> None:
     [
         (Mine(CHAT), ""),
         (Mine(CHAT, judge=ScriptedModel(("x",))), "judge: Mine needs logprobs"),
-        (Mine(CHAT, voters=(CHAT, ChatModel("any", CHAT.base_url, capabilities=frozenset()))), "voters: Mine needs chat"),
+        (Mine(CHAT, voters=(CHAT, CHAT.but(capabilities=frozenset()))), "voters: Mine needs chat"),
     ],
-)  # fmt: skip
+)
 def test_check_finds_a_model_that_lacks_what_a_field_declares(op: Mine, lacks: str) -> None:
     problems = [str(problem) for problem in check(op).problems]
     assert len(problems) == bool(lacks)
