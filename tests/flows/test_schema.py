@@ -21,9 +21,7 @@ from tests.tree import operators
 
 BUILT_IN = schema()
 WITH_OWN = schema(Catalogue(OWN))
-LEAVES = [
-    cls for cls in operators() if not cls.__module__.startswith("spolia.core.")
-]
+LEAVES = [cls for cls in operators() if not cls.__module__.startswith("spolia.core.")]
 
 
 def follows(text: str, root: Any = BUILT_IN) -> bool:
