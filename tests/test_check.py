@@ -203,7 +203,7 @@ def test_a_flow_that_is_given_or_gives_something_else_than_wanted_is_refused() -
 def test_open_places_are_listed_and_are_no_problem() -> None:
     checked = check(Choice(KEEP, ASK, name="rewriting") >> ASK.vary(temperature=(0.0, 0.5, 1.0)))
     assert checked.ok
-    assert checked.open == (("rewriting", 2), ("steps.1.temperature", 3))
+    assert checked.open == (("rewriting", 2), ("Rewrite.temperature", 3))
     assert "open: rewriting (2 candidates)" in str(checked)
 
 

@@ -2,9 +2,6 @@ from spolia.core.check import check as check
 from spolia.core.combinators.best import Best as Best
 from spolia.core.combinators.branch import Branch as Branch
 from spolia.core.combinators.choice import Choice as Choice
-from spolia.core.combinators.choice import decide as decide
-from spolia.core.combinators.choice import places as places
-from spolia.core.combinators.choice import settle as settle
 from spolia.core.combinators.each import Each as Each
 from spolia.core.combinators.explore import Explore as Explore
 from spolia.core.combinators.guard import Guard as Guard
@@ -12,6 +9,9 @@ from spolia.core.combinators.identity import Identity as Identity
 from spolia.core.combinators.loop import Loop as Loop
 from spolia.core.combinators.route import Route as Route
 from spolia.core.combinators.samples import Samples as Samples
+from spolia.core.combinators.space import decide as decide
+from spolia.core.combinators.space import places as places
+from spolia.core.combinators.space import settle as settle
 from spolia.core.function import step as step
 from spolia.core.operator import Operator as Operator
 from spolia.filters.conditions import Between as Between

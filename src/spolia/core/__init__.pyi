@@ -1,9 +1,6 @@
 from spolia.core.combinators.best import Best as Best
 from spolia.core.combinators.branch import Branch as Branch
 from spolia.core.combinators.choice import Choice as Choice
-from spolia.core.combinators.choice import decide as decide
-from spolia.core.combinators.choice import places as places
-from spolia.core.combinators.choice import settle as settle
 from spolia.core.combinators.each import Each as Each
 from spolia.core.combinators.explore import Explore as Explore
 from spolia.core.combinators.get import Get as Get
@@ -13,6 +10,10 @@ from spolia.core.combinators.loop import Loop as Loop
 from spolia.core.combinators.loop import Stopped as Stopped
 from spolia.core.combinators.route import Route as Route
 from spolia.core.combinators.samples import Samples as Samples
+from spolia.core.combinators.space import Space as Space
+from spolia.core.combinators.space import decide as decide
+from spolia.core.combinators.space import places as places
+from spolia.core.combinators.space import settle as settle
 from spolia.core.draw import mermaid as mermaid
 from spolia.core.draw import tree as tree
 from spolia.core.function import step as step

@@ -199,9 +199,15 @@ class Operator(ABC, Generic[In, Out]):
         named = dict(values)
         return cls(*named.pop(cls.variadic, ()), **named) if cls.variadic else cls(**named)
 
-    def vary(self, **ranges: Sequence[Any]) -> Vary[In, Out]:
-        """This operator with candidates for some of its fields, for the optimizer to decide between."""
-        return Vary(self, tuple((name, tuple(values)) for name, values in ranges.items()))
+    def vary(self, name: str = "", /, **ranges: Sequence[Any]) -> Vary[In, Out]:
+        """This operator with candidates for some of its fields, for the optimizer to decide between.
+
+        Args:
+            name: of the place; ranges and choices of one name are one decision, wherever they stand. Of several ranges
+                the places are called `name.field`.
+        """
+        named = tuple((field, name if len(ranges) == 1 else f"{name}.{field}") for field in ranges) if name else ()
+        return Vary(self, tuple((field, tuple(values)) for field, values in ranges.items()), named)
 
     # Cost.
 
@@ -362,7 +368,6 @@ class Then(Operator[In, Out]):
 
     steps: tuple[Operator[Any, Any], ...]
     variadic: ClassVar[str] = "steps"
-    version: ClassVar[int] = 2
     composes: ClassVar[bool] = True
 
     def __init__(self, *steps: Operator[Any, Any]) -> None:
@@ -492,7 +497,7 @@ class Vary(Operator[In, Out]):
 
     body: Operator[In, Out]
     ranges: tuple[tuple[str, tuple[Any, ...]], ...]
-    version: ClassVar[int] = 2
+    names: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         for name, values in self.ranges:
@@ -528,6 +533,11 @@ class Vary(Operator[In, Out]):
         """Whether there are few enough combinations to look at each."""
         return math.prod(len(values) for _, values in self.ranges) <= 1000
 
+    def vary(self, name: str = "", /, **ranges: Sequence[Any]) -> Vary[In, Out]:
+        """The same operator with candidates for further fields."""
+        more = self.body.vary(name, **ranges)
+        return Vary(self.body, (*self.ranges, *more.ranges), (*self.names, *more.names))
+
     def decided(self) -> Iterator[Operator[In, Out]]:
         """The operator under every combination of candidates that it accepts."""
         names = [name for name, _ in self.ranges]
@@ -540,4 +550,9 @@ class Vary(Operator[In, Out]):
 
     def __repr__(self) -> str:
         body = f"({self.body!r})" if isinstance(self.body, Then) else repr(self.body)
-        return f"{body}.vary({', '.join(f'{name}={values!r}' for name, values in self.ranges)})"
+        named, calls = dict(self.names), list[list[str]]()
+        for field, values in self.ranges:
+            if field in named or not calls or calls[-1][0][0] in "'\"":
+                calls.append([repr(named[field])] if field in named else [])
+            calls[-1].append(f"{field}={values!r}")
+        return body + "".join(f".vary({', '.join(call)})" for call in calls)

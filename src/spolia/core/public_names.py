@@ -12,7 +12,7 @@ _TABLE = """
 core.check: check
 core.combinators.best: Best
 core.combinators.branch: Branch
-core.combinators.choice: Choice decide places settle
+core.combinators.choice: Choice
 core.combinators.each: Each
 core.combinators.explore: Explore
 core.combinators.get: Get
@@ -21,6 +21,7 @@ core.combinators.identity: Identity
 core.combinators.loop: Loop Stopped
 core.combinators.route: Route
 core.combinators.samples: Samples
+core.combinators.space: Space decide places settle
 core.draw: mermaid tree
 core.function: step
 core.operator: Operator Then Vary

@@ -2,7 +2,7 @@
 
 from spolia.core.combinators.best import Best
 from spolia.core.combinators.branch import Branch
-from spolia.core.combinators.choice import Choice, Point, decide, places, settle
+from spolia.core.combinators.choice import Choice
 from spolia.core.combinators.each import Each
 from spolia.core.combinators.explore import Explore
 from spolia.core.combinators.get import Get
@@ -11,6 +11,7 @@ from spolia.core.combinators.identity import Identity
 from spolia.core.combinators.loop import Loop, Stopped
 from spolia.core.combinators.route import Route
 from spolia.core.combinators.samples import Samples
+from spolia.core.combinators.space import OpenPlace, Point, Space, decide, places, settle
 
 __all__ = [
     "Best",
@@ -22,9 +23,11 @@ __all__ = [
     "Guard",
     "Identity",
     "Loop",
+    "OpenPlace",
     "Point",
     "Route",
     "Samples",
+    "Space",
     "Stopped",
     "decide",
     "places",

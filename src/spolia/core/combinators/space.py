@@ -1,0 +1,379 @@
+"""A flow with open places is a space of flows: its places, points, random points and neighbours."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from random import Random
+from typing import Any, Generic, TypeAlias
+
+from spolia.core.combinators.choice import Choice
+from spolia.core.operator import In, Operator, Out, Then, Vary
+from spolia.errors import UndecidedError, WiringError
+
+Point: TypeAlias = Mapping[str, int]
+"""The index of the candidate that is taken, by place."""
+Kind: TypeAlias = type
+MOST_DRAWS = 1_000
+
+
+@dataclass(frozen=True)
+class OpenPlace:
+    """What is to be decided in a flow.
+
+    Args:
+        name: stays the same when other steps are put before or around the one that has the place. It is the name that
+            you gave, or made of the operators: `BM25.top_k`, `Identity|HyDE`. Of several that would be called the same
+            the last keeps the name, and the ones before it are `BM25.top_k#2`, `#3`, counted from the end.
+        values: the candidates.
+        parents: the place matters only where one of these (place, index) is taken; empty if it always matters.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+    parents: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def type(self) -> Kind:
+        """The type of all values: `Operator` for operators, float for whole and other numbers, object for a mixture."""
+        kinds = {type(value) for value in self.values}
+        if len(kinds) == 1 and not issubclass(only := next(iter(kinds)), Operator):
+            return only
+        return float if kinds == {int, float} else Operator if self._all(Operator) else object
+
+    @property
+    def order(self) -> tuple[int, ...] | None:
+        """Indexes of the values from the least to the greatest; None where they are no numbers."""
+        if self.type not in (int, float):
+            return None
+        return tuple(sorted(range(len(self.values)), key=self.values.__getitem__))
+
+    @property
+    def parent(self) -> tuple[str, int] | None:
+        """The place and the index on which it depends; None if it always matters, or depends on one of several."""
+        return self.parents[0] if len(self.parents) == 1 else None
+
+    def steps(self, index: int) -> Sequence[int]:
+        """The candidates next to one: of numbers the next smaller and greater, else all others."""
+        if (order := self.order) is None:
+            return [other for other in range(len(self.values)) if other != index]
+        at = order.index(index)
+        return order[max(0, at - 1) : at] + order[at + 1 : at + 2]
+
+    def _all(self, kind: Kind) -> bool:
+        return all(isinstance(value, kind) for value in self.values)
+
+
+@dataclass(frozen=True)
+class _Use:
+    """An operator that takes part in the decision of a place.
+
+    Args:
+        path: where it stands.
+        base: the name of the place, unless there are several of it.
+        tied: the name was given, so that all uses of it are one place.
+        inside: path and index of the candidate that holds it.
+        default: index of the candidate that the operator has itself.
+    """
+
+    path: str
+    base: str
+    tied: bool
+    values: tuple[Any, ...]
+    inside: tuple[str, int] | None
+    default: int = 0
+
+
+class Space(Generic[In, Out]):
+    """The flows that a flow with open places stands for, without listing them.
+
+    Args:
+        flow: with `Choice` and `vary`.
+
+    Raises:
+        WiringError: two places of one name have different numbers of candidates.
+
+    >>> from spolia.core.combinators import Identity
+    >>> from spolia.core.function import step
+    >>> @step
+    ... def cut(text: str, *, at: int = 2) -> str:
+    ...     return text[:at]
+    >>> space = Space(Choice(Identity(), cut.vary(at=(1, 2, 3)), name="cutting"))
+    >>> space.size, [(place.name, place.parent) for place in space.places.values()]
+    (4, [('cutting', None), ('cut.at', ('cutting', 1))])
+    >>> point = space.draw(Random(1))
+    >>> point, list(space.neighbours({"cutting": 1, "cut.at": 0}))
+    ({'cutting': 1, 'cut.at': 2}, [{'cutting': 0}, {'cutting': 1, 'cut.at': 1}])
+    """
+
+    def __init__(self, flow: Operator[In, Out]) -> None:
+        self.flow = flow
+        self._uses = list(_uses(flow, "", None))
+        self._names = _names(self._uses)
+        self._children: defaultdict[tuple[str, int] | None, list[_Use]] = defaultdict(list)
+        for use in self._uses:
+            self._children[use.inside].append(use)
+        self._counts: dict[str, int] = {}
+        self.places = self._places()
+
+    def _places(self) -> dict[str, OpenPlace]:
+        found: dict[str, OpenPlace] = {}
+        for use in self._uses:
+            name, parents = self._names[use.path], self._parents(use)
+            if (known := found.get(name)) is None:
+                found[name] = OpenPlace(name, use.values, parents)
+                continue
+            if len(known.values) != len(use.values):
+                raise WiringError(
+                    f"Two choices are called {name!r} and have {len(known.values)} and {len(use.values)} candidates; "
+                    "they need as many."
+                )
+            either = tuple(dict.fromkeys(known.parents + parents)) if known.parents and parents else ()
+            found[name] = OpenPlace(name, known.values, either)
+        return found
+
+    def _parents(self, use: _Use) -> tuple[tuple[str, int], ...]:
+        return () if use.inside is None else ((self._names[use.inside[0]], use.inside[1]),)
+
+    # Points.
+
+    @cached_property
+    def size(self) -> int:
+        """How many points there are; those that no operator takes, and those that give equal flows, count too."""
+        return self._product(self._children[None])
+
+    @cached_property
+    def default(self) -> Point:
+        """The first option of each choice, and the operators' own values where these are among the candidates."""
+        return self.completed({})
+
+    def completed(self, point: Point) -> Point:
+        """The point with what it leaves open as in `default`, without places that do not matter."""
+        found: dict[str, int] = {}
+        for use in self._walk(found):
+            index = point.get(name := self._names[use.path], use.default)
+            found[name] = _checked(index, self.places[name])
+        return found
+
+    def draw(self, random: Random) -> Point:
+        """A random point that gives a flow, each as likely as any other; where places of one name stand in
+        several options, about as likely.
+
+        Raises:
+            WiringError: none of 1,000 drawn points gives a flow.
+        """
+        problem: WiringError | None = None
+        for _ in range(MOST_DRAWS):
+            point: dict[str, int] = {}
+            for use in self._walk(point):
+                if (name := self._names[use.path]) not in point:
+                    left = random.randrange(self._count(use))
+                    for index in range(len(use.values)):
+                        if (left := left - self._product(self._children[use.path, index])) < 0:
+                            point[name] = index
+                            break
+            try:
+                self.decide(point)
+            except WiringError as error:
+                problem = error
+            else:
+                return point
+        raise WiringError(f"None of {MOST_DRAWS} random points gives a flow. The last problem was: {problem}")
+
+    def neighbours(self, point: Point) -> Iterator[Point]:
+        """The points that differ in one place and give a flow: numbers move to the next, all else to anything.
+
+        Places that come to matter are as in `default`.
+        """
+        here = self.completed(point)
+        for name, index in here.items():
+            for other in self.places[name].steps(index):
+                found = self.completed({**here, name: other})
+                try:
+                    self.decide(found)
+                except WiringError:
+                    continue
+                yield found
+
+    def points(self) -> Iterator[Point]:
+        """Every point, also those that give no flow."""
+        yield from self._points(self._children[None], {})
+
+    def _points(self, open_: Sequence[_Use], point: dict[str, int]) -> Iterator[Point]:
+        if not open_:
+            yield point
+            return
+        use, name = open_[0], self._names[open_[0].path]
+        for index in (point[name],) if name in point else range(len(use.values)):
+            yield from self._points([*self._children[use.path, index], *open_[1:]], {**point, name: index})
+
+    def _walk(self, point: Mapping[str, int]) -> Iterator[_Use]:
+        """The uses that matter, in order; who walks puts each into the point."""
+        waiting = list(reversed(self._children[None]))
+        while waiting:
+            use = waiting.pop()
+            yield use
+            waiting += reversed(self._children[use.path, point[self._names[use.path]]])
+
+    def _count(self, use: _Use) -> int:
+        """How many ways there are to decide a use and what is inside its candidates."""
+        if use.path not in self._counts:
+            ways = (self._product(self._children[use.path, index]) for index in range(len(use.values)))
+            self._counts[use.path] = sum(ways)
+        return self._counts[use.path]
+
+    def _product(self, uses: Iterable[_Use]) -> int:
+        return math.prod(self._count(use) for use in {self._names[use.path]: use for use in uses}.values())
+
+    # Flows.
+
+    def decide(self, point: Point) -> Operator[In, Out]:
+        """The flow at a point; see `decide`."""
+        for name in point:
+            if name not in self.places:
+                raise UndecidedError(f"No place {name!r} in this flow. It has: {', '.join(self.places) or 'none'}.")
+        return self._decided(self.flow, "", point)
+
+    def settle(self) -> Iterator[tuple[Point, Operator[In, Out]]]:
+        """Every flow with the first point that leads to it."""
+        seen: set[bytes] = set()
+        for point in self.points():
+            try:
+                decided = self.decide(point)
+            except WiringError:  # candidates that an operator does not take together
+                continue
+            if decided.digest not in seen:
+                seen.add(decided.digest)
+                yield point, decided
+
+    def _decided(self, op: Operator[Any, Any], path: str, point: Point) -> Operator[Any, Any]:
+        if isinstance(op, Choice):
+            index = self._index(path, point)
+            return self._decided(op.options[index], _under(path, f"options.{index}"), point)
+        if isinstance(op, Vary):
+            chosen = {}
+            for name, values in op.ranges:
+                place = _under(path, f"ranges.{name}")
+                index = self._index(place, point)
+                chosen[name] = self._field(values[index], f"{place}.{index}", point)
+            return self._decided(op.body.but(**chosen), _under(path, "body"), point)
+        if not op.inner():
+            return op
+        return op.made({
+            f.name: self._field(getattr(op, f.name), _under(path, f.name), point)
+            for f in fields(op)  # type: ignore[arg-type]
+            if f.init
+        })  # fmt: skip
+
+    def _field(self, value: Any, path: str, point: Point) -> Any:
+        if isinstance(value, Operator):
+            return self._decided(value, path, point)
+        if isinstance(value, tuple):
+            return tuple(
+                (item[0], self._field(item[1], f"{path}.{item[0]}", point))
+                if _is_named(item)
+                else self._field(item, f"{path}.{index}", point)
+                for index, item in enumerate(value)
+            )
+        return value
+
+    def _index(self, path: str, point: Point) -> int:
+        place = self.places[self._names[path]]
+        if place.name not in point:
+            last = len(place.values) - 1
+            raise UndecidedError(f"Nothing is decided for {place.name!r}. Give it an index from 0 to {last}.")
+        return _checked(point[place.name], place)
+
+
+def places(flow: Operator[Any, Any]) -> dict[str, OpenPlace]:
+    """The open places of a flow by name."""
+    return Space(flow).places
+
+
+def decide(flow: Operator[In, Out], point: Point) -> Operator[In, Out]:
+    """The flow with its places decided: `point` maps a place to the index of its candidate.
+
+    Places inside an option that is not taken need no entry.
+    """
+    return Space(flow).decide(point)
+
+
+def settle(flow: Operator[In, Out]) -> Iterator[tuple[Point, Operator[In, Out]]]:
+    """Every decided flow with the point that leads to it; flows that come out equal appear once."""
+    return Space(flow).settle()
+
+
+def _checked(index: int, place: OpenPlace) -> int:
+    if not 0 <= index < len(place.values):
+        raise UndecidedError(f"{place.name!r} has candidates 0 to {len(place.values) - 1}; got {index}.")
+    return index
+
+
+def _uses(value: Any, path: str, inside: tuple[str, int] | None, without: Sequence[str] = ()) -> Iterator[_Use]:
+    """What is open in an operator or in the value of a field, in order.
+
+    Args:
+        without: fields that are decided from outside.
+    """
+    if isinstance(value, Choice):
+        yield _Use(path, value.name or _label(value), bool(value.name), value.options, inside)
+        for index, option in enumerate(value.options):
+            yield from _uses(option, _under(path, f"options.{index}"), (path, index))
+    elif isinstance(value, Vary):
+        named = dict(value.names)
+        for name, values in value.ranges:
+            place, own = _under(path, f"ranges.{name}"), _own(value.body, name)
+            default = next((index for index, one in enumerate(values) if one == own), 0)
+            base = named.get(name, f"{_label(value.body)}.{name}")
+            yield _Use(place, base, name in named, values, inside, default)
+            for index, one in enumerate(values):
+                yield from _uses(one, f"{place}.{index}", (place, index))
+        yield from _uses(value.body, _under(path, "body"), inside, [name for name, _ in value.ranges])
+    elif isinstance(value, Operator):
+        for f in fields(value) if value.inner() else ():  # type: ignore[arg-type]
+            if f.init and f.name not in without:
+                yield from _uses(getattr(value, f.name), _under(path, f.name), inside)
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            if _is_named(item):
+                yield from _uses(item[1], f"{path}.{item[0]}", inside)
+            else:
+                yield from _uses(item, f"{path}.{index}", inside)
+
+
+def _names(uses: Sequence[_Use]) -> dict[str, str]:
+    """The name of the place of each use by its path."""
+    taken = Counter({use.base: 1 for use in uses if use.tied})
+    found: dict[str, str] = {}
+    for use in reversed(uses):
+        taken[use.base] += not use.tied
+        number = 1 if use.tied else taken[use.base]
+        found[use.path] = use.base if number == 1 else f"{use.base}#{number}"
+    return found
+
+
+def _label(op: Operator[Any, Any]) -> str:
+    """What an operator is, in few words, wherever it stands."""
+    if isinstance(op, Choice):
+        return op.name or "|".join(dict.fromkeys(map(_label, op.options)))
+    if isinstance(op, Then):
+        return ">".join(map(_label, op.steps))
+    return _label(op.body) if isinstance(op, Vary) else type(op).__name__
+
+
+def _own(op: Operator[Any, Any], name: str) -> Any:
+    return getattr(op, name, dict(getattr(op, "arguments", ())).get(name))
+
+
+def _under(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _is_named(item: Any) -> bool:
+    return isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str)
+
+
+__all__ = ["OpenPlace", "Point", "Space", "decide", "places", "settle"]

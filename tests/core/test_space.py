@@ -1,0 +1,205 @@
+"""The space of a flow with open places: what its places are called, and points without listing them all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spolia.core.codec import decode, encode
+from spolia.core.combinators import Choice, Guard, Identity, Point, Space, decide, places, settle
+from spolia.core.function import step
+from spolia.core.operator import Operator
+from spolia.errors import UndecidedError, WiringError
+
+
+@dataclass(frozen=True)
+class Plus(Operator[int, int]):
+    by: int = 1
+    most: int = 100
+    mode: str = "plain"
+
+    def __post_init__(self) -> None:
+        if self.by > self.most:
+            raise WiringError(f"by={self.by} is more than most={self.most}")
+
+    def apply(self, value: int, /) -> int:
+        return value + self.by
+
+
+@dataclass(frozen=True)
+class Scale(Operator[int, int]):
+    by: float = 1.0
+
+    def apply(self, value: int, /) -> int:
+        return int(value * self.by)
+
+
+@dataclass(frozen=True)
+class Wrapped(Operator[int, int]):
+    body: Operator[int, int]
+    named: tuple[tuple[str, Operator[int, int]], ...] = ()
+
+    def apply(self, value: int, /) -> int:
+        return self.body(value)
+
+
+@step
+def same(n: int) -> int:
+    return n
+
+
+FLOW = Choice(Identity(), Plus().vary(by=(1, 3, 2)), Scale(), name="first") >> Scale().vary(by=(1, 0.5))
+
+
+def test_a_place_tells_its_values_type_order_and_on_what_it_depends() -> None:
+    first, add, times = places(FLOW).values()
+    assert (first.name, first.type, first.order, first.parent) == ("first", Operator, None, None)
+    assert (add.name, add.values, add.type) == ("Plus.by", (1, 3, 2), int)
+    assert (add.order, add.parent) == ((0, 2, 1), ("first", 1))
+    assert (times.name, times.type, times.order, times.parent) == ("Scale.by", float, (1, 0), None)
+    (mode,) = places(Plus().vary(mode=("plain", "odd"))).values()
+    assert (mode.type, mode.order) == (str, None)
+    (mixed,) = places(Wrapped(Plus()).vary(named=((), ()))).values()
+    assert (mixed.type, mixed.order) == (tuple, None)
+
+
+PARTS: list[Operator[int, int]] = [
+    FLOW,
+    Plus().vary(by=(1, 2)),
+    Choice(Plus(), Scale()),
+    same,
+    Guard(Scale().vary(by=(1, 2))),
+]
+OTHERS: list[Operator[int, int]] = [Plus(), same, Scale().vary(by=(3, 4)), Choice(Plus(), Scale()), FLOW]
+
+
+@given(
+    parts=st.lists(st.sampled_from(PARTS), min_size=1, max_size=3), other=st.sampled_from(OTHERS), how=st.integers(0, 4)
+)
+def test_a_step_before_or_around_renames_no_place(parts: list[Operator[int, int]], other: Any, how: int) -> None:
+    flow = parts[0]
+    for part in parts[1:]:
+        flow = flow >> part
+    within = (
+        other >> flow,
+        Guard(flow),
+        Wrapped(flow),
+        Guard(Wrapped(other >> flow)),
+        Choice(other, flow, name="outer"),
+    )[how]
+    before, after = places(flow), places(within)
+    for name, place in before.items():
+        if place.name == "first" and other is FLOW:
+            continue  # a name that was given is one place
+        assert after[name].values == place.values
+
+
+def test_one_name_is_one_decision_for_several_operators() -> None:
+    flow = Plus().vary("n", by=(1, 2)) >> Choice(Plus(10), Plus(20), name="n") >> Scale().vary("n", by=(1, 3))
+    assert list(places(flow)) == ["n"]
+    assert [decided(0) for _, decided in settle(flow)] == [11, 66]
+    both = Plus().vary("add", by=(1, 2), most=(50, 60)).vary(mode=("x", "y")) >> Scale().vary("add.by", by=(2, 3))
+    assert {name: len(place.values) for name, place in places(both).items()} == {
+        "add.by": 2, "add.most": 2, "Plus.mode": 2
+    }  # fmt: skip
+    for op in (flow, both):
+        assert decode(encode(op), Operator) == op
+        assert eval(repr(op), {"Plus": Plus, "Scale": Scale, "Choice": Choice}) == op
+    with pytest.raises(WiringError, match="Two choices are called 'n' and have 2 and 3"):
+        places(Plus().vary("n", by=(1, 2)) >> Scale().vary("n", by=(1, 2, 3)))
+
+
+def test_a_place_in_several_options_depends_on_any_of_them() -> None:
+    flow = Choice(Plus().vary("n", by=(1, 2)), Scale().vary("n", by=(1, 2)), Identity(), name="c")
+    assert places(flow)["n"].parents == (("c", 0), ("c", 1))
+    assert places(flow)["n"].parent is None
+    assert places(flow >> Plus().vary("n", by=(1, 2)))["n"].parents == ()
+
+
+def space_of_23_digits() -> Space[int, int]:
+    flow: Operator[int, int] = Identity()
+    for number in range(12):
+        inner = Plus().vary(f"a{number}", by=tuple(range(1, 9)), most=(5, 100), mode=("x", "y", "z"))
+        flow = flow >> Choice(Identity(), inner, Scale().vary(f"t{number}", by=tuple(range(1, 52))), name=f"c{number}")
+    return Space(flow)
+
+
+def test_points_of_a_huge_space_are_drawn_and_are_valid() -> None:
+    space = space_of_23_digits()
+    assert space.size == 100**12 > 10**23
+    random = Random(0)
+    for _ in range(20):
+        point = space.draw(random)
+        assert isinstance(space.decide(point)(1), int)
+        assert space.completed(point) == point
+        for number in range(12):
+            inside = [name for name in point if name.startswith((f"a{number}.", f"t{number}"))]
+            taken = point[f"c{number}"]
+            assert len([name for name in inside if f"{number}" == name[1:].split(".")[0]]) == (0, 3, 1)[taken]
+    around = list(space.neighbours(point))
+    assert point not in around
+    for other in around:
+        shared = {name for name in point if other.get(name) == point[name]}
+        changed = {name for name in point.keys() & other.keys() if other[name] != point[name]}
+        assert len(changed) == 1
+        assert space.completed(other) == other
+        assert shared
+
+
+def test_random_points_are_about_equally_likely() -> None:
+    flow = Choice(Identity(), Plus().vary(by=(1, 4), most=(2, 9)), name="first") >> Scale().vary(by=(1, 2, 3))
+    space = Space(flow)
+    assert space.size == (1 + 4) * 3
+    valid = {tuple(point.items()) for point in space.points() if _is_valid(space, point)}
+    assert len(valid) == (1 + 3) * 3
+    random, draws = Random(3), 2400
+    drawn = Counter(tuple(space.draw(random).items()) for _ in range(draws))
+    assert drawn.keys() == valid
+    assert all(abs(count - draws / 12) < 60 for count in drawn.values())  # 4.4 standard deviations
+
+
+def _is_valid(space: Space[int, int], point: Point) -> bool:
+    try:
+        space.decide(point)
+    except WiringError:
+        return False
+    return True
+
+
+@settings(max_examples=60, deadline=None)
+@given(parts=st.lists(st.sampled_from(PARTS), min_size=1, max_size=3), seed=st.integers(0, 99))
+def test_every_point_and_neighbour_is_one_of_those_that_settling_lists(parts: list[Any], seed: int) -> None:
+    flow = parts[0]
+    for part in parts[1:]:
+        flow = flow >> part
+    space = Space(flow)
+    every = list(space.points())
+    assert len(every) == space.size or "first" in space.places
+    listed = {decided.digest for _, decided in space.settle()}
+    point = space.draw(Random(seed))
+    assert point in every
+    assert space.default in every
+    assert space.decide(point).digest in listed
+    for near in space.neighbours(point):
+        assert near in every
+        assert point in [*space.neighbours(near)] or near.keys() != point.keys()
+
+
+def test_the_default_is_what_the_operators_have() -> None:
+    assert Space(FLOW).default == {"first": 0, "Scale.by": 0}
+    assert Space(Plus(2).vary(by=(1, 2, 3))).default == {"Plus.by": 1}
+
+
+def test_a_point_that_names_no_place_or_no_candidate_is_refused() -> None:
+    with pytest.raises(UndecidedError, match="candidates 0 to 1; got 7"):
+        decide(Plus().vary(by=(8, 7)), {"Plus.by": 7})
+    with pytest.raises(UndecidedError, match="No place 'x'"):
+        decide(FLOW, {"x": 1})
+    with pytest.raises(UndecidedError, match="Nothing is decided for 'first'"):
+        decide(FLOW, {"Scale.by": 1})
