@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from spolia.evaluation.experiment.results import Latency
-from spolia.evaluation.experiment.rows import QuestionRow
+from spolia.evaluation.score_store import ANSWERS, Columns
 
 
-def rows(*seconds: float) -> list[QuestionRow]:
-    return [QuestionRow("flow", f"q{n}", (), seconds=one) for n, one in enumerate(seconds)]
+def rows(*seconds: float, opening: float = np.nan) -> Columns:
+    found = np.zeros(len(seconds), ANSWERS)
+    found["seconds"], found["opening"] = seconds, np.nan
+    found["opening"][:1] = opening
+    return found
 
 
 @pytest.mark.parametrize(
@@ -32,7 +36,8 @@ def test_half_and_95_of_100_took_at_most_so_long(seconds: list[float], p50: floa
 
 
 def test_setting_up_and_the_cache_are_no_latency() -> None:
-    first, *others = rows(9.0, 0.1, 0.2, 0.3)
-    found = Latency.of([first.but(opening=1.5), *others, others[0].but(seconds=0.0, cached=True)], 4)
+    answers = rows(9.0, 0.1, 0.2, 0.3, 0.0, opening=1.5)
+    answers["cached"][-1] = True
+    found = Latency.of(answers, 4)
     assert found == Latency(setup_s=10.5, p50_s=0.2, p95_s=0.3, n=3, cached=1, at_once=4)
-    assert Latency.of([first.but(opening=1.5)], 1) == Latency(setup_s=10.5)
+    assert Latency.of(answers[:1], 1) == Latency(setup_s=10.5)

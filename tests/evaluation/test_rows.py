@@ -1,39 +1,60 @@
-"""Rows of an experiment on disk: kept as they come, gone on with, never taken for another's."""
+"""Answers and scores on disk: kept as they come, added to, gone on with, never taken for another's."""
 
 from __future__ import annotations
 
 import os
+import random
+import re
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import spolia
 from spolia.core.combinators import Guard
 from spolia.core.function import step
-from spolia.errors import DataError, ModelUnavailable, NotAStore, StepFailed, StoreBusy, StoreTooNew
+from spolia.core.run_context import charge
+from spolia.errors import DataError, ModelUnavailable, NotAStore, QueryError, StepFailed, StoreBusy, StoreTooNew
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.passage_store import indexed
+from spolia.evaluation.experiment.execution import ask
 from spolia.evaluation.experiment.experiment import Experiment
-from spolia.evaluation.experiment.rows import QuestionRow, RowFile
 from spolia.evaluation.gate.gate import gate, recorded
 from spolia.evaluation.measures.judged.g_eval import GEval
 from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.registry import parse_measures
+from spolia.evaluation.score_store import ANSWER, MAGIC, SCORED, SCORES, USAGE, ScoreStore, usage_of
 from spolia.generation.reader import Reader
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
-from spolia.run.lane import Lane
 from spolia.stores.tables.rows import SourceRow
-from spolia.types import Answer, Citation, Document, Failure, Generation, Hit, Item, Node, Prompt, Query, Ranking, Span
+from spolia.types import (
+    Answer,
+    Citation,
+    Document,
+    Failure,
+    Generation,
+    Hit,
+    Item,
+    Node,
+    Prompt,
+    Query,
+    Ranking,
+    Span,
+    Usage,
+)
 
 from .killed import ITEMS, experiment
 
@@ -42,7 +63,8 @@ HERE = Path(__file__).parent
 
 def in_a_process(path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     code = f"import sys; sys.path.insert(0, {str(HERE.parents[1])!r}); sys.argv = ['x', {str(path)!r}]; " + (
-        "import tests.evaluation.killed as killed; killed.experiment().run(path=sys.argv[1])"
+        "import tests.evaluation.killed as killed; report = killed.experiment().run(path=sys.argv[1]);"
+        "print('asked', report.table.asked); print(*report.warnings)"
     )
     return subprocess.run(
         [sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, timeout=60
@@ -77,7 +99,8 @@ def test_what_was_asked_is_never_asked_again(tmp_path: Path) -> None:
     again = whole.run(path=tmp_path / "a.experiment")
     assert len(asked) == len(ITEMS)
     assert again == first
-    assert again.rows == first.rows
+    assert again.table.asked == 0
+    assert [again.table.case(0, at) for at in range(20)] == [first.table.case(0, at) for at in range(20)]
     whole.run(path=tmp_path / "a.experiment", again=True)
     assert len(asked) == 2 * len(ITEMS)
 
@@ -128,15 +151,122 @@ def test_what_met_a_server_that_was_down_is_asked_again(tmp_path: Path, part: st
 
 def test_another_process_at_the_same_experiment_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.experiment"
-    with RowFile(path):
+    with ScoreStore(path):
         other = in_a_process(path)
         assert "StoreBusy" in other.stderr
         with pytest.raises(StoreBusy, match="another process is at this experiment"):
-            RowFile(path)
+            ScoreStore(path)
     assert in_a_process(path).returncode == 0
 
 
-def test_a_changed_function_is_refused_and_named(tmp_path: Path) -> None:
+@step
+def first_of(query: Query) -> Ranking:
+    ASKED.append(query.text)
+    return Ranking(query, (Hit(Node("p1", "text"), 1.0),), "here")
+
+
+@step
+def second_of(query: Query) -> Ranking:
+    ASKED.append(query.text)
+    return Ranking(query, (Hit(Node("p2", "text"), 1.0),), "there")
+
+
+ASKED: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_asked() -> None:
+    ASKED.clear()
+
+
+def test_more_questions_flows_and_measures_are_added_and_only_they_are_computed(tmp_path: Path) -> None:
+    path = tmp_path / "a.experiment"
+    assert ask({"first": first_of}, ITEMS[:10], "R@1", path=path).asked == 10
+    assert ask({"first": first_of}, ITEMS, "R@1", path=path).asked == 10
+    assert ask({"first": first_of, "second": second_of}, ITEMS, "R@1", path=path).asked == 20
+    assert len(ASKED) == 40
+    more = ask({"first": first_of, "second": second_of}, ITEMS, "R@1,MRR,Calls,AnswerHit@1", path=path)
+    assert (more.asked, len(ASKED)) == (0, 40)
+    anew = ask({"first": first_of, "second": second_of}, ITEMS, "R@1,MRR,Calls,AnswerHit@1")
+    np.testing.assert_array_equal(more.scores, anew.scores)
+    assert more.scores[:, :, 2].tolist() == [[1.0] * 20] * 2
+    some = ask({"second": second_of}, ITEMS[3:5], "MRR", path=path)
+    np.testing.assert_array_equal(some.scores, anew.scores[1:, 3:5, 1:2])
+    assert (some.asked, some.notes, len(ASKED)) == (0, (), 80)
+
+
+def test_score_rows_are_columns_with_what_each_answer_took() -> None:
+    @step
+    def fails_on_three(query: Query) -> Ranking:
+        charge(Usage(calls=2))
+        if query.text == "question 3":
+            raise QueryError("three is broken")
+        return first_of(query)
+
+    items = [*ITEMS[:5], Item("q99", "without gold")]
+    table = ask({"it": fails_on_three}, items, "R@1,Calls")
+    assert table.failed.tolist() == [[False, False, False, True, False, False]]
+    assert table.scores[0, :5, 0].tolist() == [0.0, 1.0, 0.0, 0.0, 1.0]
+    assert np.isnan(table.scores[0, 5, 0])
+    rows = table.rows()
+    assert {len(column) for column in rows.values()} == {11}  # recall of five questions, calls of six
+    assert rows["failed"].sum() == 2
+    assert rows["calls"].tolist() == [2] * 11
+    assert list(rows) == ["flow", "question", "measure", "score", "failed", "seconds", *USAGE]
+    assert table.usage("usage", 0) == Usage(calls=12)
+    failure = table.case(0, 3).result
+    assert isinstance(failure, Failure)
+    assert failure.message == "three is broken"
+
+
+def test_equal_flows_are_asked_once() -> None:
+    table = ask({"one": first_of, "same": first_of}, ITEMS, "R@1")
+    assert len(ASKED) == 20
+    assert table.scores[0].tolist() == table.scores[1].tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_a_damaged_file_is_read_as_far_as_it_is_whole_and_the_rest_is_computed_again(seed: int) -> None:
+    """Cut off anywhere, or with bytes changed anywhere behind its first line."""
+    lot = random.Random(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.experiment"
+        flows = {"first": first_of, "second": second_of}
+        whole = ask(flows, ITEMS[:6], "R@1,MRR", path=path)
+        results = [whole.case(1, at).result for at in range(6)]
+        raw = bytearray(path.read_bytes())
+        for _ in range(lot.randint(0, 3)):
+            raw[lot.randrange(len(MAGIC), len(raw))] ^= 1 << lot.randrange(8)
+        path.write_bytes(raw[: lot.choice([len(raw), lot.randrange(len(raw))])])
+        for asked in (None, 0):
+            again = ask(flows, ITEMS[:6], "R@1,MRR", path=path)
+            np.testing.assert_array_equal(again.scores, whole.scores)
+            assert again.asked <= 12 if asked is None else again.asked == 0
+            assert [again.case(1, at).result for at in range(6)] == results
+
+
+def test_a_killed_write_loses_the_answers_in_progress_alone(tmp_path: Path) -> None:
+    """Whole records stay, however much of the last one was written."""
+    path = tmp_path / "a.experiment"
+    with ScoreStore(path) as store:
+        case = Case(Item("q", "?"), Ranking(Query("?"), (Hit(Node("n", "text"), 1.0),)))
+        flow, question, gold, measure = (
+            store.name(kind, bytes(16), {"name": "it"}) for kind in ("flows", "questions", "gold", "measures")
+        )
+        store.keep(flow, question, case, usage=Usage(), spent=Usage(), opening=0.0)
+        kept = path.stat().st_size
+        store.score(flow, question, gold, {measure: (SCORED, (1.0,), Usage())})
+    raw = path.read_bytes()
+    for end in range(kept, len(raw)):
+        path.write_bytes(raw[:end])
+        with ScoreStore(path) as store:
+            assert [len(store.columns(kind)) for kind in (ANSWER, SCORES)] == [1, 0]
+            assert store.case(store.columns(ANSWER)[0], case.item) == case
+        assert path.stat().st_size == kept
+
+
+def test_a_changed_function_is_asked_again_and_named(tmp_path: Path) -> None:
     @step
     def found(query: Query) -> Ranking:
         return Ranking(query, (Hit(Node("p1", "text"), 1.0),))
@@ -148,118 +278,145 @@ def test_a_changed_function_is_refused_and_named(tmp_path: Path) -> None:
         return Ranking(query, (Hit(Node("p2", "text"), 1.0),))
 
     path = tmp_path / "a.experiment"
-    Experiment({"it": before}, ITEMS, parse_measures("R@1")).run(path=path)
-    with pytest.raises(DataError, match=r"another experiment: flows, it, code, found\(\): was \w+, is \w+\. Name"):
-        Experiment({"it": found}, ITEMS, parse_measures("R@1")).run(path=path)
+    was = Experiment({"it": before}, ITEMS, parse_measures("R@1")).run(path=path)
+    now = Experiment({"it": found}, ITEMS, parse_measures("R@1")).run(path=path)
+    assert now.flows[0].measured[0].value != was.flows[0].measured[0].value
+    (told,) = now.warnings
+    assert re.match(r"Computed again, since it has changed: flows, it, code, found\(\): was \w+, is \w+\.", told)
+    again = Experiment({"it": before}, ITEMS, parse_measures("R@1")).run(path=path)
+    assert (again, again.table.asked, again.warnings) == (was, 0, ())
 
 
-def test_a_change_in_what_a_measure_of_spolia_imports_is_refused(tmp_path: Path) -> None:
+def test_a_change_in_what_a_measure_of_spolia_imports_is_taken_again(tmp_path: Path) -> None:
     """How recall looks for gold is in another file than recall."""
     shutil.copytree(Path(spolia.__file__).parent, tmp_path / "spolia", ignore=shutil.ignore_patterns("__pycache__"))
     path, package = tmp_path / "a.experiment", tmp_path / "spolia" / "evaluation"
     assert in_a_process(path, PYTHONPATH=str(tmp_path)).returncode == 0
     with (package / "pages" / "html.py").open("a") as file:
         file.write("\nANOTHER = 1\n")
-    assert in_a_process(path, PYTHONPATH=str(tmp_path)).returncode == 0  # which no measure imports
+    assert in_a_process(path, PYTHONPATH=str(tmp_path)).stdout == "asked 0\n\n"  # which no measure imports
     with (package / "measures" / "ranked.py").open("a") as file:
         file.write("\nANOTHER = 1\n")
-    refused = in_a_process(path, PYTHONPATH=str(tmp_path)).stderr
-    assert "holds another experiment: measures, R@1, code, Recall: was " in refused
+    told = in_a_process(path, PYTHONPATH=str(tmp_path)).stdout
+    assert told.startswith("asked 0\nComputed again, since it has changed: measures, R@1, code, Recall: was ")
 
 
-def test_a_prompt_file_of_a_judge_that_changed_is_refused(tmp_path: Path) -> None:
+def test_a_prompt_file_of_a_judge_that_changed_is_judged_again_without_asking_the_flow(tmp_path: Path) -> None:
     prompt, judge = tmp_path / "g.txt", ScriptedModel(("5",), name="judge")
     prompt.write_text("Grade: {{question}} {{answer}}")
-    flow = BM25(indexed(DataSet(str(facts(tmp_path))), folder=tmp_path / "kept")) >> Reader(ScriptedModel(("[1]",)))
+    flow = BM25(indexed(DataSet(str(facts(tmp_path))), folder=tmp_path / "kept")) >> Reader(
+        ScriptedModel(("The moon [1].",))
+    )
     whole = Experiment({"it": flow}, [Item("q1", "What pulls?")], [GEval(judge, samples=1, prompt=str(prompt))])
     whole.run(path=tmp_path / "a.experiment")
     baseline = recorded(whole)[1]
     prompt.write_text("Grade harshly: {{question}} {{answer}}")
-    with pytest.raises(DataError, match=r"holds another experiment: measures, GEval.*, reads"):
-        whole.run(path=tmp_path / "a.experiment")
+    report = whole.run(path=tmp_path / "a.experiment")
+    assert (report.table.asked, report.flows[0].judging.calls) == (0, 1)
+    assert "measures, GEval" in report.warnings[0]
     with pytest.raises(DataError, match=r"GEval.* is computed otherwise than then: its code, its model or a prompt"):
         gate(whole, baseline)
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "asked", "says"),
     [
-        ({"items": ITEMS[:-1]}, "questions, number: was 20, is 19"),
-        ({"items": [*ITEMS[:-1], ITEMS[-1].but(question="another?")]}, "questions, content"),
-        ({"items": [*ITEMS[:-1], ITEMS[-1].but(gold=(("p9",),))]}, "questions, content"),
-        ({"measures": parse_measures("R@1,MRR,nDCG@5")}, "measures, nDCG@5: is new"),
-        ({"measures": parse_measures("R@1")}, "measures, MRR: is gone"),
-        ({"data": "thirty"}, "data: was twenty, is thirty"),
+        ({"items": ITEMS[:-1]}, 0, ""),
+        ({"items": [*ITEMS[:-1], ITEMS[-1].but(question="another?")]}, 1, "questions, q19, question: was question 19"),
+        ({"items": [*ITEMS[:-1], ITEMS[-1].but(gold=(("p9",),))]}, 0, "gold, q19"),
+        ({"items": [*ITEMS[:-1], ITEMS[-1].but(type="another")]}, 0, ""),
+        ({"measures": parse_measures("R@1,MRR,nDCG@5")}, 0, ""),
+        ({"measures": parse_measures("R@1")}, 0, ""),
+        ({"data": "thirty"}, 0, ""),
     ],
 )
-def test_other_questions_or_measures_are_refused_and_named(
-    tmp_path: Path, change: dict[str, object], says: str
+def test_other_questions_are_asked_again_and_other_gold_is_scored_again(
+    tmp_path: Path, change: dict[str, object], asked: int, says: str
 ) -> None:
     path, whole = tmp_path / "a.experiment", experiment()
     whole.run(path=path)
     given: dict[str, Any] = {"flows": dict(whole.flows), "items": whole.items, "measures": whole.measures}
     given |= {"data": "twenty"} | change
-    with pytest.raises(DataError, match=says):
-        Experiment(given.pop("flows"), given.pop("items"), given.pop("measures"), **given).run(path=path)
+    other = Experiment(given.pop("flows"), given.pop("items"), given.pop("measures"), **given)
+    report = other.run(path=path)
+    assert report.table.asked == asked
+    assert report.flows[0].measured == other.run().flows[0].measured
+    assert (says in report.warnings[0]) if says else not report.warnings
 
 
-def test_other_fields_models_stores_and_rights_are_refused_and_named(tmp_path: Path) -> None:
+def test_other_fields_models_stores_and_rights_are_asked_again_and_named(tmp_path: Path) -> None:
     items = [Item("q1", "What pulls?", gold=(("p1",),), answers=("the moon",))]
     chunks = indexed(DataSet(str(facts(tmp_path))), folder=tmp_path / "kept")
 
-    def run(*, top_k: int = 5, reply: str = "the moon [1]", principal: str = "") -> None:
+    def run(*, top_k: int = 5, reply: str = "the moon [1]", principal: str = "") -> tuple[int, str]:
         flow = BM25(chunks, top_k=top_k) >> Reader(ScriptedModel((reply,)))
         whole = Experiment({"it": flow}, items, parse_measures("R@1,Acc"))
-        whole.run(path=tmp_path / "a.experiment", run=Run(principal=principal))
+        report = whole.run(path=tmp_path / "a.experiment", run=Run(principal=principal))
+        return report.table.asked, " ".join(report.warnings)
 
-    run()
-    run()
+    assert run() == (1, "")
+    assert run() == (0, "")
     for change, says in (
         ({"top_k": 3}, r"flows, it, written: .*has changed|top_k=3"),
         ({"reply": "the sun [1]"}, "flows, it"),
-        ({"principal": "ann"}, r"asked for, principals: was \[\], is \['ann'\]"),
+        ({"principal": "ann"}, r"flows, it, asked for, principals: was \[\], is \['ann'\]"),
     ):
-        with pytest.raises(DataError, match=says):
-            run(**change)
+        asked, told = run(**change)
+        assert asked == 1
+        assert re.search(says, told)
     with chunks.corpus.writer():
         pass
-    run()
+    assert run() == (0, "")
     with chunks.corpus.writer() as writer:
         node = Node("p2/chunk", "Salt.", "p2", "chunk", Span(0, 5))
         writer.put(Document("p2", "Salt."), [node], SourceRow("p2", 5))
-    with pytest.raises(DataError, match=r"flows, it, reads"):
-        run()
+    asked, told = run()
+    assert asked == 1
+    assert "flows, it, reads" in told
 
 
-def test_in_a_folder_every_experiment_has_its_own_file(tmp_path: Path) -> None:
-    whole = experiment()
-    whole.run(path=tmp_path)
-    whole.run(path=tmp_path)
-    Experiment(dict(whole.flows), ITEMS, parse_measures("R@1"), data="twenty").run(path=tmp_path)
+def test_in_a_folder_every_flow_has_its_own_file(tmp_path: Path) -> None:
+    items, flows = ITEMS[:5], {"first": first_of, "second": second_of}
+    Experiment(flows, items, parse_measures("R@1"), data="twenty").run(path=tmp_path)
     assert len(list(tmp_path.glob("twenty-*.experiment"))) == 2
+    report = Experiment({"second": second_of}, items, parse_measures("R@1,MRR"), data="twenty").run(path=tmp_path)
+    assert len(list(tmp_path.glob("twenty-*.experiment"))) == 2
+    assert (report.table.asked, len(ASKED)) == (0, 10)
+    assert report.table.cell(0, 1).case.result == second_of(Query("question 1"))
 
 
-def test_a_row_comes_back_as_it_was(tmp_path: Path) -> None:
-    node = Node("n1", "The moon pulls. " * 100, "d1", span=Span(3, 90))
+def test_an_answer_comes_back_as_it_was(tmp_path: Path) -> None:
+    node = Node("n1", random.Random(1).randbytes(4_000).hex(), "d1", span=Span(3, 90), meta=(("half", "\ud800"),))
     answer = Answer("The moon. [1]", (Citation("1", "n1", "d1", "a.txt", "The moon"),), evidence=None)
-    ranking = Ranking(Query("what?"), (Hit(node, 1.5), Hit(Node("n2", "x"), 0.5)), "here")
+    other = Hit(Node("n2", "x"), -float("inf"), found=(node, Node("n3", "y")))
+    ranking = Ranking(Query("what?"), (Hit(node, 1.5), other), "here")
     results: tuple[Ranking | Answer | Failure, ...] = (
         answer.but(evidence=ranking),
+        answer,
         ranking,
         Failure("ValueError", "broken", "BM25()"),
+        Ranking(Query("?"), (Hit(Node("n4", "", meta=(("no number", float("nan")),)), 1.0),)),
     )
-    seen = (("EM", (1.0,)), ("AURC", (-float("inf"), 0.0)), ("Judged", None))
-    with RowFile(tmp_path / "a.experiment") as rows:
-        kept = [
-            QuestionRow.of(
-                f"flow {i}", Case(Item("q", "?"), result, retrievals=(ranking,)), Lane(), seen=seen, opening=0.5 * i
-            )
-            for i, result in enumerate(results)
-        ]
-        for row in kept:
-            rows.keep(row)
-    with RowFile(tmp_path / "a.experiment") as rows:
-        assert list(rows.rows.values()) == kept
+    usage, took = Usage(1, 2, 3, 4, 0.5), {"lane": 7, "seconds": 0.25, "opening": 1.5, "cached": True}
+    cases = [Case(Item("q", "?"), result, usage, (ranking, ranking.cut(1))) for result in results]
+
+    def read(store: ScoreStore) -> list[Case]:
+        return [store.case(row, Item("q", "?")) for row in store.columns(ANSWER)]
+
+    with ScoreStore(tmp_path / "a.experiment") as store:
+        question = store.name("questions", bytes(16), {"name": "q"})
+        for number, case in enumerate(cases):
+            flow = store.name("flows", bytes([number] * 16), {"name": f"flow {number}"})
+            store.keep(flow, question, case, usage=usage, spent=usage, run=store.run("run"), **took)
+        assert read(store)[-1] is cases[-1]
+    with ScoreStore(tmp_path / "a.experiment") as store:
+        found = read(store)
+        assert found == cases[:-1]  # the last one cannot be written, and is asked again
+        assert [getattr(one.result, "evidence", None) for one in found] == [ranking, None, None, None]
+        row = store.columns(ANSWER)[0]
+        assert (store.called(row["run"]), usage_of(row["usage"])) == ("run", usage)
+        assert {name: row[name] for name in took} == took
+    assert (tmp_path / "a.experiment").stat().st_size < 2 * len(node.text)  # each passage once
 
 
 def test_what_is_no_experiment_is_left_alone(tmp_path: Path) -> None:
@@ -268,9 +425,7 @@ def test_what_is_no_experiment_is_left_alone(tmp_path: Path) -> None:
     other.execute("CREATE TABLE t (x)")
     other.close()
     experiment().run(path=tmp_path / "new")
-    newer = sqlite3.connect(tmp_path / "new")
-    newer.execute("PRAGMA user_version = 99")
-    newer.close()
+    (tmp_path / "new").write_bytes((tmp_path / "new").read_bytes().replace(MAGIC, b"Spolia scores 99\n", 1))
     for name, error in (("text", NotAStore), ("other.db", NotAStore), ("new", StoreTooNew)):
         with pytest.raises(error):
             experiment().run(path=tmp_path / name)

@@ -19,7 +19,8 @@ from spolia.errors import DataError, MissingExtra, WeightsError
 from spolia.evaluation.data.dataset import DataSet, drawn, part_of
 from spolia.evaluation.data.passage_store import cache_folder, indexed
 from spolia.evaluation.data.usage_log import LOOKS, TUNED, Looks, Marks, marks_of
-from spolia.evaluation.experiment.experiment import Experiment, Told
+from spolia.evaluation.experiment.execution import Told
+from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.gate import gate
 from spolia.evaluation.gate.gate import refuse_what_decides_nothing
 from spolia.evaluation.measures.measure import SetMeasure
@@ -130,15 +131,10 @@ class EvaluationOptions:
             overlap=overlap,
         )
         with self._asking(ready, anew=again) as (run, told):
-            asked: list[str] = []
-
-            def counted(flow: str, done: int, total: int) -> None:
-                asked.append(flow)
-                told(flow, done, total)
-
-            found = experiment.run(run=run, path=save or kept_in(), again=again, looks=self._looks(ready), told=counted)
-            if kept := found.n * len(found.flows) - len(asked):
-                whole = f"{len(asked):,} asked now" if asked else "nothing was asked"
+            found = experiment.run(run=run, path=save or kept_in(), again=again, looks=self._looks(ready), told=told)
+            asked = found.table.asked
+            if kept := found.n * len(found.flows) - asked:
+                whole = f"{asked:,} asked now" if asked else "nothing was asked"
                 self.screen.say(f"{several(kept, 'answer')} kept from before, {whole}; --again asks anew.")
             if self.split in TUNED:
                 what = f"{several(found.n, 'question')} of the part {self.split}"

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import nan
 from typing import Any, Self
 
-from spolia.evaluation.experiment.rows import QuestionRow
 from spolia.evaluation.measures.measure import CostMeasure, Measure, Seen, SetMeasure
+from spolia.evaluation.score_table import ScoreTable
 from spolia.evaluation.statistics.interval import Interval
 from spolia.evaluation.statistics.sample import Sample
 from spolia.evaluation.statistics.significance import CORRECTIONS
 from spolia.evaluation.statistics.totals import Totals
-from spolia.types import Item, Value, kept
+from spolia.types import Value, kept
 
 Column = Sequence[Seen | None]
 
@@ -34,18 +34,13 @@ class Estimates:
         self.single = isinstance(measure, Measure | CostMeasure)
 
     @classmethod
-    def of(
-        cls,
-        measure: SetMeasure,
-        flows: Sequence[str],
-        items: Sequence[Item],
-        rows: Mapping[tuple[str, str], QuestionRow],
-        seed: int,
-    ) -> Self:
-        """Those of a measure of some questions, from their rows by flow and question."""
-        written = str(measure)
-        columns = [[dict(rows[flow, item.id].seen).get(written) for item in items] for flow in flows]
-        return cls(measure, columns, seed)
+    def of(cls, table: ScoreTable, seed: int, questions: Sequence[int] | None = None) -> list[Self]:
+        """Those of all measures of a table, of some of its questions by position, or of all."""
+        flows = range(len(table.flows))
+        return [
+            cls(measure, [table.seen(flow, at, questions) for flow in flows], seed)
+            for at, measure in enumerate(table.measures)
+        ]
 
     def interval(self, flow: int) -> Interval | None:
         """The number of a flow; None where no question is determined, or none of those defines it."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
-from math import isfinite
-from typing import TYPE_CHECKING, Any
+from math import isfinite, nan
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from spolia.core.operator import Operator
+import numpy as np
+
 from spolia.core.run_context import attempt, gather
 from spolia.errors import (
     BudgetSpent,
@@ -27,16 +31,25 @@ from spolia.errors import (
     WeightsError,
     WiringError,
 )
-from spolia.evaluation.experiment.flows import inside
-from spolia.evaluation.experiment.rows import QuestionRow, RowFile
-from spolia.evaluation.measures.measure import Case, CostMeasure, Measure, Result, Seen, SetMeasure
+from spolia.evaluation.experiment.flows import (
+    CONTENT,
+    Flow,
+    Known,
+    changes,
+    identity,
+    inside,
+    named,
+    opened,
+    refuse_other_flows,
+)
+from spolia.evaluation.experiment.gold_locations import whereabouts
+from spolia.evaluation.measures.measure import Case, CostMeasure, Measure, Seen, SetMeasure
+from spolia.evaluation.measures.registry import as_measures
+from spolia.evaluation.score_store import INTERRUPTED, SCORED, UNDETERMINED, WITHOUT_GOLD, ScoreStore
+from spolia.evaluation.score_table import ScoreTable, Sheet
 from spolia.models.protocols import LanguageModel
 from spolia.run import Run
-from spolia.types import Failure, Item, Query
-
-if TYPE_CHECKING:
-    from spolia.evaluation.experiment.experiment import Experiment
-
+from spolia.types import Failure, Item, Query, Usage, digest_of
 
 SURE = 5
 """Questions of which each fails the same way, so that the others would too."""
@@ -50,127 +63,229 @@ OF_THE_FLOW = {
 """Failures that have nothing to do with what is asked."""
 
 
-def refuse_broken(flow: str, rows: Sequence[QuestionRow], whole: int) -> None:
+def refuse_broken(flow: str, failures: Sequence[Failure | None], whole: int) -> None:
     """Refuse a flow that fails whatever it is asked.
 
     Args:
         flow: what it is called.
-        rows: what it was asked first, in order.
+        failures: of what it was asked first, in order.
         whole: how many questions there are.
 
     Raises:
         StepFailed: the first failed for a reason that is none of the question's; or all did, and the same way.
     """
-    failures = [row.failure for row in rows]
     if not failures or failures[0] is None:
         return
     first, same = failures[0], all(one == failures[0] for one in failures)
-    if first.kind in OF_THE_FLOW or (same and len(rows) >= min(SURE, max(whole, 2))):
-        told = "the first question" if len(rows) == 1 else f"each of the first {len(rows)} questions, the same way"
+    if first.kind in OF_THE_FLOW or (same and len(failures) >= min(SURE, max(whole, 2))):
+        told = (
+            "the first question" if len(failures) == 1 else f"each of the first {len(failures)} questions, the same way"
+        )
         raise StepFailed(
             f"{flow} fails on {told}: {first.kind}: {first.message.rstrip('.')}. What cannot be asked is not measured, "
             "since its zeros would say that others are better: mend it, or leave it out."
         )
 
 
-def too_short(experiment: Experiment, rows: Mapping[tuple[str, str], QuestionRow]) -> Iterator[str]:
-    """Of each flow that is cut off by its `top_k` before a measure's k: that R@10 is then R@3 for it."""
-    for name, flow in experiment.flows:
-        longest = max(len(rows[name, item.id].found) for item in experiment.asked)
-        deeper = [str(one) for one in experiment.measures if (getattr(one, "k", None) or 0) > longest]
-        if deeper and longest in {getattr(one, "top_k", None) for one in inside(flow)}:
-            yield (
-                f"{name} stops at {longest} (top_k={longest}), so that {', '.join(deeper)} cannot say more of it than "
-                f"at {longest}."
-            )
+Told: TypeAlias = Callable[[str, int, int], None]
+"""Called with a flow, how many questions it was asked, and of how many; by several threads."""
+Cell: TypeAlias = tuple[int, int]
+"""A flow and a question, by position."""
+Named: TypeAlias = tuple[bytes, Mapping[str, Any]]
+"""Something that a store knows: a digest of all that it depends on, and what it is."""
+LISTED = 5
+"""Changes that are told."""
+
+
+def ask(
+    flows: Flow | Sequence[Flow] | Mapping[str, Flow],
+    items: Iterable[Item],
+    measures: str | Iterable[str | SetMeasure],
+    *,
+    run: Run | None = None,
+    path: str | Path | None = None,
+    data: str = "questions",
+    again: bool = False,
+    told: Told = lambda flow, done, total: None,
+) -> ScoreTable:
+    """Ask flows questions and measure what they give, as far as that was not done before.
+
+    More questions, flows and measures can be asked for in the same file: only what is new is computed. A new measure of
+    a stored answer asks no flow. What has changed since (a flow's parameters, code or stores, a question, its gold, a
+    measure) is computed again, and `notes` of the table say so.
+
+    Args:
+        flows: one flow, several, or several by name; without a name a flow is called by its notation.
+        items: questions with gold; each flow is asked those to which any measure applies.
+        measures: what to measure; texts are read by `parse_measures`.
+        run: whose cache, journal, budget, threads and rights are used, by flows and by judges alike.
+        path: the file that answers and scores are kept in, by habit `NAME.experiment`. In a folder each flow has a file
+            of its own, named by all that it depends on. None keeps them in memory.
+        data: what the questions are called; begins the names of files in a folder.
+        again: ask everything again, whatever the file holds; a cache of the run is used all the same.
+        told: called with the flow, how many questions it was asked so far, and of how many.
+
+    Raises:
+        WiringError: a flow takes or gives something else, or two are called the same.
+        DataError: a store has not the document or the quote that a question's gold names.
+        StoreBusy: another process uses the file.
+        StepFailed: a flow fails whatever it is asked; says how.
+        MeasureError: a measure fails; names the question. What was answered is kept.
+        BudgetSpent: the run's budget ends before the questions; what was answered is kept.
+
+    >>> from spolia.core.function import step
+    >>> from spolia.types import Hit, Node, Ranking
+    >>> @step
+    ... def always_p1(query: Query) -> Ranking:
+    ...     return Ranking(query, (Hit(Node("p1", "..."), 1.0),))
+    >>> table = ask(always_p1, [Item("q1", "?", gold=(("p1",),)), Item("q2", "??", gold=(("p2",),))], "R@5,MRR")
+    >>> table.scores.shape, table.scores[0, :, 0].tolist()
+    ((1, 2, 2), [1.0, 0.0])
+    """
+    by_name, asked, run = named(flows), tuple(items), run if run is not None else Run(share=True)
+    listed = [flow for _, flow in by_name]
+    for flow in listed:
+        refuse_other_flows(flow)
+    chosen = tuple(dict.fromkeys(as_measures(measures)))
+    with run, ExitStack() as stack:
+        opening, places = opened(listed), whereabouts(asked, listed)
+        known: Known = {}
+        parts: dict[Path | None, list[tuple[int, Named]]] = {}
+        for at, (name, flow) in enumerate(by_name):
+            found = _named(name, identity(flow, run, known))
+            parts.setdefault(_file(path, data, found[0]), []).append((at, found))
+        taken = [_named(str(one), identity(one, run, known)) for one in chosen]
+        stores = {file: stack.enter_context(ScoreStore(file)) for file in parts}
+        sheets = [_sheet(stores[file], part, asked, taken) for file, part in parts.items()]
+        table = ScoreTable.of([name for name, _ in by_name], asked, chosen, sheets, places)
+        if again:
+            for sheet in sheets:
+                ids = np.array(np.meshgrid(sheet.flow_ids, sheet.question_ids)).reshape(2, -1)
+                sheet.store.drop(zip(*ids.tolist(), strict=True))
+            table = table.read()
+        asking = FlowExecution(run, listed, table, opening, told)
+        if asking.todo:
+            asking.fill()
+            table = table.read()
+        return replace(table, asked=len(asking.asked), notes=_notes(stores.values()))
 
 
 @dataclass
 class FlowExecution:
-    """Ask one flow: `begin`, then `finish`.
+    """What is missing in a table: asked, measured and kept, question by question.
 
     Args:
-        run: whose cache, budget and threads are used, by the flow and by judges; it is entered already.
-        name: of the flow.
-        flow: gives a ranking or an answer for a query.
-        measures: what to measure.
-        items: the questions.
-        whole: how many there are with those that were asked before.
-        rows: where each row is kept as soon as it is there.
-        told: called with the flow, how many questions it was asked, and of how many; by several threads at once.
+        run: whose cache, budget and threads are used, by flows and judges; it is entered already.
+        flows: those of the table.
+        table: what was there before.
+        opening: by flow, seconds that it took to open its stores.
+        told: see `ask`.
     """
 
     run: Run
-    name: str
-    flow: Operator[Query, Result]
-    measures: Sequence[SetMeasure]
-    items: Sequence[Item]
-    whole: int
-    rows: RowFile
-    told: Callable[[str, int, int], None]
+    flows: Sequence[Flow]
+    table: ScoreTable
+    opening: Sequence[float]
+    told: Told
+    asked: list[Cell] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._done = count(self.whole - len(self.items) + 1)
+        table = self.table
+        self.items = [table.places.item(item) for item in table.items]
+        self.sheets = [table.sheet(flow) for flow in range(len(self.flows))]
+        ids = [(id(sheet.store), flow_id) for sheet, flow_id in self.sheets]
+        first = np.array([ids.index(one) == at for at, one in enumerate(ids)], bool)  # equal flows are asked once
+        self.unasked = table.unasked & first[:, None]
+        todo = (self.unasked | table.unscored.any(axis=2)) & first[:, None]
+        self.todo: list[Cell] = list(zip(*(one.tolist() for one in np.nonzero(todo)), strict=True))
+        self.whole = (table.states != WITHOUT_GOLD).any(axis=2).sum(axis=1).tolist()
+        self._done = [
+            count(whole - here + 1) for whole, here in zip(self.whole, todo.sum(axis=1).tolist(), strict=True)
+        ]
+        judged = any(isinstance(part, LanguageModel) for one in table.measures for part in inside(one))
+        self.waits = [judged or flow.waiting for flow in self.flows]
 
-    @property
-    def waits(self) -> bool:
-        """Whether several questions are asked at the same time: where a model is waited for, by the flow or a judge."""
-        judges = any(isinstance(part, LanguageModel) for measure in self.measures for part in inside(measure))
-        return self.flow.waiting or judges
-
-    def begin(self, opening: float) -> None:
-        """Ask the first of the questions, the very first alone: it waits for models to be loaded.
-
-        Args:
-            opening: seconds that it took to open the stores.
+    def fill(self) -> None:
+        """The first questions of all flows, so that one that cannot be asked costs little; then the others.
 
         Raises:
-            StepFailed: the flow fails whatever it is asked; nothing of that is kept.
+            StepFailed: a flow fails whatever it is asked; nothing of that is kept.
             BudgetSpent: the run's budget has no room for another call; what was answered is kept.
-            MeasureError: the flow gives nothing that a measure can be taken of, or a measure fails.
+            MeasureError: a flow gives nothing that a measure can be taken of, or a measure fails.
         """
-        rows: list[QuestionRow] = []
-        for some in (self.items[:1], self.items[1:SURE]):
-            rows += self._ask(some, opening if not rows else None)
-            try:
-                refuse_broken(self.name, rows, self.whole)
-            except StepFailed:
-                self.rows.drop(rows)
-                raise
-
-    def finish(self) -> None:
-        """Ask the others; raises as `begin`."""
-        others = self.items[SURE:]
+        begun = set[Cell]()
+        for flow in range(len(self.flows)):
+            begun |= self._begin(flow)
+        others = [cell for cell in self.todo if cell not in begun]
+        if self.run.results is not None:  # what several flows ask of one question stays at hand
+            others.sort(key=lambda cell: cell[1])
         for start in range(0, len(others), self.run.window):
             self._ask(others[start : start + self.run.window])
 
-    def _ask(self, items: Sequence[Item], opening: float | None = None) -> list[QuestionRow]:
-        found = gather([partial(self._one, item, opening) for item in items], waits=self.waits)
-        if failed := next((one for one in found if isinstance(one, Failure)), None):
-            raise failed.raised()
-        return [one for one in found if isinstance(one, QuestionRow)]
+    def _begin(self, flow: int) -> set[Cell]:
+        """Ask a flow its first questions, the very first alone: it waits for models to be loaded."""
+        cells = [(flow, int(question)) for question in np.flatnonzero(self.unasked[flow])[:SURE]]
+        failures: list[Failure | None] = []
+        for some in (cells[:1], cells[1:]):
+            failures += self._ask(some, self.opening[flow] if not failures else None)
+            try:
+                refuse_broken(self.table.flows[flow], failures, self.whole[flow])
+            except StepFailed:
+                sheet, flow_id = self.sheets[flow]
+                sheet.store.drop((flow_id, int(sheet.question_ids[question])) for _, question in cells)
+                raise
+        return set(cells)
 
-    def _one(self, item: Item, opening: float | None) -> QuestionRow:
+    def _ask(self, cells: Sequence[Cell], opening: float | None = None) -> list[Failure | None]:
+        """Those of a flow that waits several at the same time; how each failed."""
+        found: dict[Cell, Any] = {}
+        for waits in (False, True):
+            some = [cell for cell in cells if self.waits[cell[0]] == waits]
+            found |= zip(some, gather([partial(self._one, *cell, opening) for cell in some], waits=waits), strict=True)
+        if failed := next((one for one in found.values() if isinstance(one, Failure)), None):
+            raise failed.raised()
+        return [found[cell][0] for cell in cells]
+
+    def _one(self, flow: int, question: int, opening: float | None) -> tuple[Failure | None]:
+        sheet, flow_id = self.sheets[flow]
+        question_id, item, table = int(sheet.question_ids[question]), self.items[question], self.table
+        missing = (table.states[flow, question] != WITHOUT_GOLD).tolist()
+        if self.unasked[flow, question]:
+            case, columns = self._answer(flow, item, opening)
+            sheet.store.keep(flow_id, question_id, case, run=sheet.store.run(self.run.id), **columns)
+            self.asked.append((flow, question))
+        else:
+            case, missing = table.case(flow, question), table.unscored[flow, question].tolist()
+        scores: dict[int, tuple[int, Seen | None, Usage]] = {}
+        for at in np.flatnonzero(missing).tolist():
+            with self.run.lane() as lane:
+                seen = self._seen(table.measures[at], case, flow)
+            told = UNDETERMINED if seen is None else SCORED
+            scores[int(sheet.measure_ids[at])] = (INTERRUPTED if lane.interrupted else told, seen, lane.spent)
+        self._refuse_spent(flow, item)
+        sheet.store.score(flow_id, question_id, int(sheet.gold_ids[question]), scores)
+        self.told(table.flows[flow], next(self._done[flow]), self.whole[flow])
+        return (case.result if isinstance(case.result, Failure) else None,)
+
+    def _answer(self, flow: int, item: Item, opening: float | None) -> tuple[Case, dict[str, Any]]:
+        """What a flow makes of a question, and what that takes."""
         with self.run.lane() as lane:
             started = time.perf_counter()
-            result = attempt(partial(self.flow, Query(item.question)))
+            result = attempt(partial(self.flows[flow], Query(item.question)))
             seconds = time.perf_counter() - started
-        case = Case(item, result, lane.usage, tuple(lane.retrievals))
-        with self.run.lane() as judging:
-            seen = tuple((str(one), self._seen(one, case)) for one in self.measures if one.applies(item))
+        self._refuse_spent(flow, item)
+        found = {name: getattr(lane, name) for name in ("usage", "spent", "cached", "interrupted")}
+        found |= {"lane": lane.number, "seconds": seconds, "opening": nan if opening is None else opening}
+        return Case(item, result, lane.usage, tuple(lane.retrievals)), found
+
+    def _refuse_spent(self, flow: int, item: Item) -> None:
         if self.run.exhausted:
             raise BudgetSpent(
-                f"The budget of this run is spent at question {item.id!r} of {self.name}. What was "
+                f"The budget of this run is spent at question {item.id!r} of {self.table.flows[flow]}. What was "
                 "answered is kept where the experiment has a file: raise the budget, and go on."
             )
-        more: dict[str, Any] = {"seconds": seconds, "opening": opening, "run": self.run.id if lane.number else ""}
-        more |= {"judging": judging.spent, "interrupted": lane.interrupted or judging.interrupted}
-        row = QuestionRow.of(self.name, case, lane, seen=seen, **more)
-        self.rows.keep(row)
-        self.told(self.name, next(self._done), self.whole)
-        return row
 
-    def _seen(self, measure: SetMeasure, case: Case) -> Seen | None:
+    def _seen(self, measure: SetMeasure, case: Case, flow: int) -> Seen | None:
         """What a case adds; a score that is no number is undetermined.
 
         Raises:
@@ -183,8 +298,48 @@ class FlowExecution:
         except Exception as error:
             said = str(error) if isinstance(error, MeasureError) else f"{type(error).__name__}: {error}"
             raise MeasureError(
-                f"{measure} cannot be taken of what {self.name} gave for question {case.item.id!r}: "
-                f"{said.removesuffix('.')}. The others that were asked are kept where the experiment has a file."
+                f"{measure} cannot be taken of what {self.table.flows[flow]} gave for question {case.item.id!r}: "
+                f"{said.removesuffix('.')}. What was answered is kept where the experiment has a file."
             ) from error
         single = isinstance(measure, Measure | CostMeasure)
         return None if single and seen is not None and not isfinite(seen[0]) else seen
+
+
+def _named(name: str, what: Mapping[str, Any]) -> Named:
+    return digest_of(json.dumps(what)), {"name": name, **what}
+
+
+def _file(path: str | Path | None, data: str, digest: bytes) -> Path | None:
+    """The file itself, or in a folder the one of this flow."""
+    if path is None or not Path(path).is_dir():
+        return None if path is None else Path(path)
+    return Path(path) / f"{data}-{digest.hex()[:16]}.experiment"
+
+
+def _sheet(
+    store: ScoreStore, flows: Sequence[tuple[int, Named]], items: Sequence[Item], measures: Sequence[Named]
+) -> Sheet:
+    questions = [_named(item.id, {"id": item.id, "question": item.question}) for item in items]
+    gold = [_named(item.id, {"id": item.id, CONTENT: digest_of(_scored_by(item)).hex()}) for item in items]
+    kinds = {"flows": [flow for _, flow in flows], "questions": questions, "gold": gold, "measures": measures}
+    ids = [np.array([store.name(kind, *one) for one in named], np.uint64) for kind, named in kinds.items()]
+    return Sheet(store, np.array([at for at, _ in flows], np.intp), *ids)
+
+
+def _scored_by(item: Item) -> tuple[object, ...]:
+    """What scores of a question depend on, beside the answer: its type does not matter."""
+    return item.question, item.answers, item.gold, item.grades, item.decomposition, item.meta
+
+
+def _notes(stores: Iterable[ScoreStore]) -> tuple[str, ...]:
+    """What has changed since it was asked before."""
+    found = [
+        change
+        for store in stores
+        for kind, before, now in store.notes
+        for change in changes({kind: {now["name"]: before}}, {kind: {now["name"]: now}})
+    ]
+    if not found:
+        return ()
+    more = f"; and {len(found) - LISTED} more" if len(found) > LISTED else ""
+    return (f"Computed again, since it has changed: {'; '.join(found[:LISTED])}{more}.",)

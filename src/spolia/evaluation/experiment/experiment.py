@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,20 +11,16 @@ from typing import Any
 from spolia.errors import DataError
 from spolia.evaluation.data.dataset import checked_part, part_of
 from spolia.evaluation.data.usage_log import Look, Looks
-from spolia.evaluation.experiment.execution import FlowExecution
-from spolia.evaluation.experiment.flows import Flow, identity, named, opened, refuse_other_flows, written
-from spolia.evaluation.experiment.gold_locations import GoldLocations, whereabouts
+from spolia.evaluation.experiment.execution import Told, ask
+from spolia.evaluation.experiment.flows import Flow, named, refuse_other_flows, written
 from spolia.evaluation.experiment.results import Report, reported
-from spolia.evaluation.experiment.rows import RowFile
 from spolia.evaluation.experiment.slices import MOST, TYPE, by_kind, fields_of
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.evaluation.measures.registry import as_measures
 from spolia.evaluation.plurals import several, were
 from spolia.evaluation.statistics.significance import CORRECTIONS
 from spolia.run import Run
-from spolia.types import Item, Value, digest_of
-
-Told = Callable[[str, int, int], None]
+from spolia.types import Item, Value
 
 
 @dataclass(frozen=True, init=False)
@@ -172,20 +167,16 @@ class Experiment(Value):
         Args:
             run: whose cache, journal, budget, threads and rights are used, by flows and by judges alike; by default
                 one of its own.
-            path: the file that the rows are kept in, by habit `NAME.experiment`: what was asked once is never asked
-                again, unless it met a server that was down, and an interrupted experiment goes on. In a folder every
-                experiment has a file of its own, named by all that it depends on. None keeps the rows in memory.
-            again: ask everything anew, whatever the file holds of this experiment; a cache of the run is used all the
-                same.
+            path, again: see `ask`. What was asked once is never asked again, unless it met a server that was down, and
+                an interrupted experiment goes on.
             looks: where it is written down that the questions were looked at; by default in `looks.jsonl` beside the
-                rows, and nowhere without a file.
+                file, and nowhere without one.
             told: called with the flow, how many questions it was asked so far, and of how many.
 
         Raises:
-            DataError: a flow was chosen by these questions before; a store has not the document or the quote that a
-                question's gold names; or the file holds another experiment, or one whose code, flows, stores, questions
-                or measures have changed since: says what.
-            StoreBusy: another process is at the same experiment.
+            DataError: a flow was chosen by these questions before; or a store has not the document or the quote that a
+                question's gold names.
+            StoreBusy: another process uses the file.
             StepFailed: a flow fails whatever it is asked; says how.
             MeasureError: a measure fails; names the question. What was answered is kept.
             BudgetSpent: the run's budget ends before the questions; what was answered is kept.
@@ -196,34 +187,7 @@ class Experiment(Value):
         chosen = looks.chosen_on(look)
         tuned = self._among(self.tuned_on, chosen)
         self._refuse(tuned, [one for one in chosen if any(map(one.chose_by, tuned))], looks.path)
-        with run:
-            opening = {name: opened(flow) for name, flow in self.flows}
-            places = whereabouts(self.asked, [flow for _, flow in self.flows])
-            found = identity(self, run)
-            with RowFile(self._file(path, found)) as rows:
-                rows.belong_to(found)
-                if again:
-                    rows.forget()
-                self._ask(run, opening, rows, places, told)
-                looks.note(look)  # what comes to no report was not looked at
-                report = reported(self, rows.rows, run.threads)
-                return report.but(places=places, tuned=len(tuned), looked=looks.before(look))
-
-    def _file(self, path: str | Path | None, found: Mapping[str, Any]) -> Path | None:
-        """The file itself, or in a folder the one of this experiment."""
-        if path is None or not Path(path).is_dir():
-            return None if path is None else Path(path)
-        return Path(path) / f"{self.data or 'questions'}-{digest_of(json.dumps(found)).hex()[:16]}.experiment"
-
-    def _ask(self, run: Run, opening: Mapping[str, float], rows: RowFile, places: GoldLocations, told: Told) -> None:
-        """Ask what is missing, all flows the first questions first, so that one that cannot be asked costs little."""
-        asked = [places.item(item) for item in self.asked]
-        asking = []
-        for name, flow in self.flows:
-            kept = {item for (of, item), row in rows.rows.items() if of == name and not row.interrupted}
-            missing = [item for item in asked if item.id not in kept]
-            asking.append(FlowExecution(run, name, flow, self.measures, missing, len(asked), rows, told))
-        for one in asking:
-            one.begin(opening[one.name])
-        for one in asking:
-            one.finish()
+        how: dict[str, Any] = {"run": run, "path": path, "data": self.data or "questions", "again": again, "told": told}
+        table = ask(dict(self.flows), self.asked, self.measures, **how)
+        looks.note(look)  # what comes to no report was not looked at
+        return reported(self, table, run.threads).but(tuned=len(tuned), looked=looks.before(look))

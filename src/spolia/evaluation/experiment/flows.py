@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from spolia import __version__
 from spolia.core.fingerprint.digest import code_digest
@@ -18,10 +18,6 @@ from spolia.evaluation.measures.measure import Result, SetMeasure
 from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
 from spolia.types import Addressed, Answer, Query, Ranking, Value, digest_of
-
-if TYPE_CHECKING:
-    from spolia.evaluation.experiment.experiment import Experiment
-
 
 Flow: TypeAlias = Operator[Query, Result]
 
@@ -60,13 +56,18 @@ def refuse_other_flows(flow: Operator[Any, Any]) -> None:
         )
 
 
-def opened(flow: Flow) -> float:
-    """Open the stores of a flow, and build groups that are not there yet; how long that took, seconds."""
-    started = time.perf_counter()
-    for resource in flow.resources:
-        if isinstance(resource, NodeGroup) and resource.corpus.exists():
-            resource.snapshot()
-    return time.perf_counter() - started
+def opened(flows: Iterable[Flow]) -> list[float]:
+    """Open the stores of flows, and build groups that are not there yet; how long that took for each, seconds. What
+    an earlier one has opened is open."""
+    known, taken = set[NodeGroup](), []
+    for flow in flows:
+        started = time.perf_counter()
+        for group in groups_of(flow):
+            if group not in known and group.corpus.exists():
+                group.snapshot()
+            known.add(group)
+        taken.append(time.perf_counter() - started)
+    return taken
 
 
 def groups_of(flow: Flow) -> list[NodeGroup]:
@@ -83,22 +84,21 @@ def written(flow: Flow) -> str:
 
 
 CONTENT = "content"
+Known: TypeAlias = dict[object, str | None]
 
 
-def identity(experiment: Experiment, run: Run) -> dict[str, Any]:
-    """What its rows depend on, as plain data: questions, measures, flows with code and stores, who asks.
+def identity(value: Operator[Any, Any] | SetMeasure, run: Run, known: Known) -> dict[str, Any]:
+    """What the answers of a flow or the scores of a measure depend on, as plain data: how it is written, its code,
+    stores and models, who asks.
 
     Of a class and of a plain function its code stands for what it does, with all that it refers to; of a class of
     Spolia all modules that its own one reaches, of a store its generation, of Spolia its version.
+
+    Args:
+        known: hashes of classes, and fingerprints of stores and models, that were taken just before.
     """
-    return {
-        "Spolia": __version__,
-        "data": experiment.data,
-        "questions": {"number": len(experiment.items), "content": _hash(experiment.items)},
-        "measures": {str(measure): _thing(measure) for measure in experiment.measures},
-        "flows": {name: {"written": repr(flow)} | _thing(flow) for name, flow in experiment.flows},
-        "asked for": {"principals": sorted(run.principals), "filter": repr(run.filter or "")},
-    }
+    asked_for = {"principals": sorted(run.principals), "filter": repr(run.filter or "")}
+    return {"written": repr(value), **_thing(value, known), "asked for": asked_for, "Spolia": __version__}
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any], place: str = "") -> list[str]:
@@ -125,9 +125,9 @@ def _told(value: object) -> bool:
     return not isinstance(value, str) or len(value) < 200
 
 
-def _thing(value: Any) -> dict[str, Any]:
-    """What a flow or a measure depends on."""
-    return {CONTENT: _hash(value), "code": code_of(value) | functions_among(inside(value)), "reads": reads(value)}
+def _thing(value: Any, known: Known) -> dict[str, Any]:
+    code = code_of(value, known) | functions_among(inside(value))
+    return {CONTENT: _hash(value), "code": code, "reads": reads(value, known)}
 
 
 def _hash(value: object) -> str:
@@ -137,12 +137,14 @@ def _hash(value: object) -> str:
         return repr(value)
 
 
-def code_of(value: Any) -> dict[str, str]:
+def code_of(value: Any, known: Known | None = None) -> dict[str, str]:
     """Hashes of the code of its classes, and of those inside it, of classes of yours also of Spolia's that they are
     made of."""
     kinds = {type(one) for one in inside(value) if not isinstance(one, Function)}
     classes = kinds.union(*(filter(_is_spolia, kind.__mro__) for kind in kinds if not _is_spolia(kind)))
-    return {cls.__qualname__: _class(cls) for cls in sorted(classes, key=lambda cls: cls.__qualname__)}
+    known = {} if known is None else known
+    known |= {cls: _class(cls) for cls in classes if cls not in known}
+    return {cls.__qualname__: str(known[cls]) for cls in sorted(classes, key=lambda cls: cls.__qualname__)}
 
 
 def functions_among(parts: Iterable[Any]) -> dict[str, str]:
@@ -159,10 +161,13 @@ def _is_spolia(cls: type) -> bool:
     return cls.__module__.partition(".")[0] == "spolia"
 
 
-def reads(value: Any) -> dict[str, str | None]:
-    """What stores, models and prompt files hold now."""
+def reads(value: Any, known: Known | None = None) -> dict[str, str | None]:
+    """What stores, models and prompt files hold now, but for those that are known."""
+    known = {} if known is None else known
     found = value.resources if isinstance(value, Operator) else [one for one in inside(value) if _addressed(one)]
-    return {repr(one): one.fingerprint() for one in found}
+    named = {repr(one): one for one in found}
+    known |= {name: one.fingerprint() for name, one in named.items() if name not in known}
+    return {name: known[name] for name in named}
 
 
 def _addressed(value: object) -> bool:

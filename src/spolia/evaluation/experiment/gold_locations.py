@@ -59,8 +59,8 @@ def whereabouts(items: Sequence[Item], flows: Iterable[Flow]) -> GoldLocations:
     """
     wanted = list(dict.fromkeys(one for item in items for group in item.gold for one in group))
     found: dict[Gold, dict[Gold, None]] = {one: {} for one in wanted}
-    for flow in flows:
-        corpora = list({group.corpus.path: group.corpus for group in groups_of(flow)}.values())
+    searched = (tuple({group.corpus.path: group.corpus for group in groups_of(flow)}.values()) for flow in flows)
+    for corpora in dict.fromkeys(searched):
         for gold, places in (_among(corpora, wanted, items) if corpora else _anywhere(wanted, items)).items():
             found[gold] |= dict.fromkeys(places)
     return GoldLocations({gold: tuple(places) for gold, places in found.items() if tuple(places) != (gold,)})

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from spolia.errors import DataError
 from spolia.evaluation.data.dataset import counted
 from spolia.evaluation.experiment.comparison import Comparison, Estimates, compared
-from spolia.evaluation.experiment.execution import too_short
-from spolia.evaluation.experiment.gold_locations import GoldLocations
-from spolia.evaluation.experiment.rows import QuestionRow
+from spolia.evaluation.experiment.flows import inside
 from spolia.evaluation.experiment.slices import Slice, sliced, unsliced
 from spolia.evaluation.measures.measure import Measured
 from spolia.evaluation.plurals import several, were
+from spolia.evaluation.score_store import WITHOUT_GOLD
+from spolia.evaluation.score_table import ScoreTable
 from spolia.evaluation.statistics.interval import Interval
 from spolia.types import Failure, Item, Usage, Value
 
 if TYPE_CHECKING:
     from spolia.evaluation.experiment.experiment import Experiment
+    from spolia.evaluation.score_store import Columns
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,14 @@ class Latency(Value):
     at_once: int = 1
 
     @classmethod
-    def of(cls, rows: Sequence[QuestionRow], at_once: int) -> Latency:
-        """The latency of the rows of a flow."""
-        first = [row.opening + row.seconds for row in rows if row.opening is not None]
-        others = [row for row in rows if row.opening is None]
-        taken = sorted(row.seconds for row in others if not row.cached)
+    def of(cls, answers: Columns, at_once: int) -> Latency:
+        """The latency of a flow, from the rows of its answers."""
+        others = np.isnan(answers["opening"])
+        first, cached = answers[~others], answers["cached"] & others
+        taken = sorted(answers["seconds"][others & ~cached].tolist())
         p50, p95 = (taken[-(-len(taken) * share // 100) - 1] if taken else None for share in (50, 95))
-        return cls(max(first, default=0.0), p50, p95, len(taken), len(others) - len(taken), at_once)
+        setup_s = float((first["opening"] + first["seconds"]).max(initial=0.0))
+        return cls(setup_s, p50, p95, len(taken), int(cached.sum()), at_once)
 
     def json(self) -> dict[str, Any]:
         """Plain data, seconds."""
@@ -131,9 +132,6 @@ def _plain(usage: Usage) -> dict[str, Any]:
     return {name: getattr(usage, name) for name in Usage.__dataclass_fields__}
 
 
-RowsOf = Mapping[tuple[str, str], QuestionRow]
-
-
 @dataclass(frozen=True)
 class Report(Value):
     """What came of an experiment.
@@ -149,9 +147,8 @@ class Report(Value):
         tuned: how many of them a flow was tuned on or chosen by; more than 0 only where that was asked for.
         correction: of the p-values.
         units: measures that are told times 100.
-        rows: by flow and question, what the flow made of it.
+        table: scores and answers, by flow and question.
         looked: how often these questions were looked at before; see `Looks`.
-        places: where their gold stands.
         notes: what else a reader must know, such as why there are no slices.
         curves: by measure and flow, the points of the curve under which the number lies.
     """
@@ -166,9 +163,8 @@ class Report(Value):
     tuned: int
     correction: str
     units: frozenset[str]
-    rows: RowsOf = field(compare=False, repr=False)
+    table: ScoreTable = field(compare=False, repr=False)
     looked: int = 0
-    places: GoldLocations = field(default=GoldLocations(), compare=False, repr=False)
     notes: tuple[str, ...] = ()
     curves: tuple[tuple[str, str, tuple[tuple[float, float], ...]], ...] = field(default=(), repr=False)
 
@@ -221,12 +217,13 @@ class Report(Value):
             ]
         found += [
             f"{name}: {several(n, 'question')} met a server that was down or busy; the same experiment asks again"
-            for name, n in Counter(flow for (flow, _), row in self.rows.items() if row.interrupted).items()
+            for name, n in zip(self.table.flows, self.table.interrupted.sum(axis=1).tolist(), strict=True)
+            if n
         ]
         if self.without_gold:
             left = several(self.without_gold, "question")
             found.append(f"{left} without gold {were(self.without_gold)} left out.")
-        return (*found, *self.notes)
+        return (*found, *self.notes, *self.table.notes)
 
     @property
     def about(self) -> str:
@@ -257,44 +254,55 @@ class Report(Value):
         }
 
 
-def reported(experiment: Experiment, rows: RowsOf, threads: int) -> Report:
-    """The report of an experiment of which all rows are there."""
-    items, names = experiment.asked, [name for name, _ in experiment.flows]
-    estimates = [Estimates.of(one, names, items, rows, experiment.seed) for one in experiment.measures]
+def reported(experiment: Experiment, table: ScoreTable, threads: int) -> Report:
+    """The report of an experiment of which all scores are there."""
+    estimates = Estimates.of(table, experiment.seed)
+    left = len(experiment.items) - len(table.items)
     flows = []
     for index, (name, flow) in enumerate(experiment.flows):
-        mine = [rows[name, item.id] for item in items]
-        latency = Latency.of(mine, threads if flow.waiting else 1)
-        flows.append(
-            Evaluation(
-                name,
-                repr(flow),
-                experiment.data,
-                len(items),
-                tuple(_measured(one, index, mine) for one in estimates),
-                tuple(one.interval(index) for one in estimates),
-                tuple((row.item, row.failure) for row in mine if row.failure is not None),
-                len(experiment.items) - len(items),
-                **{kind: _sum(getattr(row, kind) for row in mine) for kind in ("usage", "spent", "judging")},
-                latency=latency,
-                seconds=sum(row.seconds for row in mine),
-            )
-        )
+        answers = table.answers[index]
+        usage, spent, judging = (table.usage(kind, index) for kind in ("usage", "spent", "judging"))
+        measured = tuple(_measured(table, one, index, at) for at, one in enumerate(estimates))
+        intervals = tuple(one.interval(index) for one in estimates)
+        latency = Latency.of(answers, threads if flow.waiting else 1)
+        failures = tuple(_failures(table, index))
+        given = (name, repr(flow), experiment.data, len(table.items), measured, intervals, failures, left)
+        flows.append(Evaluation(*given, usage, spent, judging, latency, float(answers["seconds"].sum())))
     return Report(
         experiment.data,
-        items,
-        len(experiment.items) - len(items),
+        table.items,
+        left,
         tuple(flows),
-        compared(names, estimates, experiment.correction),
-        sliced(experiment, rows),
-        tuple(counted(item.id for item in items).items()),
+        compared(table.flows, estimates, experiment.correction),
+        sliced(experiment, table),
+        tuple(counted(item.id for item in table.items).items()),
         len(experiment.tuned),
         experiment.correction,
         frozenset(str(one.measure) for one in estimates if one.unit),
-        rows,
-        notes=(*unsliced(experiment), *too_short(experiment, rows)),
-        curves=tuple(_curves(names, estimates)),
+        table,
+        notes=(*unsliced(experiment), *_too_short(experiment, table)),
+        curves=tuple(_curves(table.flows, estimates)),
     )
+
+
+def _failures(table: ScoreTable, flow: int) -> Iterator[tuple[str, Failure]]:
+    for question in table.failed[flow].nonzero()[0].tolist():
+        case = table.case(flow, question)
+        assert isinstance(case.result, Failure)
+        yield case.item.id, case.result
+
+
+def _too_short(experiment: Experiment, table: ScoreTable) -> Iterator[str]:
+    """Of each flow that is cut off by its `top_k` before a measure's k: that R@10 is then R@3 for it."""
+    for name, flow in experiment.flows:
+        at = table.flows.index(name)
+        longest = int(table.answers["found"][at].max(initial=0))
+        deeper = [str(one) for one in experiment.measures if (getattr(one, "k", None) or 0) > longest]
+        if deeper and longest in {getattr(one, "top_k", None) for one in inside(flow)}:
+            yield (
+                f"{name} stops at {longest} (top_k={longest}), so that {', '.join(deeper)} cannot say more of it than "
+                f"at {longest}."
+            )
 
 
 def _curves(
@@ -306,14 +314,11 @@ def _curves(
                 yield str(one.measure), name, tuple(points)
 
 
-def _measured(estimates: Estimates, flow: int, rows: Sequence[QuestionRow]) -> Measured:
-    written, seen = str(estimates.measure), estimates.columns[flow]
+def _measured(table: ScoreTable, estimates: Estimates, flow: int, measure: int) -> Measured:
+    seen = estimates.columns[flow]
     known = [one for one in seen if one is not None]
-    applies = sum(written in dict(row.seen) for row in rows)
-    failed = sum(row.failure is not None and one is not None for row, one in zip(rows, seen, strict=True))
+    applies = int((table.states[flow, :, measure] != WITHOUT_GOLD).sum())
+    failed = int((table.failed[flow] & (table.widths[flow, :, measure] > 0)).sum())
     value = estimates.measure.total(known) if known else None
-    return Measured(written, value, len(known), failed, applies - len(known), len(rows) - applies, tuple(seen))
-
-
-def _sum(usages: Any) -> Usage:
-    return reduce(add, usages, Usage())
+    left = len(known), failed, applies - len(known), len(seen) - applies
+    return Measured(str(estimates.measure), value, *left, tuple(seen))

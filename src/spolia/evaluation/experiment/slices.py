@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spolia.evaluation.experiment.comparison import Comparison, Estimates, corrected, pairs
-from spolia.evaluation.experiment.rows import QuestionRow
+from spolia.evaluation.score_table import ScoreTable
 from spolia.evaluation.statistics.interval import Interval
 from spolia.types import Item, Value
 
@@ -53,14 +53,16 @@ class Slice(Value):
         return found | {"comparisons": [one.json() for one in self.comparisons]}
 
 
-def sliced(experiment: Experiment, rows: Mapping[tuple[str, str], QuestionRow]) -> tuple[Slice, ...]:
+def sliced(experiment: Experiment, table: ScoreTable) -> tuple[Slice, ...]:
     """By each field that tells two to twenty kinds of questions apart; a question with several values is in several."""
     found: list[tuple[str, str, list[Item], list[Estimates]]] = []
-    names = [name for name, _ in experiment.flows]
+    names, position = table.flows, {item.id: at for at, item in enumerate(table.items)}
     for field in experiment.by:
-        kinds = by_kind(experiment.asked, field)
+        kinds = by_kind(table.items, field)
         if 2 <= len(kinds) <= MOST:
-            found += [(field, kind, kinds[kind], _estimates(experiment, kinds[kind], rows)) for kind in sorted(kinds)]
+            for kind, items in sorted(kinds.items()):
+                estimates = Estimates.of(table, experiment.seed, [position[item.id] for item in items])
+                found.append((field, kind, items, estimates))
     compared = [pairs(names, estimates) for *_, estimates in found]
     all_corrected = iter(corrected([one for several in compared for one in several], experiment.correction))
     return tuple(
@@ -128,13 +130,6 @@ def _unpacked(value: object) -> object:
         return json.loads(value)
     except (ValueError, RecursionError):
         return value
-
-
-def _estimates(
-    experiment: Experiment, items: list[Item], rows: Mapping[tuple[str, str], QuestionRow]
-) -> list[Estimates]:
-    names = [name for name, _ in experiment.flows]
-    return [Estimates.of(measure, names, items, rows, experiment.seed) for measure in experiment.measures]
 
 
 def _scores(names: Sequence[str], estimates: Sequence[Estimates]) -> Iterator[tuple[str, str, Interval | None]]:

@@ -11,20 +11,22 @@ from typing import Any, TypeAlias
 from spolia.errors import DataError
 from spolia.evaluation.experiment.flows import code_of, reads
 from spolia.evaluation.experiment.gold_locations import GoldLocations, document_of
-from spolia.evaluation.experiment.rows import FoundPassage, QuestionRow
 from spolia.evaluation.gate.signature import KnownDocument, Signature
+from spolia.evaluation.measures.costs import shown
 from spolia.evaluation.measures.measure import Seen, SetMeasure
 from spolia.evaluation.measures.quote_places import GoldPlace, QuoteCoverage
-from spolia.types import Gold, Item, Quote, Span, Value, digest_of
+from spolia.evaluation.score_table import Cell
+from spolia.types import Answer, Failure, Gold, Hit, Item, Quote, Value, digest_of
 
 Steps: TypeAlias = tuple[tuple[int, float], ...]
 """Ranks at which more of it was seen, each with the share of its characters that was seen so far."""
 
 
-def best_steps(places: Iterable[Gold], found: Sequence[FoundPassage]) -> Steps:
+def best_steps(places: Iterable[Gold], found: Sequence[GoldPlace]) -> Steps:
     """How a passage is seen that stands at several places: at the one of which most is seen, and first.
 
-    >>> found = [FoundPassage("n1", "d", 2.0, 0, 8), FoundPassage("n2", "e", 1.5), FoundPassage("n3", "d", 1.0, 8, 20)]
+    >>> from spolia.types import Span
+    >>> found = [GoldPlace("d", Span(0, 8)), GoldPlace("e"), GoldPlace("d", Span(8, 20))]
     >>> best_steps([Quote("d", 0, "The moon pulls.")], found), best_steps(["e"], found), best_steps(["f"], found)
     (((1, 0.5384615384615384), (3, 1.0)), ((2, 1.0),), ())
     """
@@ -32,20 +34,16 @@ def best_steps(places: Iterable[Gold], found: Sequence[FoundPassage]) -> Steps:
     return min(every, key=lambda steps: (-steps[-1][1], steps[-1][0]) if steps else (0.0, 0), default=())
 
 
-def _steps(gold: Gold, found: Sequence[FoundPassage]) -> Iterator[tuple[int, float]]:
+def _steps(gold: Gold, found: Sequence[GoldPlace]) -> Iterator[tuple[int, float]]:
     seen = QuoteCoverage(gold) if isinstance(gold, Quote) else None
     for rank, one in enumerate(found, start=1):
-        if seen is None and gold == (one.document or one.node):
+        if seen is None and gold == one.document:
             yield rank, 1.0
             return
-        if seen is not None and one.document == seen.quote.document and seen.see(_place(one)):
+        if seen is not None and one.document == seen.quote.document and seen.see(one):
             yield rank, seen.share
             if not seen.unseen:
                 return
-
-
-def _place(one: FoundPassage) -> GoldPlace:
-    return GoldPlace(one.document, Span(one.start, one.end) if one.start >= 0 else None, one.text)
 
 
 def in_words(steps: Steps) -> str:
@@ -63,10 +61,10 @@ def in_words(steps: Steps) -> str:
     return begins if len(steps) == 1 else f"{begins}, {'all' if seen >= 1 else f'{int(100 * seen)} %'} by rank {last}"
 
 
-FOUND = 10
-"""Passages that are written down of each question."""
-ANSWER = 240
-"""Characters of an answer that are."""
+FOUND, RANKED = 10, 100
+"""Passages of each question that are written down, and whose order is."""
+ANSWER, LONGEST = 240, 20_000
+"""Characters of an answer that are written down, and that are compared."""
 PARTS = ("text", "answer", "gold")
 """Of a question, what its scores depend on."""
 
@@ -100,27 +98,34 @@ class BaselineQuestion(Value):
     failure: str = ""
 
     @classmethod
-    def of(cls, item: Item, row: QuestionRow, places: GoldLocations, names: Mapping[str, str]) -> BaselineQuestion:
-        """What stands in a row of an experiment.
+    def of(cls, item: Item, cell: Cell, places: GoldLocations, names: Mapping[str, str]) -> BaselineQuestion:
+        """What stands in the table of an experiment.
 
         Args:
             item: with its gold as it is written.
-            places: where that stands.
+            cell: what the flow made of it.
+            places: where the gold stands.
             names: of documents, by id.
         """
         gold = [one for group in item.gold for one in group]
         stand = {document_of(place) for one in gold for place in places.of(one)}
+        hits, result = shown(cell.case)[:RANKED], cell.case.result
+        found = [GoldPlace.of(hit) for hit in hits]
+        answer = result.text[:LONGEST] if isinstance(result, Answer) else ""
+        cited = tuple(dict.fromkeys(one.document for one in result.citations)) if isinstance(result, Answer) else ()
         return cls(
             item.id,
             content_of(item),
-            dict(row.seen),
-            tuple((names.get(one.document, one.document or one.node), one.start, one.end) for one in row.found[:FOUND]),
-            short([(one.node, one.start, one.end) for one in row.found]),
+            dict(cell.seen),
+            tuple((names.get(one.document, one.document), *_ends(hit)) for one, hit in zip(found, hits, strict=True))[
+                :FOUND
+            ],
+            short([(hit.node.id, *_ends(hit)) for hit in hits]),
             tuple(sorted(names.get(document, document) for document in stand)),
-            {_named(one, names): best_steps(places.of(one), row.found) for one in gold},
-            row.answer[:ANSWER],
-            short((row.answer, row.cited)),
-            f"{row.failure.kind}: {row.failure.message}"[:ANSWER] if row.failure else "",
+            {_named(one, names): best_steps(places.of(one), found) for one in gold},
+            answer[:ANSWER],
+            short((answer, cited)),
+            f"{result.kind}: {result.message}"[:ANSWER] if isinstance(result, Failure) else "",
         )
 
     @property
@@ -147,6 +152,11 @@ class BaselineQuestion(Value):
 def content_of(item: Item) -> tuple[str, ...]:
     """Hashes of the parts of a question. Fields that say nothing of it, such as a type, may change."""
     return short(item.question), short(item.answers), short((item.gold, item.grades))
+
+
+def _ends(hit: Hit) -> tuple[int, int]:
+    """Where it stands in its document; -1 where that is not known."""
+    return (hit.node.span.start, hit.node.span.end) if hit.node.span is not None else (-1, -1)
 
 
 def _named(gold: Gold, names: Mapping[str, str]) -> str:

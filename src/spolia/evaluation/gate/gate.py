@@ -11,7 +11,8 @@ from spolia import __version__
 from spolia.errors import DataError
 from spolia.evaluation.data.usage_log import Looks
 from spolia.evaluation.experiment.comparison import Estimates
-from spolia.evaluation.experiment.experiment import Experiment, Told
+from spolia.evaluation.experiment.execution import Told
+from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.gate.baseline import PARTS, Baseline, BaselineQuestion, content_of, measured_by
 from spolia.evaluation.gate.causes import CAUSES, Cause, Moved, moved
@@ -195,8 +196,9 @@ def recorded(
         if also is not None:
             refuse_other_corpus(also, held)
         report = experiment.run(run=run, path=path, looks=looks if looks is not None else Looks(), told=told)
-        rows = ((item, report.rows[name, item.id]) for item in report.items)
-        asked = tuple(BaselineQuestion.of(item, row, report.places, held.names) for item, row in rows)
+        places = report.table.places
+        cells = ((item, report.table.cell(0, at)) for at, item in enumerate(report.items))
+        asked = tuple(BaselineQuestion.of(item, cell, places, held.names) for item, cell in cells)
         wanted = {document for one in asked for document in one.documents}
         documents = held.among(wanted, also.documents if also is not None else {})
         signed = signature(flow, held, run)

@@ -10,12 +10,13 @@ from typing import TypeAlias
 
 from spolia.evaluation.experiment.comparison import Comparison, number
 from spolia.evaluation.experiment.results import Report
-from spolia.evaluation.experiment.rows import FoundPassage, QuestionRow
 from spolia.evaluation.experiment.slices import TYPE, kinds_of
+from spolia.evaluation.measures.costs import shown
 from spolia.evaluation.report.plots import of_differences, of_risk, of_scores, of_times
 from spolia.evaluation.report.tables import TIMES, Table, corrected, costs, in_slices, of_slice, scores, seconds, under
+from spolia.evaluation.score_table import Cell
 from spolia.journal import TraceSpan
-from spolia.types import Item
+from spolia.types import Answer, Failure, Hit, Item
 
 HERE = Path(__file__).parent
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
@@ -101,7 +102,7 @@ def _slices(report: Report) -> str:
 
 def _questions(report: Report, traces: Traces | None) -> str:
     """Every question, with what makes it easy to find those that matter."""
-    inside = "".join(question(report, item, traces) for item in report.items)
+    inside = "".join(question(report, at, traces) for at in range(report.n))
     boxes = _box("differ", "flows differ") * (len(report.flows) > 1) + _box("failed", "failed")
     kinds = sorted({kind for item in report.items for kind in kinds_of(item, TYPE)})
     options = "".join(f'<option value="{escape(one)}">{escape(one or "(none)")}</option>' for one in kinds)
@@ -132,27 +133,36 @@ Traces: TypeAlias = Callable[[str, int], Sequence[TraceSpan]]
 """The spans of a run and a lane, in order; none where they are not kept any more."""
 
 
-def question(report: Report, item: Item, traces: Traces | None) -> str:
-    """The question, closed; opened it shows everything."""
-    rows = [report.rows[flow.flow, item.id] for flow in report.flows]
-    differ, failed = len({row.seen for row in rows}) > 1, any(row.failure is not None for row in rows)
-    chips = "".join(_chip(row, report) for row in rows)
+CHARACTERS = 240
+"""Of a passage or a query that are shown."""
+READ = 10
+"""Passages that are shown."""
+LONGEST = 20_000
+"""Characters of an answer that are shown."""
+
+
+def question(report: Report, at: int, traces: Traces | None) -> str:
+    """The question at a position, closed; opened it shows everything."""
+    item, cells = report.items[at], [report.table.cell(flow, at) for flow in range(len(report.flows))]
+    differ = any(cell.seen != cells[0].seen for cell in cells)
+    failed = any(isinstance(cell.case.result, Failure) for cell in cells)
+    chips = "".join(_chip(cell, report) for cell in cells)
     return (
         f'<details class="question" data-differ="{int(differ)}" data-failed="{int(failed)}" '
         f'data-kinds="{escape(json.dumps(kinds_of(item, TYPE)))}"><summary>'
         f'<span class="id" title="{escape(item.id)}">{escape(item.id)}</span>'
         f'<span class="asked">{escape(item.question)}</span>{chips}</summary><div class="inside">{_gold(item)}'
-        f'<div class="flows">{"".join(_flow(report, item, row, traces) for row in rows)}</div></div></details>'
+        f'<div class="flows">{"".join(_flow(report, cell, traces) for cell in cells)}</div></div></details>'
     )
 
 
-def _chip(row: QuestionRow, report: Report) -> str:
+def _chip(cell: Cell, report: Report) -> str:
     """The first measure that says anything of the question."""
-    for measure, seen in row.seen:
+    for measure, seen in cell.seen.items():
         if seen is not None and measure in report.units:
             kind = "full" if seen[0] >= 1 else "none" if seen[0] <= 0 else "part"
             return (
-                f'<span class="chip {kind}" title="{escape(f"{row.flow}: {measure}")}">{number(seen[0], True)}</span>'
+                f'<span class="chip {kind}" title="{escape(f"{cell.flow}: {measure}")}">{number(seen[0], True)}</span>'
             )
     return ""
 
@@ -165,19 +175,28 @@ def _gold(item: Item) -> str:
     return f'<div class="gold soft">{" · ".join(part for part in (answers, passages, kind) if part)}</div>'
 
 
-def _flow(report: Report, item: Item, row: QuestionRow, traces: Traces | None) -> str:
-    scores = " · ".join(f"{escape(name)} {_score(seen, name in report.units)}" for name, seen in row.seen)
-    calls = "".join(f"<div>{escape(_call(one.source, one.query, len(one.found)))}</div>" for one in row.retrievals)
-    placed = report.places.item(item)
-    hits = "".join(_hit(hit, placed) for hit in row.found if hit.text)
-    failure = f'<div class="error">{escape(f"{row.failure.kind}: {row.failure.message}")}</div>' if row.failure else ""
-    answer = f'<div class="answer">{escape(row.answer)} <span class="soft">({escape(row.stop_reason)})</span></div>'
-    taken = f"{seconds(row.seconds)}{', from the cache' if row.cached else ''}"
-    return (
-        f'<div class="flow"><h4>{escape(row.flow)}</h4><div class="numbers">{scores}</div>{failure}'
-        f"{answer if row.stop_reason else ''}<ol>{hits}</ol>"
-        f'<div class="trace">{taken}{calls}{_steps(row, traces)}</div></div>'
+def _flow(report: Report, cell: Cell, traces: Traces | None) -> str:
+    result, item = cell.case.result, cell.case.item
+    scores = " · ".join(f"{escape(name)} {_score(seen, name in report.units)}" for name, seen in cell.seen.items())
+    calls = "".join(
+        f"<div>{escape(_call(one.source, one.query.text[:CHARACTERS], len(one)))}</div>" for one in cell.case.retrievals
     )
+    hits = "".join(_hit(hit, item) for hit in shown(cell.case)[:READ] if hit.node.text)
+    failure = ""
+    if isinstance(result, Failure):
+        failure = f'<div class="error">{escape(f"{result.kind}: {result.message}")}</div>'
+    answer = _answer(result) if isinstance(result, Answer) else ""
+    taken = f"{seconds(cell.seconds)}{', from the cache' if cell.cached else ''}"
+    return (
+        f'<div class="flow"><h4>{escape(cell.flow)}</h4><div class="numbers">{scores}</div>{failure}'
+        f"{answer}<ol>{hits}</ol>"
+        f'<div class="trace">{taken}{calls}{_steps(cell, traces)}</div></div>'
+    )
+
+
+def _answer(answer: Answer) -> str:
+    text, reason = escape(answer.text[:LONGEST]), escape(answer.stop_reason)
+    return f'<div class="answer">{text} <span class="soft">({reason})</span></div>'
 
 
 def _score(seen: tuple[float, ...] | None, unit: bool) -> str:
@@ -190,24 +209,28 @@ def _call(source: str, query: str, found: int) -> str:
     return f"{source or 'retriever'} found {found} for “{query}”"
 
 
-def _hit(hit: FoundPassage, item: Item) -> str:
-    quoted = any(one.document == hit.document and hit.start < one.end and one.start < hit.end for one in item.quotes)
-    named = any(one in (hit.node, hit.document) for group in item.gold for one in group)
+def _hit(hit: Hit, item: Item) -> str:
+    node = hit.node
+    quoted = node.span is not None and any(
+        one.document == node.document and node.span.start < one.end and one.start < node.span.end for one in item.quotes
+    )
+    named = any(one in (node.id, node.document) for group in item.gold for one in group)
     kind = "gold-hit" if quoted or named else ""
-    name, text = escape(hit.uri or hit.document or hit.node), escape(hit.text)
+    name = escape(node.uri or node.document or node.id)
+    text = escape(node.text if len(node.text) <= CHARACTERS else f"{node.text[: CHARACTERS - 1]}…")
     return f'<li class="{kind}"><b>{name}</b> {hit.score:.4g} <span class="soft">{text}</span></li>'
 
 
-def _steps(row: QuestionRow, traces: Traces | None) -> str:
+def _steps(cell: Cell, traces: Traces | None) -> str:
     """The steps of the flow as a tree, or where they can be looked up."""
-    spans = traces(row.run, row.lane) if traces is not None and row.lane else ()
+    spans = traces(cell.run, cell.lane) if traces is not None and cell.lane else ()
     if not spans:
-        return f"<div>run {escape(row.run)}, question {row.lane}</div>" if row.lane else ""
+        return f"<div>run {escape(cell.run)}, question {cell.lane}</div>" if cell.lane else ""
     depth: dict[int, int] = {}
     lines = []
     for span in spans:
         depth[span.span] = depth.get(span.parent, -1) + 1
         told = [f"{'  ' * depth[span.span]}{span.step}", seconds(span.seconds), *(["cached"] if span.cached else [])]
         lines.append("  ".join(told) + "".join(f"\n{'  ' * depth[span.span]}  ! {note}" for note in span.notes))
-    summary = f"{len(spans)} step{'' if len(spans) == 1 else 's'}, run {escape(row.run)}"
+    summary = f"{len(spans)} step{'' if len(spans) == 1 else 's'}, run {escape(cell.run)}"
     return f"<details><summary>{summary}</summary><pre>{escape(chr(10).join(lines))}</pre></details>"

@@ -1,0 +1,421 @@
+"""What flows answered and scored, in an append-only file: every answer is there as soon as it is given.
+
+The file is a list of records, each with a checksum. A record never changes; a later one of the same cell replaces it.
+
+    NAME     a flow, a question, its gold, a measure or a run: digest, and what it is, as JSON
+    NODE     a passage that was found, once for the whole file, as packed JSON
+    ANSWER   one flow on one question: status, times, usage, and the result, as packed JSON
+    SCORES   what measures made of the last answer before it
+    JUDGING  what judges spent on that
+
+Records are referred to by their offset, so that a damaged record takes nothing but itself and what refers to it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import struct
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import nan
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+from zlib import compress, crc32, decompress
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spolia.core.codec import decode, encode
+from spolia.errors import CodecError, DataError, NotAStore, StoreBusy, StoreTooNew
+from spolia.evaluation.measures.costs import shown
+from spolia.evaluation.measures.measure import Case, Seen
+from spolia.types import Answer, Failure, Hit, Item, Node, Query, Ranking, Usage, digest_of
+
+FORM = b"Spolia scores "
+MAGIC = FORM + b"1\n"
+HEAD = struct.Struct("<BII")
+"""Kind, length and checksum of what follows."""
+NAME, NODE, ANSWER, SCORES, JUDGING = range(1, 6)
+DIGEST = 16
+USAGE = tuple(Usage.__dataclass_fields__)
+
+MISSING, ANSWERED, FAILED = range(3)
+"""Status of an answer."""
+UNSCORED, SCORED, UNDETERMINED, INTERRUPTED, WITHOUT_GOLD = range(5)
+"""State of a score: not taken yet, taken, not told by its judge, its judge's server was down, no gold for it."""
+
+ANSWERS = np.dtype([
+    *((name, "<u8") for name in ("place", "flow", "question", "run", "lane")),
+    ("found", "<u4"), ("status", "u1"), ("cached", "?"), ("interrupted", "?"), ("seconds", "<f8"), ("opening", "<f8"),
+    ("usage", "<f8", len(USAGE)), ("spent", "<f8", len(USAGE)),
+])  # fmt: skip
+NUMBERS = np.dtype([
+    *((name, "<u8") for name in ("place", "flow", "question", "gold", "measure")),
+    ("state", "u1"), ("part", "<u2"), ("width", "<u2"), ("number", "<f8"),
+])  # fmt: skip
+JUDGED = np.dtype([
+    *((name, "<u8") for name in ("place", "flow", "question", "gold", "measure")), ("usage", "<f8", len(USAGE))
+])  # fmt: skip
+Columns: TypeAlias = NDArray[Any]
+"""An array with named fields."""
+
+
+class ScoreStore:
+    """The answers and scores of an experiment. A killed process loses the questions in progress, and no other; of a
+    file whose end is damaged the rest is read, and what is lost is computed again.
+
+    One process at a time: whoever opens the file has it until it is closed, or the process ends.
+
+    Args:
+        path: by habit `NAME.experiment`; None keeps everything in memory.
+
+    Raises:
+        StoreBusy: another process has it open.
+        NotAStore: the file is something else.
+        StoreTooNew: it was written by a newer version.
+        DataError: it cannot be opened.
+    """
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self.path = path
+        self.notes: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = []
+        """What is called as something else was before: its kind, what that was and what it is."""
+        self._lock = threading.RLock()
+        self._descriptor = -1 if path is None else _opened(path)
+        self._memory = bytearray()
+        self._names: dict[tuple[str, bytes], int] = {}
+        self._said: dict[int, Mapping[str, Any]] = {}
+        self._last: dict[tuple[str, str], int] = {}
+        self._nodes: dict[bytes, int] = {}
+        self._read: dict[int, Node] = {}
+        self._unwritten: dict[int, Case] = {}
+        self._records: dict[int, bytearray] = {ANSWER: bytearray(), SCORES: bytearray(), JUDGING: bytearray()}
+        self._end = 0
+        raw = b"" if path is None else Path(path).read_bytes()
+        self._is_damaged = False
+        self._end = self._scan(raw, 0, start) if (start := _start(path, raw)) else 0
+        if self._is_damaged:
+            whole = [row.tobytes() for row in self.columns(ANSWER) if not row["status"] or self._is_whole(row)]
+            self._records[ANSWER] = bytearray(b"".join(whole))
+        if self._end < len(raw):
+            self._cut()
+        if not self._end:
+            self._end = self._append(MAGIC)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Let other processes have the file; what was read can still be looked up."""
+        if self._descriptor >= 0:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            os.close(self._descriptor)
+
+    # Writing.
+
+    def name(self, kind: str, digest: bytes, said: Mapping[str, Any]) -> int:
+        """The id of a flow, a question, its gold, a measure or a run.
+
+        Args:
+            digest: of all that its answers or scores depend on.
+            said: `name`, and what it is, for people: what differs from what was called so before is kept in `notes`.
+        """
+        with self._lock:
+            found = self._names.get((kind, digest))
+            if found is None:
+                before = self._last.get((kind, said["name"]))
+                if before is not None:
+                    self.notes.append((kind, self._said[before], said))
+                with self._written() as draft:
+                    found = draft.add(NAME, digest + json.dumps({"kind": kind, **said}).encode())
+            return found
+
+    def run(self, id: str) -> int:
+        """The id of a run."""
+        return self.name("runs", digest_of(id), {"name": id})
+
+    def keep(self, flow: int, question: int, case: Case, **columns: Any) -> None:
+        """Write an answer; it is in the file when this returns. One that has no plain form, such as a passage with a
+        metadata field that is no number, is asked again when the file is opened the next time.
+
+        Args:
+            columns: the other fields of `ANSWERS`.
+        """
+        status = FAILED if isinstance(case.result, Failure) else ANSWERED
+        with self._lock, self._written() as draft:
+            plain = self._plain(case, draft)
+            usage = {name: usage_row(columns.pop(name)) for name in ("usage", "spent")}
+            place = draft.next
+            if not plain:
+                self._unwritten[place] = case
+            columns |= {"status": status, "found": len(shown(case))} | usage
+            row = _row(ANSWERS, {"place": place, "flow": flow, "question": question} | columns)
+            draft.add(ANSWER, row + plain)
+
+    def drop(self, cells: Iterable[tuple[int, int]]) -> None:
+        """Forget answers, by flow and question, and what was scored of them."""
+        with self._lock, self._written() as draft:
+            for flow, question in cells:
+                draft.add(ANSWER, _row(ANSWERS, {"place": draft.next, "flow": flow, "question": question}))
+
+    def score(self, flow: int, question: int, gold: int, scores: Mapping[int, tuple[int, Seen | None, Usage]]) -> None:
+        """Write scores of the last answer, by measure: state, numbers, and what judges spent."""
+        with self._lock, self._written() as draft:
+            same = (draft.next, flow, question, gold)
+            rows = [
+                (*same, measure, state, part, len(seen or ()), number)
+                for measure, (state, seen, _) in scores.items()
+                for part, number in enumerate(seen or (nan,))
+            ]
+            draft.add(SCORES, np.array(rows, NUMBERS).tobytes())
+            judged = [(*same, one, usage_row(spent)) for one, (*_, spent) in scores.items() if spent != Usage()]
+            if judged:
+                draft.add(JUDGING, np.array(judged, JUDGED).tobytes())
+
+    @contextmanager
+    def _written(self) -> Iterator[_Draft]:
+        """Records that are written together, and read as they will be when the file is opened again."""
+        draft = _Draft(self._end)
+        yield draft
+        raw = bytes(draft.raw)
+        self._append(raw)
+        self._end = self._scan(raw, self._end, 0)
+
+    def _append(self, raw: bytes) -> int:
+        """Write at the end, all of it or nothing; where the end is then."""
+        if self._descriptor < 0:
+            self._memory += raw
+        elif (written := os.pwrite(self._descriptor, raw, self._end)) < len(raw):
+            self._cut()
+            raise DataError(f"{self.path}: only {written} of {len(raw)} bytes could be written. Is the disk full?")
+        return self._end + len(raw)
+
+    def _cut(self) -> None:
+        os.ftruncate(self._descriptor, self._end)
+
+    # Reading.
+
+    def _scan(self, raw: bytes, base: int, at: int) -> int:
+        """Take the records of a stretch of the file; where the last whole one ends. Damaged ones are passed over."""
+        view, end = memoryview(raw), len(raw)
+        while at + HEAD.size <= end:
+            kind, length, checksum = HEAD.unpack_from(raw, at)
+            start = at + HEAD.size
+            if not NAME <= kind <= JUDGING or start + length > end:
+                break
+            payload = view[start : start + length]
+            if crc32(payload, kind) == checksum:
+                self._take(kind, base + at, payload)
+            else:
+                self._is_damaged = True
+            at = start + length
+        return base + at
+
+    def _take(self, kind: int, place: int, payload: memoryview) -> None:
+        if kind == NODE:
+            self._nodes[bytes(payload[:DIGEST])] = place
+        elif kind == NAME:
+            said = json.loads(bytes(payload[DIGEST:]))
+            named = said.pop("kind")
+            self._names[named, bytes(payload[:DIGEST])] = place
+            self._said[place], self._last[named, said["name"]] = said, place
+        elif kind != ANSWER:
+            self._records[kind] += payload
+        elif len(payload) > ANSWERS.itemsize or place in self._unwritten or not _status(payload):
+            self._records[kind] += payload[: ANSWERS.itemsize]
+
+    def columns(self, kind: int) -> Columns:
+        """All rows of answers, scores or judging, oldest first."""
+        with self._lock:
+            return np.frombuffer(bytes(self._records[kind]), {ANSWER: ANSWERS, SCORES: NUMBERS, JUDGING: JUDGED}[kind])
+
+    def called(self, place: int) -> str:
+        """The name of what has this id; empty where there is none."""
+        return str(self._said.get(place, {}).get("name", ""))
+
+    def case(self, row: Any, item: Item) -> Case:
+        """What a flow made of a question, from its row among the answers."""
+        if (place := int(row["place"])) in self._unwritten:
+            return self._unwritten[place]
+        plain = _unpacked(self._payload(place, ANSWER)[ANSWERS.itemsize :])
+        rankings = [self._ranking(one) for one in plain.get("rankings", ())]
+        result: Any = rankings[plain["result"]] if plain.get("result") is not None else None
+        if "answer" in plain:
+            result = decode(plain["answer"], Answer).but(evidence=result)
+        elif "failure" in plain:
+            result = Failure(*plain["failure"])
+        return Case(item, result, usage_of(row["usage"]), tuple(rankings[at] for at in plain.get("retrievals", ())))
+
+    def _is_whole(self, row: Any) -> bool:
+        """Whether all that an answer refers to is there."""
+        try:
+            self.case(row, Item("", ""))
+        except (DataError, struct.error):
+            return False
+        return True
+
+    def _payload(self, place: int, kind: int) -> bytes:
+        found, length, checksum = HEAD.unpack(self._bytes(place, HEAD.size))
+        payload = self._bytes(place + HEAD.size, length)
+        if found != kind or crc32(payload, kind) != checksum:
+            raise DataError(f"{self.path} has changed while it was read. Open it again.")
+        return payload
+
+    def _bytes(self, at: int, length: int) -> bytes:
+        if self._descriptor < 0:
+            return bytes(self._memory[at : at + length])
+        return os.pread(self._descriptor, length, at)
+
+    def _plain(self, case: Case, draft: _Draft) -> bytes:
+        """The result and the retrievals of a case; nothing where they have no plain form. A ranking is written once."""
+        rankings: list[Ranking] = []
+        plain: dict[str, Any] = {}
+        result: Ranking | None = None
+        if isinstance(case.result, Failure):
+            plain["failure"] = [case.result.kind, case.result.message, case.result.step]
+        elif isinstance(case.result, Answer):
+            result = case.result.evidence
+        else:
+            result = case.result
+        try:
+            if isinstance(case.result, Answer):
+                plain["answer"] = encode(case.result, Answer)
+            plain["result"] = None if result is None else _among(result, rankings)
+            plain["retrievals"] = [_among(one, rankings) for one in case.retrievals]
+            nodes = {id(node): (node, encode(node, Node)) for one in rankings for hit in one for node in _nodes(hit)}
+            numbers = {one: self._node(node, written, draft) for one, (node, written) in nodes.items()}
+            plain["rankings"] = [_ranking(one, numbers) for one in rankings]
+            return _packed(plain)
+        except (CodecError, TypeError, ValueError):
+            return _packed({"failure": plain["failure"]}) if "failure" in plain else b""
+
+    def _node(self, node: Node, plain: Any, draft: _Draft) -> int:
+        found = self._nodes.get(node.digest) or draft.nodes.get(node.digest)
+        if found is None:
+            found = draft.nodes[node.digest] = draft.add(NODE, node.digest + _packed(plain))
+        return found
+
+    def _ranking(self, plain: Any) -> Ranking:
+        query, hits, source = plain
+        found = tuple(
+            Hit(self._found(node), score, found=tuple(map(self._found, smaller))) for node, score, smaller in hits
+        )
+        return Ranking(decode(query, Query), found, source)
+
+    def _found(self, place: int) -> Node:
+        if place not in self._read:
+            self._read[place] = decode(_unpacked(self._payload(place, NODE)[DIGEST:]), Node)
+        return self._read[place]
+
+
+class _Draft:
+    """Records that are to be written at the end of the file."""
+
+    def __init__(self, at: int) -> None:
+        self.at, self.raw = at, bytearray()
+        self.nodes: dict[bytes, int] = {}
+
+    @property
+    def next(self) -> int:
+        """Where the next record will stand."""
+        return self.at + len(self.raw)
+
+    def add(self, kind: int, payload: bytes) -> int:
+        place = self.next
+        self.raw += HEAD.pack(kind, len(payload), crc32(payload, kind)) + payload
+        return place
+
+
+def usage_row(usage: Usage) -> tuple[float, ...]:
+    """The columns of what something cost."""
+    return tuple(getattr(usage, name) for name in USAGE)
+
+
+def usage_of(row: Sequence[float]) -> Usage:
+    """What something cost, from its columns.
+
+    >>> usage_of(usage_row(Usage(calls=2, cost_usd=0.5)))
+    Usage(calls=2, input_tokens=0, output_tokens=0, embedded=0, cost_usd=0.5)
+    """
+    *whole, cost_usd = row
+    calls, input_tokens, output_tokens, embedded = map(int, whole)
+    return Usage(calls, input_tokens, output_tokens, embedded, float(cost_usd))
+
+
+def _packed(plain: Any) -> bytes:
+    return compress(json.dumps(plain).encode(), 1)
+
+
+def _unpacked(raw: bytes) -> Any:
+    return json.loads(decompress(raw))
+
+
+def _status(payload: memoryview) -> int:
+    return int(np.frombuffer(payload[: ANSWERS.itemsize], ANSWERS)[0]["status"])
+
+
+def _row(kind: np.dtype[Any], values: Mapping[str, Any]) -> bytes:
+    row = np.zeros(1, kind)
+    for name, value in values.items():
+        row[name] = value
+    return row.tobytes()
+
+
+def _among(ranking: Ranking, rankings: list[Ranking]) -> int:
+    if ranking not in rankings:
+        rankings.append(ranking)
+    return rankings.index(ranking)
+
+
+def _nodes(hit: Hit) -> tuple[Node, ...]:
+    return hit.node, *hit.found
+
+
+def _ranking(ranking: Ranking, numbers: Mapping[int, int]) -> list[Any]:
+    hits = [
+        (numbers[id(hit.node)], float(hit.score), [numbers[id(node)] for node in hit.found]) for hit in ranking.hits
+    ]
+    return [encode(ranking.query.but(vector=None), Query), hits, ranking.source]
+
+
+def _opened(path: str | Path) -> int:
+    """The descriptor of a file that nobody else has."""
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be opened: {error.strerror or error}. Check its permissions, or name another file."
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise StoreBusy(
+            f"{path} is in use: another process is at this experiment. Wait for it, or name another file."
+        ) from error
+    return descriptor
+
+
+def _start(path: str | Path | None, raw: bytes) -> int:
+    """Where the first record is; 0 where the file is to be begun."""
+    if raw.startswith(MAGIC):
+        return len(MAGIC)
+    if MAGIC.startswith(raw):  # a new file, or a process was killed at its first write
+        return 0
+    if raw.startswith(FORM):
+        form = raw[len(FORM) : raw.find(b"\n")].decode("ascii", "replace")
+        raise StoreTooNew(f"{path} has form {form}; this version knows 1. Upgrade: pip install -U spolia")
+    if raw.startswith(b"SQLite format 3"):
+        raise NotAStore(
+            f"{path} is a database: an experiment of an earlier version, or something else. Name another file; "
+            "answers of an earlier version are asked again."
+        )
+    raise NotAStore(f"{path} holds no experiment. Name another file.")

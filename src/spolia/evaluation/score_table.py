@@ -1,0 +1,244 @@
+"""Scores in columns: arrays by flow, question and measure, beside what each answer took and whether there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spolia.evaluation.experiment.gold_locations import GoldLocations
+from spolia.evaluation.measures.measure import Case, Seen, SetMeasure
+from spolia.evaluation.score_store import (
+    ANSWER,
+    ANSWERS,
+    FAILED,
+    INTERRUPTED,
+    JUDGING,
+    MISSING,
+    SCORES,
+    UNSCORED,
+    USAGE,
+    WITHOUT_GOLD,
+    Columns,
+    ScoreStore,
+    usage_of,
+)
+from spolia.types import Item, Usage
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """The part of a table that one store holds, with the ids under which it knows flows, questions and measures.
+
+    Args:
+        flows: positions of its flows in the table.
+    """
+
+    store: ScoreStore
+    flows: NDArray[np.intp]
+    flow_ids: NDArray[np.uint64]
+    question_ids: NDArray[np.uint64]
+    gold_ids: NDArray[np.uint64]
+    measure_ids: NDArray[np.uint64]
+
+    def rows(self, kind: int, answers: Columns | None = None) -> tuple[Columns, tuple[NDArray[np.intp], ...]]:
+        """The rows of the table that are here, oldest first, and where they belong in it.
+
+        Args:
+            answers: of the table; what was scored of earlier ones is left out.
+        """
+        rows = self.store.columns(kind)
+        where = [_positions(self.flow_ids, rows["flow"]), _positions(self.question_ids, rows["question"])]
+        if kind != ANSWER:
+            where.append(_positions(self.measure_ids, rows["measure"]))
+        ours = np.logical_and.reduce([at >= 0 for at in where])
+        if kind != ANSWER:
+            ours &= self.gold_ids[where[1]] == rows["gold"]
+        where[0] = self.flows[where[0]]
+        if answers is not None:
+            ours &= rows["place"] > answers["place"][where[0], where[1]]
+        return rows[ours], tuple(at[ours] for at in where)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A flow on a question.
+
+    Args:
+        flow: its name.
+        case: what it made of the question.
+        seen: by measure that applies, what the question adds to it; None where that is not known.
+        seconds: from question to result, without judges.
+        cached: whether a step's result came from the cache, so that the time says nothing.
+        run, lane: where its steps are in the journal; lane 0 where they are not.
+    """
+
+    flow: str
+    case: Case
+    seen: Mapping[str, Seen | None]
+    seconds: float
+    cached: bool
+    run: str
+    lane: int
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreTable:
+    """What flows scored on questions. Axes are flows, questions and measures, in the order in which they were given.
+
+    Args:
+        flows: their names.
+        items: the questions, with their gold as it is written.
+        measures: what was measured.
+        answers: by flow and question, with the fields of `ANSWERS`: `status`, `seconds`, `usage`, ...
+        states: of each score: `UNSCORED`, `SCORED`, `UNDETERMINED`, `INTERRUPTED` or `WITHOUT_GOLD`.
+        scores: the score of a question; NaN where there is none. Of a measure that is no mean, its first number.
+        numbers: by measure, all the numbers that a question adds, NaN where there are fewer.
+        widths: how many numbers these are.
+        judging: what judges spent, with the columns of `Usage`.
+        sheets: where all this is kept.
+        places: where the gold stands in the stores.
+        asked: how many questions were asked to make it, all flows together; the others were there before.
+        notes: what had changed since, so that it was asked or scored again.
+    """
+
+    flows: tuple[str, ...]
+    items: tuple[Item, ...]
+    measures: tuple[SetMeasure, ...]
+    answers: Columns
+    states: NDArray[np.uint8]
+    scores: NDArray[np.float64]
+    numbers: tuple[NDArray[np.float64], ...]
+    widths: NDArray[np.uint16]
+    judging: NDArray[np.float64]
+    sheets: tuple[Sheet, ...]
+    places: GoldLocations
+    asked: int = 0
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        flows: Sequence[str],
+        items: Sequence[Item],
+        measures: Sequence[SetMeasure],
+        sheets: Sequence[Sheet],
+        places: GoldLocations,
+    ) -> Self:
+        """What the stores have of it now."""
+        shape = len(flows), len(items), len(measures)
+        answers, judging = np.zeros(shape[:2], ANSWERS), np.zeros((*shape[:2], len(USAGE)))
+        states, widths = np.zeros(shape, np.uint8), np.zeros(shape, np.uint16)
+        for sheet in sheets:
+            rows, where = sheet.rows(ANSWER)
+            answers[where] = rows  # of several answers the last one holds
+        scored = [sheet.rows(SCORES, answers) for sheet in sheets]
+        widest = [
+            max([1, *(int(rows["width"][at[2] == m].max(initial=0)) for rows, at in scored)]) for m in range(shape[2])
+        ]
+        numbers = tuple(np.full((*shape[:2], width), np.nan) for width in widest)
+        for rows, where in scored:
+            states[where], widths[where] = rows["state"], rows["width"]
+            for m, table in enumerate(numbers):
+                mine = where[2] == m
+                table[where[0][mine], where[1][mine], rows["part"][mine]] = rows["number"][mine]
+        for sheet in sheets:
+            rows, where = sheet.rows(JUDGING, answers)
+            np.add.at(judging, where[:2], rows["usage"])
+        applies = np.array([[one.applies(item) for one in measures] for item in items], bool)
+        states[:, ~applies.reshape(shape[1:])] = WITHOUT_GOLD
+        firsts = [np.where(widths[:, :, m] > 0, table[:, :, 0], np.nan) for m, table in enumerate(numbers)]
+        scores = np.stack(firsts, axis=2) if firsts else np.zeros(shape)
+        named, first = (tuple(flows), tuple(items), tuple(measures)), np.arange(shape[0])
+        for sheet in sheets:  # equal flows share their rows
+            first[sheet.flows] = sheet.flows[_positions(sheet.flow_ids, sheet.flow_ids)]
+        answers, states, scores, widths, judging, *each = (
+            one[first] for one in (answers, states, scores, widths, judging, *numbers)
+        )
+        return cls(*named, answers, states, scores, tuple(each), widths, judging, tuple(sheets), places)
+
+    @property
+    def failed(self) -> NDArray[np.bool_]:
+        """By flow and question, whether there is no result; the scores of that are 0."""
+        found: NDArray[np.bool_] = self.answers["status"] == FAILED
+        return found
+
+    @property
+    def interrupted(self) -> NDArray[np.bool_]:
+        """By flow and question, whether a server was down for the flow or a judge, so that it is worth asking again."""
+        found: NDArray[np.bool_] = self.answers["interrupted"] | (self.states == INTERRUPTED).any(axis=2)
+        return found
+
+    @property
+    def unasked(self) -> NDArray[np.bool_]:
+        """By flow and question, whether a flow is to be asked."""
+        wanted = (self.states != WITHOUT_GOLD).any(axis=2)
+        found: NDArray[np.bool_] = wanted & ((self.answers["status"] == MISSING) | self.answers["interrupted"])
+        return found
+
+    @property
+    def unscored(self) -> NDArray[np.bool_]:
+        """By flow, question and measure, whether a score is to be taken."""
+        found: NDArray[np.bool_] = np.isin(self.states, (UNSCORED, INTERRUPTED))
+        return found
+
+    def rows(self) -> Mapping[str, NDArray[Any]]:
+        """A row for each score, as columns by name: `flow`, `question` and `measure` by position, `score`, `failed`,
+        and what the answer took: `seconds` and the fields of `Usage`. Questions without gold are left out."""
+        flow, question, measure = np.nonzero(self.states != WITHOUT_GOLD)
+        found: dict[str, NDArray[Any]] = {"flow": flow, "question": question, "measure": measure}
+        found |= {
+            "score": self.scores[flow, question, measure],
+            "failed": self.failed[flow, question],
+            "seconds": self.answers["seconds"][flow, question],
+        }
+        return found | dict(zip(USAGE, self.answers["usage"][flow, question].T, strict=True))
+
+    def seen(self, flow: int, measure: int, questions: Sequence[int] | None = None) -> list[Seen | None]:
+        """What each question adds to a measure; None where that is not known, or there is no gold."""
+        at = slice(None) if questions is None else np.asarray(questions, np.intp)
+        numbers, widths = self.numbers[measure][flow, at].tolist(), self.widths[flow, at, measure].tolist()
+        return [tuple(row[:width]) if width else None for row, width in zip(numbers, widths, strict=True)]
+
+    def usage(self, kind: str, flow: int) -> Usage:
+        """What all questions of a flow took: `usage`, as it needs it, `spent`, without what a cache held, `judging`."""
+        rows = self.judging if kind == "judging" else self.answers[kind]
+        return usage_of(rows[flow].sum(axis=0))
+
+    def case(self, flow: int, question: int) -> Case:
+        """What a flow made of a question, as measures see it."""
+        item = self.places.item(self.items[question])
+        return self.sheet(flow)[0].store.case(self.answers[flow, question], item)
+
+    def cell(self, flow: int, question: int) -> Cell:
+        """All that is known of a flow on a question."""
+        row, states = self.answers[flow, question], self.states[flow, question]
+        seen = {
+            str(measure): self.seen(flow, at, [question])[0]
+            for at, measure in enumerate(self.measures)
+            if states[at] != WITHOUT_GOLD
+        }
+        run = self.sheet(flow)[0].store.called(int(row["run"])) if row["lane"] else ""
+        case = self.case(flow, question)
+        return Cell(self.flows[flow], case, seen, float(row["seconds"]), bool(row["cached"]), run, int(row["lane"]))
+
+    def sheet(self, flow: int) -> tuple[Sheet, int]:
+        """Where a flow's answers are, and its id there."""
+        one, at = next((one, np.flatnonzero(one.flows == flow)) for one in self.sheets if flow in one.flows)
+        return one, int(one.flow_ids[at[0]])
+
+    def read(self) -> ScoreTable:
+        """The same, as it is in the stores now."""
+        return ScoreTable.of(self.flows, self.items, self.measures, self.sheets, self.places)
+
+
+def _positions(ids: NDArray[np.uint64], found: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """Where each stands first among these ids; -1 for others."""
+    if not ids.size:
+        return np.full(found.shape, -1, np.intp)
+    order = np.argsort(ids, kind="stable")
+    at = order[np.minimum(np.searchsorted(ids[order], found), ids.size - 1)]
+    return np.where(ids[at] == found, at, -1)
