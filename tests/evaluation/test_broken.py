@@ -13,9 +13,9 @@ from spolia.errors import ManifestMismatch, MeasureError, ModelRejected, StepFai
 from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.experiment.score_store import ANSWER, ANSWERED, ScoreStore
 from spolia.evaluation.measures.measure import Measure, Result
 from spolia.evaluation.measures.registry import parse_measures
-from spolia.evaluation.score_store import ANSWER, ANSWERED, ScoreStore
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.types import Hit, Item, Node, Query, Ranking

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spolia.evaluation.experiment.results import Latency
-from spolia.evaluation.score_store import ANSWERS, Columns
+from spolia.evaluation.experiment.score_store import ANSWERS, Columns
 
 
 def rows(*seconds: float, opening: float = np.nan) -> Columns:

@@ -29,12 +29,12 @@ from spolia.evaluation.data.dataset import DataSet
 from spolia.evaluation.data.passage_store import indexed
 from spolia.evaluation.experiment.execution import ask
 from spolia.evaluation.experiment.experiment import Experiment
+from spolia.evaluation.experiment.score_store import ANSWER, MAGIC, SCORED, SCORES, USAGE, ScoreStore, usage_of
 from spolia.evaluation.gate.gate import gate, recorded
 from spolia.evaluation.measures.judged.g_eval import GEval
 from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.measures.measure import Case
 from spolia.evaluation.measures.registry import parse_measures
-from spolia.evaluation.score_store import ANSWER, MAGIC, SCORED, SCORES, USAGE, ScoreStore, usage_of
 from spolia.generation.reader import Reader
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25
@@ -292,10 +292,10 @@ def test_a_change_in_what_a_measure_of_spolia_imports_is_taken_again(tmp_path: P
     shutil.copytree(Path(spolia.__file__).parent, tmp_path / "spolia", ignore=shutil.ignore_patterns("__pycache__"))
     path, package = tmp_path / "a.experiment", tmp_path / "spolia" / "evaluation"
     assert in_a_process(path, PYTHONPATH=str(tmp_path)).returncode == 0
-    with (package / "pages" / "html.py").open("a") as file:
+    with (package / "report" / "html.py").open("a") as file:
         file.write("\nANOTHER = 1\n")
     assert in_a_process(path, PYTHONPATH=str(tmp_path)).stdout == "asked 0\n\n"  # which no measure imports
-    with (package / "measures" / "ranked.py").open("a") as file:
+    with (package / "measures" / "retrieval_measure.py").open("a") as file:
         file.write("\nANOTHER = 1\n")
     told = in_a_process(path, PYTHONPATH=str(tmp_path)).stdout
     assert told.startswith("asked 0\nComputed again, since it has changed: measures, R@1, code, Recall: was ")

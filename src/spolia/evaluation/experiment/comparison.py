@@ -8,8 +8,8 @@ from itertools import combinations
 from math import nan
 from typing import Any, Self
 
+from spolia.evaluation.experiment.score_table import ScoreTable
 from spolia.evaluation.measures.measure import CostMeasure, Measure, Seen, SetMeasure
-from spolia.evaluation.score_table import ScoreTable
 from spolia.evaluation.statistics.interval import Interval
 from spolia.evaluation.statistics.sample import Sample
 from spolia.evaluation.statistics.significance import CORRECTIONS

@@ -43,10 +43,10 @@ from spolia.evaluation.experiment.flows import (
     refuse_other_flows,
 )
 from spolia.evaluation.experiment.gold_locations import whereabouts
+from spolia.evaluation.experiment.score_store import INTERRUPTED, SCORED, UNDETERMINED, WITHOUT_GOLD, ScoreStore
+from spolia.evaluation.experiment.score_table import ScoreTable, Sheet
 from spolia.evaluation.measures.measure import Case, CostMeasure, Measure, Seen, SetMeasure
 from spolia.evaluation.measures.registry import as_measures
-from spolia.evaluation.score_store import INTERRUPTED, SCORED, UNDETERMINED, WITHOUT_GOLD, ScoreStore
-from spolia.evaluation.score_table import ScoreTable, Sheet
 from spolia.models.protocols import LanguageModel
 from spolia.run import Run
 from spolia.types import Failure, Item, Query, Usage, digest_of

@@ -12,17 +12,17 @@ from spolia.errors import DataError
 from spolia.evaluation.data.dataset import counted
 from spolia.evaluation.experiment.comparison import Comparison, Estimates, compared
 from spolia.evaluation.experiment.flows import inside
+from spolia.evaluation.experiment.score_store import WITHOUT_GOLD
+from spolia.evaluation.experiment.score_table import ScoreTable
 from spolia.evaluation.experiment.slices import Slice, sliced, unsliced
 from spolia.evaluation.measures.measure import Measured
 from spolia.evaluation.plurals import several, were
-from spolia.evaluation.score_store import WITHOUT_GOLD
-from spolia.evaluation.score_table import ScoreTable
 from spolia.evaluation.statistics.interval import Interval
 from spolia.types import Failure, Item, Usage, Value
 
 if TYPE_CHECKING:
     from spolia.evaluation.experiment.experiment import Experiment
-    from spolia.evaluation.score_store import Columns
+    from spolia.evaluation.experiment.score_store import Columns
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spolia.evaluation.experiment.comparison import Comparison, Estimates, corrected, pairs
-from spolia.evaluation.score_table import ScoreTable
+from spolia.evaluation.experiment.score_table import ScoreTable
 from spolia.evaluation.statistics.interval import Interval
 from spolia.types import Item, Value
 

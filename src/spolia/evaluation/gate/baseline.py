@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 from spolia.errors import DataError
 from spolia.evaluation.experiment.flows import code_of, reads
 from spolia.evaluation.experiment.gold_locations import GoldLocations, document_of
+from spolia.evaluation.experiment.score_table import Cell
 from spolia.evaluation.gate.signature import KnownDocument, Signature
 from spolia.evaluation.measures.costs import shown
 from spolia.evaluation.measures.measure import Seen, SetMeasure
 from spolia.evaluation.measures.quote_places import GoldPlace, QuoteCoverage
-from spolia.evaluation.score_table import Cell
 from spolia.types import Answer, Failure, Gold, Hit, Item, Quote, Value, digest_of
 
 Steps: TypeAlias = tuple[tuple[int, float], ...]

@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 from spolia.evaluation.experiment.comparison import Comparison, number
 from spolia.evaluation.experiment.results import Report
+from spolia.evaluation.experiment.score_table import Cell
 from spolia.evaluation.experiment.slices import TYPE, kinds_of
 from spolia.evaluation.measures.costs import shown
 from spolia.evaluation.report.plots import of_differences, of_risk, of_scores, of_times
 from spolia.evaluation.report.tables import TIMES, Table, corrected, costs, in_slices, of_slice, scores, seconds, under
-from spolia.evaluation.score_table import Cell
 from spolia.journal import TraceSpan
 from spolia.types import Answer, Failure, Hit, Item
 

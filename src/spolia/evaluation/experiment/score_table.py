@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spolia.evaluation.experiment.gold_locations import GoldLocations
-from spolia.evaluation.measures.measure import Case, Seen, SetMeasure
-from spolia.evaluation.score_store import (
+from spolia.evaluation.experiment.score_store import (
     ANSWER,
     ANSWERS,
     FAILED,
@@ -26,6 +25,7 @@ from spolia.evaluation.score_store import (
     ScoreStore,
     usage_of,
 )
+from spolia.evaluation.measures.measure import Case, Seen, SetMeasure
 from spolia.types import Item, Usage
 
 
