@@ -7,12 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from spolia import BM25, Dense, Each, Query, Reader, ReciprocalRankFusion, Run, check, dump, load
-from spolia.errors import ModelRejected, WiringError
+from spolia import BM25, Dense, Each, Message, Query, Reader, ReciprocalRankFusion, Run, check, dump, load
+from spolia.core.run_context import overhearing
+from spolia.errors import ModelRejected, QueryError, WiringError
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.pre_retrieval.hyde import AveragedHyDE, HyDE
 from spolia.pre_retrieval.query_llm import OneText, Searches
-from spolia.pre_retrieval.rewrite import MultiQuery, Rewrite, StepBack
+from spolia.pre_retrieval.rewrite import Condense, MultiQuery, Rewrite, StepBack
 from spolia.stores import NodeGroup
 from spolia.testing import HashingEmbedder
 from tests.pre_retrieval.asked import Recorded, degraded
@@ -249,3 +250,70 @@ def test_an_empty_reply_is_refused_and_the_word_for_nothing_read(parser: Searche
     assert not parser.parse("none")
     with pytest.raises(ValueError, match="must"):
         parser.parse("")
+
+
+# ------------------------------------------------------------------------------------------------------ conversations
+
+SAID = (Message("user", "Who employs Olsen?"), Message("assistant", "Nokia [1]."))
+FOLLOW_UP = Query("And where is its largest plant?", sample=2, history=SAID)
+
+
+def test_a_follow_up_becomes_a_question_that_stands_by_itself() -> None:
+    model = Recorded(lambda _: "Where is Nokia's largest plant?")
+    found = Condense(model)(FOLLOW_UP)
+    assert found == Query("Where is Nokia's largest plant?", sample=2)
+    assert (found.question, found.history, found.origin) == (found.text, (), FOLLOW_UP)
+    shown = model.sent[0].messages[-1].content
+    assert shown.index("user: Who employs Olsen?") < shown.index("assistant: Nokia [1].") < shown.index("And where is")
+
+
+def test_without_history_no_model_is_asked() -> None:
+    model = Recorded(lambda _: "never")
+    assert Condense(model)(EMMA) is EMMA
+    assert model.sent == []
+
+
+@pytest.mark.parametrize("reply", UNREADABLE)
+def test_a_follow_up_that_cannot_be_condensed_stays_as_it_is(reply: str) -> None:
+    with overhearing() as reasons:
+        assert Condense(ScriptedModel((reply,)))(FOLLOW_UP) is FOLLOW_UP
+    assert reasons
+
+
+def test_only_the_newest_of_a_long_conversation_is_shown() -> None:
+    model = Recorded(lambda _: "Where?")
+    long = tuple(Message("user", f"{n} " + "x" * 50) for n in range(20))
+    Condense(model, messages=3, characters=10)(FOLLOW_UP.but(history=long))
+    shown = model.sent[0].messages[-1].content
+    assert [n for n in range(20) if f"user: {n} x" in shown] == [17, 18, 19]
+    assert "x" * 11 not in shown
+
+
+@pytest.mark.parametrize(
+    ("question", "word"), [("它在哪里？", "对话"), ("그것은 어디에 있나?", "대화"), ("それはどこですか？", "会話")]
+)
+def test_a_conversation_is_condensed_in_its_language(question: str, word: str) -> None:
+    model = Recorded(lambda _: question)
+    Condense(model)(FOLLOW_UP.but(text=question))
+    assert word in model.sent[0].messages[0].content
+
+
+def test_a_history_belongs_to_the_query_until_a_step_of_its_own() -> None:
+    assert FOLLOW_UP.but(history=()) != FOLLOW_UP
+    assert FOLLOW_UP.digest != FOLLOW_UP.but(history=SAID[:1]).digest
+    assert FOLLOW_UP.rewritten("largest plant").history == SAID
+    assert FOLLOW_UP.asking("Who is Olsen?").history == ()
+    assert Query("q", history=list(SAID)).history == SAID  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match=r"holds 'Nokia' \(str\). Write Message\('user'"):
+        Query("q", history=("Nokia",))  # type: ignore[arg-type]
+
+
+def test_a_chat_searches_and_answers_the_condensed_question(stored: Stored) -> None:  # noqa: F811
+    chunks = stored({"a": "Nokia has its largest plant in Salo.", "b": "Olsen is employed by Nokia."})
+    llm = ScriptedModel((("Nokia \\[1\\]", "Where has Nokia its largest plant?"), ("Where has Nokia", "In Salo [1].")))
+    flow = Condense(llm) >> BM25(chunks) >> Reader(llm)
+    with Run() as run:
+        answer = flow(FOLLOW_UP)
+        assert answer.text == "In Salo [1]."
+        assert run.usage.calls == 2
+    assert load(dump(flow, given={"llm": llm}), given={"llm": llm}) == flow

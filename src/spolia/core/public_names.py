@@ -118,7 +118,7 @@ pre_retrieval.decomposition: Decompose LeastToMost
 pre_retrieval.hyde: AveragedHyDE HyDE WithDraft
 pre_retrieval.metadata_filter: ConstructFilter
 pre_retrieval.query_llm: OneText Searches Steps
-pre_retrieval.rewrite: MultiQuery Rewrite StepBack
+pre_retrieval.rewrite: Condense MultiQuery Rewrite StepBack
 pre_retrieval.row_search: ShowRows WithinRows
 pre_retrieval.text_to_query: Statement TextToCypher TextToSQL
 retrieval.bm25: BM25 Phrase

@@ -8,6 +8,7 @@ from spolia.pre_retrieval.metadata_filter import ConstructFilter as ConstructFil
 from spolia.pre_retrieval.query_llm import OneText as OneText
 from spolia.pre_retrieval.query_llm import Searches as Searches
 from spolia.pre_retrieval.query_llm import Steps as Steps
+from spolia.pre_retrieval.rewrite import Condense as Condense
 from spolia.pre_retrieval.rewrite import MultiQuery as MultiQuery
 from spolia.pre_retrieval.rewrite import Rewrite as Rewrite
 from spolia.pre_retrieval.rewrite import StepBack as StepBack

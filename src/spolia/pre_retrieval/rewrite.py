@@ -158,3 +158,53 @@ class MultiQuery(AsksOfQuery[Queries]):
 
     def fanout(self, rows: int | None = None, /) -> int | None:
         return 1 + self.queries
+
+
+CONDENSED: Role[str] = Role("spolia:pre_retrieval/prompts/condense.txt", OneText(), default=NOTHING)
+
+
+@dataclass(frozen=True)
+class Condense(AsksOfQuery[Query]):
+    """A follow-up question with what its conversation says: (history, q) → q′, which is searched and answered.
+
+    Put it first in a chat. A query without `history` goes on as it is, and no model is asked. If the model says
+    nothing, the query goes on as it was, and the result is counted as degraded.
+
+    Args:
+        llm: the language model.
+        messages: how many of the newest messages are shown.
+        characters: of each message that are shown, at most.
+        role: prompt, with the places `{{history}}` and `{{question}}`, reader and default (`AsksOfQuery`).
+        max_tokens: longest reply.
+        temperature: 0 for the most probable reply; above, samples of a query differ.
+
+    Source: Anantha et al., "Open-domain question answering goes conversational via question rewriting" (QReCC),
+    NAACL 2021.
+
+    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> from spolia.types import Message
+    >>> said = (Message("user", "Who employs Olsen?"), Message("assistant", "Nokia."))
+    >>> condense = Condense(ScriptedModel(("Where does Nokia have its largest plant?",)))
+    >>> condense(Query("And where is its largest plant?", history=said)).question
+    'Where does Nokia have its largest plant?'
+    """
+
+    llm: LanguageModel
+    messages: int = 8
+    characters: int = 2_000
+    role: Role[str] = CONDENSED
+    max_tokens: int = 128
+    temperature: float = 0.0
+
+    counts: ClassVar[tuple[str, ...]] = ("messages", "characters", "max_tokens")
+    shows: ClassVar[tuple[str, ...]] = ("question", "history")
+
+    def apply(self, value: Query, /) -> Query:
+        if not value.history:
+            return value
+        newest = value.history[-self.messages :]
+        found = self.said(value, history=tuple(f"{one.role}: {one.content[: self.characters]}" for one in newest))
+        if not alike(found):
+            degrade("The follow-up question could not be condensed; it stays as it is.")
+            return value
+        return value.condensed(found)

@@ -5,16 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from spolia.types.documents import Span
-from spolia.types.rankings import Ranking
+from spolia.types.rankings import Message, Ranking
 from spolia.types.value import Value
-
-
-@dataclass(frozen=True)
-class Message(Value):
-    """One message of a chat: the role is `system`, `user` or `assistant`."""
-
-    role: str
-    content: str
 
 
 @dataclass(frozen=True)

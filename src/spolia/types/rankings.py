@@ -20,6 +20,14 @@ class Filter(Value):
 
 
 @dataclass(frozen=True)
+class Message(Value):
+    """One message of a chat: the role is `system`, `user` or `assistant`."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True)
 class Query(Value):
     """A question on its way through a flow.
 
@@ -30,10 +38,11 @@ class Query(Value):
         weight: how much its hits count when several queries are fused.
         sample: number of the random draw; part of the identity, so that samples differ in the cache.
         filter: which nodes may be found; None for all.
+        history: the conversation before the question, oldest message first; `Condense` reads it.
         origin: the query that it was made from.
 
     Raises:
-        QueryError: the text is none.
+        QueryError: the text is no text, or the history holds something else than messages.
 
     >>> Query("Who employed Carsten Olsen?").question
     'Who employed Carsten Olsen?'
@@ -45,6 +54,7 @@ class Query(Value):
     weight: float = 1.0
     sample: int = 0
     filter: Filter | None = None
+    history: tuple[Message, ...] = ()
     origin: Query | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -52,13 +62,26 @@ class Query(Value):
             raise QueryError(f"The query is {self.text!r:.80} ({type(self.text).__name__}). Write a text.")
         if not self.question:
             object.__setattr__(self, "question", self.text)
+        if self.history:
+            object.__setattr__(self, "history", tuple(self.history))
+            if wrong := [one for one in self.history if not isinstance(one, Message)]:
+                raise QueryError(
+                    f"The history holds {wrong[0]!r:.80} ({type(wrong[0]).__name__}). Write Message('user', '...')."
+                )
 
     def rewritten(self, text: str) -> Query:
         """This query searching for another text; what was asked stays."""
         return replace(self, text=text, vector=None, origin=self)
 
+    def condensed(self, question: str) -> Query:
+        """This query with a question that stands by itself in place of the follow-up and its history."""
+        return replace(self, text=question, question=question, vector=None, history=(), origin=self)
+
     def asking(self, question: str) -> Query:
-        """A query of its own on the way to this one's answer: another question; filter and sample stay."""
+        """A query of its own on the way to this one's answer: another question; filter and sample stay.
+
+        It stands by itself, so it has no history.
+        """
         return Query(question, sample=self.sample, filter=self.filter, origin=self)
 
 
