@@ -270,8 +270,7 @@ class Operator(ABC, Generic[In, Out]):
 
         An address waits unless it has `waits = False`, as stores and models on this machine have.
         """
-        addressed = any(getattr(address, "waits", True) for address in self.resources)
-        return self.waits or addressed or any(op.waiting for _, op in self._inner)
+        return self.waits or any(_waits(getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
 
     @kept
     def _inner(self) -> tuple[tuple[str, Operator[Any, Any]], ...]:
@@ -340,6 +339,16 @@ def _operators(value: object, place: str, found: list[tuple[str, Operator[Any, A
                 _operators(item[1], f"{place}.{item[0]}", found)
             else:
                 _operators(item, f"{place}.{index}", found)
+
+
+def _waits(value: object) -> bool:
+    if isinstance(value, Operator):
+        return value.waiting
+    if isinstance(value, tuple):
+        return any(map(_waits, value))
+    if isinstance(value, Addressed):
+        return bool(getattr(value, "waits", True))
+    return isinstance(value, Value) and any(_waits(getattr(value, f.name)) for f in fields(value))  # type: ignore[arg-type]
 
 
 def _addresses(value: object, found: dict[object, Addressed]) -> None:

@@ -85,12 +85,15 @@ models.onnx.tokenizer: WordPiece
 models.parsers.json_object: JsonObject
 models.parsers.lines: Headed Lines
 models.parsers.numbers: Number Order
-models.parsers.parser: Text
+models.parsers.parser: Parser Text
 models.parsers.tags: ControlTokens Tags
 models.parsers.words: OneOf YesNo
 models.prompting.likelihood: FirstTokens Likelihood
-models.prompting.role: Ask PromptFile Role
+models.prompting.role: Ask Brief PromptFile Role
 models.prompting.stand_in_models: ScriptedModel
+models.prompting.template: Setting
+models.protocols: Embedder ForetellsTokens ImageEmbedder LanguageModel Scorer ScoresContinuations SparseEmbedder
+models.protocols: StatesDistributions StatesHidden StatesLogprobs TokenEmbedder
 orchestration.answer_fusion: LLMFusion MajorityVote
 orchestration.arm_choice: Blend Exceeds PickArm
 orchestration.judges: Classified Confident StopOn StopWhen Sufficient

@@ -19,8 +19,10 @@ GROUP = "spolia.operators"
 
 PYTHON_ONLY = frozenset(
     (
-        "APIItems", "Budget", "Cache", "Done", "Emitted", "Field", "Operator", "RemoteFiles", "Retracted", "Run",
-        "Runs", "SQLRows", "Splitter", "WebPages",
+        "APIItems", "Brief", "Budget", "Cache", "Done", "Embedder", "Emitted", "Field", "ForetellsTokens",
+        "ImageEmbedder", "LanguageModel", "Operator", "Parser", "RemoteFiles", "Retracted", "Run", "Runs", "SQLRows",
+        "Scorer", "ScoresContinuations", "Setting", "SparseEmbedder", "Splitter", "StatesDistributions",
+        "StatesHidden", "StatesLogprobs", "TokenEmbedder", "WebPages",
     )
 )  # fmt: skip
 """Classes that no flow file holds."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import emit
 from spolia.core.wiring import refuse_counts
 from spolia.models.parsers import Text
-from spolia.models.prompting.role import Role
+from spolia.models.prompting.role import Ask, Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
-from spolia.types import Answer, Query
+from spolia.types import Answer, Query, kept
 
 ABSTENTION = "I do not know."
 REMEMBERED: Role[str] = Role("spolia:generation/prompts/closed_book.txt", Text(), default=ABSTENTION)
@@ -46,29 +45,21 @@ class ClosedBook(Operator[Query, Answer]):
     max_tokens: int = 256
     temperature: float = 0.0
 
-    cached: ClassVar[bool] = True
-
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_counts(self, "max_tokens")
 
     def apply(self, value: Query, /) -> Answer:
-        text = self.role.ask(
-            self.llm,
-            {"question": value.question, "abstention": Setting(self.abstention)},
-            sample=self._sample(value),
-            max_tokens=self.max_tokens,
-            temperature=self.temperature,
-            on_text=emit,
-        )
+        text = self._ask.reply(value.sample, question=value.question, abstention=Setting(self.abstention))
         is_abstention = text.rstrip(".") == self.abstention.rstrip(".")
         return Answer(text, stop_reason="abstained" if is_abstention else "answered")
 
-    def reads(self, value: Query, /) -> object:
-        return value.question, self._sample(value)
-
-    def _sample(self, query: Query) -> int:
-        return query.sample if self.temperature > 0 else 0
-
     def calls(self, rows: int | None = None, /) -> int | None:
-        return self.role.calls
+        return self._ask.calls()
+
+    def tail(self) -> tuple[Operator[Any, Any], ...]:
+        return (self._ask,)
+
+    @kept
+    def _ask(self) -> Ask:
+        return Ask(self.llm, self.role, self.max_tokens, self.temperature)

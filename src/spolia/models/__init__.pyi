@@ -19,6 +19,7 @@ from spolia.models.parsers.lines import Headed as Headed
 from spolia.models.parsers.lines import Lines as Lines
 from spolia.models.parsers.numbers import Number as Number
 from spolia.models.parsers.numbers import Order as Order
+from spolia.models.parsers.parser import Parser as Parser
 from spolia.models.parsers.parser import Text as Text
 from spolia.models.parsers.tags import ControlTokens as ControlTokens
 from spolia.models.parsers.tags import Tags as Tags
@@ -27,6 +28,19 @@ from spolia.models.parsers.words import YesNo as YesNo
 from spolia.models.prompting.likelihood import FirstTokens as FirstTokens
 from spolia.models.prompting.likelihood import Likelihood as Likelihood
 from spolia.models.prompting.role import Ask as Ask
+from spolia.models.prompting.role import Brief as Brief
 from spolia.models.prompting.role import PromptFile as PromptFile
 from spolia.models.prompting.role import Role as Role
 from spolia.models.prompting.stand_in_models import ScriptedModel as ScriptedModel
+from spolia.models.prompting.template import Setting as Setting
+from spolia.models.protocols import Embedder as Embedder
+from spolia.models.protocols import ForetellsTokens as ForetellsTokens
+from spolia.models.protocols import ImageEmbedder as ImageEmbedder
+from spolia.models.protocols import LanguageModel as LanguageModel
+from spolia.models.protocols import Scorer as Scorer
+from spolia.models.protocols import ScoresContinuations as ScoresContinuations
+from spolia.models.protocols import SparseEmbedder as SparseEmbedder
+from spolia.models.protocols import StatesDistributions as StatesDistributions
+from spolia.models.protocols import StatesHidden as StatesHidden
+from spolia.models.protocols import StatesLogprobs as StatesLogprobs
+from spolia.models.protocols import TokenEmbedder as TokenEmbedder

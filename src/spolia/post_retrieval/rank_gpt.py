@@ -10,7 +10,7 @@ from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.parsers import Order
 from spolia.models.parsers.numbers import completed
-from spolia.models.prompting.role import Role
+from spolia.models.prompting.role import Ask, Role
 from spolia.models.protocols import LanguageModel
 from spolia.post_retrieval.model_reranker import Judging
 
@@ -89,8 +89,8 @@ class RankGPT(Judging):
     def _ordered_by(self, question: str, shown: Sequence[int], texts: Sequence[str]) -> list[int]:
         """Places in `shown`, best first."""
         passages = [texts[at][: self.characters] for at in shown]
-        values = {"question": question, "passages": passages, "count": str(len(passages))}
-        numbers = self.role.ask(self.llm, values, max_tokens=self.max_tokens)
+        ask = Ask(self.llm, self.role, self.max_tokens)
+        numbers = ask.reply(question=question, passages=tuple(passages), count=str(len(passages)))
         return [number - 1 for number in completed(numbers, len(passages))]
 
 

@@ -252,6 +252,9 @@ class Frame(Costs):
                 frame = frame.parent
         self.sink.put(Emitted(text, final))
 
+    def is_streamed(self) -> bool:
+        return self.sink is not None
+
     def retract(self) -> None:
         void = self.emitted
         if self.sink is None or not void:

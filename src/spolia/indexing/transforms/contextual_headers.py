@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from spolia.core.call_bounds import times, total
 from spolia.core.operator import Operator
@@ -12,8 +11,7 @@ from spolia.errors import WiringError
 from spolia.indexing.transforms.llm_transform import CHARACTERS, NOTHING, check_places, says_nothing
 from spolia.models.parsers import Text
 from spolia.models.prompting.excerpt import stretch
-from spolia.models.prompting.role import Role
-from spolia.models.prompting.template import Filling
+from spolia.models.prompting.role import Ask, Role
 from spolia.models.protocols import LanguageModel
 from spolia.stores.definition import Part, Piece, Pieces
 from spolia.types import Failure, Value
@@ -50,21 +48,13 @@ class Situate(Operator[HeaderPassage, str]):
     role: Role[str] = ROLE
     max_tokens: int = 256
 
-    cached: ClassVar[bool] = True
-
     def apply(self, value: HeaderPassage, /) -> str:
-        said = self.role.ask(self.llm, self._asked(value), max_tokens=self.max_tokens)
+        check_places(self.role, "document", "passage")
+        said = Ask(self.llm, self.role, self.max_tokens).reply(document=value.document, passage=value.text)
         return "" if says_nothing(said) else said
-
-    def reads(self, value: HeaderPassage, /) -> object:
-        return self.role.prompt_for(self._asked(value))
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return self.role.calls
-
-    def _asked(self, passage: HeaderPassage) -> Filling:
-        check_places(self.role, "document", "passage")
-        return {"document": passage.document, "passage": passage.text}
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from spolia.core.run_context import note
 from spolia.errors import ModelError, WiringError
 from spolia.models.parsers import Lines, Parser
 from spolia.models.prompting.excerpt import shortened
-from spolia.models.prompting.role import Role
-from spolia.models.prompting.template import Filling, Setting
+from spolia.models.prompting.role import Ask, Role
+from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
 from spolia.stores.definition import Part, Piece, Pieces
 
@@ -167,7 +167,6 @@ class LLMTransform(Operator[Part, Pieces], Generic[T]):
     characters: int
     max_tokens: int
 
-    cached: ClassVar[bool] = True
     counts: ClassVar[tuple[str, ...]] = ("characters", "max_tokens")
 
     def __post_init__(self) -> None:
@@ -192,20 +191,14 @@ class LLMTransform(Operator[Part, Pieces], Generic[T]):
                 f"The model is shown {self.characters} of the {len(value.node.text)} characters of {place}. "
                 "Write a larger characters, or a parent of smaller nodes."
             )
-        asked = self._asked(value)
-        return tuple(self.pieces(self.role.ask(self.llm, asked, max_tokens=self.max_tokens), value))
-
-    def reads(self, value: Part, /) -> object:
-        return (self.role.prompt_for(self._asked(value)), value.node.text)
+        check_places(self.role, "text")
+        settings = {name: Setting(said) for name, said in self.places().items()}
+        text, heading = shortened(value.node.text, self.characters), value.node.context or value.document.title
+        reply = Ask(self.llm, self.role, self.max_tokens).reply(0, text=text, heading=heading, **settings)
+        return tuple(self.pieces(reply, value))
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return self.role.calls
-
-    def _asked(self, part: Part) -> Filling:
-        check_places(self.role, "text")
-        text = shortened(part.node.text, self.characters)
-        settings = {name: Setting(said) for name, said in self.places().items()}
-        return {"text": text, "heading": part.node.context or part.document.title, **settings}
 
 
 def check_places(role: Role[Any], *names: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import degrade, note, retract
+from spolia.core.run_context import degrade, emit, is_streamed, note, retract
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable
 from spolia.models.parsers import Parser
 from spolia.models.prompting import template
@@ -61,42 +61,39 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Role(Value, Generic[T]):
-    """What a language model is asked for. A field of an operator, and its prompt file a dimension to search.
+    """What a language model is asked for. A field of an operator, and its prompt a dimension to search.
 
     A reply that cannot be read is sent back once with what is wrong; if the second cannot be read either, `default`
-    holds, and the result is marked as degraded, so that it is counted and not cached.
+    holds, and the result is marked as degraded, so that it is counted and not cached. Operators ask through `Ask`.
 
     Args:
-        prompt: the file: a path, or `package:path/in/it` (`spolia.models.prompting.template`).
+        prompt: the file: a path, or `package:path/in/it` (`spolia.models.prompting.template`). A text with `{{places}}`
+            or several lines is the prompt itself.
         parser: reads the reply.
-        default: a reply that the parser can read, which holds when the model's cannot be read.
+        default: a reply that the parser can read, which holds when the model's cannot be read; None to fail instead.
         repair: the file with which a reply is sent back; its place `{{reason}}` is what is wrong. Empty: no second try.
         language: of the prompt files, `en`, `zh`, `ko` or `ja`; empty for that of what is asked, by its script. A file
             that is not there in it is taken as it is.
 
-    >>> from pathlib import Path
-    >>> from tempfile import mkdtemp
-    >>> from spolia.models.parsers import YesNo
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> file = Path(mkdtemp(), "enough.txt")
-    >>> _ = file.write_text("Is this enough to answer? Say yes or no.\\n{{passages}}")
-    >>> enough = Role(str(file), YesNo(), default="no")
+    >>> from spolia.models import ScriptedModel, YesNo
+    >>> enough = Role("Is this enough to answer? Say yes or no.\\n{{passages}}", YesNo(), default="no")
     >>> enough.ask(ScriptedModel(("Yes, it is.",)), {"passages": ["He worked for Nokia."]})
     True
     """
 
     prompt: str
     parser: Parser[T]
-    default: str
+    default: str | None = None
     repair: str = "spolia:models/prompts/repair.txt"
     language: str = ""
 
     def __post_init__(self) -> None:
-        template.checked_language(self.language, f"The role of {self.prompt!r}")
+        template.checked_language(self.language, f"The role of {self.title!r}")
         try:
-            self.parser.parse(self.default)
+            if self.default is not None:
+                self.parser.parse(self.default)
         except ValueError as error:
-            raise ModelError(f"The default {self.default!r} of {self.prompt!r} cannot be read: {error}.") from error
+            raise ModelError(f"The default {self.default!r} of {self.title!r} cannot be read: {error}.") from error
 
     waits: ClassVar[bool] = False
 
@@ -108,6 +105,11 @@ class Role(Value, Generic[T]):
         """Changes with the text of the prompt files: results of another text are not taken for this one's."""
         files = [self.prompt, self.repair] if self.repair else [self.prompt]
         return "|".join(found.digest.hex() for file in files for found in template.every(file, self.language).values())
+
+    @property
+    def title(self) -> str:
+        """What the prompt is called in messages."""
+        return template.title_of(self.prompt)
 
     @property
     def calls(self) -> int:
@@ -146,14 +148,14 @@ class Role(Value, Generic[T]):
 
         Raises:
             ModelUnavailable: the model could not be asked. Never for a reply that cannot be read.
-            ModelRejected: the model did not reply.
+            ModelRejected: the model did not reply, or what cannot be read and there is no default.
         """
         prompt = self.prompt_for(values, sample=sample)
         for may_repair in (bool(self.repair), False):
             generation = self._generated(llm, prompt, max_tokens, temperature, on_text)
             reply = generation.text
             if generation.finish_reason == "length":
-                note(f"The reply to {self.prompt} was cut off at max_tokens={max_tokens}.")
+                note(f"The reply to {self.title} was cut off at max_tokens={max_tokens}.")
             try:
                 return self.parser.parse(reply)
             except ValueError as error:
@@ -164,7 +166,9 @@ class Role(Value, Generic[T]):
                 break
             asked_again = template.chosen(self.repair, values, self.language).filled({"reason": reason})
             prompt = prompt.but(messages=(*prompt.messages, Message("assistant", without_marks(reply)), *asked_again))
-        degrade(f"The reply to {self.prompt} could not be read ({reason}); its default {self.default!r} holds.")
+        if self.default is None:
+            raise ModelRejected(f"{llm.name} replied to {self.title} what cannot be read: {reason}. It has no default.")
+        degrade(f"The reply to {self.title} could not be read ({reason}); its default {self.default!r} holds.")
         return self.parser.parse(self.default)
 
     def _generated(
@@ -203,6 +207,10 @@ class Brief(Value):
 class Ask(Operator[Brief, Any]):
     """Ask a language model in one role: what the role's parser reads in the reply.
 
+    It is the one way in which operators ask: a run caches each question, counts its calls, sends the reply as it comes
+    to whoever streams, and keeps what a document says in its place. The reply is final where the operator gives it out
+    as its own (`Operator.tail`).
+
     Args:
         llm: the language model.
         role: the prompt file, the reader of its reply, what holds when it cannot be read.
@@ -214,11 +222,10 @@ class Ask(Operator[Brief, Any]):
         ModelUnavailable: when the server cannot be reached.
         ModelRejected: when the model refuses.
 
-    >>> from spolia.evaluation.measures.judged.ragas import CORRECT
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> ask = Ask(ScriptedModel(("Yes.",)), CORRECT)
-    >>> ask(Brief.of(question="Who employed him?", answers=("Nokia",), answer="Nokia, in Salo."))
-    True
+    >>> from spolia.models import Lines, ScriptedModel
+    >>> parts = Role("Cut this question into simpler ones, one a line.\\n<question>{{question}}</question>", Lines())
+    >>> Ask(ScriptedModel(("Who is Olsen?\\nWho employed him?",)), parts).reply(question="Who employed Olsen?")
+    ('Who is Olsen?', 'Who employed him?')
     """
 
     llm: LanguageModel
@@ -235,7 +242,16 @@ class Ask(Operator[Brief, Any]):
             sample=self._sample(value),
             max_tokens=self.max_tokens,
             temperature=self.temperature,
+            on_text=emit if is_streamed() else None,
         )
+
+    def reply(self, sample: int = 0, **places: str | tuple[str, ...]) -> Any:
+        """What the model says where these texts stand at the places of the prompt.
+
+        Args:
+            sample: number of the random draw; counts above temperature 0.
+        """
+        return self(Brief.of(sample, **places))
 
     def reads(self, value: Brief, /) -> Prompt:
         return self.role.prompt_for(dict(value.places), sample=self._sample(value))

@@ -186,6 +186,8 @@ def chosen(place: str, values: Filling, language: str = "") -> Template:
         values: what it is to be filled with.
         language: of `LANGUAGES`, instead of that; a file that is not there in it is taken as it is.
     """
+    if is_inline(place):
+        return read(place)
     wanted = language or language_of(_asked(values))
     found = beside(place, wanted)
     return read(found) if wanted != ENGLISH and _path(found).is_file() else read(place)
@@ -193,6 +195,8 @@ def chosen(place: str, values: Filling, language: str = "") -> Template:
 
 def every(place: str, language: str = "") -> dict[str, Template]:
     """All that may be filled for a place, by language: the file, and those beside it; one if a language is given."""
+    if is_inline(place):
+        return {ENGLISH: read(place)}
     if language:
         return {language: chosen(place, {}, language)}
     others = {name: beside(place, name) for name in LANGUAGES if name != ENGLISH}
@@ -200,7 +204,9 @@ def every(place: str, language: str = "") -> dict[str, Template]:
 
 
 def text_of(place: str, language: str = ENGLISH) -> str:
-    """What a prompt file says, in one of the languages in which it is there."""
+    """What a prompt file says, in one of the languages in which it is there; an inline prompt as it is."""
+    if is_inline(place):
+        return place
     try:
         return _path(beside(place, language)).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -228,13 +234,15 @@ def _asked(values: Filling) -> str:
 
 
 def read(place: str) -> Template:
-    """The prompt file at a place: a path, or `package:path/in/it` for one that a package brings.
+    """The prompt file at a place: a path, or `package:path/in/it` for one that a package brings; or an inline prompt.
 
     The package is found without importing it, so that a flow file can name no code to run.
 
     Raises:
         PromptError: there is no such file, or it is no UTF-8 text.
     """
+    if is_inline(place):
+        return _inline(place)
     path = _path(place)
     try:
         found = path.stat()
@@ -245,6 +253,23 @@ def read(place: str) -> Template:
 
 def _unreadable(place: str, error: Exception) -> PromptError:
     return PromptError(f"The prompt {place!r} cannot be read: {error}. Write a path, or 'package:path'.")
+
+
+def is_inline(prompt: str) -> bool:
+    """Whether a prompt is the text itself, not a place of a file: it has a `{{place}}` or several lines.
+
+    >>> is_inline("Write five words on this: {{question}}"), is_inline("prompts/five_words.txt")
+    (True, False)
+    """
+    return "{{" in prompt or "\n" in prompt
+
+
+def title_of(prompt: str) -> str:
+    """What to call a prompt in messages: the place of its file, or the beginning of an inline one."""
+    return f"{' '.join(prompt.split())[:40]} …" if is_inline(prompt) else prompt
+
+
+_inline = lru_cache(maxsize=256)(Template.of)
 
 
 @lru_cache(maxsize=256)
