@@ -15,7 +15,6 @@ from spolia.errors import ModelError, ModelRejected
 from spolia.models import Ask, LanguageModel, Lines, Role, Text, YesNo
 from spolia.types import Answer, kept
 
-
 WORDS = Role("Write five words to search for.\n<question>{{question}}</question>", Text())
 SAID = Role("{{question}}", Text())
 
