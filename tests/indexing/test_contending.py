@@ -1,4 +1,4 @@
-"""Processes that sync one store at once, killed at random: nothing is read or published twice, nothing is lost."""
+"""Processes that sync one store at once, killed at random: nothing is published twice, nothing is lost."""
 
 from __future__ import annotations
 
@@ -53,15 +53,18 @@ def contest(tmp_path: Path, address: str) -> Contest:
     return Contest(tmp_path, Corpus(address))
 
 
-def test_two_that_begin_together_read_everything_once(contest: Contest) -> None:
+def test_of_two_that_begin_together_each_publishes_what_the_other_one_has_not(contest: Contest) -> None:
     both = [contest.start(), contest.start()]
     assert [process.wait(timeout=300) for process in both] == [0, 0]
-    assert set(Counter(uri for uri, _ in contest.read()).values()) == {1}
     assert len(contest.published()) == FILES
+    assert len(contest.corpus.latest().opened.rows(BIRTHS, {})) == FILES  # no row was replaced by another one
+    read = Counter(uri for uri, _ in contest.read())
+    assert (len(read), max(read.values())) <= (FILES, 2)
+    assert contest.corpus.latest().check() == []
 
 
 @pytest.mark.slow
-def test_killed_at_random_nothing_that_was_published_is_read_or_published_again(contest: Contest) -> None:
+def test_killed_at_random_nothing_that_was_published_is_published_again(contest: Contest) -> None:
     draw, kills = random.Random(SEED), 0
     running = [contest.start(), contest.start()]
     while True:
@@ -73,15 +76,12 @@ def test_killed_at_random_nothing_that_was_published_is_read_or_published_again(
         running[victim].send_signal(signal.SIGKILL)
         running[victim].wait()
         kills += 1
-        published, lines = contest.published(), len(contest.read())
-        killed = running[victim].pid
+        published = contest.published()
         running[victim] = contest.start()
         time.sleep(draw.uniform(0.0, 0.5))
         assert not [worker for worker in workers if alive(worker)]
         later = contest.published()
         assert {uri: later[uri] for uri in published} == published
-        again = {uri for uri, parent in contest.read()[lines:] if parent != killed} & published.keys()
-        assert again == set()
         if kills > 30:
             break
     assert [process.wait(timeout=300) for process in running] == [0, 0]

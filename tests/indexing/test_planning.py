@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 
 from spolia.errors import ManifestMismatch
 from spolia.indexing.planning import planned
-from spolia.indexing.rehearsing import Rehearsal
 from spolia.indexing.report import Progress
 from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.sentences import Sentences
@@ -43,24 +41,6 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def corpus(tmp_path: Path) -> Corpus:
     return Corpus(str(tmp_path / "notes.spolia"))
-
-
-class Counted(dict[str, bytes]):
-    """Counts how often somebody goes through it."""
-
-    times = 0
-
-    def __iter__(self) -> Iterator[str]:
-        self.times += 1
-        return super().__iter__()
-
-
-def test_what_a_plan_has_put_is_not_gone_through_for_each_document(folder: Path, corpus: Corpus) -> None:
-    sync(folder, corpus)
-    rehearsal, put = Rehearsal(corpus), Counted()
-    rehearsal._put = put
-    assert len(list(rehearsal.documents())) == 8
-    assert put.times < 2
 
 
 def test_the_old_generation_serves_until_the_new_one_is_whole(folder: Path, corpus: Corpus) -> None:

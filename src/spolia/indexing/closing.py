@@ -11,8 +11,8 @@ from spolia.indexing.intake import Intake, Unreadable, fetched
 from spolia.indexing.known import Known
 from spolia.indexing.labels import Labels
 from spolia.indexing.report import DocumentReport
+from spolia.stores.staging import AnyWriter
 from spolia.stores.tables.rows import Stamp
-from spolia.stores.writer import Writer
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Closed:
     relabelled: frozenset[str] = frozenset()
 
 
-def close(writer: Writer, found: Found, labels: Labels, stamps: Mapping[str, Stamp], taking: Intake) -> Closed:
+def close(writer: AnyWriter, found: Found, labels: Labels, stamps: Mapping[str, Stamp], taking: Intake) -> Closed:
     """Take away what is gone, give documents the readers that they have by now, and publish that.
 
     Args:
@@ -44,7 +44,7 @@ def close(writer: Writer, found: Found, labels: Labels, stamps: Mapping[str, Sta
 
 
 class _Closing:
-    def __init__(self, writer: Writer, found: Found, labels: Labels, known: Known, taking: Intake) -> None:
+    def __init__(self, writer: AnyWriter, found: Found, labels: Labels, known: Known, taking: Intake) -> None:
         self.writer, self.found, self.labels, self.known, self.taking = writer, found, labels, known, taking
         self.parts = {part: container for container, parts in known.parts.items() for part in parts}
         self.heirs = self._heirs()

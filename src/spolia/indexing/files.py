@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -94,6 +95,12 @@ class Files(Mapping[str, File]):
     def give(self, uri: str, data: bytes, mtime_ns: int) -> None:
         """What is no file, but bytes."""
         self.kept[uri], self._data[uri] = (len(data), mtime_ns, "", False), data
+
+    def only(self, uris: Iterable[str]) -> Files:
+        """Some of them."""
+        some = copy(self)
+        some.kept = {uri: self.kept[uri] for uri in uris}
+        return some
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Size and time of the last change of each."""

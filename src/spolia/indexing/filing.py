@@ -15,8 +15,8 @@ from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.groups.growing import Grown, Growth, grow
 from spolia.stores.groups.reaching import passes
 from spolia.stores.groups.storing import store
+from spolia.stores.staging import AnyWriter
 from spolia.stores.tables.rows import SourceRow
-from spolia.stores.writer import Writer
 from spolia.types import Document
 
 
@@ -56,7 +56,7 @@ class Filing:
         labels: what the caller says of files.
     """
 
-    writer: Writer
+    writer: AnyWriter
     growths: Sequence[Growth]
     main: str
     labels: Labels

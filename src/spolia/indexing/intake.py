@@ -7,7 +7,7 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,6 +23,7 @@ from spolia.indexing.readers.reader import Blob, Container, Reader, Reading
 from spolia.indexing.readers.registry import versioned
 from spolia.indexing.workers.pool import Workers, pickled
 from spolia.indexing.workers.protocol import WorkerLimits
+from spolia.stores.spool import claimed
 from spolia.stores.tables.rows import SourceRow
 
 MOST_WORKERS = 4
@@ -30,8 +31,6 @@ LONGEST_TEXT, LARGEST_HERE = 200_000_000, 900_000_000
 """Characters of a document, which a store can take, and bytes that are read in this process."""
 AHEAD, AHEAD_BYTES = 8, 32 << 20
 """Files that are read ahead for each worker, so that none waits while another has a long one; bytes of all these."""
-SPOOL = "spool"
-"""The folder for copies, in that of the store: what a killed run left there is known to be nobody's."""
 
 
 class Unreadable(Exception):
@@ -176,10 +175,11 @@ class Intake:
     Args:
         workers: for readers that are to be apart, and for large files; None where all is read in this process.
         spool: folder for copies of what is large.
+        is_first: whether no other run began before to read for the same store.
     """
 
-    def __init__(self, workers: Workers | None, spool: Path) -> None:
-        self.workers, self.spool = workers, spool
+    def __init__(self, workers: Workers | None, spool: Path, is_first: bool = True) -> None:
+        self.workers, self.spool, self.is_first = workers, spool, is_first
         self._threads = ThreadPoolExecutor(workers.count if workers else 1, thread_name_prefix="spolia-read")
         self._sent: dict[int, tuple[object, bool]] = {}
         self._sampled: dict[str, Looked] = {}
@@ -336,18 +336,19 @@ def intake(folder: Path, workers: int | None = None, limits: WorkerLimits | None
     """What reads the sources of a run.
 
     Args:
-        folder: a folder for copies is made in it, and removed at the end; one that an earlier run left goes.
+        folder: a folder for copies is made in it, and removed at the end; those that killed runs left go.
         workers: processes; by default one for each processor, four at most; 0 reads all in this process.
         limits: for each file.
     """
-    spool = folder / SPOOL
-    shutil.rmtree(spool, ignore_errors=True)
-    spool.mkdir(parents=True)
+    spool, lock, is_first = claimed(folder)
     count = min(MOST_WORKERS, os.cpu_count() or 1) if workers is None else workers
-    made = Intake(Workers(count, limits, spool) if count else None, spool)
+    made = Intake(Workers(count, limits, spool) if count else None, spool, is_first)
     try:
         with on_cancel(made.workers.end) if made.workers else nullcontext():
             yield made
     finally:
         made.close()
         shutil.rmtree(spool, ignore_errors=True)
+        os.close(lock)
+        with suppress(OSError):  # another run has its folder there
+            spool.parent.rmdir()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import closing, contextmanager
 from functools import cache
 
 from spolia.errors import FolderError
 from spolia.filters import Field, notes_on
+from spolia.indexing.beside import Beside
 from spolia.indexing.closing import Closed, above, close
-from spolia.indexing.files import File, Found
+from spolia.indexing.files import File, Found, Lot
 from spolia.indexing.intake import Item, fetched, intake
 from spolia.indexing.labels import Labels
 from spolia.indexing.parts import Wanted, makeshift
@@ -22,6 +23,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.groups.materialising import materialise, refuse_away
 from spolia.stores.groups.storing import make_up
 from spolia.stores.manifest import Manifest
+from spolia.stores.staging import AnyWriter, Staging
 from spolia.stores.tables.rows import Stamp
 from spolia.stores.writer import Writer
 
@@ -51,29 +53,40 @@ def keep(
     """
     began = time.perf_counter()
     corpus.create()
-    with corpus.writer(timeout_s) as writer, intake(corpus.truth.folder, workers, limits) as taking:
-        known = writer.stamps(found.uris)
-        is_other = _is_other(refuse, known, writer, rebuild=rebuild)
-        labels.refuse_bad_readers(found.files)
-        if labels.access is None and writer.is_restricted():
-            is_closed = cache(writer.is_restricted_now)
-            labels = replace(labels, kept=writer.readers(found.uris), is_closed=is_closed)
-        closed = Closed() if is_other else close(writer, found, labels, known, taking)
-        if closed.removed:
-            known = writer.stamps(found.uris)
-        before = writer.schema
-        if fields is not None:
-            writer.declare(fields)
-        made = dict(writer.manifests)
-        renews = wanted.define(writer, found, taking, rebuild=rebuild)
-        wanted.refuse_changed(writer.manifests)
-        if renews:
-            known = writer.stamps(found.uris)
-        is_anew = rebuild and made and made != writer.manifests  # what was there is found until all is made
-        batches = None if is_anew else batch
-        run = Keeping(writer, wanted, labels, found, taking, known, progress, batches, retry, closed)
-        run.run(recount=renews, anew=_anew(made, writer.manifests) if is_anew else (), afresh=afresh)
-        notes = notes_on(writer.declared, writer.metadata()) if writer.declared != before else ()
+    wait_s = corpus.wait_s if timeout_s is None else timeout_s
+    run: Keeping | None = None
+    notes: tuple[str, ...] = ()
+    with intake(corpus.truth.folder, workers, limits) as taking:
+        lot = found
+        while run is None or run.conflicts:
+            if run is not None:
+                lot, refuse = _again(found, run.conflicts), None
+            with _opened(corpus, wait_s, whole=rebuild) as writer:
+                labels = labels if run is None else _not_wider(labels, writer.readers(lot.uris))
+                known = writer.stamps(lot.uris)
+                is_other = _is_other(refuse, known, writer, rebuild=rebuild)
+                labels.refuse_bad_readers(lot.files)
+                if labels.access is None and writer.is_restricted():
+                    is_closed = cache(writer.is_restricted_now)
+                    labels = labels.anew(kept=writer.readers(lot.uris), is_closed=is_closed)
+                closed = Closed() if is_other else close(writer, lot, labels, known, taking)
+                if closed.removed:
+                    known = writer.stamps(lot.uris)
+                before = writer.schema
+                if fields is not None:
+                    writer.declare(fields)
+                made = dict(writer.manifests)
+                renews = wanted.define(writer, lot, taking, rebuild=rebuild)
+                wanted.refuse_changed(writer.manifests)
+                if renews:
+                    known = writer.stamps(lot.uris)
+                is_anew = rebuild and made and made != writer.manifests  # what was there is found until all is made
+                batches, beside = None if is_anew else batch, Beside(found, labels)
+                run = Keeping(
+                    writer, wanted, labels, lot, taking, known, progress, batches, retry, closed, beside, run
+                )  # fmt: skip
+                run.run(recount=renews, anew=_anew(made, writer.manifests) if is_anew else (), afresh=afresh)
+                notes = notes_on(writer.declared, writer.metadata()) if writer.declared != before else notes
     if wanted.groups:
         tell = run.tell_of_groups
         run.unread += materialise(wanted.groups, retry=False, known=wanted.known, tell=tell, wait_s=timeout_s)
@@ -84,10 +97,47 @@ def keep(
     return report.but(unmade=unmade, behind=left, fields=notes)
 
 
+@contextmanager
+def _opened(corpus: Corpus, wait_s: float, *, whole: bool) -> Iterator[AnyWriter]:
+    """What takes the changes of a run: they are collected without the writer's lock, and committed batch by batch.
+
+    Args:
+        whole: have all changes in one transaction, which holds the lock: where groups are built anew, readers see none
+            of it before it is complete.
+    """
+    writer = Writer(corpus.truth, wait_s) if whole else Staging(corpus.truth, wait_s)
+    with closing(writer):
+        yield writer
+        writer.publish()
+
+
+def _again(found: Found, conflicts: Set[str]) -> Lot:
+    """The sources that another writer has changed meanwhile, each with the container that it is in."""
+    outermost = {next((one for one in (*above(uri), uri) if one in found.files), uri) for uri in conflicts}
+    files = found.files.only(uri for uri in found.files if uri in outermost)
+    return Lot(files, source=found.source, cursors=found.cursors, gone=frozenset(outermost - files.keys()))
+
+
+def _not_wider(labels: Labels, there: Mapping[str, tuple[str, ...]]) -> Labels:
+    """What the caller says, but no more readers than another writer has left meanwhile.
+
+    Args:
+        there: who may read what the store has now, by uri.
+    """
+    if (said := labels.access) is None:
+        return labels.anew()
+
+    def access(uri: str) -> Iterable[str]:
+        named, kept = tuple(said(uri)), there.get(uri, ())
+        return named if not kept or (named and set(named) <= set(kept)) else kept
+
+    return labels.anew(access=access)
+
+
 def _is_other(
     refuse: Callable[[Mapping[str, Stamp], str], None] | None,
     known: Mapping[str, Stamp],
-    writer: Writer,
+    writer: AnyWriter,
     *,
     rebuild: bool,
 ) -> bool:
@@ -123,10 +173,12 @@ class Keeping(Taking):
         for row in given_up:
             self.tally.fail(row)
         changed = self._changed({row.uri for row in given_up})
-        self.tally.total = len(changed)
-        self.tally.unchanged = len(self.found.files) - len(changed) + self._parts_left_alone(changed) - len(given_up)
+        self.tally.total += len(changed)
+        self.tally.unchanged += len(self.found.files) - len(changed) + self._parts_left_alone(changed) - len(given_up)
         self._tell_of_closed({file.uri for file in changed})
-        for taken in self.intake.ahead(map(self._item, changed), self._is_read):
+        if not self.intake.is_first:  # from the other end than the run that is under way, so that the two meet
+            changed.reverse()
+        for taken in self.intake.ahead(self._items(changed), self._is_read):
             self._take(taken)
         self._cut(self.filing)
         for uri in self.known.gone:
@@ -146,7 +198,8 @@ class Keeping(Taking):
         for uri in sorted(self.closed.relabelled):
             if changed.isdisjoint((uri, *above(uri))):
                 self.tally.total, self.tally.done = self.tally.total + 1, self.tally.done + 1
-                self.tally.unchanged, self.tally.changed = self.tally.unchanged - 1, self.tally.changed + 1
+                self.tally.unchanged -= 1
+                self.tally.count(uri, "changed")
                 self._tell(uri, "changed")
 
     def _open_stale_to_those_who_may_read_it(self) -> None:
@@ -178,19 +231,30 @@ class Keeping(Taking):
         opened = {file.uri for file in changed}
         return sum(len(parts) for container, parts in self.known.parts.items() if container not in opened)
 
+    def _items(self, files: Iterable[File]) -> Iterator[Item]:
+        """Files to take, but those that another run has published meanwhile."""
+        for file in files:
+            if isinstance(self.writer, Staging) and self.writer.is_changed(file.uri):
+                self.tally.total -= 1
+            else:
+                yield self._item(file)
+
     def _item(self, file: File) -> Item:
         before = self.known.get(file.uri)
         return Item(file.uri, file.reader, file.size, lambda: fetched(file, before, self.intake.spool))
 
     def _make_up(self) -> None:
         """Make what is lacking of documents that this run has left alone: what could not be made is tried again."""
-        left = {group for group, _ in self.behind}
+        if isinstance(self.writer, Staging) and self.writer.defines:
+            self._publish()
+        made = {growth.group for growth in self.growths} - {group for group, _ in self.behind}
         unmade = [
             lack
             for lack in self.writer.unmade()
-            if lack.document not in self.filing.tried and lack.group not in left and (self.retry or lack.is_untried)
+            if lack.document not in self.filing.tried and lack.group in made and (self.retry or lack.is_untried)
         ]
         for one in make_up(self.writer, self.growths, unmade):
+            self.filing.tried.add(one.document.id)
             if self.filing.main in one.made:
                 self.tally.chunks += self.filing.recount(one.document)
             self._changes += 1

@@ -10,8 +10,8 @@ from spolia.indexing.files import File, Found, is_elsewhere
 from spolia.indexing.readers.reader import Container, Equipped, Reader
 from spolia.indexing.readers.registry import reader_of, versioned
 from spolia.indexing.report import DocumentReport
+from spolia.stores.staging import AnyWriter
 from spolia.stores.tables.rows import SourceRow, Stamp
-from spolia.stores.writer import Writer
 
 LACKING = "lacking"
 """The status of a source here that is read again though it has not changed."""
@@ -35,7 +35,9 @@ class Known:
         reopened: containers that are opened though they are as they were, for what is in them.
     """
 
-    def __init__(self, writer: Writer, found: Found, stamps: Mapping[str, Stamp], beside: Beside, *, all: bool) -> None:
+    def __init__(
+        self, writer: AnyWriter, found: Found, stamps: Mapping[str, Stamp], beside: Beside, *, all: bool
+    ) -> None:
         self._writer, self._found, self._stamps = writer, found, stamps
         self._containers: dict[str, bool] = {}
         self.unlike: dict[str, File] = found.files.unlike(stamps)

@@ -8,8 +8,8 @@ from spolia.indexing.held import Held
 from spolia.indexing.labels import Labels
 from spolia.indexing.report import DocumentReport
 from spolia.stores.groups.relabelling import relabel
+from spolia.stores.staging import AnyWriter
 from spolia.stores.tables.rows import SourceRow
-from spolia.stores.writer import Writer
 from spolia.types import Document
 
 
@@ -23,7 +23,7 @@ class Labelled:
         filing: what waits to be stored.
     """
 
-    def __init__(self, writer: Writer, labels: Labels, held: Held, filing: Filing) -> None:
+    def __init__(self, writer: AnyWriter, labels: Labels, held: Held, filing: Filing) -> None:
         self.writer, self.labels, self.held, self.filing = writer, labels, held, filing
 
     def differs(self, row: SourceRow) -> bool:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Any
 
 from spolia.errors import DocumentError, QueryError, SpoliaError, StoreError
 from spolia.types import Document, Meta, Scalar, is_unicode, principals, scalar_of
@@ -37,6 +38,11 @@ class Labels:
     _metas: dict[str, Meta] = field(default_factory=dict, compare=False, repr=False)
     _readers: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
     _lists: dict[object, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
+
+    def anew(self, **changes: Any) -> Labels:
+        """The same with other fields; the caller's functions are asked again."""
+        given = {"metadata": self.metadata, "access": self.access, "kept": self.kept, "is_closed": self.is_closed}
+        return Labels(**{**given, **changes})
 
     def refuse_bad_readers(self, uris: Iterable[str]) -> None:
         """Before anything is written: a mistake in a reader list could open a file to those who may not read it.

@@ -24,8 +24,8 @@ from spolia.stores.groups.growing import Growth
 from spolia.stores.groups.reaching import Reach
 from spolia.stores.lexical.analysis import Analyzer, analyzer_for
 from spolia.stores.manifest import Manifest
+from spolia.stores.staging import AnyWriter
 from spolia.stores.tables.rows import Unmade
-from spolia.stores.writer import Writer
 
 SAMPLED_FILES = 40
 _SAMPLED_CHARACTERS = 5_000
@@ -72,7 +72,7 @@ class Wanted:
     def __post_init__(self) -> None:
         refuse_no_groups(self.groups, "groups=")
 
-    def define(self, writer: Writer, found: Found, taking: Intake, *, rebuild: bool) -> bool:
+    def define(self, writer: AnyWriter, found: Found, taking: Intake, *, rebuild: bool) -> bool:
         """Write the manifests of what is asked for; what is there must be the same. Whether the main group is renewed.
 
         Args:
@@ -191,7 +191,7 @@ def _why_behind(growth: Growth) -> str:
     return growth.transform.reason if isinstance(growth.transform, _Unmakeable) else growth.reach.reason
 
 
-def _redefine(writer: Writer, there: Manifest, main: Manifest) -> bool:
+def _redefine(writer: AnyWriter, there: Manifest, main: Manifest) -> bool:
     """Have the main group made again of the documents that are there; whether its nodes stay.
 
     They do where they are made as before, and only searched or embedded otherwise; but not where they were embedded by

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -14,6 +15,7 @@ from typing import Any, Literal
 from spolia.core.call_bounds import times
 from spolia.core.operator import Operator
 from spolia.filters import Field, notes_on
+from spolia.indexing.dry_run import DryRun
 from spolia.indexing.files import Files, Found, Lot
 from spolia.indexing.intake import intake
 from spolia.indexing.keeping import Keeping
@@ -21,7 +23,6 @@ from spolia.indexing.labels import Labels
 from spolia.indexing.onward import Onward
 from spolia.indexing.parts import Wanted, behind, is_embedded_first, main_definition
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix, versioned
-from spolia.indexing.rehearsing import Rehearsal
 from spolia.indexing.report import Progress
 from spolia.indexing.sources.source import Source
 from spolia.indexing.sources.source_diff import followed
@@ -39,6 +40,7 @@ from spolia.stores.manifest import Manifest
 from spolia.stores.tables.rows import SourceRow
 from spolia.types import Scalar, Value
 
+BATCH = 1_000
 Change = Literal["kept", "new", "rebuilt", "embedded"]
 
 
@@ -163,14 +165,17 @@ def planned(
     found = Lot(Files(by_name)) if folder is None else walk(folder, by_name, follow_links=follow_links)
     if folder is not None:
         refuse_empty(str(folder), found, by_name)
-    writer = Rehearsal(corpus)
-    if fields is not None:
-        writer.declare(fields)
-    before, changes = dict(writer.manifests), _Changes(writer.sources(), found, progress)
     wanted = _Wanted(group, main_definition(splitter, embedder, analyzer), groups, known)
-    with TemporaryDirectory(prefix="spolia-") as spool, intake(Path(spool), workers, limits) as taking:
-        renews, there = wanted.define(writer, found, taking, rebuild=True), before.get(group)
-        changes.renews = renews and not (there and is_embedded_first(there, writer.manifests[group]))
+    with ExitStack() as open:
+        place = Path(open.enter_context(TemporaryDirectory(prefix="spolia-")))
+        taking = open.enter_context(intake(place, workers, limits))
+        there = corpus if corpus.exists() else Corpus(place / "empty.spolia").create()
+        writer = open.enter_context(closing(DryRun(there.truth)))
+        if fields is not None:
+            writer.declare(fields)
+        before, changes = dict(writer.manifests), _Changes(writer.sources(), found, progress)
+        renews, main = wanted.define(writer, found, taking, rebuild=True), before.get(group)
+        changes.renews = renews and not (main and is_embedded_first(main, writer.manifests[group]))
         if fast:
             changes.guess()
         else:
@@ -180,16 +185,16 @@ def planned(
                 for one in elsewhere
             )
             for lot in chain((found,), *lots):
-                run = Keeping(writer, wanted, labels(), lot, taking, writer.stamps(lot.uris), changes.note)
+                run = Keeping(writer, wanted, labels(), lot, taking, writer.stamps(lot.uris), changes.note, BATCH)
                 run.run(afresh=rebuild)
                 changes.onward.next()
                 changes.unchanged += run.tally.unchanged
-    growths = wanted.exact(writer.manifests)
-    plans = tuple(_plans(writer, before, growths, None if fast else wanted.asked))
-    seconds = time.perf_counter() - began + _embedding_s(writer, growths) if timed and not fast else None
-    unasked = tuple(one.id for one in elsewhere) if fast else ()
-    notes = notes_on(writer.declared, writer.metadata()) if writer.declared != writer.schema else ()
-    return changes.plan(unasked=unasked, groups=plans, fields=notes, seconds=seconds)
+        growths = wanted.exact(writer.manifests)
+        plans = tuple(_plans(writer, before, growths, None if fast else wanted.asked))
+        seconds = time.perf_counter() - began + _embedding_s(writer, growths) if timed and not fast else None
+        unasked = tuple(one.id for one in elsewhere) if fast else ()
+        notes = notes_on(writer.declared, writer.metadata()) if writer.declared != writer.schema else ()
+        return changes.plan(unasked=unasked, groups=plans, fields=notes, seconds=seconds)
 
 
 @dataclass(frozen=True)
@@ -261,7 +266,7 @@ class _Changes:
 
 
 def _plans(
-    writer: Rehearsal, before: Mapping[str, Manifest], growths: Sequence[Growth], asked: dict[str, Asked] | None
+    writer: DryRun, before: Mapping[str, Manifest], growths: Sequence[Growth], asked: dict[str, Asked] | None
 ) -> Iterator[GroupPlan]:
     by_name = {growth.group: growth for growth in growths}
     untold: set[str] = set()
@@ -286,7 +291,7 @@ def _plans(
             yield GroupPlan(name, change, why, counted.nodes, *of_vectors, **told)
 
 
-def _change(name: str, before: Mapping[str, Manifest], writer: Rehearsal) -> Change:
+def _change(name: str, before: Mapping[str, Manifest], writer: DryRun) -> Change:
     if name not in before:
         return "new"
     return "rebuilt" if name in writer.redefined else "embedded" if name in writer.embedded else "kept"
@@ -310,7 +315,7 @@ def reasons(there: Manifest, here: Manifest) -> tuple[str, ...]:
     return there.differences(here) or ("everything is indexed again",)
 
 
-def _embedding_s(writer: Rehearsal, growths: Sequence[Growth]) -> float:
+def _embedding_s(writer: DryRun, growths: Sequence[Growth]) -> float:
     """Seconds to embed, as long as a sample took for its characters."""
     total = 0.0
     for growth in growths:

@@ -23,14 +23,16 @@ from spolia.indexing.readers.reader import Container
 from spolia.indexing.report import DocumentReport, Progress
 from spolia.indexing.tally import Tally
 from spolia.stores.groups.growing import embed
+from spolia.stores.staging import AnyWriter, Staging
 from spolia.stores.tables.rows import SourceRow, Stamp, Unmade
-from spolia.stores.writer import Writer
 
 CUT_AT_ONCE, WEIGHT_AT_ONCE = 64, 5_000_000
 """Documents whose nodes are made together, so that a transform asks its model for all of them at once; and their
 characters and bytes of pictures, beyond which they are fewer."""
 CHUNKS_PER_DOCUMENT = 20
-"""A batch of documents is published early when it has more chunks than so many for each."""
+MOST_CHUNKS, STAGED_AT_ONCE = 4_000, 32_000_000
+"""A batch of documents is published early when it has more chunks than so many for each, or in all, or takes so many
+characters and bytes of memory: other writers wait for as long as a batch is written."""
 LONGEST_UNPUBLISHED_S = 60.0
 """Seconds after which what was read is published, however little it is: who stops a run over scans loses no hours."""
 
@@ -52,11 +54,13 @@ class Taking:
         batch: documents that are published together; None for all.
         retry: try files again that could not be read.
         closed: what was published before.
+        beside: the pictures that documents show.
+        before: what an earlier round of the same run has counted and tried.
     """
 
     def __init__(
         self,
-        writer: Writer,
+        writer: AnyWriter,
         wanted: Wanted,
         labels: Labels,
         found: Found,
@@ -66,31 +70,40 @@ class Taking:
         batch: int | None = None,
         retry: bool = True,
         closed: Closed = NOTHING,
+        beside: Beside | None = None,
+        before: Taking | None = None,
     ) -> None:
         self.writer, self.labels, self.found, self.progress, self.batch = writer, labels, found, progress, batch
-        self.tally, self.intake = Tally(), taking
+        self.tally: Tally = before.tally if before else Tally()
+        self.intake = taking
         self.retry, self.closed = retry, closed
         self.growths = wanted.growths(writer.manifests)
-        self.unread: list[Unmade] = []
-        self.filing = Filing(writer, self.growths, wanted.main, labels)
+        self.unread: list[Unmade] = before.unread if before else []
+        tried: set[str] = before.filing.tried if before else set()
+        self.filing: Filing = Filing(writer, self.growths, wanted.main, labels, tried=tried)
         says = labels.access or labels.metadata or labels.kept is not None
         held = (
             Held(writer.held(found.uris), _none if found.uris is None else writer.held_as) if says else Held({}, _none)
         )
         self.labelled = Labelled(writer, labels, held, self.filing)
-        self.beside = Beside(found, labels)
+        self.beside = beside or Beside(found, labels)
         self.known = Known(writer, found, known, self.beside, all=self._looks_at_all)
         for container, parts in self.known.parts.items() if self._looks_at_all else ():
             for uri in parts:
                 row = self.known.rows[uri]
                 self.labels.contain(uri, (DocumentReport.of(row.report).within if row.report else "") or container)
-        self._changes = self._chunks = 0
+        self._changes, self._chunks = 0, self.tally.chunks
         self._published_at = time.monotonic()
 
     @property
     def behind(self) -> tuple[tuple[str, str], ...]:
         """Groups that are not kept in step, and why."""
         return behind(self.growths)
+
+    @property
+    def conflicts(self) -> set[str]:
+        """Sources that other writers have changed meanwhile; they are to be taken once more."""
+        return self.writer.conflicts if isinstance(self.writer, Staging) else set()
 
     def _is_read(self, uri: str, row: SourceRow) -> bool:
         """Whether a source is read, as far as can be told before its turn comes."""
@@ -102,7 +115,7 @@ class Taking:
         self._tell_of_removed(uri)
 
     def _tell_of_removed(self, uri: str) -> None:
-        self.tally.removed += 1
+        self.tally.count(uri, "removed")
         self._tell(uri, "removed")
 
     @property
@@ -134,7 +147,11 @@ class Taking:
             self._fail(Unreadable(row, str(error), None), taken.reader.name, within)
         finally:
             taken.drop()
-        if len(self.filing.pending) >= CUT_AT_ONCE or self.filing.weight >= WEIGHT_AT_ONCE or self._is_late:
+        if (
+            len(self.filing.pending) >= min(CUT_AT_ONCE, self.batch or CUT_AT_ONCE)
+            or self.filing.weight >= WEIGHT_AT_ONCE
+            or self._is_late
+        ):
             self._cut(self.filing)
 
     def _open(self, taken: Taken, before: SourceRow | None, contents: Contents, depth: int) -> Opened:
@@ -192,24 +209,25 @@ class Taking:
     def _count_same(self, uri: str) -> str:
         """Count a source that holds what it held, unless for other readers by now; what became of it."""
         if uri in self.closed.relabelled:
-            self.tally.changed += 1
+            self.tally.count(uri, "changed")
             return "changed"
-        self.tally.unchanged += 1
+        self.tally.count(uri, "unchanged")
         return ""
 
     def _keep(self, taken: Taken, before: SourceRow | None, opened: Opened, within: str) -> None:
         row, change = taken.row, ""
         if before is not None and _is_same(before, row) and self.labelled.is_same(before):
-            self.writer.touch(before.but(size=row.size, mtime_ns=row.mtime_ns))
+            if (before.size, before.mtime_ns) != (row.size, row.mtime_ns):
+                self.writer.touch(before.but(size=row.size, mtime_ns=row.mtime_ns))
             change = self._count_same(taken.uri)
         elif before is not None and _is_same(before, row) and self.labelled.gives_other_readers(before):
             self._changes += 1
-            self.tally.changed += 1
+            self.tally.count(taken.uri, "changed")
             change = "changed"
         elif before is None and (old := self._moved_from(taken, within)) is not None:
             self.writer.move(old.uri, old.but(uri=taken.uri, size=row.size, mtime_ns=row.mtime_ns))
             self._changes += 1
-            self.tally.moved += 1
+            self.tally.count(taken.uri, "moved")
             change = "moved"
         else:
             try:
@@ -243,7 +261,7 @@ class Taking:
             if isinstance(result, Unreadable):
                 self._fail(result, filed.reading.document.id.rpartition(".")[2], filed.within)
             else:
-                self.tally.put(result, is_new=filed.is_new)
+                self.tally.put(filed.row.uri, result, is_new=filed.is_new)
                 self._changes += 1
                 self._done(filed.row.uri, "added" if filed.is_new else "changed")
 
@@ -270,8 +288,9 @@ class Taking:
     def _publish_if_many(self) -> None:
         if self.batch is None:
             return
-        are_many = self._changes >= self.batch or self.tally.chunks - self._chunks >= self.batch * CHUNKS_PER_DOCUMENT
-        if are_many or self._is_late:
+        chunks = min(self.batch * CHUNKS_PER_DOCUMENT, MOST_CHUNKS)
+        are_many = self._changes >= self.batch or self.tally.chunks - self._chunks >= chunks
+        if are_many or self._is_late or self.writer.weight >= STAGED_AT_ONCE:
             self._publish()
 
     @property
@@ -283,6 +302,8 @@ class Taking:
         """Embed what has no vector yet, then make everything since the last time visible."""
         self.unread += embed(self.writer, self.growths, self._embedded)
         self.writer.publish()
+        self.tally.take_back(self.conflicts & self.tally.counted.keys())
+        self.tally.counted.clear()
         self._changes, self._chunks = 0, self.tally.chunks
         self._published_at = time.monotonic()
 

@@ -6,22 +6,22 @@ commit publish them together; whoever is killed before that has changed nothing,
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from spolia.errors import NotAStore, StoreError
-from spolia.stores.manifest import read
-from spolia.stores.revision import Revision
+from spolia.errors import GroupError, NotAStore, StoreError
+from spolia.filters import Field, Schema
+from spolia.stores.draft import Draft
+from spolia.stores.failpoints import fail_point
+from spolia.stores.manifest import Manifest, refuse_odd_name, refuse_other, written
 from spolia.stores.tables import sql
-from spolia.stores.tables.changes import Changes
+from spolia.stores.tables.changes import NONE
 from spolia.stores.tables.publishing import Publication
-from spolia.stores.tables.rows import hash_of, hash_of_picture, indexed_text
-from spolia.stores.tables.schema import read_schema
+from spolia.stores.tables.rows import SourceRow
 from spolia.stores.tables.transaction import Transaction
 from spolia.stores.truth import Truth, Writing, translated
+from spolia.types import Document, Meta, Node, principals
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,39 +31,12 @@ if TYPE_CHECKING:
     from spolia.stores.truth import Embedding
 
 
-_PAGE = 1_000
-
-
-@dataclass(frozen=True)
-class Lacking:
-    """A node that has no vector yet.
-
-    Args:
-        hash: by which its vector is found.
-        node: its id.
-        document: id of its document.
-        text: that is indexed.
-    """
-
-    hash: bytes
-    node: str
-    document: str
-    text: str
-
-    @property
-    def is_picture(self) -> bool:
-        """Whether its vector is that of its picture."""
-        return self.hash != hash_of(self.text)
-
-
-class Writer(Revision):
+class Writer(Draft):
     """The one that may write to a store; made by `Corpus.writer`.
 
     Args:
         store: where it is.
         timeout_s: how long to wait for another writer, seconds.
-
-    What it sees is a `Draft`, what it changes a `Revision`.
 
     Attributes:
         mended: what was found damaged and was built again, in words.
@@ -87,15 +60,8 @@ class Writer(Revision):
             self.close()
             raise
 
-    def _read_what_is_published(self) -> None:
-        self.generation: int
-        self.generation, indexes = self._connection.execute(sql.GENERATIONS).fetchall()[-1]
-        self.indexes: dict[str, tuple[int, int]] = {name: (at, key) for name, (at, key) in json.loads(indexes).items()}
-        manifests = [read(row[0]) for row in self._connection.execute(sql.MANIFESTS)]
-        self.manifests = {manifest.group: manifest for manifest in manifests}
-        self._changes = Changes(self._connection, self.generation + 1, self.manifests)
-        self.schema = read_schema(self._connection.execute(sql.FIELDS, (self.generation,)).fetchone()[0])
-        self._changes.schema = self.schema
+    def _reading(self) -> AbstractContextManager[None]:
+        return self._transaction.reading()
 
     def _known(self) -> dict[str, int]:
         """For each group that is published and indexed, the last node key that was known then."""
@@ -109,55 +75,207 @@ class Writer(Revision):
                 self.indexes.pop(group)
                 self._transaction.visible = True
 
-    # Vectors.
+    # Changes: each whole or not at all, and none seen by readers before it is published.
 
-    def unembedded(self, group: str, embedder: str) -> Iterator[tuple[bytes, str]]:
-        """Content hash and text of what the group will hold and has no vector by this embedder; each text once.
+    def define(self, group: str, manifest: Manifest) -> None:
+        """Say what a group is built with: the first time it is written down, later it must be the same.
 
-        Nodes that are embedded by their picture are not among them, but among the `unembedded_pictures`.
-        """
-        return ((one.hash, one.text) for one in self._lacking(group, embedder) if not one.is_picture)
-
-    def unembedded_pictures(self, group: str, embedder: str) -> Iterator[tuple[Lacking, bytes]]:
-        """The nodes whose pictures have no vector by this embedder yet, with these; each picture once.
+        Documents that are there already are noted as not made in it (`unmade`).
 
         Raises:
-            StoreError: a document names a picture, and was put without it.
+            ManifestMismatch: the group was built with other parts, naming both sides.
         """
-        pictures = self.manifests[group].by_picture
-        for one in self._lacking(group, embedder) if pictures else ():
-            if one.is_picture:
-                yield one, self._picture(one)
+        if manifest.group != group:
+            raise StoreError(f"The manifest is of group {manifest.group!r}, not {group!r}. Write the same name twice.")
+        refuse_odd_name(group)
+        there = self.manifests.get(group)
+        if there is not None:
+            refuse_other(there, manifest)
+            return
+        with self._transaction.change():
+            fail_point("define.write")
+            self._changes.expect(group)
+            self._write(group, manifest)
 
-    def _picture(self, one: Lacking) -> bytes:
-        with self._transaction.reading():
-            for key, image in self._connection.execute(sql.LIVE_IMAGES, (one.document,)).fetchall():
-                if hash_of_picture(image) == one.hash:
-                    return bytes(self._connection.execute(sql.LIVE_IMAGE, (key, image)).fetchone()[0])
-        raise StoreError(
-            f"Node {one.node!r} shows a picture that its document was put without. Write put(document, nodes, source, "
-            "images) with all pictures that its regions name."
-        )
+    def _write(self, group: str, manifest: Manifest) -> None:
+        self._connection.execute(sql.DEFINE, {"grp": group, "manifest": written(manifest)})
+        self.manifests[group] = manifest
+        self._forget_derived(group)
 
-    def _lacking(self, group: str, embedder: str) -> Iterator[Lacking]:
-        seen: set[bytes] = set()
-        key = self._embedded_to.get((group, embedder), 0)
-        embedded_to: int | None = None
-        while True:
-            with self._transaction.reading():
-                last_key = self._connection.execute(sql.LAST_KEY).fetchone()[0]
-                values = {"grp": group, "key": key, "embedder": embedder, "limit": _PAGE}
-                rows = self._connection.execute(sql.UNEMBEDDED, values).fetchall()
-            if embedded_to is None:
-                embedded_to = rows[0][0] - 1 if rows else last_key
-            for _, found, id, document, *texts in rows:
-                if found not in seen and not (self._embedded and self._embedded.is_pending(embedder, found)):
-                    seen.add(found)
-                    yield Lacking(found, id, document, indexed_text(*texts))
-            if len(rows) < _PAGE:
-                self._embedded_to[group, embedder] = embedded_to  # need not be looked at again before publishing
-                return
-            key = rows[-1][0]
+    def _forget_derived(self, group: str) -> None:
+        self.indexes.pop(group, None)
+        self._embedded_to = {key: last for key, last in self._embedded_to.items() if key[0] != group}
+
+    def redefine(self, group: str, manifest: Manifest, *, keep_nodes: bool = False) -> None:
+        """Build a group anew: its nodes end, other groups stay. Readers see the old ones until this is published.
+
+        All documents are noted as not made in it, until `add_nodes` adds nodes of it, or `note_unmade` takes that back.
+
+        Args:
+            keep_nodes: they are made as before; only how they are embedded has changed.
+        """
+        refuse_odd_name(group)
+        with self._transaction.change():
+            fail_point("redefine.write")
+            if not keep_nodes:
+                self._changes.clear(group)
+                self._changes.expect(group)
+            self._write(group, manifest)
+
+    def drop(self, group: str) -> None:
+        """Forget a group with its nodes; vectors stay for when their texts return."""
+        self._refuse_unknown(group)
+        if below := sorted(m.group for m in self.manifests.values() if group in (m.parent, m.ref) and m.group != group):
+            raise GroupError(f"Group {group!r} has groups made from it: {', '.join(below)}. Drop these first.")
+        with self._transaction.change():
+            self._changes.clear(group)
+            fail_point("drop.write")
+            self._connection.execute(sql.DROP_MANIFEST, (group,))
+            del self.manifests[group]
+            self._forget_derived(group)
+
+    def _refuse_unknown(self, group: str) -> None:
+        if group not in self.manifests:
+            raise GroupError(
+                f"There is no node group {group!r} in {self.store}. It has: {', '.join(sorted(self.manifests))}."
+            )
+
+    def declare(self, fields: Iterable[Field]) -> None:
+        """Say which metadata fields can be filtered by; those that were declared before and are not named go.
+
+        Values that do not fit, in what is stored or put later, are passed over: for filters they are missing.
+
+        Raises:
+            FilterError: two fields of one name, or one that every file has.
+        """
+        schema = Schema(fields)
+        if schema != self._changes.schema:
+            with self._transaction.change():
+                fail_point("declare.write")
+                self._changes.schema = schema
+
+    def put(
+        self, document: Document, nodes: Iterable[Node], source: SourceRow, images: Mapping[str, bytes] = NONE
+    ) -> bool:
+        """Put a document with its nodes in the place of what its source held before; the nodes are streamed.
+
+        A document that is there already, with the same text and fields, is shared, and its nodes are not asked for.
+        When `nodes` raises, nothing of the document stays, and the writer goes on.
+
+        Args:
+            images: the pictures that regions of the document name, by their hash.
+
+        Returns:
+            Whether its nodes were asked for.
+
+        Raises:
+            StoreError: two nodes with one id, a node of another document or of an undefined group, one that stands
+                beyond the text, a full disk; another document with this id was put since the last publication.
+        """
+        with self._transaction.change():
+            return self._changes.put(document, nodes, source, images)
+
+    def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
+        """Add nodes of other groups to a document that is there, as `documents()` gives it; they are streamed.
+
+        Raises:
+            StoreError: no such document, two nodes with one id, a node of another document or of an undefined group.
+        """
+        with self._transaction.change():
+            self._changes.add_nodes(document, nodes)
+
+    def note_unmade(self, document: str, reasons: Mapping[str, str]) -> None:
+        """Note which groups could not be made of a document, by its id, and why; they stay noted until it is changed.
+
+        Args:
+            reasons: by group; an empty one takes back what was noted.
+        """
+        with self._transaction.change():
+            fail_point("unmade.write")
+            self._changes.note_unmade(document, reasons)
+
+    def set_readers(self, document: Document, readers: Sequence[str]) -> None:
+        """Give a document another reader list, and all its nodes but those that have one of their own.
+
+        It holds for every search after the next publication; nothing is cut or embedded again.
+
+        Args:
+            document: as `documents()` or a snapshot gives it.
+            readers: principals who may see it; empty for everybody.
+
+        Raises:
+            StoreError: it is no document, or no list of principals.
+        """
+        if not isinstance(document, Document):
+            raise StoreError(
+                f"{document!r:.80} ({type(document).__name__}) is no Document. Write for document in "
+                f"list(writer.documents()): if document.uri == {str(document)!r:.80}: "
+                "writer.set_readers(document, [...])."
+            )
+        self.relabel(document, document.meta, readers)
+
+    def relabel(self, document: Document, meta: Meta, readers: Sequence[str]) -> None:
+        """Give a document other metadata and another reader list; its nodes stay, with the metadata of their own.
+
+        Raises:
+            StoreError: the readers are no list of principals.
+        """
+        readers = principals(readers, f"The readers of {document.uri or document.id!r} would be")
+        with self._transaction.change():
+            self._changes.relabel(document, meta, readers)
+
+    def unmake(self, document: str, groups: Iterable[str]) -> None:
+        """End the nodes of a document, by its id, in some groups: it is noted as not made in them."""
+        with self._transaction.change():
+            self._changes.unmake(document, groups)
+
+    def touch(self, source: SourceRow) -> None:
+        """Note another size, time or report of a source whose content is the same."""
+        with self._transaction.change(visible=False):
+            fail_point("touch.write")
+            self._changes.touch(source)
+
+    def move(self, old_uri: str, source: SourceRow) -> None:
+        """The source at `old_uri` is at `source.uri` now, with the same content."""
+        with self._transaction.change():
+            key = self._changes.held_by(old_uri)
+            fail_point("move.write")
+            self._changes.point(source, key)
+            if old_uri != source.uri:
+                self._changes.forget(old_uri)
+
+    def remove(self, uri: str) -> None:
+        """Forget a source, and its document unless another source has the same."""
+        with self._transaction.change():
+            fail_point("remove.write")
+            self._changes.forget(uri)
+
+    def fail(self, source: SourceRow) -> None:
+        """Note that a source could not be read. What it held before goes, unless `source.document` still names it."""
+        with self._transaction.change():
+            key = self._changes.document_key(source.document) if source.document else None
+            fail_point("fail.write")
+            self._changes.point(source, key)
+
+    def remember(self, source: str, cursors: Mapping[str, str]) -> None:
+        """Note how far a source was read, which is published together with what was read there.
+
+        Args:
+            source: its name.
+            cursors: by what they are said of; an empty one forgets.
+        """
+        cursors = {item: cursor for item, cursor in cursors.items() if cursor != self.cursor(source, item)}
+        if not cursors:
+            return
+        with self._transaction.change(visible=False):
+            fail_point("remember.write")
+            # where nothing else has changed, what was published last is as far as this
+            self._changes.remember(source, cursors, self.generation + self._transaction.visible)
+
+    # Vectors.
+
+    def _is_pending(self, embedder: str, hash: bytes) -> bool:
+        return self._embedded is not None and self._embedded.is_pending(embedder, hash)
 
     def add_vectors(self, embedder: str, hashes: Sequence[bytes], vectors: npt.NDArray[np.float32]) -> None:
         """Keep vectors float32[n, d] for the texts with these hashes; one that is there is not changed.
@@ -186,6 +304,37 @@ class Writer(Revision):
         with self._transaction.or_end("written"):
             yield self._embedded
         self._transaction.visible = True
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something is to be published, be it that what was damaged is built again."""
+        return self._transaction.visible
+
+    def document_key(self, id: str) -> int | None:
+        """Tells a live document from what had its id before; None where there is none."""
+        with self._reading():
+            return self._changes.document_key(id)
+
+    def born(self) -> dict[str, int]:
+        """The sources that are changed in the generation that is published next, with its number."""
+        with self._reading():
+            return dict(self._connection.execute(sql.BORN, (self._changes.next,)).fetchall())
+
+    @property
+    def embedded_to(self) -> dict[tuple[str, str], int]:
+        """For each group and embedder, the node key up to which all nodes have vectors."""
+        return self._embedded_to
+
+    def trust_vectors(self, embedded_to: dict[tuple[str, str], int]) -> None:
+        """Take over what another one has found of that, for the same store."""
+        self._embedded_to = dict(embedded_to)
+
+    def keep_vectors(self) -> None:
+        """Make the vectors durable that were added, and publish nothing. Call it without other changes."""
+        if self._embedded is not None:
+            with self._embedding() as embedding:
+                embedding.keep()
+            self._transaction.commit()
 
     # Publishing.
 
@@ -254,11 +403,11 @@ class Writer(Revision):
         if transaction is not None:
             transaction.ended = True
         try:
-            self._keep_vectors()
+            self._rescue_vectors()
         finally:
             self._writing.close()
 
-    def _keep_vectors(self) -> None:
+    def _rescue_vectors(self) -> None:
         """What was embedded took time, and perhaps money: it is kept whatever has ended the writer."""
         if self._embedded is not None:
             with suppress(Exception):  # a full disk, a lost connection: it is what has ended the writer that counts

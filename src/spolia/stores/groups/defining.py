@@ -14,7 +14,7 @@ from spolia.stores.groups.growing import Growth
 from spolia.stores.groups.storing import with_those_below
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Manifest
-from spolia.stores.writer import Writer
+from spolia.stores.staging import AnyWriter
 
 if TYPE_CHECKING:
     from spolia.stores.corpus import NodeGroup
@@ -38,7 +38,7 @@ class Defining:
 
     def __init__(
         self,
-        writer: Writer,
+        writer: AnyWriter,
         wanted: Iterable[NodeGroup],
         rebuild: bool,
         known: Iterable[Operator[Any, Any] | type] = (),

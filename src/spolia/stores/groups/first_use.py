@@ -7,11 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 from spolia.core.run_context import check_cancelled, note
-from spolia.errors import StoreBusy
+from spolia.errors import GroupError, StoreBusy
 from spolia.stores.defined import built_in, signature
 from spolia.stores.definition import Embedding
 from spolia.stores.groups.asked import serves
 from spolia.stores.groups.materialising import materialise
+from spolia.stores.spool import claimer
 
 if TYPE_CHECKING:
     from spolia.models.protocols import Embedder, SparseEmbedder
@@ -37,6 +38,15 @@ def built(group: NodeGroup) -> Snapshot:
         left = end - time.monotonic()
         try:
             _build(group, min(LOOK_S, max(left, 0.0)))
+        except GroupError:  # nobody says what it is made of: a run of `sync` may be about to
+            busy = StoreBusy()
+            busy.holder = claimer(group.corpus.truth.folder)
+            if not busy.holder:
+                raise
+            if left <= 0:
+                raise _out_of_patience(group, busy, snapshot) from None
+            said = said or _told(group, busy)
+            time.sleep(LOOK_S / 10)
         except StoreBusy as busy:
             if left <= 0:
                 raise _out_of_patience(group, busy, snapshot) from busy

@@ -13,8 +13,8 @@ from spolia.stores.definition import DOCUMENT, Part, Piece, Splitter, Transform,
 from spolia.stores.groups.making import Making
 from spolia.stores.groups.pictures import embed_pictures
 from spolia.stores.groups.reaching import Reach
+from spolia.stores.staging import AnyWriter
 from spolia.stores.tables.rows import Unmade
-from spolia.stores.writer import Writer
 from spolia.types import Document, Failure, Node
 
 T = TypeVar("T")
@@ -171,7 +171,9 @@ def _ask(growth: Growth, transform: Transform, found: Sequence[Grown]) -> None:
             one.take(growth.group, _nodes(one, growth, some, pieces))  # type: ignore[arg-type]
 
 
-def embed(writer: Writer, growths: Iterable[Growth], tell: Callable[[int], None] = lambda count: None) -> list[Unmade]:
+def embed(
+    writer: AnyWriter, growths: Iterable[Growth], tell: Callable[[int], None] = lambda count: None
+) -> list[Unmade]:
     """Embed what groups hold and has no vector yet.
 
     Args:

@@ -12,8 +12,8 @@ import numpy as np
 from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, ModelRejected, SpoliaError
 from spolia.models.protocols import ImageEmbedder
+from spolia.stores.staging import AnyWriter
 from spolia.stores.tables.rows import Unmade
-from spolia.stores.writer import Writer
 
 if TYPE_CHECKING:
     from spolia.models.protocols import Vectors
@@ -27,7 +27,7 @@ BLANK = b64decode(
 
 
 def embed_pictures(
-    writer: Writer, group: str, embedder: ImageEmbedder, tell: Callable[[int], None]
+    writer: AnyWriter, group: str, embedder: ImageEmbedder, tell: Callable[[int], None]
 ) -> Iterator[Unmade]:
     """Embed the pictures of a group that have no vector yet; gives those that the embedder could not read.
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from spolia.stores.definition import DOCUMENT, Part, transform_for
 from spolia.stores.groups.growing import Grown, Growth
 from spolia.stores.groups.storing import make_up, with_those_below
+from spolia.stores.staging import AnyWriter
 from spolia.stores.tables.rows import NOT_YET, Unmade
-from spolia.stores.writer import Writer
 from spolia.types import Document
 
 
-def relabel(writer: Writer, growths: Sequence[Growth], old: Document, new: Document) -> None:
+def relabel(writer: AnyWriter, growths: Sequence[Growth], old: Document, new: Document) -> None:
     """Give a document the metadata and readers of another one with the same text.
 
     Its nodes stay, and nothing is asked or embedded again, but in groups whose transform reads what has changed
@@ -35,7 +35,7 @@ def relabel(writer: Writer, growths: Sequence[Growth], old: Document, new: Docum
             """Each of them is stored as it comes."""
 
 
-def _parts(writer: Writer, growths: Sequence[Growth], document: Document) -> Mapping[str, Sequence[Part]]:
+def _parts(writer: AnyWriter, growths: Sequence[Growth], document: Document) -> Mapping[str, Sequence[Part]]:
     """What the transform of each group is given."""
     there = Grown(document, lambda group: writer.nodes(document.id, group))
     return {growth.group: there.parts(growth) for growth in growths if growth.group != DOCUMENT}

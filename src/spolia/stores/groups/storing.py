@@ -10,8 +10,8 @@ from spolia.errors import GroupError, StoreError
 from spolia.stores.definition import DOCUMENT
 from spolia.stores.groups.growing import Grown, Growth, grow, in_batches
 from spolia.stores.manifest import Manifest
+from spolia.stores.staging import AnyWriter
 from spolia.stores.tables.rows import Unmade
-from spolia.stores.writer import Writer
 from spolia.types import Failure
 
 G = TypeVar("G", Growth, Manifest)
@@ -19,7 +19,7 @@ G = TypeVar("G", Growth, Manifest)
 DOCUMENTS_AT_ONCE = 64
 
 
-def store(writer: Writer, one: Grown, before: Mapping[str, str] | None = None) -> None:
+def store(writer: AnyWriter, one: Grown, before: Mapping[str, str] | None = None) -> None:
     """Add what could be made of a document that is there, and note what could not.
 
     Args:
@@ -42,7 +42,7 @@ def store(writer: Writer, one: Grown, before: Mapping[str, str] | None = None) -
         writer.note_unmade(one.document.id, changed)
 
 
-def make_up(writer: Writer, growths: Sequence[Growth], unmade: Sequence[Unmade]) -> Iterator[Grown]:
+def make_up(writer: AnyWriter, growths: Sequence[Growth], unmade: Sequence[Unmade]) -> Iterator[Grown]:
     """Try again what could not be made, and what is made of that; but not in groups whose model is away.
 
     Args:

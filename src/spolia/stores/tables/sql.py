@@ -142,6 +142,10 @@ NAMED = """SELECT wanted.value, d.id, 0 AS is_id FROM json_each(:names) wanted
     WHERE s.birth <= :at AND s.death > :at
     UNION SELECT wanted.value, d.id, 1 AS is_id FROM json_each(:names) wanted
     CROSS JOIN documents d ON d.id = wanted.value WHERE d.birth <= :at AND d.death > :at ORDER BY is_id"""
+BIRTHS = f"SELECT uri, birth FROM sources WHERE death = {ALIVE}"
+BIRTHS_OF_URIS = f"""SELECT s.uri, s.birth FROM json_each(:uris) wanted
+    CROSS JOIN sources s ON s.uri = wanted.value WHERE s.death = {ALIVE}"""
+BORN = f"SELECT uri, birth FROM sources WHERE birth = ? AND death = {ALIVE}"
 STAMPS = f"SELECT uri, size, mtime_ns, status, reader FROM sources WHERE death = {ALIVE}"
 STAMPS_OF_URIS = f"""SELECT s.uri, s.size, s.mtime_ns, s.status, s.reader FROM json_each(:uris) wanted
     CROSS JOIN sources s ON s.uri = wanted.value WHERE s.death = {ALIVE}

@@ -1,0 +1,532 @@
+"""Changes collected without the right to write, and committed in one short transaction.
+
+A run that reads, cuts and embeds documents for hours holds no lock meanwhile: `publish` takes it, compares every source
+and document with what it was when the run looked at it, and writes. What another writer has changed since then stays as
+that writer has it, and is named in `conflicts`, so that it can be compared again.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from spolia.errors import StoreError
+from spolia.filters import Field, Schema
+from spolia.stores.draft import Draft, Lacking
+from spolia.stores.manifest import Manifest, refuse_other
+from spolia.stores.tables import sql
+from spolia.stores.tables.changes import NONE
+from spolia.stores.tables.rows import NOT_YET, SourceRow, Stamp, Unmade, hash_of_picture, node_row
+from spolia.stores.truth import Truth
+from spolia.stores.writer import Writer
+from spolia.types import Document, Meta, Node, principals
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from spolia.models.vectors import SparseRows
+
+UNSAVED = 192
+"""Vectors that are made durable together: with the call of an embedder that was under way, 64, a kill loses 256."""
+_HASH_IN_ROW, _WEIGHT_OF_NODE = 4, 500
+
+
+class Spilled:
+    """Nodes of one long document, kept in a file until they are stored, so that memory does not hold them all."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._file = TemporaryFile()  # noqa: SIM115 - it lives as long as this does
+        for node in nodes:
+            pickle.dump(node, self._file, pickle.HIGHEST_PROTOCOL)
+
+    def __iter__(self) -> Iterator[Node]:
+        self._file.seek(0)
+        with suppress(EOFError):
+            while True:
+                yield pickle.load(self._file)  # written by this process, in a file without a name
+
+
+@dataclass
+class _Change:
+    """One staged change.
+
+    Args:
+        apply: the method of `Writer` that makes it.
+        given: its arguments.
+        uris: the sources that must be as they were.
+        document: id of the document that must be as it was.
+        is_new: the document is put for the first time.
+    """
+
+    apply: Callable[..., object]
+    given: tuple[Any, ...]
+    uris: tuple[str, ...] = ()
+    document: str = ""
+    is_new: bool = False
+
+
+@dataclass
+class _Staged:
+    """What waits for the next commit; `Staging` reads it over what is published."""
+
+    changes: list[_Change] = field(default_factory=list)
+    rows: dict[str, SourceRow | None] = field(default_factory=dict)
+    holding: dict[str, set[str]] = field(default_factory=dict)
+    documents: dict[str, Document] = field(default_factory=dict)
+    relabelled: dict[str, tuple[Document, Document]] = field(default_factory=dict)
+    images: dict[str, Mapping[str, bytes]] = field(default_factory=dict)
+    nodes: dict[tuple[str, str], Iterable[Node]] = field(default_factory=dict)
+    noted: dict[tuple[str, str], str] = field(default_factory=dict)
+    unembedded: dict[str, dict[bytes, Lacking]] = field(default_factory=dict)
+    expected: set[str] = field(default_factory=set)
+    keys: dict[str, int | None] = field(default_factory=dict)
+    weight: int = 0
+
+
+class Staging(Draft):
+    """Collects changes to a store; made without its lock, committed with it.
+
+    It reads like a `Writer` what is going to be: the published rows, with what waits.
+
+    Args:
+        store: where it is.
+        timeout_s: how long each commit waits for another writer, seconds.
+
+    Attributes:
+        conflicts: uris of sources that others have changed since this looked at them; what waited for them was dropped.
+    """
+
+    def __init__(self, store: Truth, timeout_s: float) -> None:
+        self.store, self.timeout_s = store, timeout_s
+        with closing(Writer(store, timeout_s)) as writer:  # takes over what a killed run has left
+            self._is_damaged = writer.is_dirty
+        self._begin()
+
+    def _begin(self) -> None:
+        self.conflicts: set[str] = set()
+        self._embedded_to: dict[tuple[str, str], int] = {}
+        self._births: dict[str, int] = {}
+        self._staged = _Staged()
+        self._vectors: list[tuple[Callable[..., None], str, Sequence[bytes], Any]] = []
+        self._pending: set[tuple[str, bytes]] = set()
+        self._connection = self.store.reading()
+        with self._reading():
+            self._read_what_is_published()
+
+    @property
+    def weight(self) -> int:
+        """How much waits, in characters and bytes of pictures."""
+        return self._staged.weight
+
+    def is_changed(self, uri: str) -> bool:
+        """Whether another writer has changed a source since this looked at it; then it is among the conflicts."""
+        if uri not in self.conflicts and self._births_of([uri]).get(uri) != self._births.get(uri):
+            self.conflicts.add(uri)
+        return uri in self.conflicts
+
+    # Reading.
+
+    def _see(self, uris: Iterable[str] | None) -> None:
+        """Remember the versions of sources, before they are read for the first time."""
+        for uri, birth in self._births_of(uris).items():
+            self._births.setdefault(uri, birth)
+
+    def _births_of(self, uris: Iterable[str] | None) -> dict[str, int]:
+        with self._reading():
+            if uris is None:
+                return dict(self._connection.execute(sql.BIRTHS).fetchall())
+            return _births(self, uris)
+
+    def stamps(self, uris: Iterable[str] | None = None) -> dict[str, Stamp]:
+        found = super().stamps(uris)
+        for uri, row in self._staged.rows.items():
+            if row is None:
+                found.pop(uri, None)
+            elif uris is None or uri in found:
+                found[uri] = row.size, row.mtime_ns, row.status, row.reader
+        return found
+
+    def sources(self, uris: Iterable[str] | None = None) -> dict[str, SourceRow]:
+        uris = None if uris is None else list(uris)
+        self._see(uris)
+        found = super().sources(uris)
+        staged = self._staged.rows
+        for uri in (staged if uris is None else uris) if staged else ():
+            if uri in staged:
+                row = staged[uri]
+                found.pop(uri, None) if row is None else found.__setitem__(uri, row)
+        return found
+
+    def readers(self, uris: Iterable[str] | None = None) -> dict[str, tuple[str, ...]]:
+        uris = None if uris is None else list(uris)
+        self._see(uris)
+        return super().readers(uris)
+
+    def documents(self) -> Iterator[Document]:
+        """The published documents, but those that wait to be replaced."""
+        return (document for document in super().documents() if document.id not in self._staged.documents)
+
+    def document(self, id: str) -> Document:
+        return self._staged.documents.get(id) or super().document(id)
+
+    def meta_of(self, document: str) -> Meta | None:
+        staged = self._staged.documents.get(document)
+        return super().meta_of(document) if staged is None else staged.meta
+
+    def holds(self, document: Document) -> bool:
+        staged = self._staged.documents.get(document.id)
+        return super().holds(document) if staged is None else staged.but(uri="") == document.but(uri="")
+
+    def holders(self, document: str) -> list[SourceRow]:
+        rows, found = self._staged.rows, super().holders(document)
+        if unseen := [row.uri for row in found if row.uri not in self._births]:
+            self._see(unseen)
+            found = super().holders(document)
+        found = [row for row in found if row.uri not in rows]
+        found += [row for uri in self._staged.holding.get(document, ()) if (row := rows[uri]) is not None]
+        return sorted(found, key=lambda row: row.uri)
+
+    def nodes(self, document: str, group: str) -> list[Node]:
+        if (document, group) in self._staged.nodes:
+            return [node for node in self._staged.nodes[document, group] if node.group == group]
+        if document not in self._staged.relabelled:
+            return super().nodes(document, group)
+        old, new = self._staged.relabelled[document]
+        return [
+            node.but(
+                meta=new.meta + node.meta[len(old.meta) :],
+                readers=new.readers if node.readers == old.readers else node.readers,
+            )
+            for node in super().nodes(document, group)
+        ]
+
+    def unmade(self) -> tuple[Unmade, ...]:
+        staged = self._staged
+        found = {(lack.document, lack.group): lack for lack in super().unmade()}
+        found |= self._expected()
+        found = {key: lack for key, lack in found.items() if key[0] not in staged.images}
+        for (document, group), reason in staged.noted.items():
+            found.pop((document, group), None)
+            if reason and (holders := self.holders(document)):
+                found[document, group] = Unmade(document, holders[0].uri, group, reason)
+        if staged.rows:
+            found = {key: lack for key, lack in found.items() if key in staged.noted or self.holders(lack.document)}
+        return tuple(sorted(found.values(), key=lambda lack: (lack.uri, lack.document, lack.group)))
+
+    def _expected(self) -> dict[tuple[str, str], Unmade]:
+        """Documents of which a group that is staged has to be made: they are noted when it is committed."""
+        return {}
+
+    @property
+    def defines(self) -> bool:
+        """Whether a group is staged, whose documents are noted when it is committed."""
+        return bool(self._staged.expected)
+
+    # Definitions.
+
+    @property
+    def declared(self) -> Schema:
+        return self._changes.schema
+
+    def declare(self, fields: Iterable[Field]) -> None:
+        """See `Writer.declare`."""
+        schema = Schema(fields)
+        if schema != self._changes.schema:
+            self._changes.schema = schema
+            self._stage(Writer.declare, tuple(schema))
+
+    def define(self, group: str, manifest: Manifest) -> None:
+        """See `Writer.define`."""
+        if there := self.manifests.get(group):
+            refuse_other(there, manifest)
+            return
+        self.manifests[group] = manifest
+        self._staged.expected.add(group)
+        self._stage(Writer.define, group, manifest)
+
+    def redefine(self, group: str, manifest: Manifest, *, keep_nodes: bool = False) -> None:
+        """See `Writer.redefine`."""
+        self.manifests[group] = manifest
+        self._embedded_to = {key: last for key, last in self._embedded_to.items() if key[0] != group}
+        if not keep_nodes:
+            self._staged.expected.add(group)
+        self._stage(_redefine, group, manifest, keep_nodes)
+
+    # Documents and sources.
+
+    def put(
+        self, document: Document, nodes: Iterable[Node], source: SourceRow, images: Mapping[str, bytes] = NONE
+    ) -> bool:
+        """See `Writer.put`."""
+        is_new = not self.holds(document)
+        self._set(source)
+        if is_new:
+            self._staged.documents[document.id] = document
+            self._staged.relabelled.pop(document.id, None)
+            self._staged.images[document.id] = images
+            self._staged.weight += len(document.text) + len(document.boxes.packed) + sum(map(len, images.values()))
+        self._stage(
+            Writer.put, document, (), source, images, uris=(source.uri,), document=document.id, is_new=is_new
+        )  # fmt: skip
+        if is_new and (listed := list(nodes)):
+            self.add_nodes(document, listed)
+        return is_new
+
+    def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
+        """See `Writer.add_nodes`. They are checked now, since a commit is to find no fault.
+
+        Raises:
+            StoreError: two nodes with one id, or one that cannot be stored.
+        """
+        listed = nodes if isinstance(nodes, list) else Spilled(nodes)
+        ids, lacking, groups = set[str](), dict[str, dict[bytes, Lacking]](), set[str]()
+        for node in listed:
+            if node.id in ids or node.group not in self.manifests:
+                raise StoreError(f"Two nodes have the id {node.id!r}, or group {node.group!r} is not defined.")
+            manifest = self.manifests[node.group]
+            hash = node_row(node, document, 0, 0, 0, by_picture=manifest.by_picture)[_HASH_IN_ROW]
+            ids.add(node.id)
+            groups.add(node.group)
+            self._staged.weight += len(node.text) + _WEIGHT_OF_NODE
+            if manifest.embeddings:
+                one = Lacking(hash, node.id, document.id, node.indexed_text)
+                lacking.setdefault(node.group, {}).setdefault(hash, one)
+        for group in groups:
+            self._staged.nodes[document.id, group] = listed
+            self._staged.noted[document.id, group] = ""
+            for hash, one in lacking.get(group, {}).items():
+                self._staged.unembedded.setdefault(group, {}).setdefault(hash, one)
+        self._stage(Writer.add_nodes, document, listed, groups, document=document.id)
+
+    def note_unmade(self, document: str, reasons: Mapping[str, str]) -> None:
+        """See `Writer.note_unmade`."""
+        self._staged.noted |= {(document, group): reason for group, reason in reasons.items()}
+        self._stage(Writer.note_unmade, document, dict(reasons), document=document)
+
+    def unmake(self, document: str, groups: Iterable[str]) -> None:
+        """See `Writer.unmake`."""
+        listed = tuple(groups)
+        self._staged.nodes |= {(document, group): () for group in listed}
+        self._staged.noted |= {(document, group): NOT_YET for group in listed}
+        self._stage(Writer.unmake, document, listed, document=document)
+
+    def set_readers(self, document: Document, readers: Sequence[str]) -> None:
+        """See `Writer.set_readers`."""
+        self.relabel(document, document.meta, readers)
+
+    def relabel(self, document: Document, meta: Meta, readers: Sequence[str]) -> None:
+        """See `Writer.relabel`."""
+        readers = principals(readers, f"The readers of {document.uri or document.id!r} would be")
+        before = self._staged.relabelled.get(document.id, (document,))[0]
+        new = document.but(meta=meta, readers=readers)
+        if document.id not in self._staged.images:  # what is put in this very commit has its nodes here
+            self._staged.relabelled[document.id] = before, new
+        self._staged.documents[document.id] = new
+        self._stage(Writer.relabel, document, meta, readers, document=document.id)
+
+    def touch(self, source: SourceRow) -> None:
+        """See `Writer.touch`."""
+        self._set(source)
+        self._stage(Writer.touch, source, uris=(source.uri,))
+
+    def move(self, old_uri: str, source: SourceRow) -> None:
+        """See `Writer.move`."""
+        self._staged.rows[old_uri] = None
+        self._set(source)
+        self._stage(Writer.move, old_uri, source, uris=(old_uri, source.uri))
+
+    def remove(self, uri: str) -> None:
+        """See `Writer.remove`."""
+        self._staged.rows[uri] = None
+        self._stage(Writer.remove, uri, uris=(uri,))
+
+    def fail(self, source: SourceRow) -> None:
+        """See `Writer.fail`."""
+        self._set(source)
+        self._stage(Writer.fail, source, uris=(source.uri,))
+
+    def remember(self, source: str, cursors: Mapping[str, str]) -> None:
+        """See `Writer.remember`; dropped while there are conflicts, since not all that was read is stored then."""
+        if any(cursor != self.cursor(source, item) for item, cursor in cursors.items()):
+            self._stage(_remember, source, dict(cursors), self.conflicts)
+
+    def _set(self, source: SourceRow) -> None:
+        before = self._staged.rows.get(source.uri)
+        if before is not None:
+            self._staged.holding.get(before.document, set()).discard(source.uri)
+        self._staged.rows[source.uri] = source
+        if source.document:
+            self._staged.holding.setdefault(source.document, set()).add(source.uri)
+
+    def _stage(
+        self,
+        apply: Callable[..., object],
+        *given: Any,
+        uris: tuple[str, ...] = (),
+        document: str = "",
+        is_new: bool = False,
+    ) -> None:
+        if document and document not in self._staged.keys:
+            with self._reading():
+                self._staged.keys[document] = self._changes.document_key(document)
+        self._staged.changes.append(_Change(apply, given, uris, document, is_new))
+
+    # Vectors.
+
+    def _lacking(self, group: str, embedder: str) -> Iterator[Lacking]:
+        seen = set[bytes]()
+        for hash, one in list(self._staged.unembedded.get(group, {}).items()):
+            with self._reading():
+                is_there = self._connection.execute(sql.HAS_VECTOR, (embedder, hash)).fetchone() is not None
+            if not is_there and not self._is_pending(embedder, hash):
+                seen.add(hash)
+                yield one
+        yield from (one for one in super()._lacking(group, embedder) if one.hash not in seen)
+
+    def _picture(self, one: Lacking) -> bytes:
+        staged = self._staged.images.get(one.document, NONE)
+        return next((data for image, data in staged.items() if hash_of_picture(image) == one.hash), b"") or (
+            super()._picture(one)
+        )
+
+    def _is_pending(self, embedder: str, hash: bytes) -> bool:
+        return (embedder, hash) in self._pending
+
+    def add_vectors(self, embedder: str, hashes: Sequence[bytes], vectors: npt.NDArray[np.float32]) -> None:
+        """See `Writer.add_vectors`."""
+        self._collect(Writer.add_vectors, embedder, hashes, vectors)
+
+    def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:
+        """See `Writer.add_sparse`."""
+        self._collect(Writer.add_sparse, embedder, hashes, rows)
+
+    def _collect(self, add: Callable[..., None], embedder: str, hashes: Sequence[bytes], vectors: Any) -> None:
+        self._vectors.append((add, embedder, hashes, vectors))
+        self._pending |= {(embedder, hash) for hash in hashes}
+        if len(self._pending) >= UNSAVED:
+            self._keep_vectors()
+
+    def _keep_vectors(self) -> None:
+        """Make vectors durable before what they are of is committed."""
+        with closing(Writer(self.store, self.timeout_s)) as writer:
+            writer.manifests |= self.manifests  # which say how they are compared
+            self._give_vectors(writer)
+            writer.keep_vectors()
+
+    def _give_vectors(self, writer: Writer) -> None:
+        for add, *given in self._vectors:
+            add(writer, *given)
+        self._vectors.clear()
+        self._pending.clear()
+
+    # Committing.
+
+    def publish(self) -> int:
+        """Commit what waits, and make it visible; returns the generation.
+
+        Raises:
+            StoreBusy: another process writes, and did not finish in time.
+            ManifestMismatch: another process has defined a group of the same name otherwise.
+            StoreError: the store cannot be written.
+        """
+        if self._staged.changes or self._vectors or self._is_damaged:
+            with closing(Writer(self.store, self.timeout_s)) as writer:
+                self._commit(writer)
+            self._staged = _Staged()
+        return self.generation
+
+    def _commit(self, writer: Writer) -> None:
+        if not writer.mended:
+            writer.trust_vectors(self._embedded_to)
+        changes = self._unchanged(writer)
+        for change in changes:
+            self._apply(writer, change)
+        self._give_vectors(writer)
+        births = dict(writer.born())
+        self.generation = writer.publish()
+        self._is_damaged = False
+        self._births |= births
+        for uri, row in self._staged.rows.items():
+            if row is None:
+                self._births.pop(uri, None)
+        self._embedded_to = writer.embedded_to
+
+    def _unchanged(self, writer: Writer) -> list[_Change]:
+        """The changes to what is as it was when this looked at it; the others are noted as conflicts."""
+        uris = {uri for change in self._staged.changes for uri in change.uris}
+        now = _births(writer, uris)
+        self.conflicts |= {uri for uri in uris if now.get(uri) != self._births.get(uri)}
+        others = {id for id, key in self._staged.keys.items() if writer.document_key(id) != key}
+        kept, lost = list[_Change](), set(others)
+        for change in self._staged.changes:
+            if not self._is_lost(change, lost):
+                kept.append(change)
+                continue
+            self.conflicts.update(change.uris or (row.uri for row in writer.holders(change.document)))
+            if change.is_new:
+                lost.add(change.document)
+        return kept
+
+    def _is_lost(self, change: _Change, lost: set[str]) -> bool:
+        if change.document in lost:
+            return True
+        within = tuple(f"{uri}/" for uri in change.uris)
+        return any(uri in self.conflicts for uri in change.uris) or (
+            bool(within) and any(uri.startswith(within) for uri in self.conflicts)
+        )
+
+    def _apply(self, writer: Writer, change: _Change) -> None:
+        if change.apply is Writer.put:
+            document, _, source, _ = change.given
+            if not change.is_new and not writer.holds(document):  # it went with another source, in this very commit
+                self.conflicts.add(source.uri)
+                return
+            writer.put(*change.given)
+            if more := {group: NOT_YET for group in writer.manifests if group not in self.manifests and change.is_new}:
+                writer.note_unmade(document.id, more)
+        elif change.apply is Writer.add_nodes:
+            self._add_nodes(writer, *change.given)
+        elif not self.conflicts.intersection(change.uris):
+            change.apply(writer, *change.given)
+
+    def _add_nodes(self, writer: Writer, document: Document, nodes: Iterable[Node], groups: set[str]) -> None:
+        """Nothing is stored of groups that another process makes otherwise by now, nor of those that it has made of the
+        document meanwhile."""
+        others = {group for group in groups if writer.manifests.get(group) != self.manifests[group]}
+        if others:
+            writer.note_unmade(document.id, dict.fromkeys(others & writer.manifests.keys(), NOT_YET))
+        if document.id not in self._staged.images:
+            others |= {group for group in groups - others if writer.nodes(document.id, group)}
+        writer.add_nodes(document, (node for node in nodes if node.group not in others) if others else nodes)
+
+    def close(self) -> None:
+        """Drop what waits; vectors are kept, since they took time, and perhaps money."""
+        try:
+            with suppress(Exception):  # what has ended the run counts: a full disk, a lost connection
+                if self._vectors and self.store.exists():
+                    self._keep_vectors()
+        finally:
+            self._connection.close()
+
+
+AnyWriter: TypeAlias = Writer | Staging
+
+
+def _births(draft: Draft, uris: Iterable[str]) -> dict[str, int]:
+    """The versions of live sources."""
+    return dict(draft._connection.execute(sql.BIRTHS_OF_URIS, {"uris": json.dumps(list(uris))}).fetchall())
+
+
+def _redefine(writer: Writer, group: str, manifest: Manifest, keep_nodes: bool) -> None:
+    writer.redefine(group, manifest, keep_nodes=keep_nodes)
+
+
+def _remember(writer: Writer, source: str, cursors: Mapping[str, str], conflicts: set[str]) -> None:
+    if not conflicts:
+        writer.remember(source, cursors)

@@ -1,0 +1,224 @@
+"""Writers make progress beside a long sync: it holds the store's lock only while it commits a batch."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.report import SyncReport
+from spolia.indexing.sync import sync
+from spolia.models.protocols import Kind
+from spolia.retrieval.bm25 import BM25
+from spolia.run import Run
+from spolia.stores.corpus import Corpus
+from spolia.stores.definition import Definition
+from spolia.stores.groups.materialising import materialise
+from spolia.stores.staging import Staging
+from spolia.stores.vectors.dense import Vectors
+from spolia.testing.hash_embedder import HashingEmbedder
+from spolia.types import Query
+
+ANN, BOTH = ("ann",), ("ann", "bob")
+WAIT_S = 5.0
+"""What another writer may wait for a sync that reads a file for as long as the test lets it."""
+
+
+class Slow:
+    """Reads plain text; a file that is named `slow` only when it is told to."""
+
+    name, version, media_type, suffixes = "slow", 1, "text/plain", (".note",)
+
+    def __init__(self) -> None:
+        self.reads, self.go = Event(), Event()
+        self.read_of: list[str] = []
+
+    def read(self, blob: Blob, /) -> Reading:
+        self.read_of.append(blob.uri)
+        if "slow" in blob.uri:
+            self.reads.set()
+            assert self.go.wait(60)
+        return Reading(blob.document(self, blob.data.decode()))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "docs"
+    made.mkdir()
+    (made / "krill.note").write_text("Krill is eaten by whales.")
+    (made / "seals.note").write_text("Seals bark at whales.")
+    return made
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    return Corpus(str(tmp_path / "s.spolia"))
+
+
+@pytest.fixture
+def under_way(folder: Path, corpus: Corpus) -> Iterator[Callable[..., tuple[Slow, Future[SyncReport]]]]:
+    """Starts a sync in a thread, and gives it when it reads its slow file."""
+    readers: list[Slow] = []
+    with ThreadPoolExecutor() as threads:
+
+        def start(**how: Any) -> tuple[Slow, Future[SyncReport]]:
+            reader = Slow()
+            readers.append(reader)
+            found = threads.submit(sync, folder, corpus, readers=[reader], workers=0, **how)
+            while not reader.reads.wait(0.05):
+                assert not found.done() or found.result()
+            return reader, found
+
+        yield start
+        for reader in readers:
+            reader.go.set()
+
+
+def read_by(corpus: Corpus, who: str) -> set[str]:
+    with Run(principal=who):
+        return {node.uri for node in BM25(corpus.group(), 10)(Query("whales")).nodes}
+
+
+def indexed(folder: Path, corpus: Corpus, **how: Any) -> None:
+    sync(folder, corpus, readers=[Slow()], workers=0, **how)
+    (folder / "slow.note").write_text("Slow whales.")
+
+
+def revoke(corpus: Corpus, uri: str, readers: Sequence[str]) -> None:
+    with corpus.writer(timeout_s=WAIT_S) as writer:
+        for document in list(writer.documents()):
+            if document.uri == uri:
+                writer.set_readers(document, readers)
+
+
+def test_a_revocation_during_a_sync_is_visible_and_stays(folder: Path, corpus: Corpus, under_way: Any) -> None:
+    indexed(folder, corpus, access=lambda uri: BOTH)
+    reader, run = under_way(access=lambda uri: BOTH)
+    revoke(corpus, "krill.note", ANN)
+    assert read_by(corpus, "bob") == {"seals.note"}
+    reader.go.set()
+    assert run.result().added == 1
+    assert read_by(corpus, "bob") == {"seals.note", "slow.note"}
+    assert corpus.latest().check() == []
+
+
+def test_a_file_that_is_being_read_keeps_the_readers_that_it_is_given_meanwhile(
+    folder: Path, corpus: Corpus, under_way: Any
+) -> None:
+    indexed(folder, corpus, access=lambda uri: BOTH)
+    (folder / "krill.note").write_text("Krill is eaten by whales and by seals.")
+    for how in ({}, {"access": lambda uri: BOTH}):
+        (folder / "slow.note").write_text(f"Slow whales {len(how)}.")
+        (folder / "krill.note").write_text(f"Krill is eaten by whales and by {len(how)} seals.")
+        if not how:  # who may read the new file has to be said
+            sync(folder, corpus, readers=[go()], workers=0, access=lambda uri: BOTH)
+            (folder / "slow.note").write_text("Slow whales, again.")
+            (folder / "krill.note").write_text("Krill is eaten by whales, again.")
+        reader, run = under_way(**how)
+        revoke(corpus, "krill.note", ANN)
+        reader.go.set()
+        assert run.result().changed == 2
+        assert read_by(corpus, "bob") == {"seals.note", "slow.note"}
+        assert read_by(corpus, "ann") == {"krill.note", "seals.note", "slow.note"}
+        revoke(corpus, "krill.note", BOTH)
+
+
+def go() -> Slow:
+    reader = Slow()
+    reader.go.set()
+    return reader
+
+
+def test_what_another_one_removes_during_a_sync_is_gone(folder: Path, corpus: Corpus, under_way: Any) -> None:
+    indexed(folder, corpus)
+    reader, run = under_way()
+    with corpus.writer(timeout_s=WAIT_S) as writer:
+        writer.remove("krill.note")
+    assert read_by(corpus, "ann") == {"seals.note"}
+    reader.go.set()
+    assert run.result().added == 1
+    assert read_by(corpus, "ann") == {"seals.note", "slow.note"}
+    assert corpus.latest().check() == []
+
+
+def test_of_two_syncs_each_publishes_what_the_other_one_has_not(folder: Path, corpus: Corpus, under_way: Any) -> None:
+    indexed(folder, corpus)
+    reader, run = under_way()
+    (folder / "later.note").write_text("Later whales.")
+    second = sync(folder, corpus, readers=[go()], workers=0)
+    assert (second.added, read_by(corpus, "ann")) == (2, {f"{n}.note" for n in ("krill", "seals", "slow", "later")})
+    reader.go.set()
+    first = run.result()
+    assert (first.added, first.unchanged, first.generation) == (0, 3, second.generation)
+    assert corpus.latest().check() == []
+
+
+def test_an_older_version_that_was_being_read_does_not_replace_a_newer_one(
+    folder: Path, corpus: Corpus, under_way: Any
+) -> None:
+    indexed(folder, corpus)
+    reader, run = under_way()
+    (folder / "slow.note").write_text("Whales that are not slow any more.")
+    sync(folder, corpus, readers=[go()], workers=0)
+    reader.go.set()
+    assert run.result().unchanged == 3
+    (text,) = (one.text for one in corpus.latest().documents() if one.uri == "slow.note")
+    assert text == "Whales that are not slow any more."
+
+
+def test_a_group_that_is_built_meanwhile_lacks_no_document(folder: Path, corpus: Corpus, under_way: Any) -> None:
+    from spolia.indexing.splitters.paragraphs import Paragraphs
+
+    indexed(folder, corpus)
+    reader, run = under_way()
+    materialise([corpus.group("paragraph", Definition(Paragraphs()))], wait_s=WAIT_S)
+    reader.go.set()
+    run.result()
+    sync(folder, corpus, readers=[go()], workers=0)
+    assert {node.uri for node in corpus.latest().all_nodes("paragraph")} == {"krill.note", "seals.note", "slow.note"}
+
+
+def test_the_same_document_under_two_names_is_put_once(folder: Path, corpus: Corpus, under_way: Any) -> None:
+    indexed(folder, corpus)
+    reader, run = under_way()
+    (folder / "slow.note").rename(folder / "copy.note")
+    sync(folder, corpus, readers=[go()], workers=0)
+    reader.go.set()
+    run.result()
+    sync(folder, corpus, readers=[go()], workers=0)
+    assert set(corpus.latest().sources()) == {"krill.note", "seals.note", "copy.note"}
+    assert corpus.latest().check() == []
+
+
+class Dying(HashingEmbedder):
+    """Is killed, with its process, at the 13th batch of texts."""
+
+    calls = 0
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
+        type(self).calls += 1
+        if type(self).calls > 12:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().embed(texts, kind=kind)
+
+
+def test_a_kill_loses_at_most_256_vectors(folder: Path, corpus: Corpus) -> None:
+    for number in range(800):
+        (folder / f"{number}.txt").write_text(f"Whale number {number}.")
+    if (child := os.fork()) == 0:
+        try:
+            sync(folder, corpus, embedder=Dying(), workers=0)
+        finally:
+            os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    Staging(corpus.truth, WAIT_S).close()
+    ((_, kept),) = corpus.latest().opened.rows("SELECT embedder, count(*) FROM vectors GROUP BY embedder", ())
+    assert kept >= 12 * 64 - 256 + 64
+    assert sync(folder, corpus, embedder=HashingEmbedder(), workers=0).embedded <= 800 - kept
