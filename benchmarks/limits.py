@@ -186,6 +186,11 @@ def _measures(result: Result) -> Judged:
     return {"12 measures of 1,000 rankings, CPU-s": (result["retrieval"]["spolia"], most(0.5))}
 
 
+def _score_rows(result: Result) -> Judged:
+    limits = {"from the file": most(18)}
+    return {f"{name}, CPU-µs a row": (cost, limits.get(name)) for name, cost in result["CPU-µs a row"].items()}
+
+
 def _large(result: Result) -> Judged:
     small, large = result["tables"]
     wrong = sum(len(one["failed"]) + 3 - one["rows found of 3"] for one in result["tables"])
@@ -261,6 +266,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "million": _million,
     "kills": _kills,
     "measures": _measures,
+    "score_rows": _score_rows,
     "experiments": _experiments,
     "fusion": _fusion,
     "fuzz": _fuzz,

@@ -196,7 +196,8 @@ class FlowExecution:
         ids = [(id(sheet.store), flow_id) for sheet, flow_id in self.sheets]
         first = np.array([ids.index(one) == at for at, one in enumerate(ids)], bool)  # equal flows are asked once
         self.unasked = table.unasked & first[:, None]
-        todo = (self.unasked | table.unscored.any(axis=2)) & first[:, None]
+        self.unscored = table.unscored
+        todo = (self.unasked | self.unscored.any(axis=2)) & first[:, None]
         self.todo: list[Cell] = list(zip(*(one.tolist() for one in np.nonzero(todo)), strict=True))
         self.whole = (table.states != WITHOUT_GOLD).any(axis=2).sum(axis=1).tolist()
         self._done = [
@@ -255,7 +256,7 @@ class FlowExecution:
             sheet.store.keep(flow_id, question_id, case, run=sheet.store.run(self.run.id), **columns)
             self.asked.append((flow, question))
         else:
-            case, missing = table.case(flow, question), table.unscored[flow, question].tolist()
+            case, missing = table.case(flow, question), self.unscored[flow, question].tolist()
         scores: dict[int, tuple[int, Seen | None, Usage]] = {}
         for at in np.flatnonzero(missing).tolist():
             with self.run.lane() as lane:

@@ -289,17 +289,17 @@ class ScoreStore:
                 plain["answer"] = encode(case.result, Answer)
             plain["result"] = None if result is None else _among(result, rankings)
             plain["retrievals"] = [_among(one, rankings) for one in case.retrievals]
-            nodes = {id(node): (node, encode(node, Node)) for one in rankings for hit in one for node in _nodes(hit)}
-            numbers = {one: self._node(node, written, draft) for one, (node, written) in nodes.items()}
+            nodes = {id(node): node for one in rankings for hit in one for node in (hit.node, *hit.found)}
+            numbers = {at: self._node(node, draft) for at, node in nodes.items()}
             plain["rankings"] = [_ranking(one, numbers) for one in rankings]
             return _packed(plain)
         except (CodecError, TypeError, ValueError):
             return _packed({"failure": plain["failure"]}) if "failure" in plain else b""
 
-    def _node(self, node: Node, plain: Any, draft: _Draft) -> int:
+    def _node(self, node: Node, draft: _Draft) -> int:
         found = self._nodes.get(node.digest) or draft.nodes.get(node.digest)
         if found is None:
-            found = draft.nodes[node.digest] = draft.add(NODE, node.digest + _packed(plain))
+            found = draft.nodes[node.digest] = draft.add(NODE, node.digest + _packed(encode(node, Node)))
         return found
 
     def _ranking(self, plain: Any) -> Ranking:
@@ -372,10 +372,6 @@ def _among(ranking: Ranking, rankings: list[Ranking]) -> int:
     if ranking not in rankings:
         rankings.append(ranking)
     return rankings.index(ranking)
-
-
-def _nodes(hit: Hit) -> tuple[Node, ...]:
-    return hit.node, *hit.found
 
 
 def _ranking(ranking: Ranking, numbers: Mapping[int, int]) -> list[Any]:
