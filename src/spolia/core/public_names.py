@@ -26,7 +26,11 @@ core.draw: mermaid tree
 core.function: step
 core.operator: Operator Then Vary
 core.run_context: Done Emitted Retracted
+evaluation.data.dataset: DataSet
+evaluation.experiment.execution: ask
+evaluation.experiment.experiment: Experiment
 evaluation.measures.judged.judge: Decisions OrUndetermined Statements
+evaluation.measures.registry: parse_measures
 filters.conditions: And AnyOf Between Not Or where
 filters.fields: Field
 flow_files.federated_search: across
