@@ -34,8 +34,17 @@ class Model(Value):
         return "model"
 
 
+class Once:
+    """Says that it asks its model once, if it has one."""
+
+    llm: LanguageModel | None
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return int(self.llm is not None)
+
+
 @dataclass(frozen=True)
-class Rewrite(Operator[Query, Query]):
+class Rewrite(Once, Operator[Query, Query]):
     llm: LanguageModel
     temperature: float = 0.0
     words: tuple[str, ...] = ()
@@ -45,7 +54,7 @@ class Rewrite(Operator[Query, Query]):
 
 
 @dataclass(frozen=True)
-class Judge(Operator[Query, float]):
+class Judge(Once, Operator[Query, float]):
     llm: StatesLogprobs | None
 
     def apply(self, value: Query, /) -> float:
@@ -66,7 +75,7 @@ class Walk(State):
 
 
 @dataclass(frozen=True)
-class Hop(Operator[Walk, Walk]):
+class Hop(Once, Operator[Walk, Walk]):
     llm: Model
 
     def apply(self, value: Walk, /) -> Walk:
@@ -74,7 +83,7 @@ class Hop(Operator[Walk, Walk]):
 
 
 @dataclass(frozen=True)
-class Grow(Operator[Walk, tuple[Walk, ...]]):
+class Grow(Once, Operator[Walk, tuple[Walk, ...]]):
     llm: Model
 
     def apply(self, value: Walk, /) -> tuple[Walk, ...]:

@@ -29,7 +29,10 @@ HELD_BY: dict[int, tuple[str, ...]] = {
         "test_a_degraded_result_is_not_kept",
         "test_a_failure_is_never_kept",
     ),
-    9: ("test_a_moving_resource_is_not_kept",),
+    9: (
+        "test_a_moving_resource_is_not_kept",
+        "test_a_cached_result_is_the_uncached_one_whoever_asks_and_whenever",
+    ),
     10: ("test_two_principals_never_share_an_entry",),
     11: ("test_usage_is_logical_and_spent_is_real",),
     12: (

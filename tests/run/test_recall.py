@@ -154,6 +154,7 @@ def test_a_failure_is_never_kept(value: str) -> None:
 class Metered(Operator[Query, Query]):
     """One call for each row, made for all at once."""
 
+    model: Model = field(default_factory=Model)
     cached: ClassVar[bool] = True
 
     def apply(self, value: Query, /) -> Query:

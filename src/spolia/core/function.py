@@ -143,10 +143,16 @@ def _keywords(function: Callable[..., Any]) -> tuple[str, ...]:
 def step(function: Callable[[A], B], /) -> Operator[A, B]: ...
 @overload
 def step(
-    *, version: int = 1, cached: bool = False, waits: bool = False
+    *, version: int = 1, cached: bool = False, waits: bool = False, calls: int | None = None
 ) -> Callable[[Callable[[A], B]], Operator[A, B]]: ...
 def step(
-    function: Callable[[Any], Any] | None = None, /, *, version: int = 1, cached: bool = False, waits: bool = False
+    function: Callable[[Any], Any] | None = None,
+    /,
+    *,
+    version: int = 1,
+    cached: bool = False,
+    waits: bool = False,
+    calls: int | None = None,
 ) -> Any:
     """Make a plain function of one value an operator that has a name and a version.
 
@@ -155,6 +161,7 @@ def step(
             (`spolia.core.fingerprint`); both are part of the cache key.
         cached: keep its results.
         waits: it waits for a server or a disk.
+        calls: calls to language models at most; None for what its code shows: none, or that nothing is known.
 
     >>> from spolia.types import Query
     >>> @step
@@ -167,14 +174,15 @@ def step(
     def made(function: Callable[[Any], Any]) -> Operator[Any, Any]:
         try:
             hints = get_type_hints(function)
-        except NameError:
+        except (NameError, TypeError):  # a name for the type checker alone; a partial
             hints = {}
         names = [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]
         if len(names) != 1:
             name = getattr(function, "__name__", LAMBDA)
             raise WiringError(f"{name} takes {len(names)} values; an operator takes one. Write def {name}(value): ...")
         types = (hints.get(names[0], Any), hints.get("return", Any))
-        return Function.of(function, types, version=version, cached=cached, waits=waits)
+        said = {} if calls is None else {"calls": lambda self, rows=None, /: calls}
+        return Function.of(function, types, version=version, cached=cached, waits=waits, **said)
 
     return made if function is None else made(function)
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import wraps
 from typing import Any, ClassVar, Generic, Self, TypeVar, final
 
 from spolia.core.call_bounds import most, total
+from spolia.core.fingerprint.references import Reference, asks_no_model, is_constant, references
+from spolia.core.fingerprint.written import functions_of
 from spolia.core.run_context import Event, Surrounding, gather, surrounding
-from spolia.core.validation import needed, refuse_misfits, refusing_misfits
+from spolia.core.validation import freeze, needed, refuse_misfits, refusing_misfits
 from spolia.core.wiring import Bindings, filled, fits, name_of, parameters_of
 from spolia.errors import SpoliaError, UndecidedError, WiringError
 from spolia.types import Addressed, Answer, Failure, Query, Ranking, State, Value, digest_of, kept, qualified
@@ -56,15 +59,27 @@ class Operator(ABC, Generic[In, Out]):
     optional: ClassVar[bool] = False
     variadic: ClassVar[str] = ""
     needs: ClassVar[Mapping[str, frozenset[str]]] = _Needs()  # type: ignore[assignment]
+    _reaches: ClassVar[list[Reference]] = []
+    _is_silent: ClassVar[bool] = False
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         if own := cls.__dict__.get("__post_init__"):
-            cls.__post_init__ = refusing_misfits(own)  # type: ignore[assignment,method-assign]
+            cls.__post_init__ = refusing_misfits(own, _refuse_undeclared)  # type: ignore[assignment,method-assign]
+        if own := cls.__dict__.get("__init__"):
+            cls.__init__ = _freezing(own)  # type: ignore[method-assign]
+        stated = next(base for base in cls.__mro__ if "calls" in base.__dict__)
+        if not _is_ours(cls) and _is_ours(stated) and (any(functions_of(cls)) or "function" in cls.__dict__):
+            cls.calls = _calls_of_users  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
-        """Refuse fields that hold what they do not declare; a subclass that has more to refuse writes its own."""
+        """Refuse fields that hold what they do not declare; a subclass that has more to refuse writes its own.
+
+        A list in a field becomes a tuple.
+        """
         refuse_misfits(self)
+        if type(self).__post_init__ is Operator.__post_init__:
+            _refuse_undeclared(self)
 
     # What most operators write.
 
@@ -214,13 +229,14 @@ class Operator(ABC, Generic[In, Out]):
     def calls(self, rows: int | None = None, /) -> int | None:
         """Calls to language models for one value at most, None when no bound is known; an upper bound for `check`.
 
-        Each model in a field counts once. An operator that may ask its models or run its inner operators more often
-        says so by overriding this.
+        Of an operator with code of yours nothing is known, unless it overrides this, or nothing that the code names
+        could be a model. Of Spolia's own, each model in a field counts once, unless it says more by overriding this.
+        Repairs of replies count; attempts after a request that failed do not.
 
         Args:
             rows: how many values the value has at most, when it has several.
         """
-        if any(op.calls() != 0 for _, op in self._inner):
+        if any(map(_asks, (*(op for _, op in self._inner), *self._builders()))):
             return None
         return sum(hasattr(getattr(self, f.name), "capabilities") for f in fields(self))  # type: ignore[arg-type]
 
@@ -265,12 +281,47 @@ class Operator(ABC, Generic[In, Out]):
         return tuple(found.values())
 
     @kept
+    def declared(self) -> frozenset[bytes]:
+        """Digests of its resources, and of the addresses in these: the corpus of a group."""
+        found: set[bytes] = set()
+        waiting: list[Addressed] = list(self.resources)
+        while waiting:
+            address = waiting.pop()
+            if (digest := digest_of(address)) not in found:
+                found.add(digest)
+                waiting += parts_of(address)
+        return frozenset(found)
+
+    def declares(self, address: Addressed) -> bool:
+        """Whether an address is among its resources: itself, all that it consists of, or one with the same content."""
+        if digest_of(address) in self.declared:
+            return True
+        if parts := parts_of(address):
+            return all(map(self.declares, parts))
+        known = None if address.scoped else address.fingerprint()
+        return known is not None and any(known == one.fingerprint() for one in self.resources if not one.scoped)
+
+    @kept
     def waiting(self) -> bool:
         """Whether it or an inner operator waits: it says so, or a model or server among its fields does.
 
         An address waits unless it has `waits = False`, as stores and models on this machine have.
         """
         return self.waits or any(_waits(getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
+
+    def _builders(self) -> list[Operator[Any, Any]]:
+        """Operators in the values and addresses among its fields: what a node group is built by when it is searched."""
+        found: list[tuple[str, Operator[Any, Any]]] = []
+        waiting = [getattr(self, f.name) for f in fields(self)]  # type: ignore[arg-type]
+        for value in waiting:  # which grows meanwhile
+            if isinstance(value, tuple):
+                waiting += value
+            elif isinstance(value, Value):
+                own = [getattr(value, f.name) for f in fields(value)]  # type: ignore[arg-type]
+                for one in own:
+                    _operators(one, "", found)
+                waiting += own
+        return [op for _, op in found]
 
     @kept
     def _inner(self) -> tuple[tuple[str, Operator[Any, Any]], ...]:
@@ -333,6 +384,9 @@ def _types_of(cls: type) -> tuple[Any, Any]:
 def _operators(value: object, place: str, found: list[tuple[str, Operator[Any, Any]]]) -> None:
     if isinstance(value, Operator):
         found.append((place, value))
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            _operators(item, f"{place}.{name}", found)
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
             if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str):
@@ -354,14 +408,87 @@ def _waits(value: object) -> bool:
 def _addresses(value: object, found: dict[object, Addressed]) -> None:
     if isinstance(value, Operator):
         found.update((digest_of(address), address) for address in value.resources)
-    elif isinstance(value, tuple):
-        for item in value:
+    elif isinstance(value, (tuple, list, frozenset, Mapping)):
+        for item in value.values() if isinstance(value, Mapping) else value:
             _addresses(item, found)
     elif isinstance(value, Addressed):
         found.setdefault(digest_of(value), value)
     elif isinstance(value, Value):
         for f in fields(value):  # type: ignore[arg-type]
             _addresses(getattr(value, f.name), found)
+
+
+def parts_of(address: Addressed) -> list[Addressed]:
+    """The addresses in the fields of one: the corpus of a group, and the models that its definition names."""
+    found: dict[object, Addressed] = {}
+    for name in getattr(address, "__dataclass_fields__", ()):
+        _addresses(getattr(address, name), found)
+    return list(found.values())
+
+
+def _is_ours(cls: type) -> bool:
+    return cls.__module__.startswith("spolia.")
+
+
+def _calls_of_users(self: Operator[Any, Any], rows: int | None = None, /) -> int | None:
+    """What is known of the calls of an operator with code of the user's: that there are none, or nothing."""
+    cls = type(self)
+    if "_is_silent" not in cls.__dict__:
+        cls._is_silent = asks_no_model(cls, self.takes(), next(base for base in cls.__mro__ if _is_ours(base)))
+    is_silent = cls._is_silent and all(map(_is_mute, vars(self).values())) and not any(map(_asks, self._builders()))
+    return 0 if is_silent else None
+
+
+def _is_mute(value: object) -> bool:
+    """Whether a field holds nothing that calls language models."""
+    if isinstance(value, Operator):
+        return not _asks(value)
+    if isinstance(value, tuple):
+        return all(map(_is_mute, value))
+    return is_constant(value) or (_is_ours(type(value)) and not hasattr(value, "capabilities"))
+
+
+def _asks(op: Operator[Any, Any]) -> bool:
+    return op.calls() != 0
+
+
+def _freezing(own: Callable[..., None]) -> Callable[..., None]:
+    """A constructor that is written by hand, with what those of dataclasses do after it."""
+
+    @wraps(own)
+    def made(self: Operator[Any, Any], *args: Any, **more: Any) -> None:
+        own(self, *args, **more)
+        if type(self).__init__ is made and hasattr(self, "__dataclass_fields__"):
+            freeze(self)
+            _refuse_undeclared(self)
+
+    return made
+
+
+def _refuse_undeclared(op: Operator[Any, Any]) -> None:
+    """Refuse a cached operator whose code reaches a store or model that none of its fields holds.
+
+    Its key would not tell who asks there, nor whether that has changed.
+    """
+    if not op.cached:
+        return
+    for name, address in _references(op):
+        if not op.declares(address):
+            raise WiringError(
+                f"{op.short} is cached and reaches {name}, {address!r:.80}, which is in none of its fields: the cache "
+                "could not tell who asks there, or what is there now. Make it a field of an operator: "
+                "@dataclass(frozen=True) class ...(Operator[...]); or leave out cached=True."
+            )
+
+
+def _references(op: Operator[Any, Any]) -> Iterator[Reference]:
+    """What user code in an operator and in those inside it reaches beside its fields."""
+    cls = type(op)
+    if "_reaches" not in cls.__dict__:
+        cls._reaches = [] if cls.__module__.startswith("spolia.") else references(cls)
+    yield from cls._reaches
+    for _, inner in op.inner():
+        yield from _references(inner)
 
 
 # -------------------------------------------------------------------------------------------------------- chain

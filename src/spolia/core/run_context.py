@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from spolia.types import Failure, Filter, Usage, Value
+from spolia.types import Addressed, Failure, Filter, Usage, Value
 
 if TYPE_CHECKING:
     from spolia.core.operator import Operator
@@ -49,6 +49,7 @@ class Surrounding(Protocol):
     def check(self) -> None: ...
     def on_cancel(self, close: Callable[[], None]) -> AbstractContextManager[None]: ...
     def pin(self, key: object, open: Callable[[], T], serves: Callable[[T], bool]) -> T: ...
+    def reach(self, address: Addressed) -> None: ...
     def access(self) -> frozenset[str]: ...
     def narrowing(self) -> Filter | None: ...
 
@@ -155,6 +156,12 @@ def pin(key: object, open: Callable[[], T], serves: Callable[[T], bool] = lambda
     """
     around = surrounding.get()
     return around.pin(key, open, serves) if around is not None else open()
+
+
+def reach(address: Addressed) -> None:
+    """Tell the run that a store or model is opened: a cached step that has it in no field is not kept."""
+    if (around := surrounding.get()) is not None:
+        around.reach(address)
 
 
 def access() -> frozenset[str]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from numbers import Integral, Real
+from operator import is_not
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from spolia.core.wiring import name_of
@@ -36,6 +37,7 @@ def refuse_misfits(value: Any, error: type[SpoliaError] = WiringError) -> None:
     Traceback (most recent call last):
     spolia.errors.WiringError: Span has start='4' (str). Write a whole number.
     """
+    freeze(value)
     cls: Any = type(value)
     for name, kind in _declared(cls):
         given = getattr(value, name, None)
@@ -44,10 +46,34 @@ def refuse_misfits(value: Any, error: type[SpoliaError] = WiringError) -> None:
             raise error(f"{said}. Write {_advice(given, kind)}.")
 
 
+def freeze(value: Any) -> None:
+    """Make tuples of the lists in the fields of a dataclass, so that nothing in them changes or is overlooked.
+
+    >>> from dataclasses import make_dataclass
+    >>> words = make_dataclass("Words", ["words"], frozen=True)([["a"], "b"])
+    >>> freeze(words)
+    >>> words
+    Words(words=(('a',), 'b'))
+    """
+    for field in fields(value):
+        given = vars(value).get(field.name)
+        if (frozen := _frozen(given)) is not given:
+            object.__setattr__(value, field.name, frozen)
+
+
+def _frozen(value: Any) -> Any:
+    if type(value) is set:
+        return frozenset(value)
+    if type(value) not in (tuple, list):
+        return value
+    items = tuple(map(_frozen, value))
+    return items if type(value) is list or any(map(is_not, items, value)) else value
+
+
 def fulfils(value: object, kind: Any) -> bool:
     """Whether a value may stand where a type is declared, as far as can be told without computing anything.
 
-    A list may stand for a tuple, a whole number for any number.
+    A list may stand for a tuple and the other way round, a whole number for any number.
 
     >>> fulfils(("a", "b"), tuple[str, ...]), fulfils("ab", tuple[str, ...]), fulfils(None, int | None)
     (True, False, True)
@@ -57,13 +83,15 @@ def fulfils(value: object, kind: Any) -> bool:
         return any(fulfils(value, one) for one in get_args(kind))
     if origin is Literal:
         return any(value == one and type(value) is type(one) for one in get_args(kind))
-    if origin is tuple:
-        return isinstance(value, (tuple, list)) and _each_fulfils(value, get_args(kind))
+    if origin in (tuple, list) or kind is list:
+        return isinstance(value, (tuple, list)) and _each_fulfils(value, get_args(kind), origin)
     wanted = types.NoneType if kind is None else origin or kind
     if not isinstance(wanted, type) or wanted is object:
         return True
     if wanted in _NUMBERS:
         return isinstance(value, _NUMBERS[wanted]) and not isinstance(value, bool)
+    if wanted is set:
+        return isinstance(value, (set, frozenset))
     if getattr(wanted, "_is_protocol", False):
         return not isinstance(value, _PLAIN)
     if isinstance(value, str) and issubclass(wanted, Sequence):
@@ -74,8 +102,8 @@ def fulfils(value: object, kind: Any) -> bool:
         return True
 
 
-def _each_fulfils(values: Sequence[object], kinds: tuple[Any, ...]) -> bool:
-    if len(kinds) == 2 and kinds[1] is Ellipsis:
+def _each_fulfils(values: Sequence[object], kinds: tuple[Any, ...], origin: Any) -> bool:
+    if kinds and (origin is list or kinds[1:] == (Ellipsis,)):
         return all(fulfils(value, kinds[0]) for value in values)
     return not kinds or (len(values) == len(kinds) and all(map(fulfils, values, kinds)))
 
@@ -158,16 +186,20 @@ def needed(cls: Any) -> Mapping[str, frozenset[str]]:
     return found
 
 
-def refusing_misfits(check: Callable[[Any], None]) -> Callable[[Any], None]:
+def refusing_misfits(check: Callable[[Any], None], then: Callable[[Any], None]) -> Callable[[Any], None]:
     """A `__post_init__` that says which field holds what is not declared where it would fail otherwise, or not notice.
 
     What it says itself stands before: it knows more.
+
+    Args:
+        then: what is checked of fields that hold what they declare.
     """
 
     def checked(self: Any) -> None:
         if type(self).__post_init__ is not checked:  # that of a class above, called by one below, which goes on
             check(self)
             return
+        freeze(self)
         try:
             check(self)
         except SpoliaError:
@@ -176,5 +208,6 @@ def refusing_misfits(check: Callable[[Any], None]) -> Callable[[Any], None]:
             refuse_misfits(self)
             raise
         refuse_misfits(self)
+        then(self)
 
     return checked

@@ -83,8 +83,7 @@ class RankGPT(Judging):
         return found
 
     def calls(self, rows: int | None = None, /) -> int | None:
-        most = min(self.judged, rows) if rows is not None else self.judged
-        return len(starts(most, self.window, self.step)) * self.role.calls
+        return len(starts(self.judged, self.window, self.step)) * self.role.calls
 
     def _ordered_by(self, question: str, shown: Sequence[int], texts: Sequence[str]) -> list[int]:
         """Places in `shown`, best first."""

@@ -10,13 +10,13 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from time import perf_counter
 from time import time as now
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import Began, Emitted, Event, Retracted, attempt, surrounding
+from spolia.core.run_context import Began, Emitted, Event, Reservation, Retracted, attempt, surrounding
 from spolia.errors import Cancelled
 from spolia.journal.trace import FREE
 from spolia.run.budget import Limiter
@@ -24,7 +24,7 @@ from spolia.run.costs import Costs
 from spolia.run.recall import shared
 from spolia.run.stream import Scope, Sink, streamed
 from spolia.run.window import window
-from spolia.types import Failure, Filter, Query, Ranking
+from spolia.types import Addressed, Failure, Filter, Query, Ranking, Usage
 
 if TYPE_CHECKING:
     from spolia.run.lane import Lane
@@ -34,13 +34,16 @@ A = TypeVar("A")
 B = TypeVar("B")
 T = TypeVar("T")
 
+_opening: ContextVar[frozenset[object]] = ContextVar("opening", default=frozenset())
+"""What is being opened to be pinned, as those see it who take part in that, in whatever thread."""
+
 
 class Frame(Costs):
     """What surrounds one step; implements `spolia.core.operator.Surrounding`."""
 
     __slots__ = (
-        "account", "emitted", "error", "final", "found", "from_cache", "lane", "notes", "op", "remarks", "scope",
-        "searched", "sink", "span",
+        "account", "emitted", "error", "final", "found", "from_cache", "keeping", "lane", "notes", "op", "remarks",
+        "scope", "searched", "sink", "span", "undeclared",
     )  # fmt: skip
     parent: Frame | None
     rows: Sequence[Frame] | None
@@ -56,7 +59,9 @@ class Frame(Costs):
         self.found: list[Ranking] | None = None
         self.emitted = 0
         self.final: bool | None = None
+        self.undeclared = ""
         if parent is None:
+            self.keeping = False
             self.lane = self
             self.limiters = ()
             self.optional = False
@@ -65,7 +70,7 @@ class Frame(Costs):
             self.account: Lane | None = None
             return
         self.limiters, self.scope, self.sink = parent.limiters, parent.scope, parent.sink
-        self.account = parent.account
+        self.account, self.keeping = parent.account, parent.keeping
         self.optional = parent.optional or (parent.op is not None and parent.op.optional)
         if parent.op is None and parent.lane is parent:
             self.lane = self
@@ -85,6 +90,8 @@ class Frame(Costs):
         if self.scope.stopped:
             raise Cancelled("The run was cancelled.")
         frame = Frame(run, self, op)
+        if self.keeping:
+            self.reach_all(op)
         if frame.sink is not None:
             frame.sink.put(Began(op.short))
         token = surrounding.set(frame)
@@ -296,10 +303,46 @@ class Frame(Costs):
         return self.run.pinned(key, open, serves)
 
     def access(self) -> frozenset[str]:
+        self._undeclare("who asks", lambda op: any(one.scoped for one in op.resources))
         return self.run.principals
 
     def narrowing(self) -> Filter | None:
+        self._undeclare("the filter of the run", lambda op: any(one.scoped for one in op.resources))
         return self.run.filter
+
+    # What a cached step depends on.
+
+    @contextmanager
+    def reserve(self, usage: Usage, row: int | None) -> Iterator[Reservation]:
+        if usage.calls:  # of a model that does not tell
+            self._undeclare("a language model", lambda op: not all(one.scoped for one in op.resources))
+        with super().reserve(usage, row) as held:
+            yield held
+
+    def reach(self, address: Addressed) -> None:
+        if self.keeping and not _opening.get():
+            self._undeclare(address, lambda op: op.declares(address))
+
+    def leave(self) -> None:
+        """Another run begins inside this one, which does not see what is opened there."""
+        self._undeclare("what another run finds inside it", lambda op: False)
+
+    def reach_all(self, op: Operator[Any, Any]) -> None:
+        """The resources of a step inside this one, which need not open what its result in the cache is made of."""
+        for address in op.resources:
+            self.reach(address)
+
+    def _undeclare(self, what: object, declared: Callable[[Operator[Any, Any]], bool]) -> None:
+        """Note, up to the root, which steps that are to be kept do not declare what they depend on."""
+        frame: Frame | None = self
+        while frame is not None and frame.keeping:
+            if frame.rows is not None:
+                for row in frame.rows:
+                    row._undeclare(what, declared)
+                return
+            if frame.op is not None and frame.op.cached and not frame.undeclared and not declared(frame.op):
+                frame.undeclared = what if isinstance(what, str) else f"{what!r:.80}"
+            frame = frame.parent
 
 
 def _is_tail(op: Operator[Any, Any] | None, parent: Frame) -> bool:

@@ -37,9 +37,14 @@ def key_of(
 
 
 def shared(frame: Frame, op: Step, value: Any) -> Any:
-    """The result of a step: that of an equal step of this run if the run shares, else kept or computed."""
+    """The result of a step: that of an equal step of this run if the run shares, else kept or computed.
+
+    Inside a step that is kept for other runs nothing is shared: what it reaches has to be seen.
+    """
     results = frame.run.results
-    return kept(frame, op, value) if results is None or op.composes else _recalled(results, frame, op, value, kept)
+    if results is None or op.composes or frame.keeping:
+        return kept(frame, op, value)
+    return _recalled(results, frame, op, value, kept)
 
 
 def kept(frame: Frame, op: Step, value: Any) -> Any:
@@ -70,7 +75,7 @@ def _recalled(cache: Cache, frame: Frame, op: Step, value: Any, compute: Compute
 
 def _key(cache: Cache, frame: Frame, op: Step, value: Any) -> bytes | None:
     try:
-        return key_of(op, value, frame.access(), frame.narrowing(), cache.needs_fingerprint)
+        return key_of(op, value, frame.run.principals, frame.run.filter, cache.needs_fingerprint)
     except TypeError as error:  # no content hash
         frame.note(f"not kept: {error}", None)
         return None
@@ -90,17 +95,23 @@ def _computed(cache: Cache, key: bytes, frame: Frame, op: Step, value: Any, comp
 
 
 def _open(cache: Cache, frame: Frame) -> None:
-    """Write down what retrievers inside this step find, for the accounts of those that share its result."""
+    """Write down what is found inside this step, for the accounts of those that share its result; or, where it is kept
+    for other runs, what it reaches.
+    """
     if isinstance(cache, SharedResults):
         frame.found = []
+    else:
+        frame.keeping = True
 
 
 def _keep(cache: Cache, key: bytes, frame: Frame, op: Step, value: Any, out: Any) -> None:
-    """Keep a result, unless it is degraded, failed, or what it was made from has moved meanwhile."""
+    """Keep a result, unless it is degraded, failed, or what it was made from is not declared or has moved meanwhile."""
     if frame.notes is not None or _failed(out) or _key(cache, frame, op, value) != key:
         return
     if isinstance(cache, SharedResults):
         cache.share(key, value, out, frame.logical or Usage(), frame.found or ())
+    elif frame.undeclared:
+        frame.note(f"not kept: {op.short} depends on {frame.undeclared}, which none of its fields names.", None)
     else:
         try:
             cache.put(key, out, frame.logical or Usage(), comes_back=lambda kept: op.attach(kept, value) == out)

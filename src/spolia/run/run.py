@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -24,7 +24,7 @@ from spolia.errors import WiringError
 from spolia.journal.cache import Cache
 from spolia.journal.trace import Journal, new_run_id
 from spolia.run.budget import Budget, Limiter
-from spolia.run.frame import Frame, pool_of
+from spolia.run.frame import Frame, _opening, pool_of
 from spolia.run.lane import Lane
 from spolia.run.shared import MOST_BYTES, SharedResults
 from spolia.run.stream import Scope
@@ -34,8 +34,6 @@ A = TypeVar("A")
 B = TypeVar("B")
 T = TypeVar("T")
 
-_opening: ContextVar[frozenset[object]] = ContextVar("opening", default=frozenset())
-"""What is being opened to be pinned, as those see it who take part in that, in whatever thread."""
 _outer: ContextVar[tuple[Surrounding | None, ...]] = ContextVar("outer", default=())
 """What surrounded each run that was entered here, in this thread or task; a run may be left in another one."""
 
@@ -110,7 +108,7 @@ class Run:
 
     def __enter__(self) -> Self:
         _outer.set((*_outer.get(), surrounding.get()))
-        surrounding.set(self.root)
+        self._enter()
         with self.lock:
             self._entered += 1
         return self
@@ -130,7 +128,7 @@ class Run:
 
     def __call__(self, flow: Operator[A, B], value: A) -> B:
         """Run a flow on one value."""
-        token = surrounding.set(self.root)
+        token = self._enter()
         try:
             return flow(value)
         finally:
@@ -138,7 +136,7 @@ class Run:
 
     def batch(self, flow: Operator[A, B], values: Sequence[A]) -> list[B | Failure]:
         """Run a flow on many values; a failed one becomes a `Failure`."""
-        token = surrounding.set(self.root)
+        token = self._enter()
         try:
             return flow.batch(values)
         finally:
@@ -159,7 +157,8 @@ class Run:
         (['nowhere'], 0)
         """
         account = Lane()
-        token = surrounding.set(self.root.opened(account))
+        token = self._enter()
+        surrounding.set(self.root.opened(account))
         try:
             yield account
         finally:
@@ -167,6 +166,7 @@ class Run:
 
     def stream(self, flow: Operator[A, B], value: A) -> Iterator[Began | Emitted | Retracted | Done[B]]:
         """Run a flow and yield what happens, `Done` last."""
+        _leave()
         return self.root.stream(flow, value)
 
     async def acall(self, flow: Operator[A, B], value: A) -> B:
@@ -192,6 +192,10 @@ class Run:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
+
+    def _enter(self) -> Token[Surrounding | None]:
+        _leave()
+        return surrounding.set(self.root)
 
     # What it cost.
 
@@ -266,3 +270,9 @@ class Run:
             finally:
                 _opening.reset(token)
             return found
+
+
+def _leave() -> None:
+    """Tell the run that is left, if there is one, that it does not see what comes."""
+    if isinstance(around := surrounding.get(), Frame):
+        around.leave()

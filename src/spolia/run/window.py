@@ -29,11 +29,13 @@ def window(around: Frame, op: Operator[A, B], values: Sequence[A], above: Sequen
         steps = [_Step(frame, op, value) for frame, value in zip(above, values, strict=True)]
         return [_named(result, op) for result in around.gather(steps, op.waiting)]
     frames, run = [frame.inner(op) for frame in above], around.run
+    if around.keeping:
+        around.reach_all(op)
     if run.journal is not None:
         for frame in frames:
             frame.span = next(run.numbers)
     started = perf_counter()
-    if run.results is not None and not op.composes:
+    if run.results is not None and not op.composes and not around.keeping:
         results = Rows(run.results, around, op, values, frames, kept_rows).recalled()
     else:
         results = kept_rows(around, op, values, frames)
@@ -64,7 +66,7 @@ def vectorised(
     """One call of `apply_batch`, whose costs go to the frames of the rows."""
     around.check()
     shared = around.inner(op)
-    shared.rows = frames
+    shared.rows, shared.keeping = frames, any(frame.keeping for frame in frames)
     token = surrounding.set(shared)
     around.run.executed(op, len(values))
     try:

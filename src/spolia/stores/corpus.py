@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, ClassVar
 
-from spolia.core.run_context import pin
+from spolia.core.run_context import pin, reach
 from spolia.core.validation import refuse_misfits
 from spolia.errors import GroupError, StoreError
 from spolia.stores.addresses import POSTGRES, truth_of
@@ -109,6 +109,7 @@ class Corpus(Value):
         Raises:
             NotAStore, StoreTooNew, StoreCorrupt, StoreError: it cannot be read, and why.
         """
+        reach(self)
         return pin(self.pinned_under, self.latest)
 
     @property
@@ -121,6 +122,7 @@ class Corpus(Value):
         from spolia.stores.opened import opened
         from spolia.stores.snapshot import latest
 
+        reach(self)
         return latest(opened(self.truth))
 
     @contextmanager
@@ -207,6 +209,7 @@ class NodeGroup(Value):
         from spolia.stores.groups.asked import serves
         from spolia.stores.groups.first_use import built
 
+        reach(self)
         return pin(self.corpus.pinned_under, lambda: built(self), lambda snapshot: serves(self, snapshot))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 from zlib import crc32
 
-from spolia.core.run_context import charge, check_cancelled
+from spolia.core.run_context import charge, check_cancelled, reach
 from spolia.models.protocols import Kind
 from spolia.types import Usage, Value
 
@@ -58,6 +58,11 @@ class HashingEmbedder(Value):
 
     def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
         """One vector of length 1 for each text; the first unit vector for one without words."""
+        reach(self)
+        return self.hashed(texts)
+
+    def hashed(self, texts: Sequence[str]) -> Vectors:
+        """What `embed` gives, for embedders that are made of this one."""
         import numpy as np
 
         check_cancelled()
@@ -120,6 +125,7 @@ class HashingTokens(Value):
         from spolia.models.vectors import TokenVectors
 
         check_cancelled()
+        reach(self)
         words = HashingEmbedder(self.dimension)
-        rows = [words.embed(re.findall(r"\w+", text)[: self.window], kind=kind) for text in texts]
+        rows = [words.hashed(re.findall(r"\w+", text)[: self.window]) for text in texts]
         return TokenVectors.of(rows, self.dimension)

@@ -20,7 +20,7 @@ from spolia.errors import CodecError
 SEQUENCES: dict[Any, tuple[Any, tuple[type, ...]]] = {
     tuple: (tuple, (tuple,)),
     Sequence: (tuple, (tuple, list)),
-    list: (list, (list,)),
+    list: (list, (list, tuple)),
     frozenset: (frozenset, (frozenset,)),
 }
 

@@ -13,7 +13,7 @@ from importlib.util import resolve_name
 from types import FunctionType, ModuleType
 from typing import Any
 
-from spolia.core.fingerprint.packages import is_installed, version
+from spolia.core.fingerprint.packages import is_own, version
 from spolia.core.fingerprint.written import (
     Chain,
     Import,
@@ -126,12 +126,7 @@ class _Reading:
 
     def _is_own(self, module: str) -> bool:
         """Whether a module belongs to the code base of the function."""
-        top = module.partition(".")[0]
-        if module == self.home:
-            return True
-        if top in sys.stdlib_module_names or top == "spolia":
-            return False
-        return top == self.home.partition(".")[0] or not is_installed(top)
+        return is_own(module, self.home)
 
     # Functions and classes.
 

@@ -31,3 +31,13 @@ def version(module: str) -> str:
     except (metadata.PackageNotFoundError, ValueError):
         stated = getattr(sys.modules.get(package), "__version__", "")
         return stated if isinstance(stated, str) else ""
+
+
+def is_own(module: str, home: str) -> bool:
+    """Whether a module belongs to the code base of another one, `home`: its package, and what is not installed."""
+    top = module.partition(".")[0]
+    if module == home:
+        return True
+    if top in sys.stdlib_module_names or top == "spolia":
+        return False
+    return top == home.partition(".")[0] or not is_installed(top)

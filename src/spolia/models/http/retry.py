@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
-from spolia.core.run_context import check_cancelled
+from spolia.core.run_context import check_cancelled, reach
 from spolia.egress.exchange import RequestLimits, Response, exchanged, pieces
 from spolia.egress.retry import asked_s, pause
 from spolia.errors import EgressFailed, EgressRefused, ModelError, ModelRejected, ModelUnavailable
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import refused
-from spolia.types import Usage
+from spolia.types import Addressed, Usage
 
 MAX_REPLY_BYTES = 32 * 2**20
 POLL_S = 0.05
@@ -216,6 +216,8 @@ class Attempts(Generic[Out]):
     def persist(self) -> Out:
         """Try until it succeeds, cannot, or has been tried often and long enough."""
         model = self.model
+        if isinstance(model, Addressed):
+            reach(model)
         limits = RequestLimits(model.connect_timeout_s, model.timeout_s, time.monotonic() + model.deadline_s)
         for attempt in range(model.retries + 1):
             try:

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spolia.core.run_context import check_cancelled
+from spolia.core.run_context import check_cancelled, reach
 from spolia.errors import ModelError
 from spolia.models.local.session import checked_revision, content_of
 from spolia.types import Value
@@ -86,6 +86,7 @@ class Local(Value):
         """The model and its tokenizer in this process."""
         from spolia.models.local.session import opened
 
+        reach(self)
         return opened(self)
 
     def in_batches(self, rows: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], dict[str, Any]]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from spolia.core.run_context import charge, check_cancelled
+from spolia.core.run_context import charge, check_cancelled, reach
 from spolia.errors import ModelError
 from spolia.models.onnx import weights
 from spolia.models.onnx.encoder import Encoder
@@ -110,6 +110,7 @@ class MiniLM(Value):
         found = np.empty((len(texts), self.dimension), np.float32)
         if not len(texts):
             return found
+        reach(self)
         encoder = self._opened()
         for first in range(0, len(texts), SORTED_TEXTS):
             rows = [self.tokenizer.ids(text, self.window) for text in texts[first : first + SORTED_TEXTS]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, NoReturn, TypeAlias
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import check_cancelled, reserve
+from spolia.core.run_context import check_cancelled, reach, reserve
 from spolia.errors import ModelRejected, SpoliaError
 from spolia.models.protocols import CHAT, LOGPROBS, STREAM, Capabilities, Kind
 from spolia.types import Generation, Prompt, Token, Usage, Value
@@ -77,6 +77,7 @@ class ScriptedModel(Value):
                     f"{self.name} was not given {wanted!r}. Write capabilities="
                     f"{{{', '.join(map(repr, sorted({CHAT, wanted, *self.capabilities})))}}}."
                 )
+        reach(self)
         sent = sum(len(message.content.split()) for message in prompt.messages)
         with reserve(Usage(calls=1, input_tokens=sent, output_tokens=max_tokens)) as held:
             check_cancelled()

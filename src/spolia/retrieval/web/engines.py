@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from spolia.core.run_context import note
+from spolia.core.run_context import note, reach
 from spolia.egress.download import fetch
 from spolia.egress.retry import patiently
 from spolia.errors import EgressError, EgressFailed, SourceError, SourceUnavailable
@@ -96,6 +96,7 @@ class SearchAPI(Value):
             SourceUnavailable: it cannot be reached, is overloaded, fell silent or took too long.
             SourceError: it refuses, leads elsewhere, or answers with what is no JSON.
         """
+        reach(self)
         url, headers = self.request(query, count)
         found: dict[str, WebResult] = {}
         for address, title, quote in self.rows(self._asked(url, headers)):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from spolia.core.run_context import reach
 from spolia.errors import StoreError
 from spolia.stores.outside.database import SAMPLES
 from spolia.stores.outside.property_graph import PropertyGraph, read_graph
@@ -60,6 +61,7 @@ class GraphFile(Value):
             StoreError: there is no such file, or no graph in it.
         """
         path = Path(self.path).expanduser()
+        reach(self)
         try:
             found = path.stat()
             return read_graph(str(path.absolute()), found.st_mtime_ns, found.st_size)

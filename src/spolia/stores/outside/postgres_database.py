@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spolia.core.run_context import on_cancel
+from spolia.core.run_context import on_cancel, reach
 from spolia.errors import MissingExtra, StatementError, StoreError, StoreUnavailable
 from spolia.stores.outside.database import SAMPLES, named, table_text
 from spolia.stores.outside.read_only import refuse_writes
@@ -103,6 +103,7 @@ class PostgresDatabase(Value):
 
     @contextmanager
     def _opened(self, limits: Limits) -> Iterator[Connection[Any]]:
+        reach(self)
         try:
             import psycopg
         except ImportError as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from spolia.core.run_context import on_cancel
+from spolia.core.run_context import on_cancel, reach
 from spolia.errors import StatementError, StoreError
 from spolia.stores.outside.database import SAMPLES, named, table_text
 from spolia.stores.outside.read_only import refuse_writes
@@ -96,6 +96,7 @@ class SQLiteFile(Value):
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
+        reach(self)
         try:
             address = f"{Path(self.path).expanduser().absolute().as_uri()}?mode=ro"
             with closing(sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)) as opened:

@@ -1,0 +1,271 @@
+"""What code refers to: stores and models beside its fields, and whether it can call a language model at all."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from abc import ABC
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from enum import Enum
+from functools import partial
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType, UnionType
+from typing import Any, Generic, Literal, Union, get_args, get_origin, get_type_hints
+
+from spolia.core.fingerprint.packages import is_own
+from spolia.core.fingerprint.written import Named, functions_of
+from spolia.types import Addressed
+
+MOST = 1_000
+"""Values that are looked at."""
+
+PURE = frozenset((
+    "bisect", "builtins", "collections", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions", "functools",
+    "hashlib", "heapq", "html", "itertools", "json", "math", "numpy", "operator", "random", "re", "statistics",
+    "string", "textwrap", "time", "typing", "unicodedata",
+))  # fmt: skip
+"""Packages of which nothing calls a language model, unless it is given what does."""
+CONSTANT = ("spolia.types", "spolia.errors", "spolia.filters", "datetime", "decimal", "fractions", "re")
+"""Where the types of values are that hold nothing else than values."""
+OPEN = frozenset((
+    "__import__", "breakpoint", "compile", "eval", "exec", "globals", "input", "locals", "__globals__", "__builtins__",
+    "__subclasses__", "__closure__",
+))  # fmt: skip
+"""Names by which code can reach what it does not name."""
+_BUILTINS = frozenset(dir(builtins))
+
+Reference = tuple[str, Addressed]
+"""How the code writes it, and what it is."""
+
+
+def references(cls: type) -> list[Reference]:
+    """Stores and models that the functions of a class reach without getting them from a field.
+
+    Functions and classes of the user's own code base are followed, in whatever module; a name that is looked up in a
+    text, or bound later, is not seen.
+
+    >>> references(int)
+    []
+    """
+    return list(_Search(cls.__module__).of_class(cls, with_defaults=False))
+
+
+class _Search:
+    def __init__(self, home: str) -> None:
+        self.home = home
+        self.known: dict[int, Any] = {}  # by identity; holding them keeps the identities
+
+    def of_class(self, cls: type, *, with_defaults: bool = True) -> Iterator[Reference]:
+        """What the functions and attributes of a class reach.
+
+        Args:
+            with_defaults: also the defaults of its fields.
+        """
+        for base in cls.__mro__:
+            if is_own(base.__module__, self.home):
+                for function in functions_of(base):
+                    yield from self.of(function.__qualname__, function)
+                declared = () if with_defaults else getattr(cls, "__dataclass_fields__", ())
+                own = {name: value for name, value in vars(base).items() if name not in declared}
+                yield from self._items((name, value) for name, value in own.items() if not name.startswith("__"))
+
+    def of(self, name: str, value: Any) -> Iterator[Reference]:
+        """What a value reaches, and itself."""
+        if id(value) in self.known or len(self.known) >= MOST:
+            return
+        self.known[id(value)] = value
+        if isinstance(value, FunctionType):
+            if is_own(value.__module__ or "", self.home):
+                yield from self._of_function(value)
+        elif isinstance(value, type):
+            yield from self.of_class(value)
+        elif isinstance(value, MethodType):
+            yield from self._items(((name, value.__self__), (name, value.__func__)))
+        elif isinstance(value, partial):
+            yield from self._items((name, part) for part in (value.func, value.args, value.keywords))
+        elif isinstance(value, Mapping):
+            yield from self._items((f"{name}[{key!r}]", item) for key, item in list(value.items()))
+        elif isinstance(value, (tuple, list, set, frozenset)):
+            yield from self._items((name, item) for item in list(value))
+        elif not isinstance(value, ModuleType):
+            yield from self._of_instance(name, value)
+
+    def _items(self, named: Iterable[tuple[str, Any]]) -> Iterator[Reference]:
+        for name, value in named:
+            yield from self.of(name, value)
+
+    def _of_instance(self, name: str, value: Any) -> Iterator[Reference]:
+        resources = getattr(value, "resources", None) if hasattr(value, "apply_batch") else None  # an operator
+        if isinstance(resources, tuple):
+            yield from ((name, resource) for resource in resources)
+        elif isinstance(value, Addressed):
+            yield name, value
+            return
+        if (wrapped := getattr(value, "__wrapped__", None)) is not None:
+            yield from self.of(name, wrapped)
+        if is_own(type(value).__module__, self.home):
+            yield from self.of(name, type(value))
+            yield from self._items((f"{name}.{part}", item) for part, item in getattr(value, "__dict__", {}).items())
+
+    def _of_function(self, function: FunctionType) -> Iterator[Reference]:
+        named, names = Named().read(function.__code__), function.__globals__
+        for chain in sorted(named.chains):
+            if chain[0] in names:
+                yield from self.of(*_resolved(chain[0], names[chain[0]], chain[1:]))
+        for cell_name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            try:
+                yield from self.of(cell_name, cell.cell_contents)
+            except ValueError:  # the name is bound later
+                continue
+        for _, module, wanted in named.imports:
+            found = sys.modules.get(module)
+            yield from self._items((name, getattr(found, name, None)) for name in wanted)
+        yield from self._items((f"a default of {function.__name__}", one) for one in function.__defaults__ or ())
+        yield from self._items((function.__kwdefaults__ or {}).items())
+
+
+def _resolved(name: str, value: Any, attributes: tuple[str, ...]) -> tuple[str, Any]:
+    """What a chain of attributes stands for, as far as nothing has to be computed."""
+    for attribute in attributes:
+        if isinstance(value, ModuleType):
+            inner = getattr(value, attribute, None)
+        elif attribute in getattr(value, "__dict__", {}) and not isinstance(value, type):
+            inner = value.__dict__[attribute]
+        else:
+            break
+        name, value = f"{name}.{attribute}", inner
+    return name, value
+
+
+def asks_no_model(cls: type, taken: Any, above: type) -> bool:
+    """Whether the code of a class, given values of a type, can be proven to call no language model.
+
+    It can where all that it names is known, in turn, to call none: built-in functions, packages that compute, values of
+    Spolia, constants, and functions and classes of the same code base. What is looked up in another way, or comes in
+    with a value of a type that is not known, could be a model.
+
+    Args:
+        above: a class whose attributes are known.
+
+    >>> class Shorter:
+    ...     def apply(self, text: str) -> str:
+    ...         return " ".join(sorted(text.split())[:3])
+    >>> asks_no_model(Shorter, str, object), asks_no_model(Shorter, object, object)
+    (True, False)
+    """
+    proof = _Proof(cls.__module__)
+    bases = [vars(base) for base in cls.__mro__ if is_own(base.__module__, cls.__module__)]
+    own = [
+        (name, value) for base in bases for name, value in base.items() if not name.startswith(("__", "_abc", "calls"))
+    ]
+    return proof.holds_for_type(taken) and all(
+        proof.holds_for_part(value) for name, value in own if is_code(value) or not hasattr(above, name)
+    )
+
+
+def is_code(value: Any) -> bool:
+    """Whether an attribute of a class is a function or property of it."""
+    return isinstance(value, (FunctionType, staticmethod, classmethod, property)) or hasattr(value, "compute")
+
+
+def is_constant(value: Any) -> bool:
+    """Whether a value holds scalars, tuples and values of Spolia only."""
+    if isinstance(value, (tuple, frozenset)):
+        return all(map(is_constant, value))
+    plain = value is None or isinstance(value, (bool, int, float, str, bytes))
+    return plain or type(value).__module__.startswith(CONSTANT)
+
+
+class _Proof:
+    """That nothing that is named calls a language model; recursion is assumed to hold."""
+
+    def __init__(self, home: str) -> None:
+        self.home = home
+        self.assumed: list[Any] = []
+
+    def holds_for_part(self, value: Any) -> bool:
+        """Whether an attribute of a class calls none."""
+        if isinstance(value, property):
+            return all(map(self.holds_for, (value.fget, value.fset)))
+        return self.holds_for(getattr(value, "__func__", getattr(value, "compute", value)))
+
+    def holds_for(self, value: Any) -> bool:
+        """Whether what a name stands for calls no language model."""
+        if is_constant(value) or any(value is one for one in self.assumed):
+            return True
+        if isinstance(value, (tuple, frozenset)):
+            return all(map(self.holds_for, value))
+        if isinstance(value, FunctionType):
+            own = is_own(value.__module__ or "", self.home)
+            return _is_pure(value.__module__) or (own and self._of_function(value))
+        if isinstance(value, BuiltinFunctionType):
+            return _is_pure(value.__module__) and value.__name__ not in OPEN
+        return self.holds_for_type(type(value) if isinstance(value, Enum) else value)
+
+    def holds_for_type(self, kind: Any) -> bool:
+        """Whether the methods of a type, and the values in its fields, call no language model."""
+        if args := get_args(kind):
+            known = get_origin(kind) in (Union, UnionType) or self.holds_for_type(get_origin(kind))
+            return get_origin(kind) is Literal or (known and all(map(self.holds_for_type, args)))
+        if kind is None or kind is Ellipsis or any(kind is one for one in self.assumed):
+            return True
+        if not isinstance(kind, type) or kind in (object, type, Any):
+            return False
+        if kind.__module__ in ("collections.abc", "typing", "abc"):
+            return kind in (Sequence, Mapping, Set, Generic, ABC)
+        if _is_pure(kind.__module__):
+            return True
+        if not is_own(kind.__module__, self.home):
+            return False
+        self.assumed.append(kind)
+        try:
+            hints = get_type_hints(kind)
+        except (NameError, TypeError):
+            return False
+        bases = [base for base in kind.__bases__ if base is not object]
+        written = [function for function in functions_of(kind) if not _is_generated(function)]
+        return all(map(self.holds_for_type, (*hints.values(), *bases))) and all(map(self.holds_for, written))
+
+    def _of_function(self, function: FunctionType) -> bool:
+        self.assumed.append(function)
+        named, names = Named().read(function.__code__), function.__globals__
+        try:
+            closed = [cell.cell_contents for cell in function.__closure__ or ()]
+        except ValueError:  # a name that is bound later
+            return False
+        beside = (*closed, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+        return (
+            not named.state
+            and not OPEN & _attributes(function.__code__)
+            and all(not level and _is_pure(module) for level, module, _ in named.imports)
+            and all(map(self.holds_for, beside))
+            and all(self._of_chain(chain, names) for chain in named.chains)
+        )
+
+    def _of_chain(self, chain: tuple[str, ...], names: Mapping[str, Any]) -> bool:
+        if chain[0] not in names:
+            return chain[0] in _BUILTINS
+        value = names[chain[0]]
+        for attribute in chain[1:]:
+            if not isinstance(value, ModuleType):
+                break
+            if not _is_pure(value.__name__):
+                return False
+            value = getattr(value, attribute, None)
+            if not isinstance(value, ModuleType):
+                return True
+        return self.holds_for(value)
+
+
+def _is_pure(module: str | None) -> bool:
+    return module is not None and (module.partition(".")[0] in PURE or module.startswith(CONSTANT))
+
+
+def _attributes(code: CodeType) -> set[str]:
+    """All names in a piece of code, and in the functions in it."""
+    inner = [_attributes(const) for const in code.co_consts if isinstance(const, CodeType)]
+    return set(code.co_names).union(*inner)
+
+
+def _is_generated(function: FunctionType) -> bool:
+    """Whether `dataclasses` has written a method."""
+    return function.__name__.startswith("__") and function.__code__.co_filename == "<string>"

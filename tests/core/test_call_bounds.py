@@ -1,0 +1,241 @@
+"""What an operator says of its calls to language models is never less than what it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spolia.core.combinators import Best, Branch, Each, Guard, Identity, Loop, Route, Samples
+from spolia.core.function import step
+from spolia.core.operator import Operator
+from spolia.errors import SpoliaError
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.orchestration.llm_router import ByLabel
+from spolia.post_retrieval.rank_gpt import RankGPT
+from spolia.retrieval.bm25 import BM25
+from spolia.run import Run
+from spolia.stores.corpus import Corpus
+from spolia.stores.definition import Definition
+from spolia.types import Hit, Message, Node, Prompt, Query, Ranking, State, Verdict
+
+MODEL = ScriptedModel((("<", "hard to say"), ("", "hard to say")))
+
+
+def called(text: str) -> str:
+    return MODEL.generate(Prompt((Message("user", text),))).text
+
+
+@step
+def shouted(query: Query) -> Query:
+    return query.rewritten(" ".join(sorted(query.text.upper().split())))
+
+
+@step
+def hidden(query: Query) -> Query:
+    return query.rewritten(called(query.text) + called(query.text))
+
+
+@step(calls=2)
+def stated(query: Query) -> Query:
+    return query.rewritten(called(query.text) + called(query.text))
+
+
+@step
+def length(query: Query) -> float:
+    return float(len(query.text))
+
+
+@step
+def judged(query: Query) -> float:
+    return float(len(called(query.text)))
+
+
+@dataclass(frozen=True)
+class First(Operator[Sequence[Query], Query]):
+    def apply(self, value: Sequence[Query], /) -> Query:
+        return value[0]
+
+
+@dataclass(frozen=True)
+class Twice(Operator[Query, Query]):
+    """Of the user's, with a model in a field, asked twice."""
+
+    llm: ScriptedModel = MODEL
+
+    def apply(self, value: Query, /) -> Query:
+        said = [self.llm.generate(Prompt((Message("user", value.text),))).text for _ in range(2)]
+        return value.rewritten(" ".join(said))
+
+
+ROUTER = ByLabel(MODEL, (("one", "what is one"), ("other", "what is other")), otherwise="one")
+LEAVES: tuple[Operator[Query, Query], ...] = (Identity(), shouted, hidden, stated, Twice())
+
+
+def flows() -> st.SearchStrategy[Operator[Query, Query]]:
+    def grown(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+        return st.one_of(
+            st.builds(lambda one, other: one >> other, inner, inner),
+            st.builds(lambda body, most: Guard(body, Identity(), most), inner, st.integers(0, 3)),
+            st.builds(lambda one, other: Branch(one, other) >> First(), inner, inner),
+            st.builds(lambda one, other: Route(ROUTER, {"one": one, "other": other}, default="one"), inner, inner),
+            st.builds(
+                lambda n, body, score: Samples[Query](n) >> Each(body) >> Best(score),
+                st.integers(1, 3),
+                inner,
+                st.sampled_from((length, judged)),
+            ),
+        )
+
+    return st.recursive(st.sampled_from(LEAVES), grown, max_leaves=5)
+
+
+@settings(max_examples=120, deadline=None)
+@given(flow=flows())
+def test_no_flow_makes_more_calls_than_it_says(flow: Operator[Query, Query]) -> None:
+    with Run() as run:
+        try:
+            flow(Query("so it is"))
+        except SpoliaError:
+            assert flow.calls() is None or run.spent.calls <= flow.calls()  # type: ignore[operator]
+    bound = flow.calls()
+    assert bound is None or run.spent.calls <= bound
+
+
+def test_a_body_that_cannot_be_seen_is_unknown_and_one_that_shows_that_it_asks_nobody_makes_none() -> None:
+    assert (shouted.calls(), length.calls(), First().calls()) == (0, 0, 0)
+    assert (hidden.calls(), judged.calls(), Twice().calls()) == (None, None, None)
+    assert stated.calls() == 2
+    assert (shouted >> stated).calls() == 2
+    assert (shouted >> hidden).calls() is None
+
+
+@dataclass(frozen=True)
+class Notes(State):
+    """A state of the user's."""
+
+    query: Query
+    found: tuple[str, ...] = ()
+
+    def added(self, text: str) -> Notes:
+        return self.but(found=(*self.found, text))
+
+
+@dataclass(frozen=True)
+class Grown(State):
+    """A state that holds what may ask."""
+
+    ask: Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Note(Operator[Notes, Notes]):
+    text: str = "so"
+
+    def apply(self, value: Notes, /) -> Notes:
+        return value.added(self._written(value))
+
+    def _written(self, state: Notes) -> str:
+        return f"{self.text} {len(state.found)}"
+
+
+@dataclass(frozen=True)
+class AskState(Operator[Grown, Verdict]):
+    def apply(self, value: Grown, /) -> Verdict:
+        return Verdict(bool(value.ask("?")))
+
+
+@dataclass(frozen=True)
+class OfClass(Operator[Query, Query]):
+    """Its model is an attribute of the class."""
+
+    ask: ClassVar[Any] = staticmethod(called)
+
+    def apply(self, value: Query, /) -> Query:
+        return value.rewritten(self.ask(value.text))
+
+
+@dataclass(frozen=True)
+class Kept(RankGPT):
+    """One of Spolia's, of which the user has rewritten a part."""
+
+    def scores(self, question: str, texts: Sequence[str], /) -> Sequence[float]:
+        return [float(len(called(text))) for text in texts]
+
+
+def unannotated(query):  # type: ignore[no-untyped-def]
+    return query.rewritten(query.text.upper())
+
+
+def looked_up(query: Query) -> Query:
+    return query.rewritten(str(eval("called(query.text)")))
+
+
+def through_globals(query: Query) -> Query:
+    return query.rewritten(shouted.__globals__["called"](query.text))  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Around(Operator[Query, Query]):
+    """Runs what is in its field, as often as it likes."""
+
+    body: Operator[Query, Query]
+
+    def apply(self, value: Query, /) -> Query:
+        return self.body(self.body(value))
+
+
+HANDLERS: list[Callable[[str], str]] = []
+
+
+def through_a_list(query: Query) -> Query:
+    return query.rewritten("".join(handle(query.text) for handle in HANDLERS))
+
+
+def by_import(query: Query) -> Query:
+    from tests.core import test_call_bounds
+
+    return query.rewritten(test_call_bounds.called(query.text))
+
+
+def through_default(query: Query, *, handle: Callable[[str], str] = called) -> Query:
+    return query.rewritten(handle(query.text))
+
+
+def test_what_is_proven_about_a_users_code() -> None:
+    assert Note().calls() == 0
+    assert Loop(Note(), max_steps=3).calls() == 0
+    assert (Around(shouted).calls(), Around(stated).calls()) == (0, None)
+    for unknown in (AskState(), OfClass(), Kept(MODEL)):
+        assert unknown.calls() is None
+    for function in (unannotated, looked_up, through_globals, through_a_list, by_import, through_default):
+        assert step(function).calls() is None, function.__name__
+    assert step(partial(through_default, handle=called)).calls() is None
+    assert step(lambda query: query).calls() is None
+
+
+@pytest.mark.parametrize(("window", "by", "windows"), [(3, 1, 3), (3, 2, 2), (20, 10, 1)])
+def test_windows_and_repairs_of_a_reranker_count(window: int, by: int, windows: int) -> None:
+    ranker = RankGPT(MODEL, top_k=5, judged=5, window=window, step=by)
+    once = ranker.but(role=ranker.role.but(repair=""))
+    hits = tuple(Hit(Node(str(n), f"text {n}"), 1.0) for n in range(5))
+    for op, calls in ((once, windows), (ranker, 2 * windows)):
+        with Run() as run:
+            op(Ranking(Query("?"), hits))
+        assert run.spent.calls == calls == op.calls() == op.calls(1)
+
+
+def test_a_search_that_may_first_build_its_group_by_a_model_is_unknown() -> None:
+    corpus = Corpus("notes.spolia")
+    assert BM25(corpus.group()).calls() == 0
+    assert BM25(corpus.group("short", Definition(BY_MODEL))).calls() is None
+
+
+@step
+def BY_MODEL(part: Any) -> Any:
+    return called(str(part))
