@@ -344,18 +344,25 @@ def test_a_cached_result_is_the_uncached_one_whoever_asks_and_whenever(
         op = FORMS[form]()
     except WiringError:
         return
-    cache = Cache()
+    cache, reader = Cache(), "ann"
+    show_secret_to(reader)
     for number, event in enumerate(events):
         if event == "one more":
             with CORPUS.writer() as writer:
                 put(writer, "more.txt", f"A treasure, number {number} of {id(cache)}.\n")
         elif event == "struck off":
-            with CORPUS.writer() as writer:
-                (secret,) = [one for one in writer.documents() if "Ann's" in one.text]
-                writer.set_readers(secret, ("bob",) if secret.readers == ("ann",) else ("ann",))
+            reader = "bob" if reader == "ann" else "ann"
+            show_secret_to(reader)
         else:
             kept = asked(op, event, cache, batched)
             assert kept == asked(op, event, None, batched)
+
+
+def show_secret_to(reader: str) -> None:
+    with CORPUS.writer() as writer:
+        (secret,) = [one for one in writer.documents() if "Ann's" in one.text]
+        if secret.readers != (reader,):
+            writer.set_readers(secret, (reader,))
 
 
 def asked(op: Operator[Query, Any], who: str, cache: Cache | None, batched: bool) -> Any:
@@ -381,6 +388,7 @@ def test_what_is_declared_is_kept_and_what_is_not_says_so(tmp_path: Path) -> Non
 
 def test_what_a_run_shares_hides_nothing_from_a_step_that_is_kept() -> None:
     cache = Cache()
+    show_secret_to("ann")
     with Run(principal="ann", cache=cache, share=True):
         assert "A treasure of Ann's.\n" in texts(helper(QUERY))
         assert Around()(QUERY) == helper(QUERY)
