@@ -225,7 +225,16 @@ def test_equal_flows_are_asked_once() -> None:
     assert table.scores[0].tolist() == table.scores[1].tolist()
 
 
-@settings(max_examples=40, deadline=None)
+def test_what_several_flows_ask_alike_is_asked_once() -> None:
+    @step
+    def best(ranking: Ranking) -> Ranking:
+        return ranking.cut(1)
+
+    table = ask({"plain": first_of, "cut": first_of >> best}, ITEMS, "R@1")
+    assert (len(ASKED), table.asked) == (20, 40)
+
+
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_damaged_file_is_read_as_far_as_it_is_whole_and_the_rest_is_computed_again(seed: int) -> None:
     """Cut off anywhere, or with bytes changed anywhere behind its first line."""

@@ -1,4 +1,4 @@
-"""A flow that cannot be asked at all: it is refused, since its zeros would say that others are better."""
+"""Flows asked question by question: each in a lane of its own, kept as soon as it is answered, then measured."""
 
 from __future__ import annotations
 
@@ -43,8 +43,15 @@ from spolia.evaluation.experiment.flows import (
     refuse_other_flows,
 )
 from spolia.evaluation.experiment.gold_locations import whereabouts
-from spolia.evaluation.experiment.score_store import INTERRUPTED, SCORED, UNDETERMINED, WITHOUT_GOLD, ScoreStore
-from spolia.evaluation.experiment.score_table import ScoreTable, Sheet
+from spolia.evaluation.experiment.score_store import (
+    INTERRUPTED,
+    MISSING,
+    SCORED,
+    UNDETERMINED,
+    WITHOUT_GOLD,
+    ScoreStore,
+)
+from spolia.evaluation.experiment.score_table import ScoreTable, StorePart
 from spolia.evaluation.measures.measure import Case, CostMeasure, Measure, Seen, SetMeasure
 from spolia.evaluation.measures.registry import as_measures
 from spolia.models.protocols import LanguageModel
@@ -89,8 +96,8 @@ def refuse_broken(flow: str, failures: Sequence[Failure | None], whole: int) -> 
 
 Told: TypeAlias = Callable[[str, int, int], None]
 """Called with a flow, how many questions it was asked, and of how many; by several threads."""
-Cell: TypeAlias = tuple[int, int]
-"""A flow and a question, by position."""
+Position: TypeAlias = tuple[int, int]
+"""A flow and a question of a table."""
 Named: TypeAlias = tuple[bytes, Mapping[str, Any]]
 """Something that a store knows: a digest of all that it depends on, and what it is."""
 LISTED = 5
@@ -150,18 +157,18 @@ def ask(
     with run, ExitStack() as stack:
         opening, places = opened(listed), whereabouts(asked, listed)
         known: Known = {}
-        parts: dict[Path | None, list[tuple[int, Named]]] = {}
+        members: dict[Path | None, list[tuple[int, Named]]] = {}
         for at, (name, flow) in enumerate(by_name):
             found = _named(name, identity(flow, run, known))
-            parts.setdefault(_file(path, data, found[0]), []).append((at, found))
+            members.setdefault(_file(path, data, found[0]), []).append((at, found))
         taken = [_named(str(one), identity(one, run, known)) for one in chosen]
-        stores = {file: stack.enter_context(ScoreStore(file)) for file in parts}
-        sheets = [_sheet(stores[file], part, asked, taken) for file, part in parts.items()]
-        table = ScoreTable.of([name for name, _ in by_name], asked, chosen, sheets, places)
+        stores = {file: stack.enter_context(ScoreStore(file)) for file in members}
+        parts = [_part(stores[file], flows_here, asked, taken) for file, flows_here in members.items()]
+        table = ScoreTable.of([name for name, _ in by_name], asked, chosen, parts, places)
         if again:
-            for sheet in sheets:
-                ids = np.array(np.meshgrid(sheet.flow_ids, sheet.question_ids)).reshape(2, -1)
-                sheet.store.drop(zip(*ids.tolist(), strict=True))
+            for part in parts:
+                rows, columns = np.nonzero(table.answers["status"][part.flows] != MISSING)
+                part.store.drop(zip(part.flow_ids[rows].tolist(), part.question_ids[columns].tolist(), strict=True))
             table = table.read()
         asking = FlowExecution(run, listed, table, opening, told)
         if asking.todo:
@@ -187,18 +194,18 @@ class FlowExecution:
     table: ScoreTable
     opening: Sequence[float]
     told: Told
-    asked: list[Cell] = field(default_factory=list)
+    asked: list[Position] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         table = self.table
         self.items = [table.places.item(item) for item in table.items]
-        self.sheets = [table.sheet(flow) for flow in range(len(self.flows))]
-        ids = [(id(sheet.store), flow_id) for sheet, flow_id in self.sheets]
+        self.parts = [table.part(flow) for flow in range(len(self.flows))]
+        ids = [(id(part.store), flow_id) for part, flow_id in self.parts]
         first = np.array([ids.index(one) == at for at, one in enumerate(ids)], bool)  # equal flows are asked once
         self.unasked = table.unasked & first[:, None]
         self.unscored = table.unscored
         todo = (self.unasked | self.unscored.any(axis=2)) & first[:, None]
-        self.todo: list[Cell] = list(zip(*(one.tolist() for one in np.nonzero(todo)), strict=True))
+        self.todo: list[Position] = list(zip(*(one.tolist() for one in np.nonzero(todo)), strict=True))
         self.whole = (table.states != WITHOUT_GOLD).any(axis=2).sum(axis=1).tolist()
         self._done = [
             count(whole - here + 1) for whole, here in zip(self.whole, todo.sum(axis=1).tolist(), strict=True)
@@ -214,7 +221,7 @@ class FlowExecution:
             BudgetSpent: the run's budget has no room for another call; what was answered is kept.
             MeasureError: a flow gives nothing that a measure can be taken of, or a measure fails.
         """
-        begun = set[Cell]()
+        begun = set[Position]()
         for flow in range(len(self.flows)):
             begun |= self._begin(flow)
         others = [cell for cell in self.todo if cell not in begun]
@@ -223,7 +230,7 @@ class FlowExecution:
         for start in range(0, len(others), self.run.window):
             self._ask(others[start : start + self.run.window])
 
-    def _begin(self, flow: int) -> set[Cell]:
+    def _begin(self, flow: int) -> set[Position]:
         """Ask a flow its first questions, the very first alone: it waits for models to be loaded."""
         cells = [(flow, int(question)) for question in np.flatnonzero(self.unasked[flow])[:SURE]]
         failures: list[Failure | None] = []
@@ -232,14 +239,14 @@ class FlowExecution:
             try:
                 refuse_broken(self.table.flows[flow], failures, self.whole[flow])
             except StepFailed:
-                sheet, flow_id = self.sheets[flow]
-                sheet.store.drop((flow_id, int(sheet.question_ids[question])) for _, question in cells)
+                part, flow_id = self.parts[flow]
+                part.store.drop((flow_id, int(part.question_ids[question])) for _, question in cells)
                 raise
         return set(cells)
 
-    def _ask(self, cells: Sequence[Cell], opening: float | None = None) -> list[Failure | None]:
+    def _ask(self, cells: Sequence[Position], opening: float | None = None) -> list[Failure | None]:
         """Those of a flow that waits several at the same time; how each failed."""
-        found: dict[Cell, Any] = {}
+        found: dict[Position, Any] = {}
         for waits in (False, True):
             some = [cell for cell in cells if self.waits[cell[0]] == waits]
             found |= zip(some, gather([partial(self._one, *cell, opening) for cell in some], waits=waits), strict=True)
@@ -248,12 +255,12 @@ class FlowExecution:
         return [found[cell][0] for cell in cells]
 
     def _one(self, flow: int, question: int, opening: float | None) -> tuple[Failure | None]:
-        sheet, flow_id = self.sheets[flow]
-        question_id, item, table = int(sheet.question_ids[question]), self.items[question], self.table
+        part, flow_id = self.parts[flow]
+        question_id, item, table = int(part.question_ids[question]), self.items[question], self.table
         missing = (table.states[flow, question] != WITHOUT_GOLD).tolist()
         if self.unasked[flow, question]:
             case, columns = self._answer(flow, item, opening)
-            sheet.store.keep(flow_id, question_id, case, run=sheet.store.run(self.run.id), **columns)
+            part.store.keep(flow_id, question_id, case, run=part.store.run(self.run.id), **columns)
             self.asked.append((flow, question))
         else:
             case, missing = table.case(flow, question), self.unscored[flow, question].tolist()
@@ -262,9 +269,9 @@ class FlowExecution:
             with self.run.lane() as lane:
                 seen = self._seen(table.measures[at], case, flow)
             told = UNDETERMINED if seen is None else SCORED
-            scores[int(sheet.measure_ids[at])] = (INTERRUPTED if lane.interrupted else told, seen, lane.spent)
+            scores[int(part.measure_ids[at])] = (INTERRUPTED if lane.interrupted else told, seen, lane.spent)
         self._refuse_spent(flow, item)
-        sheet.store.score(flow_id, question_id, int(sheet.gold_ids[question]), scores)
+        part.store.score(flow_id, question_id, int(part.gold_ids[question]), scores)
         self.told(table.flows[flow], next(self._done[flow]), self.whole[flow])
         return (case.result if isinstance(case.result, Failure) else None,)
 
@@ -317,14 +324,14 @@ def _file(path: str | Path | None, data: str, digest: bytes) -> Path | None:
     return Path(path) / f"{data}-{digest.hex()[:16]}.experiment"
 
 
-def _sheet(
+def _part(
     store: ScoreStore, flows: Sequence[tuple[int, Named]], items: Sequence[Item], measures: Sequence[Named]
-) -> Sheet:
+) -> StorePart:
     questions = [_named(item.id, {"id": item.id, "question": item.question}) for item in items]
     gold = [_named(item.id, {"id": item.id, CONTENT: digest_of(_scored_by(item)).hex()}) for item in items]
     kinds = {"flows": [flow for _, flow in flows], "questions": questions, "gold": gold, "measures": measures}
     ids = [np.array([store.name(kind, *one) for one in named], np.uint64) for kind, named in kinds.items()]
-    return Sheet(store, np.array([at for at, _ in flows], np.intp), *ids)
+    return StorePart(store, np.array([at for at, _ in flows], np.intp), *ids)
 
 
 def _scored_by(item: Item) -> tuple[object, ...]:

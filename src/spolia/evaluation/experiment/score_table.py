@@ -30,7 +30,7 @@ from spolia.types import Item, Usage
 
 
 @dataclass(frozen=True, eq=False)
-class Sheet:
+class StorePart:
     """The part of a table that one store holds, with the ids under which it knows flows, questions and measures.
 
     Args:
@@ -99,7 +99,7 @@ class ScoreTable:
         numbers: by measure, all the numbers that a question adds, NaN where there are fewer.
         widths: how many numbers these are.
         judging: what judges spent, with the columns of `Usage`.
-        sheets: where all this is kept.
+        parts: where all this is kept.
         places: where the gold stands in the stores.
         asked: how many questions were asked to make it, all flows together; the others were there before.
         notes: what had changed since, so that it was asked or scored again.
@@ -114,7 +114,7 @@ class ScoreTable:
     numbers: tuple[NDArray[np.float64], ...]
     widths: NDArray[np.uint16]
     judging: NDArray[np.float64]
-    sheets: tuple[Sheet, ...]
+    parts: tuple[StorePart, ...]
     places: GoldLocations
     asked: int = 0
     notes: tuple[str, ...] = ()
@@ -125,17 +125,17 @@ class ScoreTable:
         flows: Sequence[str],
         items: Sequence[Item],
         measures: Sequence[SetMeasure],
-        sheets: Sequence[Sheet],
+        parts: Sequence[StorePart],
         places: GoldLocations,
     ) -> Self:
         """What the stores have of it now."""
         shape = len(flows), len(items), len(measures)
         answers, judging = np.zeros(shape[:2], ANSWERS), np.zeros((*shape[:2], len(USAGE)))
         states, widths = np.zeros(shape, np.uint8), np.zeros(shape, np.uint16)
-        for sheet in sheets:
-            rows, where = sheet.rows(ANSWER)
+        for part in parts:
+            rows, where = part.rows(ANSWER)
             answers[where] = rows  # of several answers the last one holds
-        scored = [sheet.rows(SCORES, answers) for sheet in sheets]
+        scored = [part.rows(SCORES, answers) for part in parts]
         widest = [
             max([1, *(int(rows["width"][at[2] == m].max(initial=0)) for rows, at in scored)]) for m in range(shape[2])
         ]
@@ -145,20 +145,20 @@ class ScoreTable:
             for m, table in enumerate(numbers):
                 mine = where[2] == m
                 table[where[0][mine], where[1][mine], rows["part"][mine]] = rows["number"][mine]
-        for sheet in sheets:
-            rows, where = sheet.rows(JUDGING, answers)
+        for part in parts:
+            rows, where = part.rows(JUDGING, answers)
             np.add.at(judging, where[:2], rows["usage"])
         applies = np.array([[one.applies(item) for one in measures] for item in items], bool)
         states[:, ~applies.reshape(shape[1:])] = WITHOUT_GOLD
         firsts = [np.where(widths[:, :, m] > 0, table[:, :, 0], np.nan) for m, table in enumerate(numbers)]
         scores = np.stack(firsts, axis=2) if firsts else np.zeros(shape)
         named, first = (tuple(flows), tuple(items), tuple(measures)), np.arange(shape[0])
-        for sheet in sheets:  # equal flows share their rows
-            first[sheet.flows] = sheet.flows[_positions(sheet.flow_ids, sheet.flow_ids)]
+        for part in parts:  # equal flows share their rows
+            first[part.flows] = part.flows[_positions(part.flow_ids, part.flow_ids)]
         answers, states, scores, widths, judging, *each = (
             one[first] for one in (answers, states, scores, widths, judging, *numbers)
         )
-        return cls(*named, answers, states, scores, tuple(each), widths, judging, tuple(sheets), places)
+        return cls(*named, answers, states, scores, tuple(each), widths, judging, tuple(parts), places)
 
     @property
     def failed(self) -> NDArray[np.bool_]:
@@ -211,7 +211,7 @@ class ScoreTable:
     def case(self, flow: int, question: int) -> Case:
         """What a flow made of a question, as measures see it."""
         item = self.places.item(self.items[question])
-        return self.sheet(flow)[0].store.case(self.answers[flow, question], item)
+        return self.part(flow)[0].store.case(self.answers[flow, question], item)
 
     def cell(self, flow: int, question: int) -> Cell:
         """All that is known of a flow on a question."""
@@ -221,18 +221,18 @@ class ScoreTable:
             for at, measure in enumerate(self.measures)
             if states[at] != WITHOUT_GOLD
         }
-        run = self.sheet(flow)[0].store.called(int(row["run"])) if row["lane"] else ""
+        run = self.part(flow)[0].store.called(int(row["run"])) if row["lane"] else ""
         case = self.case(flow, question)
         return Cell(self.flows[flow], case, seen, float(row["seconds"]), bool(row["cached"]), run, int(row["lane"]))
 
-    def sheet(self, flow: int) -> tuple[Sheet, int]:
+    def part(self, flow: int) -> tuple[StorePart, int]:
         """Where a flow's answers are, and its id there."""
-        one, at = next((one, np.flatnonzero(one.flows == flow)) for one in self.sheets if flow in one.flows)
+        one, at = next((one, np.flatnonzero(one.flows == flow)) for one in self.parts if flow in one.flows)
         return one, int(one.flow_ids[at[0]])
 
     def read(self) -> ScoreTable:
         """The same, as it is in the stores now."""
-        return ScoreTable.of(self.flows, self.items, self.measures, self.sheets, self.places)
+        return ScoreTable.of(self.flows, self.items, self.measures, self.parts, self.places)
 
 
 def _positions(ids: NDArray[np.uint64], found: NDArray[np.uint64]) -> NDArray[np.intp]:
