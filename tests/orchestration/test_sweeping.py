@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spolia.core.operator import Operator
+from spolia.core.combinators import Branch
+from spolia.core.operator import Operator, Then
 from spolia.errors import StepFailed, WiringError
 from spolia.orchestration.rank_fusion import ConvexCombination, EvenSplit, HighestScore, ReciprocalRankFusion
 from spolia.orchestration.sweep import sweep
+from spolia.post_retrieval.recency import Newest, Recent, TimeDecay
+from spolia.post_retrieval.selection import Cut, Percentile, SimilarityPercentile, SimilarityThreshold, Threshold
+from spolia.post_retrieval.title_boost import TitleBoost
 from spolia.ranking import convex_combination, min_max, reciprocal_rank_fusion
+from spolia.retrieval.bm25 import BM25
+from spolia.retrieval.dense import Dense
+from spolia.retrieval.tfidf import TFIDF
+from spolia.run import Run
+from spolia.testing import HashingEmbedder
 from spolia.types import Hit, Node, Query, Ranking
+from tests.retrieval.conftest import store
 
 SOURCES = ("bm25", "dense", "web")
 MINIMUMS = (("bm25", 0.0), ("dense", -1.0), ("web", 0.0))
@@ -57,6 +69,94 @@ def test_a_sweep_gives_what_each_variant_gives(questions: list[list[list[tuple[s
             assert found.ranking == expected
             assert [hit.parts for hit in found.ranking.hits] == [hit.parts for hit in expected.hits]
             assert found.ids == [node.id for node in expected.nodes]
+
+
+TITLES = ("", "Why", "why? (book)", "the WHY?", "Other")
+DAYS = ("2020", "2026-01-01", "soon", "2025-06-30")
+
+
+@st.composite
+def rankings(draw: st.DrawFn) -> Ranking:
+    scores = draw(
+        st.lists(st.sampled_from([math.nan, math.inf, -1.0, 0.0, 0.1, 0.3, 0.3, 2.5]) | st.floats(-3, 3), max_size=9)
+    )
+    hits = [
+        Hit(
+            Node(f"n{at}", "red stones " * (at % 3 + 1), context=draw(st.sampled_from(TITLES)),
+                 meta=(("day", draw(st.sampled_from(DAYS))),)),
+            score,
+            parts=(("bm25", float(at)),),
+        )
+        for at, score in enumerate(scores)
+    ]  # fmt: skip
+    return Ranking(Query("the why?"), tuple(hits), "bm25")
+
+
+def steps() -> list[Operator[Ranking, Ranking]]:
+    """Every step that is a cheap function of a ranking, with many settings."""
+    embedder, counts, numbers = HashingEmbedder(), (1, 2, 5, 30), (-1.0, 0.1, 0.3, 0.30000000000000004)
+    return [
+        *Cut().vary(top_k=(None, *counts), at_least=(None, *numbers)).decided(),
+        *Threshold(0.0).vary(at_least=numbers).decided(),
+        *Percentile().vary(share=(0.01, 0.29, 0.5, 1.0)).decided(),
+        *SimilarityThreshold(embedder).vary(at_least=numbers).decided(),
+        *SimilarityPercentile(embedder).vary(share=(0.3, 0.7), embedder=(embedder, HashingEmbedder(8))).decided(),
+        *TitleBoost().vary(exact=(1.0, 1.7), near=(1.1, 1.3), mentioned=(1.0, 1.2), top_k=counts).decided(),
+        *TimeDecay("day")
+        .vary(half_life_days=(1.0, 33.3), weight=(0.0, 0.35, 1.0), now=("", "2026"), top_k=(2, 9))
+        .decided(),
+        *Newest("day").vary(top_k=counts).decided(),
+        *Recent("2020", "day").vary(since=("2020", "2025-07", "2030")).decided(),
+    ]
+
+
+def told(ranking: Ranking) -> str:
+    """All of a ranking, NaN too."""
+    return repr(
+        (ranking.query, ranking.source, [(hit.node.id, hit.score, hit.parts, hit.found) for hit in ranking.hits])
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(values=st.lists(rankings(), max_size=2), chosen=st.randoms())
+def test_a_sweep_of_cuts_thresholds_and_boosts_gives_what_each_gives_alone(
+    values: list[Ranking], chosen: Random
+) -> None:
+    every = steps()
+    chains = [chosen.choice(every) >> chosen.choice(every) for _ in range(20)]
+    chains += [first.steps[0] >> chosen.choice(every) >> Cut(top_k=2) for first in chains if isinstance(first, Then)]
+    variants = [*every, *chains, *every[:3]]
+    chosen.shuffle(variants)
+    for value, row in zip(values, sweep(values, variants), strict=True):
+        for variant, one in zip(variants, row, strict=True):
+            expected = variant(value)
+            assert told(one.ranking) == told(expected)
+            assert one.ids == [node.id for node in expected.nodes]
+
+
+def test_from_the_question_on_searches_are_made_once_and_fusions_and_cuts_swept(tmp_path: Path) -> None:
+    embedder = HashingEmbedder()
+    group = store(
+        tmp_path / "s.spolia",
+        {f"d{n}": f"red stone {'old ' * (n % 4)}road {n % 7}" for n in range(40)},
+        embedder=embedder,
+    )
+    searches: list[Operator[Query, Ranking]] = [
+        *BM25(group).vary(top_k=(1, 3, 20, 60)).decided(),
+        *TFIDF(group).vary(top_k=(2, 7)).decided(),
+        *Dense(group, embedder).vary(top_k=(1, 4, 39)).decided(),
+    ]
+    fusions = [*ReciprocalRankFusion().vary(k=(1, 60), top_k=(3, 8)).decided(), ConvexCombination()]
+    fused = [Branch(BM25(group), Dense(group, embedder)) >> fusion for fusion in fusions]
+    boosted = [one >> cut for one in (*fused, *searches) for cut in (Cut(top_k=2), Cut(at_least=0.02), Threshold(0.5))]
+    variants = [*searches, *fused, *boosted]
+    questions = [Query("old red road"), Query("stone 3")]
+    with Run() as run:
+        found = [[one.ranking for one in row] for row in sweep(questions, variants)]
+    assert found == [[variant(question) for variant in variants] for question in questions]
+    assert {name: count for name, count in run.counts().items() if count} == {
+        "BM25": 2 * 2, "TFIDF": 2, "Dense": 2 * 2, "Branch": 2
+    }  # fmt: skip
 
 
 def by_the_formula(lists: Sequence[Sequence[tuple[str, float]]], k: float) -> dict[str, float]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
 from spolia.core.operator import Operator
@@ -14,7 +14,7 @@ from spolia.ranking.fusion import checked_weights
 from spolia.types import Hit, Node, Query, Ranking
 
 if TYPE_CHECKING:
-    from spolia.ranking.alignment import Aligned, Numbers
+    from spolia.ranking.alignment import Aligned, Numbers, Places
 
 
 class Fusion(Operator[Sequence[Ranking], Ranking]):
@@ -47,6 +47,10 @@ class Fusion(Operator[Sequence[Ranking], Ranking]):
     def alike(self) -> object:
         """Variants that give the same are computed together."""
         return self.top_k
+
+    def together(self, variants: Sequence[Self], /) -> Callable[[Sequence[Ranking]], Iterator[Fused]]:
+        """The rankings are laid side by side once, and scaled once; variants are then rows of one array."""
+        return _Alike(variants).fused
 
     def weights_of(self, rankings: Sequence[Ranking], /) -> Sequence[float]:
         """How much each ranking counts; one of weight 0 has no say, not even between equal scores."""
@@ -119,6 +123,67 @@ class SideBySide:
     def ranked(self, hits: Sequence[Hit]) -> Ranking:
         """These hits as a ranking for what was asked."""
         return Ranking(asked(self.rankings[0].query), tuple(hits), "fused")
+
+
+@dataclass(frozen=True, eq=False)
+class Fused:
+    """What one variant gives for one question.
+
+    Args:
+        side_by_side: the rankings that were fused.
+        order: int64[hits], which documents, best first.
+        scores: float64[hits].
+    """
+
+    side_by_side: SideBySide
+    order: Places
+    scores: Numbers
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the nodes, best first."""
+        hits = self.side_by_side.hits
+        return [hits[at].node.id for at in self.order.tolist()]
+
+    @property
+    def ranking(self) -> Ranking:
+        """The ranking that the fusion itself gives."""
+        return self.side_by_side.ranking(self.order.tolist(), self.scores.tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class _Alike:
+    """Variants that are computed together."""
+
+    variants: Sequence[Fusion]
+    weights: dict[object, tuple[Numbers, dict[tuple[bool, ...], list[int]]]] = field(default_factory=dict)
+
+    def fused(self, rankings: Sequence[Ranking]) -> Iterator[Fused]:
+        import numpy as np
+
+        first, side_by_side = self.variants[0], SideBySide.of(rankings)
+        aligned, found = side_by_side.aligned, dict[int, Fused]()
+        weights, by_say = self._weighed(side_by_side.rankings)
+        scores = first.scores(side_by_side, self.variants, weights)
+        for say, places in by_say.items():
+            order = aligned.best(scores[places], say, first.top_k)
+            numbers = np.take_along_axis(scores[places], order, axis=1)
+            for place, best, its in zip(places, order, numbers, strict=True):
+                found[place] = Fused(side_by_side, best, its)
+        return (found[place] for place in range(len(self.variants)))
+
+    def _weighed(self, rankings: Sequence[Ranking]) -> tuple[Numbers, dict[tuple[bool, ...], list[int]]]:
+        """Weights of the rankings by variant, and the variants by which rankings have a say between equal scores."""
+        import numpy as np
+
+        key = tuple((ranking.source, ranking.query.weight) for ranking in rankings)
+        if key not in self.weights:
+            rows = [checked_weights(len(rankings), variant.weights_of(rankings)) for variant in self.variants]
+            by_say: dict[tuple[bool, ...], list[int]] = {}
+            for place, row in enumerate(rows):
+                by_say.setdefault(tuple(weight > 0 for weight in row), []).append(place)
+            self.weights[key] = np.array(rows, dtype=np.float64), by_say
+        return self.weights[key]
 
 
 def _with_two_meanings(rankings: Sequence[Ranking], held: Sequence[dict[str, Hit]]) -> set[str]:

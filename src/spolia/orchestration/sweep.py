@@ -1,62 +1,33 @@
-"""Many variants of a fusion on many questions at once, for whoever looks for the best of them."""
+"""Many variants on many values together, for whoever looks for the best of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
-from spolia.core.operator import Operator
+from spolia.core.operator import Operator, Then
+from spolia.core.sweepable import Sweepable, Swept
 from spolia.errors import WiringError
-from spolia.orchestration.fusion import Fusion, SideBySide
-from spolia.ranking.fusion import checked_weights
 from spolia.types import Ranking
 
-if TYPE_CHECKING:
-    from spolia.ranking.alignment import Numbers, Places
+Steps = Sequence[Operator[Any, Any]]
 
 
-@dataclass(frozen=True, eq=False)
-class Fused:
-    """What one variant gives for one question.
+def sweep(values: Iterable[Any], variants: Sequence[Operator[Any, Ranking]]) -> Iterator[list[Swept]]:
+    """For each value in turn what each variant makes of it: what the variant itself gives to the last bit, and faster.
 
-    Args:
-        side_by_side: the rankings that were fused.
-        order: int64[hits], which documents, best first.
-        scores: float64[hits].
-    """
-
-    side_by_side: SideBySide
-    order: Places
-    scores: Numbers
-
-    @property
-    def ids(self) -> list[str]:
-        """The ids of the nodes, best first."""
-        hits = self.side_by_side.hits
-        return [hits[at].node.id for at in self.order.tolist()]
-
-    @property
-    def ranking(self) -> Ranking:
-        """The ranking that the fusion itself gives."""
-        return self.side_by_side.ranking(self.order.tolist(), self.scores.tolist())
-
-
-def sweep(
-    values: Iterable[Sequence[Ranking]], variants: Sequence[Operator[Sequence[Ranking], Ranking]]
-) -> Iterator[list[Fused]]:
-    """For each question in turn what each variant makes of its rankings: what the variant itself gives, and faster.
-
-    The rankings are laid side by side once, and scaled once for each normalisation; variants that differ in `k` or in
-    weights are then rows of one array. Hits are made only of what is looked at (`Fused.ranking`).
+    What can be swept: fusions by rank or score; `Cut`, `Threshold`, `Percentile` and the like; `TitleBoost`,
+    `TimeDecay`; `top_k` of a retriever, where a smaller one gives the first hits of a larger one; and chains of these.
+    What variants have in common is computed once: searches, rankings side by side, scalings, cosines, how titles fit.
+    Chains share equal first steps of any kind. Hits are made only of what is looked at (`Swept.ranking`).
 
     Args:
-        values: the rankings of each question.
-        variants: fusions; of a fusion with ranges, `[*fusion.vary(k=range(4, 81)).decided()]`.
+        values: what the variants take: queries, rankings, or the rankings of each question.
+        variants: of a step with ranges, `[*step.vary(k=range(4, 81)).decided()]`.
 
     Raises:
         StepFailed: a question without rankings.
-        WiringError: a variant that is no such fusion, or a ranking whose source has no weight or minimum.
+        WiringError: a variant that cannot be swept, or a ranking whose source has no weight or minimum.
 
     >>> from spolia.orchestration.rank_fusion import ConvexCombination, ReciprocalRankFusion
     >>> from spolia.types import Hit, Node, Query
@@ -68,59 +39,49 @@ def sweep(
     >>> [[one.ids for one in row] for row in sweep([question], [words, meaning, ReciprocalRankFusion(top_k=1)])]
     [[['a', 'b', 'c'], ['b', 'c', 'a'], ['b']]]
     """
-    fusions = [_checked(variant) for variant in variants]
-    together = [_Alike(rows, [fusions[row] for row in rows]) for rows in _together(fusions)]
-    for rankings in values:
-        side_by_side = SideBySide.of(rankings)
-        found: dict[int, Fused] = {}
-        for alike in together:
-            found.update(alike.fused(side_by_side))
-        yield [found[row] for row in range(len(variants))]
+    swept = _swept([variant.steps if isinstance(variant, Then) else (variant,) for variant in variants])
+    for value in values:
+        yield swept(value)
 
 
-def _checked(variant: Operator[Sequence[Ranking], Ranking]) -> Fusion:
-    if isinstance(variant, Fusion):
-        return variant
-    raise WiringError(f"{variant.short} cannot be swept. Write fusions by rank or score, or run it by batch(...).")
+def _swept(chains: Sequence[Steps]) -> Callable[[Any], list[Swept]]:
+    """A function that tells what each chain gives for a value."""
+    rows: dict[bytes, list[int]] = {}
+    for row, steps in enumerate(chains):
+        rows.setdefault(steps[0].digest, []).append(row)
+    alike: dict[object, list[list[int]]] = {}
+    for own in rows.values():
+        first = chains[own[0]][0]
+        alike.setdefault((type(first), first.alike()) if isinstance(first, Sweepable) else first.digest, []).append(own)
+    parts = [_part(chains, several) for several in alike.values()]
+
+    def swept(value: Any) -> list[Swept]:
+        found = {row: one for part in parts for row, one in part(value)}
+        return [found[row] for row in range(len(chains))]
+
+    return swept
 
 
-def _together(variants: Sequence[Fusion]) -> list[list[int]]:
-    """Which variants are computed together."""
-    rows: dict[object, list[int]] = {}
-    for row, variant in enumerate(variants):
-        rows.setdefault((type(variant), variant.alike()), []).append(row)
-    return list(rows.values())
+def _part(chains: Sequence[Steps], several: Sequence[list[int]]) -> Callable[[Any], Iterator[tuple[int, Swept]]]:
+    """The chains whose first steps are computed together; those of each list have the same first step."""
+    firsts = [chains[rows[0]][0] for rows in several]
+    ended = [[row for row in rows if len(chains[row]) == 1] for rows in several]
+    going_on = [[row for row in rows if len(chains[row]) > 1] for rows in several]
+    rest = [_swept([chains[row][1:] for row in rows]) if rows else None for rows in going_on]
+    together = firsts[0].together(firsts) if isinstance(firsts[0], Sweepable) else None
+    if together is None and any(ended):
+        raise WiringError(
+            f"{firsts[0].short} cannot be swept. Write fusions by rank or score, cuts, thresholds, boosts, retrievers, "
+            "or run it by batch(...)."
+        )
 
+    def swept(value: Any) -> Iterator[tuple[int, Swept]]:
+        computed: Iterable[Operator[Any, Any] | Swept] = together(value) if together else firsts
+        for at, one in enumerate(computed):
+            if not isinstance(one, Operator):
+                yield from ((row, one) for row in ended[at])
+            if (go_on := rest[at]) is not None:
+                after = one(value) if isinstance(one, Operator) else one.ranking
+                yield from zip(going_on[at], go_on(after), strict=True)
 
-@dataclass(frozen=True, eq=False)
-class _Alike:
-    """Variants that are computed together, and which rows of all variants they are."""
-
-    rows: Sequence[int]
-    variants: Sequence[Fusion]
-    weights: dict[object, tuple[Numbers, dict[tuple[bool, ...], list[int]]]] = field(default_factory=dict)
-
-    def fused(self, side_by_side: SideBySide) -> Iterator[tuple[int, Fused]]:
-        import numpy as np
-
-        first, aligned = self.variants[0], side_by_side.aligned
-        weights, by_say = self._weighed(side_by_side.rankings)
-        scores = first.scores(side_by_side, self.variants, weights)
-        for say, places in by_say.items():
-            order = aligned.best(scores[places], say, first.top_k)
-            numbers = np.take_along_axis(scores[places], order, axis=1)
-            for place, best, its in zip(places, order, numbers, strict=True):
-                yield self.rows[place], Fused(side_by_side, best, its)
-
-    def _weighed(self, rankings: Sequence[Ranking]) -> tuple[Numbers, dict[tuple[bool, ...], list[int]]]:
-        """Weights of the rankings by variant, and the variants by which rankings have a say between equal scores."""
-        import numpy as np
-
-        key = tuple((ranking.source, ranking.query.weight) for ranking in rankings)
-        if key not in self.weights:
-            rows = [checked_weights(len(rankings), variant.weights_of(rankings)) for variant in self.variants]
-            by_say: dict[tuple[bool, ...], list[int]] = {}
-            for place, row in enumerate(rows):
-                by_say.setdefault(tuple(weight > 0 for weight in row), []).append(place)
-            self.weights[key] = np.array(rows, dtype=np.float64), by_say
-        return self.weights[key]
+    return swept

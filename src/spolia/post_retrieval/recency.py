@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from spolia.core.operator import Operator
+from spolia.core.sweepable import Rearrangement
 from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.post_retrieval.selection import reaching
@@ -36,7 +37,7 @@ def days_of(time: Time) -> float:
 
 
 @dataclass(frozen=True)
-class Newest(Operator[Ranking, Ranking]):
+class Newest(Rearrangement):
     """Order hits by a time in their metadata, newest first, whatever their scores, which stay as they are.
 
     Of several times the latest counts. Equal times keep their order; hits without a time come last.
@@ -60,15 +61,20 @@ class Newest(Operator[Ranking, Ranking]):
     def __post_init__(self) -> None:
         refuse_counts(self, "top_k")
 
-    def apply(self, value: Ranking, /) -> Ranking:
+    def alike(self) -> object:
+        return self.field
+
+    def looked_up(self, value: Ranking, /) -> list[int]:
         times = [latest(node, self.field) for node in value.nodes]
         ages = [math.inf if time is None else -time for time in times]
-        order = sorted(range(len(ages)), key=ages.__getitem__)
-        return value.but(hits=tuple(value.hits[at] for at in order[: self.top_k]))
+        return sorted(range(len(ages)), key=ages.__getitem__)
+
+    def chosen(self, known: Sequence[int], /) -> tuple[Sequence[int], None]:
+        return known[: self.top_k], None
 
 
 @dataclass(frozen=True)
-class Recent(Operator[Ranking, Ranking]):
+class Recent(Rearrangement):
     """The hits of a time on: those of which a metadata field holds a time t ≥ since; else the newest one.
 
     A year, a month or a day counts where it begins. Of several values the latest counts; a hit without any is the
@@ -103,14 +109,19 @@ class Recent(Operator[Ranking, Ranking]):
                 "zone, as 2026-11-21T09:30:00Z."
             )
 
-    def apply(self, value: Ranking, /) -> Ranking:
-        since, times = days_of(Time(self.since)), [latest(hit.node, self.field) for hit in value.hits]
-        dated = [-math.inf if time is None else time for time in times]
-        return value.but(hits=reaching(value.hits, dated, since))
+    def alike(self) -> object:
+        return self.field
+
+    def looked_up(self, value: Ranking, /) -> list[float]:
+        times = [latest(hit.node, self.field) for hit in value.hits]
+        return [-math.inf if time is None else time for time in times]
+
+    def chosen(self, known: Sequence[float], /) -> tuple[Sequence[int], None]:
+        return reaching(known, days_of(Time(self.since))), None
 
 
 @dataclass(frozen=True)
-class TimeDecay(Operator[Ranking, Ranking]):
+class TimeDecay(Rearrangement):
     """Mix how good a hit is with how new it is.
 
     score(d) = (1 - w) · φ(s(d)) + w · 2^(-age(d) / half_life), with φ the scaling from 0 (worst hit) to 1 (best), and
@@ -155,11 +166,18 @@ class TimeDecay(Operator[Ranking, Ranking]):
                 "2026-11-21T09:30:00Z; or nothing for the time of the newest hit."
             )
 
-    def apply(self, value: Ranking, /) -> Ranking:
+    def alike(self) -> object:
+        return self.field, self.now
+
+    def looked_up(self, value: Ranking, /) -> tuple[list[float], list[float]]:
+        """How good each hit is, and how many days old."""
         times = [latest(node, self.field) for node in value.nodes]
         good, _ = min_max([hit.score for hit in value.hits])
         now = days_of(Time(self.now)) if self.now else max((time for time in times if time is not None), default=0.0)
-        new = [0.0 if time is None else 2 ** (-max(0.0, now - time) / self.half_life_days) for time in times]
-        mixed = ((1 - self.weight) * g + self.weight * n for g, n in zip(good, new, strict=True))
-        hits = [hit.but(score=score) for hit, score in zip(value.hits, mixed, strict=True)]
-        return value.but(hits=tuple(sorted(hits, key=lambda hit: -hit.score)[: self.top_k]))
+        return good, [math.inf if time is None else max(0.0, now - time) for time in times]
+
+    def chosen(self, known: tuple[list[float], list[float]], /) -> tuple[Sequence[int], Sequence[float]]:
+        new = [2 ** (-age / self.half_life_days) for age in known[1]]
+        mixed = [(1 - self.weight) * g + self.weight * n for g, n in zip(known[0], new, strict=True)]
+        order = sorted(range(len(mixed)), key=lambda at: -mixed[at])[: self.top_k]
+        return order, [mixed[at] for at in order]

@@ -8,42 +8,38 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
+from spolia.core.sweepable import Rearrangement
 from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.protocols import Embedder
 from spolia.models.vector_checks import embedded
 from spolia.stores.lexical.phrases import holds, words
-from spolia.types import Hit, Node, Ranking
+from spolia.types import Node, Ranking
 
 ALMOST = 1e-9
 """What a product of a count and a share may be off: 0.29 of 100 are 29."""
 
 
-def reaching(hits: Sequence[Hit], scores: Sequence[float], bound: float) -> tuple[Hit, ...]:
-    """The hits with scores of at least a bound; the best one where none has.
+def reaching(scores: Sequence[float], bound: float) -> list[int]:
+    """Places of the scores that are at least as high as a bound; of the best one where none is.
 
-    >>> from spolia.types import Node
-    >>> hits = [Hit(Node(id, ""), 0.0) for id in "abc"]
-    >>> [[hit.node.id for hit in reaching(hits, (0.2, math.nan, 0.5), bound)] for bound in (0.2, 0.9)]
-    [['a', 'c'], ['c']]
+    >>> [reaching((0.2, math.nan, 0.5), bound) for bound in (0.2, 0.9)]
+    [[0, 2], [2]]
     """
-    kept = tuple(hit for hit, score in zip(hits, scores, strict=True) if score >= bound)
-    return kept or best_share(hits, scores, 0.0)
+    return [at for at, score in enumerate(scores) if score >= bound] or best_share(scores, 0.0)
 
 
-def best_share(hits: Sequence[Hit], scores: Sequence[float], share: float) -> tuple[Hit, ...]:
-    """The best max(1, ⌊n · share⌋) of n hits, in their order; of equal scores the first. NaN is the worst.
+def best_share(scores: Sequence[float], share: float) -> list[int]:
+    """Places of the best max(1, ⌊n · share⌋) of n scores, in order; of equal ones the first. NaN is the worst.
 
-    >>> from spolia.types import Node
-    >>> hits = [Hit(Node(id, ""), 0.0) for id in "abcde"]
-    >>> [hit.node.id for hit in best_share(hits, (1.0, 5.0, math.nan, 2.0, 2.0), 0.5)]
-    ['b', 'd']
+    >>> best_share((1.0, 5.0, math.nan, 2.0, 2.0), 0.5)
+    [1, 3]
     """
-    count = max(1, math.floor(len(hits) * share + ALMOST))
+    count = max(1, math.floor(len(scores) * share + ALMOST))
     order = sorted(
-        range(len(hits)), key=lambda at: (math.isnan(scores[at]), -scores[at] if scores[at] == scores[at] else 0)
+        range(len(scores)), key=lambda at: (math.isnan(scores[at]), -scores[at] if scores[at] == scores[at] else 0)
     )
-    return tuple(hits[at] for at in sorted(order[:count]))
+    return sorted(order[:count])
 
 
 def cosines(ranking: Ranking, embedder: Embedder) -> list[float]:
@@ -73,7 +69,7 @@ def refuse_nan(op: Operator[Any, Any], name: str) -> None:
 
 
 @dataclass(frozen=True)
-class Threshold(Operator[Ranking, Ranking]):
+class Threshold(Rearrangement):
     """The hits whose score is at least as high as a bound, s ≥ at_least; the best one where none is.
 
     `Cut(at_least=...)` is the same, but may leave nothing. A distance d has the score -d, so that nothing has to be
@@ -96,12 +92,12 @@ class Threshold(Operator[Ranking, Ranking]):
     def __post_init__(self) -> None:
         refuse_nan(self, "at_least")
 
-    def apply(self, value: Ranking, /) -> Ranking:
-        return value.but(hits=reaching(value.hits, [hit.score for hit in value.hits], self.at_least))
+    def chosen(self, known: Sequence[float], /) -> tuple[Sequence[int], None]:
+        return reaching(known, self.at_least), None
 
 
 @dataclass(frozen=True)
-class Percentile(Operator[Ranking, Ranking]):
+class Percentile(Rearrangement):
     """The best max(1, ⌊n · share⌋) of n hits, by score; of equal ones the first.
 
     n is counted for each ranking anew.
@@ -123,12 +119,12 @@ class Percentile(Operator[Ranking, Ranking]):
     def __post_init__(self) -> None:
         refuse_no_share(self, "share")
 
-    def apply(self, value: Ranking, /) -> Ranking:
-        return value.but(hits=best_share(value.hits, [hit.score for hit in value.hits], self.share))
+    def chosen(self, known: Sequence[float], /) -> tuple[Sequence[int], None]:
+        return best_share(known, self.share), None
 
 
 @dataclass(frozen=True)
-class SimilarityThreshold(Operator[Ranking, Ranking]):
+class SimilarityThreshold(Rearrangement):
     """The hits whose vectors are near enough to the query's, cos(q, d) ≥ at_least; the nearest one where none is.
 
     Order and scores stay as they were, whatever retriever gave them.
@@ -159,12 +155,18 @@ class SimilarityThreshold(Operator[Ranking, Ranking]):
     def __post_init__(self) -> None:
         refuse_nan(self, "at_least")
 
-    def apply(self, value: Ranking, /) -> Ranking:
-        return value.but(hits=reaching(value.hits, cosines(value, self.embedder), self.at_least))
+    def alike(self) -> object:
+        return self.embedder
+
+    def looked_up(self, value: Ranking, /) -> list[float]:
+        return cosines(value, self.embedder)
+
+    def chosen(self, known: Sequence[float], /) -> tuple[Sequence[int], None]:
+        return reaching(known, self.at_least), None
 
 
 @dataclass(frozen=True)
-class SimilarityPercentile(Operator[Ranking, Ranking]):
+class SimilarityPercentile(Rearrangement):
     """The max(1, ⌊n · share⌋) of n hits whose vectors are nearest to the query's, by cos(q, d).
 
     Order and scores stay as they were, whatever retriever gave them.
@@ -195,12 +197,18 @@ class SimilarityPercentile(Operator[Ranking, Ranking]):
     def __post_init__(self) -> None:
         refuse_no_share(self, "share")
 
-    def apply(self, value: Ranking, /) -> Ranking:
-        return value.but(hits=best_share(value.hits, cosines(value, self.embedder), self.share))
+    def alike(self) -> object:
+        return self.embedder
+
+    def looked_up(self, value: Ranking, /) -> list[float]:
+        return cosines(value, self.embedder)
+
+    def chosen(self, known: Sequence[float], /) -> tuple[Sequence[int], None]:
+        return best_share(known, self.share), None
 
 
 @dataclass(frozen=True)
-class Cut(Operator[Ranking, Ranking]):
+class Cut(Rearrangement):
     """The best hits, and of them those whose score is at least as high as a bound: s ≥ at_least.
 
     The one place where scores are cut off, so that the bound means the same for every retriever and every embedding:
@@ -225,11 +233,10 @@ class Cut(Operator[Ranking, Ranking]):
         if self.at_least is not None and self.at_least != self.at_least:
             raise WiringError(f"{self.short}: no score is at least NaN. Write a number, or None.")
 
-    def apply(self, value: Ranking, /) -> Ranking:
-        kept = value if self.top_k is None else value.cut(self.top_k)
-        if self.at_least is None:
-            return kept
-        return kept.but(hits=tuple(hit for hit in kept.hits if hit.score >= self.at_least))
+    def chosen(self, known: Sequence[float], /) -> tuple[Sequence[int], None]:
+        return range(len(known))[: self.top_k] if self.at_least is None else [
+            at for at, score in enumerate(known[: self.top_k]) if score >= self.at_least
+        ], None
 
 
 @dataclass(frozen=True)

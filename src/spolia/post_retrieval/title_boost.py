@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spolia.core.operator import Operator
+from spolia.core.sweepable import Rearrangement
 from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.ranking.fusion import falling
@@ -17,7 +18,7 @@ _ARTICLE = re.compile(r"the\s+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class TitleBoost(Operator[Ranking, Ranking]):
+class TitleBoost(Rearrangement):
     """Multiply the score of a hit by how well its title fits the query; the first row that holds counts.
 
     | the query is, with or without a leading "the" | factor |
@@ -66,29 +67,31 @@ class TitleBoost(Operator[Ranking, Ranking]):
             if not 1 <= getattr(self, name) < float("inf"):
                 raise WiringError(f"{self.short}: {name} is {getattr(self, name)}. Write a number of at least 1.")
 
-    def apply(self, value: Ranking, /) -> Ranking:
-        factors = [self._factor(value.query.text.strip(), _title(node)) for node in value.nodes]
-        scores = [
-            hit.score * factor if hit.score > 0 else hit.score / factor
-            for hit, factor in zip(value.hits, factors, strict=True)
-        ]
-        hits = [hit.but(score=score) for hit, score in zip(value.hits, scores, strict=True)]
-        return value.but(hits=tuple(sorted(hits, key=lambda hit: falling(hit.score))[: self.top_k]))
+    def looked_up(self, value: Ranking, /) -> list[tuple[float, str]]:
+        """The score of each hit, and the name of its factor."""
+        return [(hit.score, _fit(value.query.text.strip(), _title(hit.node))) for hit in value.hits]
 
-    def _factor(self, query: str, title: str) -> float:
-        if not title or not query:
-            return 1.0
-        asked = {query, _ARTICLE.sub("", query, count=1) if _ARTICLE.match(query) else query}
-        lower = {text.lower() for text in asked}
-        found = _CORE.fullmatch(title)
-        core = found[1] if found else title
-        if title in asked:
-            return self.exact
-        if title.lower() in lower or core in asked:
-            return self.near
-        if core.lower() in lower or title.lower() in query:
-            return self.named
-        return self.mentioned if core.lower() in query.lower() else 1.0
+    def chosen(self, known: list[tuple[float, str]], /) -> tuple[Sequence[int], Sequence[float]]:
+        factors = {name: getattr(self, name) for name in ("exact", "near", "named", "mentioned")} | {"": 1.0}
+        scores = [score * factors[fit] if score > 0 else score / factors[fit] for score, fit in known]
+        order = sorted(range(len(scores)), key=lambda at: falling(scores[at]))[: self.top_k]
+        return order, [scores[at] for at in order]
+
+
+def _fit(query: str, title: str) -> str:
+    if not title or not query:
+        return ""
+    asked = {query, _ARTICLE.sub("", query, count=1) if _ARTICLE.match(query) else query}
+    lower = {text.lower() for text in asked}
+    found = _CORE.fullmatch(title)
+    core = found[1] if found else title
+    if title in asked:
+        return "exact"
+    if title.lower() in lower or core in asked:
+        return "near"
+    if core.lower() in lower or title.lower() in query:
+        return "named"
+    return "mentioned" if core.lower() in query.lower() else ""
 
 
 def _title(node: Node) -> str:

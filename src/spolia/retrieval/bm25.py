@@ -52,6 +52,9 @@ class BM25(GroupSearch):
     source: str = "bm25"
     filter: Filter | None = None
 
+    def is_nested(self) -> bool:
+        return True
+
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
         return snapshot.hits(snapshot.search(self.group.name, searched(query), self.top_k, who, wanted), who)
 

@@ -58,6 +58,9 @@ class Dense(VectorSearch["Vectors"]):
     def reads(self, value: Query, /) -> object:
         return (value.text if value.vector is None else value.vector), value.filter
 
+    def is_nested(self) -> bool:
+        return self.snapshot().is_exact(self.group.name, self.embedder.name)
+
     def read(self, query: Query, row: int | None, /) -> str | None:
         return read(query, self.embedder, row)
 

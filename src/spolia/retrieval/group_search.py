@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import access, narrowing, note
+from spolia.core.sweepable import Rearranged
 from spolia.core.wiring import refuse_counts
 from spolia.errors import QueryError
 from spolia.filters import narrowed
@@ -90,6 +91,28 @@ class GroupSearch(Operator[Query, Ranking]):
         """The generation that is searched, in which the group is built."""
         return self.group.snapshot()
 
+    def is_nested(self) -> bool:
+        """Whether the hits for a smaller `top_k` are the first ones of those for a larger."""
+        return False
+
+    def alike(self) -> object:
+        """Variants that give the same differ in `top_k` alone."""
+        return self.but(top_k=1)
+
+    def together(self, variants: Sequence[GroupSearch], /) -> Callable[[Query], Iterator[Rearranged]]:
+        """One search for all variants where hits are nested, else one for each."""
+        wanted = sorted({variant.top_k for variant in variants}, reverse=True)
+
+        def swept(query: Query) -> Iterator[Rearranged]:
+            found = {wanted[0]: self.but(top_k=wanted[0])(query)}
+            for top_k in wanted[1:]:
+                found[top_k] = found[wanted[0]] if self.is_nested() else self.but(top_k=top_k)(query)
+            for variant in variants:
+                ranking = found[variant.top_k]
+                yield Rearranged(ranking, range(min(variant.top_k, len(ranking))))
+
+        return swept
+
     def reads(self, value: Query, /) -> object:
         return value.text, value.filter
 
@@ -116,6 +139,9 @@ class TermSearch(GroupSearch):
 
     A subclass is a frozen dataclass with the fields of `GroupSearch`, and writes `scores`.
     """
+
+    def is_nested(self) -> bool:
+        return True
 
     @abstractmethod
     def scores(self, snapshot: Snapshot, terms: Mapping[str, int], /) -> tuple[Numbers, Mask]:

@@ -113,6 +113,10 @@ class Snapshot(Contents):
         found = self._vectors(group, embedder).search(queries, top_k, self.allowed(group, access, filter), self.ids)
         return [[(key, score) for key, score in row if score > 0] for row in found]
 
+    def is_exact(self, group: str, embedder: str) -> bool:
+        """Whether the nearest nodes are found by comparing with all of them."""
+        return getattr(self._vectors(group, embedder), "is_exact", False)
+
     def allowed(self, group: str, access: frozenset[str], filter: Filter | None = None) -> Allowed:
         """The nodes of a group that may be found: the one place where access and filters are decided."""
         return self.records(group).allowed(self.rights.narrowed(access), filter)

@@ -69,12 +69,10 @@ class Extractive(Operator[Ranking, Ranking]):
         if not spans:
             return value
         scores = self._likeness(value.query.question, [value.hits[at].node.text[start:end] for at, start, end in spans])
-        # a sentence stands for a hit, so that bounds keep of them what they keep of hits
-        places = [Hit(Node(str(number), ""), score) for number, score in enumerate(scores)]
-        kept = reaching(places, scores, self.at_least)
+        kept = reaching(scores, self.at_least)
         if self.most is not None and len(kept) > self.most:
-            kept = best_share(kept, [place.score for place in kept], self.most / len(kept))
-        left = [spans[int(place.node.id)] for place in kept]
+            kept = [kept[at] for at in best_share([scores[at] for at in kept], self.most / len(kept))]
+        left = [spans[at] for at in kept]
         hits = [
             _left(value.hits[at], [(start, end) for _, start, end in own]) for at, own in groupby(left, lambda p: p[0])
         ]

@@ -39,6 +39,8 @@ class ExactSearch:
     [[(30, 0.0)]]
     """
 
+    is_exact = True
+
     def __init__(self, placed: Placed, metric: Metric = "cosine") -> None:
         self.placed, self.metric = placed, metric
 
