@@ -96,8 +96,8 @@ class ByNextToken(Prompted, Operator[Query, ArmScores]):
 
     Raises:
         WiringError: for no arm, or one without a token.
-        ModelError: when it runs: the prompt cannot be read, or the model cannot foretell tokens.
-        ModelRejected: the server states none, where it was said to.
+        ModelError: when it runs, for a prompt that cannot be read.
+        ModelRejected: the model does not state next tokens.
 
     Source: Asai et al., "Self-RAG: learning to retrieve, generate, and critique through self-reflection", ICLR 2024
     (whose code divides log-probabilities, which turns the decision round).
