@@ -13,7 +13,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ from spolia.evaluation.experiment.score_store import ANSWER, MAGIC, SCORED, SCOR
 from spolia.evaluation.gate.gate import gate, recorded
 from spolia.evaluation.measures.judged.g_eval import GEval
 from spolia.evaluation.measures.judged.ragas import Correctness
-from spolia.evaluation.measures.measure import Case
+from spolia.evaluation.measures.measure import Case, Measure, Result
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.generation.reader import Reader
 from spolia.models.prompting.stand_in_models import ScriptedModel
@@ -219,6 +219,24 @@ def test_score_rows_are_columns_with_what_each_answer_took() -> None:
     assert failure.message == "three is broken"
 
 
+@dataclass(frozen=True)
+class OfType(Measure):
+    called: ClassVar[str] = "OfType"
+
+    def applies(self, item: Item) -> bool:
+        return True
+
+    def score(self, result: Result, item: Item) -> float:
+        return float(item.type == "right")
+
+
+def test_a_question_of_another_type_is_scored_again_and_not_asked(tmp_path: Path) -> None:
+    path = tmp_path / "a.experiment"
+    items = [Item("q", "?", type=kind) for kind in ("wrong", "right", "wrong")]
+    assert [ask(first_of, [item], [OfType()], path=path).scores.item() for item in items] == [0.0, 1.0, 0.0]
+    assert len(ASKED) == 1
+
+
 def test_equal_flows_are_asked_once() -> None:
     table = ask({"one": first_of, "same": first_of}, ITEMS, "R@1")
     assert len(ASKED) == 20
@@ -333,7 +351,7 @@ def test_a_prompt_file_of_a_judge_that_changed_is_judged_again_without_asking_th
         ({"items": ITEMS[:-1]}, 0, ""),
         ({"items": [*ITEMS[:-1], ITEMS[-1].but(question="another?")]}, 1, "questions, q19, question: was question 19"),
         ({"items": [*ITEMS[:-1], ITEMS[-1].but(gold=(("p9",),))]}, 0, "gold, q19"),
-        ({"items": [*ITEMS[:-1], ITEMS[-1].but(type="another")]}, 0, ""),
+        ({"items": [*ITEMS[:-1], ITEMS[-1].but(type="another")]}, 0, "gold, q19"),
         ({"measures": parse_measures("R@1,MRR,nDCG@5")}, 0, ""),
         ({"measures": parse_measures("R@1")}, 0, ""),
         ({"data": "thirty"}, 0, ""),

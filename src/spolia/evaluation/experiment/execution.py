@@ -328,15 +328,10 @@ def _part(
     store: ScoreStore, flows: Sequence[tuple[int, Named]], items: Sequence[Item], measures: Sequence[Named]
 ) -> StorePart:
     questions = [_named(item.id, {"id": item.id, "question": item.question}) for item in items]
-    gold = [_named(item.id, {"id": item.id, CONTENT: digest_of(_scored_by(item)).hex()}) for item in items]
+    gold = [_named(item.id, {"id": item.id, CONTENT: item.digest.hex()}) for item in items]
     kinds = {"flows": [flow for _, flow in flows], "questions": questions, "gold": gold, "measures": measures}
     ids = [np.array([store.name(kind, *one) for one in named], np.uint64) for kind, named in kinds.items()]
     return StorePart(store, np.array([at for at, _ in flows], np.intp), *ids)
-
-
-def _scored_by(item: Item) -> tuple[object, ...]:
-    """What scores of a question depend on, beside the answer: its type does not matter."""
-    return item.question, item.answers, item.gold, item.grades, item.decomposition, item.meta
 
 
 def _notes(stores: Iterable[ScoreStore]) -> tuple[str, ...]:
