@@ -14,6 +14,7 @@ from spolia.core.combinators.space import places as places
 from spolia.core.combinators.space import settle as settle
 from spolia.core.function import step as step
 from spolia.core.operator import Operator as Operator
+from spolia.core.operator import Retriever as Retriever
 from spolia.filters.conditions import Between as Between
 from spolia.filters.conditions import where as where
 from spolia.filters.fields import Field as Field

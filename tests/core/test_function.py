@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 
+from spolia.core.combinators import Choice, Identity, settle
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.errors import WiringError
@@ -40,3 +41,34 @@ def test_it_goes_to_a_file_to_text_and_to_another_process(flow: Operator[str, st
     assert eval(repr(flow)) == flow
     again = pickle.loads(pickle.dumps(flow))
     assert (again, again.digest) == (flow, flow.digest)
+
+
+@step
+def repeated(text: str, *, times: int, before: Operator[str, str]) -> str:
+    return before(text) * times
+
+
+@step
+def shouted(text: str) -> str:
+    return text.upper()
+
+
+def test_keyword_arguments_are_what_fields_are() -> None:
+    made = repeated.but(times=2, before=shouted)
+    assert made("ab") == "ABAB"
+    assert [place for place, _ in made.inner()] == ["arguments.before"]
+    assert made == repeated.but(before=shouted, times=2).but(times=2)
+    assert made.digest != made.but(times=3).digest
+    assert (made.but(before=Choice(shouted, Identity())) >> shouted).takes() is str
+    assert [one("ab") for _, one in settle(made.but(before=Choice(shouted, Identity())))] == ["ABAB", "abab"]
+
+
+def test_a_keyword_argument_without_a_default_has_to_be_given() -> None:
+    with pytest.raises(WiringError, match=r"repeated lacks before, times. Write repeated.but\(before=..., times=...\)"):
+        repeated("ab")
+    with pytest.raises(WiringError, match=r"repeated lacks before. Write repeated.but\(before=...\)"):
+        shouted >> repeated.but(times=2)
+    with pytest.raises(WiringError, match=r"repeated has times='2' \(str\), not int"):
+        repeated.but(times="2")
+    with pytest.raises(WiringError, match="takes 2 values"):
+        step(lambda one, two: one)

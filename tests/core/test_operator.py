@@ -234,7 +234,7 @@ def test_a_function_is_an_operator_with_its_name_types_and_version() -> None:
     with pytest.raises(WiringError, match="cut takes Ranking, not Answer"):
         cut.gives(Answer)
     with pytest.raises(WiringError, match="takes 2 values"):
-        step(pow)  # type: ignore[arg-type]
+        step(pow)
     with pytest.raises(WiringError, match="cannot be cached"):
         step(cached=True)(lambda ranking: ranking)
 

@@ -18,6 +18,7 @@ from spolia.core.draw import mermaid as mermaid
 from spolia.core.draw import tree as tree
 from spolia.core.function import step as step
 from spolia.core.operator import Operator as Operator
+from spolia.core.operator import Retriever as Retriever
 from spolia.core.operator import Then as Then
 from spolia.core.operator import Vary as Vary
 from spolia.core.run_context import Done as Done

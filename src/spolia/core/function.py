@@ -6,16 +6,18 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from secrets import token_bytes
-from typing import Any, ClassVar, Self, TypeVar, get_type_hints, overload
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, get_type_hints, overload
 
 from spolia.core.fingerprint.digest import code_digest, source_of
 from spolia.core.operator import In, Operator, Out
+from spolia.core.validation import fulfils
 from spolia.core.wiring import Bindings, filled, fits, name_of
 from spolia.errors import GroupError, WiringError
 from spolia.types import digest_of, kept
 
 A = TypeVar("A")
 B = TypeVar("B")
+P = ParamSpec("P")
 LAMBDA = "<lambda>"
 
 
@@ -31,6 +33,8 @@ class Function(Operator[In, Out]):
 
     arguments: tuple[tuple[str, Any], ...] = ()
 
+    keywords: ClassVar[dict[str, Any]] = {}
+    required: ClassVar[frozenset[str]] = frozenset()
     function: ClassVar[Callable[..., Any]]
     types: ClassVar[tuple[Any, Any]] = (Any, Any)
     name: ClassVar[str] = ""
@@ -45,6 +49,11 @@ class Function(Operator[In, Out]):
             if name not in names:
                 raise WiringError(
                     f"{self.name} has no keyword argument {name!r}. It has: {', '.join(names) or 'none'}."
+                )
+        for name, given in self.arguments:
+            if not fulfils(given, kind := self.keywords.get(name, Any)):
+                raise WiringError(
+                    f"{self.name} has {name}={given!r:.80} ({type(given).__name__}), not {name_of(kind)}."
                 )
 
     @classmethod
@@ -85,14 +94,24 @@ class Function(Operator[In, Out]):
         >>> cut("stone"), cut.but(at=3)("stone"), cut.but(at=3)
         ('st', 'sto', cut.but(at=3))
         """
-        return self.made({"arguments": tuple((dict(self.arguments) | changes).items())})
+        given = dict(self.arguments) | changes
+        ordered = {name: given[name] for name in _keywords(type(self).function) if name in given} | given
+        return self.made({"arguments": tuple(ordered.items())})
 
     def apply(self, value: In, /) -> Out:
         return self.called(value)  # type: ignore[no-any-return]
 
     def called(self, *values: Any, **more: Any) -> Any:
         """What the function returns for these values."""
+        self._refuse_missing()
         return type(self).function(*values, **more, **dict(self.arguments))
+
+    def _refuse_missing(self) -> None:
+        """Refuse to be used before each keyword argument without a default has been given."""
+        missing = self.required.difference(name for name, _ in self.arguments) if self.required else ()
+        if missing:
+            given = ", ".join(f"{name}=..." for name in sorted(missing))
+            raise WiringError(f"{self.name} lacks {', '.join(sorted(missing))}. Write {self.name}.but({given}).")
 
     @kept
     def digest(self) -> bytes:
@@ -115,6 +134,7 @@ class Function(Operator[In, Out]):
         return self.types[0]
 
     def gives(self, taken: Any, /) -> Any:
+        self._refuse_missing()
         bound: Bindings = {}
         if not fits(self.types[0], taken, bound):
             raise WiringError(f"{self.short} takes {name_of(self.types[0])}, not {name_of(taken)}")
@@ -134,17 +154,21 @@ def _again(plain: Function[Any, Any], arguments: tuple[tuple[str, Any], ...]) ->
 
 
 def _keywords(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Names of the parameters that have a default."""
+    """Names of the parameters that have a default, and of those that are given by name only."""
     found = inspect.signature(function).parameters.values()
-    return tuple(p.name for p in found if p.default is not p.empty and p.kind is not p.POSITIONAL_ONLY)
+    return tuple(
+        p.name
+        for p in found
+        if p.kind is p.KEYWORD_ONLY or (p.default is not p.empty and p.kind is not p.POSITIONAL_ONLY)
+    )
 
 
 @overload
-def step(function: Callable[[A], B], /) -> Operator[A, B]: ...
+def step(function: Callable[Concatenate[A, P], B], /) -> Operator[A, B]: ...
 @overload
 def step(
     *, version: int = 1, cached: bool = False, waits: bool = False, calls: int | None = None
-) -> Callable[[Callable[[A], B]], Operator[A, B]]: ...
+) -> Callable[[Callable[Concatenate[A, P], B]], Operator[A, B]]: ...
 def step(
     function: Callable[[Any], Any] | None = None,
     /,
@@ -155,6 +179,9 @@ def step(
     calls: int | None = None,
 ) -> Any:
     """Make a plain function of one value an operator that has a name and a version.
+
+    Its keyword arguments are what the fields of an operator are: hyper-parameters, models, retrievers, other steps.
+    `but` gives them, and those without a default have to be given: `judged.but(judge=Ask(llm, role))`.
 
     Args:
         version: count it up when the function's result changes for a reason outside its code
@@ -176,13 +203,17 @@ def step(
             hints = get_type_hints(function)
         except (NameError, TypeError):  # a name for the type checker alone; a partial
             hints = {}
-        names = [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+        open_ = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+        names = [p.name for p in open_ if p.kind is not p.KEYWORD_ONLY]
+        required = frozenset(p.name for p in open_ if p.kind is p.KEYWORD_ONLY)
         if len(names) != 1:
             name = getattr(function, "__name__", LAMBDA)
             raise WiringError(f"{name} takes {len(names)} values; an operator takes one. Write def {name}(value): ...")
         types = (hints.get(names[0], Any), hints.get("return", Any))
         said = {} if calls is None else {"calls": lambda self, rows=None, /: calls}
-        return Function.of(function, types, version=version, cached=cached, waits=waits, **said)
+        keywords = {name: kind for name, kind in hints.items() if name in _keywords(function)}
+        attributes = {"version": version, "cached": cached, "waits": waits, "keywords": keywords, "required": required}
+        return Function.of(function, types, **attributes, **said)
 
     return made if function is None else made(function)
 

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
-from typing import Any, ClassVar, Generic, Self, TypeVar, final
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, final
 
 from spolia.core.call_bounds import most, total
 from spolia.core.fingerprint.references import Reference, asks_no_model, is_constant, references
@@ -346,6 +346,10 @@ class Operator(ABC, Generic[In, Out]):
         plain = [(name, getattr(self, name)) for name in shown]
         scalars = [f"{name}={value!r}" for name, value in plain if isinstance(value, (str, int, float, bool))]
         return f"{type(self).__name__}({', '.join(scalars)})"
+
+
+Retriever: TypeAlias = Operator[Query, Ranking]
+"""What finds: from a query to a ranking."""
 
 
 def _refuse_text(op: Operator[Any, Any], text: str) -> None:

@@ -24,7 +24,7 @@ core.combinators.samples: Samples
 core.combinators.space: Space decide places settle
 core.draw: mermaid tree
 core.function: step
-core.operator: Operator Then Vary
+core.operator: Operator Retriever Then Vary
 core.run_context: Done Emitted Retracted
 evaluation.data.dataset: DataSet
 evaluation.experiment.execution: ask
@@ -164,8 +164,8 @@ types: Usage Verdict
 """A module below `spolia`, and the public names that it defines."""
 
 _TOP = """
-Answer Citation Document Failure Hit Item Message Node Query Ranking Span State Verdict Operator step Branch Each
-Route Loop Explore Guard Choice Samples Best Identity check dump load decide places settle Run Budget Cache Runs
+Answer Citation Document Failure Hit Item Message Node Query Ranking Span State Verdict Operator Retriever step Branch
+Each Route Loop Explore Guard Choice Samples Best Identity check dump load decide places settle Run Budget Cache Runs
 Corpus Definition sync add_texts where Field Between ChatModel EmbeddingModel MiniLM RerankModel ScriptedModel BM25
 Dense HyDE MultiQuery Decompose ReciprocalRankFusion CrossEncoder Cut Reader Extract
 """

@@ -20,8 +20,8 @@ GROUP = "spolia.operators"
 PYTHON_ONLY = frozenset(
     (
         "APIItems", "Brief", "Budget", "Cache", "Done", "Embedder", "Emitted", "Field", "ForetellsTokens",
-        "ImageEmbedder", "LanguageModel", "Operator", "Parser", "RemoteFiles", "Retracted", "Run", "Runs", "SQLRows",
-        "Scorer", "ScoresContinuations", "Setting", "SparseEmbedder", "Splitter", "StatesDistributions",
+        "ImageEmbedder", "LanguageModel", "Operator", "Parser", "RemoteFiles", "Retracted", "Retriever", "Run", "Runs",
+        "SQLRows", "Scorer", "ScoresContinuations", "Setting", "SparseEmbedder", "Splitter", "StatesDistributions",
         "StatesHidden", "StatesLogprobs", "TokenEmbedder", "WebPages",
     )
 )  # fmt: skip

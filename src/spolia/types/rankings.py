@@ -124,6 +124,16 @@ class Ranking(Value):
     def nodes(self) -> tuple[Node, ...]:
         return tuple(hit.node for hit in self.hits)
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What a model is shown of the hits, best first."""
+        return tuple(hit.node.shown_text for hit in self.hits)
+
+    def extended(self, other: Ranking) -> Ranking:
+        """This ranking, and after its hits those of the other one that it lacks: what a loop has found so far."""
+        known = {hit.node.id for hit in self.hits}
+        return replace(self, hits=(*self.hits, *(hit for hit in other.hits if hit.node.id not in known)))
+
     def cut(self, top_k: int) -> Ranking:
         """The best `top_k` hits."""
         return self if len(self.hits) <= top_k else replace(self, hits=self.hits[:top_k])

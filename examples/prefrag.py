@@ -1,0 +1,54 @@
+"""PrefRAG: search a preferred source, another where it does not help, reflect on the answer (Zhao et al. 2025)."""
+
+from dataclasses import dataclass
+
+from spolia import Answer, Loop, Operator, Query, Ranking, Retriever, State, step
+from spolia.models import Ask, LanguageModel, Role, Tags, Text, YesNo
+
+SEEN = "\n<question>{{question}}</question>\n{{seen}}"
+SAY = "Write a <thought>, and what to <search> for; or the <answer>, and an <evaluation>: CORRECT, PARTIAL or WRONG."
+TURN = Role(SAY + SEEN, Tags(("thought",), ("search", "answer", "evaluation")), default="<thought>None.</thought>")
+HELPS = Role("Do these passages add what is needed? Say yes or no.\n{{passages}}" + SEEN, YesNo(), default="yes")
+FORCE = Role("Answer in a few words." + SEEN, Text(), default="I do not know.")
+
+
+@dataclass(frozen=True)
+class Search(State):
+    found: Ranking
+    answers: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> dict[str, str | tuple[str, ...]]:
+        return {"question": self.found.query.question, "seen": (*self.found.texts, *self.answers)}
+
+
+@step
+def turn(state: Search, *, ask: Ask, helps: Ask, preferred: Retriever, other: Retriever) -> Search:
+    """Search, or answer; a poor first answer is set aside for what both sources have on the question itself."""
+    said, query = ask.reply(state.sample, **state.shown), state.found.query
+    if answer := said.get("answer"):
+        if state.answers or said.get("evaluation", "").upper() == "CORRECT":
+            return state.but(answers=(*state.answers, answer), stop="answered")
+        return state.but(answers=(answer,), found=state.found.extended(preferred(query)).extended(other(query)))
+    if not said.get("search"):
+        return state.but(stop="error")
+    new = preferred(query.asking(said["search"]))
+    if state.found.hits and not helps.reply(state.sample, passages=new.texts, **state.shown):
+        new = other(new.query)
+    return state.but(found=state.found.extended(new))
+
+
+@step
+def finish(state: Search, *, force: Ask) -> Answer:
+    said = state.answers[-1] if state.stop == "answered" else force.reply(state.sample, **state.shown)
+    return Answer(said, evidence=state.found)
+
+
+@step
+def begin(query: Query) -> Search:
+    return Search(Ranking(query, ()), sample=query.sample)
+
+
+def prefrag(llm: LanguageModel, preferred: Retriever, other: Retriever, max_turns: int = 4) -> Operator[Query, Answer]:
+    body = turn.but(ask=Ask(llm, TURN), helps=Ask(llm, HELPS), preferred=preferred, other=other)
+    return begin >> Loop(body, max_steps=max_turns) >> finish.but(force=Ask(llm, FORCE))
