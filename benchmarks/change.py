@@ -36,7 +36,7 @@ from results import publish
 
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
-from spolia.stores.snapshot import Snapshot
+from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.tables import sql
 from spolia.types import Value
 

@@ -29,10 +29,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 import sentences
 from results import publish
 
+from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.lexical import index as lexical
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.lexical.freezing import freeze
-from spolia.stores.reading.allowed import Allowed
+from spolia.stores.lexical.index_writer import freeze
 
 TOP_K, ASKED = 10, 200
 SHARES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.001)

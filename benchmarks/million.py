@@ -46,7 +46,7 @@ from spolia.models.onnx.minilm import MiniLM  # noqa: E402
 from spolia.retrieval.bm25 import BM25  # noqa: E402
 from spolia.retrieval.dense import Dense  # noqa: E402
 from spolia.stores.corpus import Corpus  # noqa: E402
-from spolia.stores.vectors.merging import FROZEN_ROWS  # noqa: E402
+from spolia.stores.vectors.segment_writer import FROZEN_ROWS  # noqa: E402
 from spolia.types import Query, Value  # noqa: E402
 
 OF_MODEL = 384
@@ -168,7 +168,7 @@ def timed(flow: Any, questions: list[str]) -> dict[str, Any]:
 def recall(flow: Dense, dimension: int, questions: list[str]) -> float:
     """Share of what comparing all vectors finds, some thousand at a time."""
     snapshot, embedder = flow.group.snapshot(), Recombined(dimension)
-    stored, keys = snapshot.stored("chunk", embedder.name), snapshot.allowed("chunk", frozenset()).keys
+    stored, keys = snapshot.open.stored("chunk", embedder.name), snapshot.allowed("chunk", frozenset()).keys
     asked = embedder.embed(questions, kind="query")
     scores = np.concatenate(
         [

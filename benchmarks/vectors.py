@@ -36,17 +36,17 @@ import sentences  # noqa: E402
 from results import publish  # noqa: E402
 
 from spolia.models.onnx.minilm import MiniLM  # noqa: E402
+from spolia.stores.access.allowed_nodes import Allowed  # noqa: E402
 from spolia.stores.indexes import HNSW  # noqa: E402
 from spolia.stores.layout import graph_folder, segment_path  # noqa: E402
-from spolia.stores.reading.allowed import Allowed  # noqa: E402
-from spolia.stores.vectors.approximate import GraphSearch  # noqa: E402
-from spolia.stores.vectors.building import build_graphs  # noqa: E402
 from spolia.stores.vectors.dense import Vectors, open_segment, write_segment  # noqa: E402
-from spolia.stores.vectors.exact import ExactSearch  # noqa: E402
-from spolia.stores.vectors.graphs import Graph, graph_path  # noqa: E402
-from spolia.stores.vectors.merging import FROZEN_ROWS  # noqa: E402
-from spolia.stores.vectors.placed import Placed  # noqa: E402
-from spolia.stores.vectors.searching import VectorSearch  # noqa: E402
+from spolia.stores.vectors.exact_search import ExactSearch  # noqa: E402
+from spolia.stores.vectors.graph_build import build_graphs  # noqa: E402
+from spolia.stores.vectors.graph_search import GraphSearch  # noqa: E402
+from spolia.stores.vectors.graphs import VectorGraph, graph_path  # noqa: E402
+from spolia.stores.vectors.placement import PlacedVectors  # noqa: E402
+from spolia.stores.vectors.search import VectorSearch  # noqa: E402
+from spolia.stores.vectors.segment_writer import FROZEN_ROWS  # noqa: E402
 
 EMBEDDER, TOP_K, ASKED, SMALL = "minilm", 10, 500, 2_003
 SETTINGS = HNSW()
@@ -72,23 +72,24 @@ def build(store: Path, settings: HNSW = SETTINGS) -> None:
     build_graphs(store, EMBEDDER, rows_of(store), "cosine", settings)
 
 
-def opened(store: Path) -> tuple[Placed, Callable[[HNSW], GraphSearch]]:
+def opened(store: Path) -> tuple[PlacedVectors, Callable[[HNSW], GraphSearch]]:
     numbers = rows_of(store)
     segments = [open_segment(segment_path(store, EMBEDDER, number)).vectors for number in numbers]
     count = sum(numbers.values())
-    placed = Placed(np.arange(count, dtype=np.int64), segments, np.arange(count, dtype=np.int64))
+    placed = PlacedVectors(np.arange(count, dtype=np.int64), segments, np.arange(count, dtype=np.int64))
 
     def along(settings: HNSW) -> GraphSearch:
         paths = [graph_path(graph_folder(store, EMBEDDER), number, "cosine", settings) for number in numbers]
         graphs = [
-            Graph(path, segment_path(store, EMBEDDER, number)) for number, path in zip(numbers, paths, strict=True)
+            VectorGraph(path, segment_path(store, EMBEDDER, number))
+            for number, path in zip(numbers, paths, strict=True)
         ]
         return GraphSearch(placed, "cosine", [partial(_same, graph) for graph in graphs], settings.expansion_search)
 
     return placed, along
 
 
-def _same(graph: Graph) -> Graph:
+def _same(graph: VectorGraph) -> VectorGraph:
     return graph
 
 

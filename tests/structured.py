@@ -12,7 +12,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.definition import DOCUMENT, Definition, Part, Piece, Splitter, whole
 from spolia.stores.groups.making import Making
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.tables.rows import SourceRow
 from spolia.stores.writer import Writer
 from spolia.types import Document, Meta, Node
@@ -64,7 +64,7 @@ def stored(
         secret: who may read a node, by its id, where that is not who may read the document.
     """
     corpus = Corpus(str(path)).create()
-    embeddings = (Embedded(embedder.name, embedder.dimension),) if embedder else ()
+    embeddings = (GroupEmbedding(embedder.name, embedder.dimension),) if embedder else ()
     with corpus.writer() as writer:
         writer.declare(fields)
         for name, definition in groups.items():

@@ -27,6 +27,8 @@ import spolia
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.core.wiring import name_of
+from spolia.databases.graph_file import GraphFile
+from spolia.databases.sqlite_file import SQLiteFile
 from spolia.errors import ModelRejected, SpoliaError
 from spolia.evaluation.measures.measure import Case, SetMeasure
 from spolia.filters import Field
@@ -43,8 +45,6 @@ from spolia.post_retrieval.critique import USEFUL
 from spolia.pre_retrieval.text_to_query import TextToCypher, TextToSQL
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Part, Whole
-from spolia.stores.outside.graph_file import GraphFile
-from spolia.stores.outside.sqlite_file import SQLiteFile
 from spolia.testing import HashingEmbedder, OpenAIServer, ServedReply
 from spolia.types import (
     Answer,

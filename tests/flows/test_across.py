@@ -14,7 +14,7 @@ from spolia.models.protocols import Embedder
 from spolia.orchestration.rank_fusion import ConvexCombination, HighestScore
 from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import Corpus, NodeGroup
-from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.tables.rows import SourceRow
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Node, Query, Ranking, Span
@@ -34,7 +34,9 @@ def stored(
 ) -> NodeGroup:
     corpus = Corpus(str(path)).create()
     with corpus.writer() as writer:
-        embedded = [Embedded(e.name, e.dimension) for e in embedders] + ([Embedded(sparse.name, 0)] if sparse else [])
+        embedded = [GroupEmbedding(e.name, e.dimension) for e in embedders] + (
+            [GroupEmbedding(sparse.name, 0)] if sparse else []
+        )
         writer.define(group, Manifest(group, embeddings=tuple(embedded)))
         for number, text in enumerate(texts):
             node = Node(f"n{number}", text, f"d{number}", group, Span(0, len(text)))

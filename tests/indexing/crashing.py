@@ -18,7 +18,7 @@ from spolia.indexing.sources.source import Memory, Source
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
-from spolia.stores.vectors import embedded
+from spolia.stores.vectors import segment_writer
 from spolia.types import Value
 from tests.stores.crashing import Ingestion, main
 from tests.stores.scenario import DIMENSION, EMBEDDER, embed, leave_vectors_behind
@@ -119,7 +119,7 @@ def synced(corpus: Corpus, state: Mapping[str, bytes], hour: int, said: Path | N
 
 
 def all_states(corpus: Corpus, said: Path | None = None) -> None:
-    embedded.SMALL_SEGMENTS = 4
+    segment_writer.SMALL_SEGMENTS = 4
     synced(corpus, FIRST, 1, said)
     leave_vectors_behind(corpus, ["Nobody knows where."])
     for hour, state in enumerate((SECOND, SECOND, THIRD, FOURTH), 2):  # one state twice, with other times

@@ -24,6 +24,7 @@ from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric
 from spolia.stores.groups.materialising import materialise
 from spolia.stores.indexes import HNSW, Exact, IndexSettings
 from spolia.stores.manifest import Manifest
+from spolia.stores.snapshot.lineage import ancestors, descendants, parents
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
 
@@ -90,11 +91,11 @@ def test_a_group_is_built_with_those_that_it_is_made_from(corpus: Corpus) -> Non
     materialise([paragraphs, sentences])
     snapshot = corpus.snapshot()
     (arch,) = [node for node in snapshot.all_nodes("clause") if "Arch" in node.text]
-    (parent,) = snapshot.parents([arch], NOBODY).values()
+    (parent,) = parents(snapshot, [arch], NOBODY).values()
     assert parent.text == "The Arch of Constantine has many."
     assert parent.group == "paragraph"
-    assert snapshot.ancestors([arch], DOCUMENT, NOBODY)[0] == snapshot.parents([parent], NOBODY)[parent.parent]
-    assert snapshot.descendants([parent], "clause", NOBODY) == [[arch]]
+    assert ancestors(snapshot, [arch], DOCUMENT, NOBODY)[0] == parents(snapshot, [parent], NOBODY)[parent.parent]
+    assert descendants(snapshot, [parent], "clause", NOBODY) == [[arch]]
     assert arch.span is not None
     assert STONES[arch.span.start : arch.span.end] == arch.text
     assert arch.span.lines == (3, 3)
@@ -153,7 +154,7 @@ def test_a_changed_definition_is_refused_and_built_anew_when_asked(corpus: Corpu
     assert texts(corpus, "part") == sorted([*STONES.split("\n\n"), ROADS])
     assert sorted(node.text for node in before.all_nodes("part")) != texts(corpus, "part")  # it is seen by who began
     snapshot = corpus.snapshot()
-    assert all(snapshot.parents([node], NOBODY) for node in snapshot.all_nodes("word"))
+    assert all(parents(snapshot, [node], NOBODY) for node in snapshot.all_nodes("word"))
     assert snapshot.check() == []
     assert BM25(below)(Query("milestones")).hits
 

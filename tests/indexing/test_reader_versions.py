@@ -94,10 +94,10 @@ def test_its_own_files_are_read_again_also_those_in_archives(folder: Path, corpu
 
 def test_the_same_text_is_neither_cut_nor_embedded_again(folder: Path, corpus: Corpus) -> None:
     brought(folder, corpus, 1)
-    keys = list(corpus.latest().lexical("chunk").keys())
+    keys = list(corpus.latest().open.lexical("chunk").keys())
     assert brought(folder, corpus, 1, others=2)[2] == 0
     assert READ == {"b.txt": 1, "old.zip/d.txt": 1}
-    assert list(corpus.latest().lexical("chunk").keys()) == keys
+    assert list(corpus.latest().open.lexical("chunk").keys()) == keys
     assert brought(folder, corpus, 1, others=2) == (0, 5, 0)
 
 

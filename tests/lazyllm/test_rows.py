@@ -26,14 +26,15 @@ from spolia.post_retrieval.reranker import reranker
 from spolia.retrieval import BySimilarity, Phrase, similarity
 from spolia.stores.adapters.milvus import Milvus
 from spolia.stores.addresses import truth_of
+from spolia.stores.backends.sqlite.folder import FolderBackend
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.defined import BUILT_IN, index_of
 from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric, Part, Piece, Transform, Whole
 from spolia.stores.groups.materialising import materialise
 from spolia.stores.indexes import HNSW, Exact
-from spolia.stores.manifest import Embedded, Manifest
-from spolia.stores.sqlite.folder import Folder
-from spolia.stores.vectors.beside import collection
+from spolia.stores.manifest import GroupEmbedding, Manifest
+from spolia.stores.snapshot.lineage import ancestors, children, descendants, parents
+from spolia.stores.vectors.external_index import collection
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Node, Value
 
@@ -204,10 +205,10 @@ def test_d5_two_addresses_of_one_path_are_one_store(folder: Path, corpus: Corpus
 
 
 def test_d8_the_address_says_what_a_store_is() -> None:
-    assert isinstance(truth_of("notes.spolia"), Folder)
+    assert isinstance(truth_of("notes.spolia"), FolderBackend)
     with pytest.raises(StoreError, match="No store can be kept at"):
         truth_of("http://notes")
-    assert not isinstance(truth_of("postgresql://ann@host/notes"), Folder)
+    assert not isinstance(truth_of("postgresql://ann@host/notes"), FolderBackend)
 
 
 class Runes:
@@ -235,10 +236,10 @@ def test_d13_readers_of_ones_own_and_splitters_by_pattern(folder: Path, tmp_path
 def test_d14_parents_children_windows_and_phrases(corpus: Corpus) -> None:
     snapshot = built(corpus).snapshot()
     (second,) = snapshot.nodes([key for key, _ in snapshot.search("clause", "builders", 1, NOBODY)], NOBODY)
-    (paragraph,) = snapshot.parents([second], NOBODY).values()
-    assert snapshot.children([paragraph.id], "clause", NOBODY)[1] == second
-    assert [node.group for node in snapshot.ancestors([second], DOCUMENT, NOBODY) if node] == [DOCUMENT]
-    assert snapshot.descendants([paragraph], "clause", NOBODY)[0][-1] == second
+    (paragraph,) = parents(snapshot, [second], NOBODY).values()
+    assert children(snapshot, [paragraph.id], "clause", NOBODY)[1] == second
+    assert [node.group for node in ancestors(snapshot, [second], DOCUMENT, NOBODY) if node] == [DOCUMENT]
+    assert descendants(snapshot, [paragraph], "clause", NOBODY)[0][-1] == second
     assert snapshot.numbered(second.document, "clause", 2, 2, NOBODY) == [second]
     assert snapshot.node(second.id, NOBODY) == second
     assert len(list(snapshot.all_nodes("clause"))) == 6
@@ -401,7 +402,7 @@ def test_s1_the_address_and_the_index_of_each_embedding(corpus: Corpus) -> None:
 def test_s4_no_two_vectors_share_a_collection() -> None:
     metrics: tuple[Metric, ...] = ("cosine", "dot")
     names = {
-        collection(store, Manifest(group), Embedded(embedder, dimension, metric))
+        collection(store, Manifest(group), GroupEmbedding(embedder, dimension, metric))
         for store in ("a1", "b2")
         for group in ("Ä group", "A group", "a" * 300)
         for embedder in ("small", "large")

@@ -9,10 +9,10 @@ import pytest
 
 from spolia import Query, check
 from spolia.core.function import step
+from spolia.databases.graph_file import GraphFile
 from spolia.errors import WiringError
 from spolia.orchestration.knowledge_plan import KnowledgeGuided
 from spolia.pre_retrieval.decomposition import LeastToMost
-from spolia.stores.outside.graph_file import GraphFile
 from spolia.types import Answer, Plan
 
 NAMES = {"o": "Carsten Olsen", "n": "Nokia", "s": "Salo", "f": "Finland", "m": "Nokia Maps", "x": "Quartz"}

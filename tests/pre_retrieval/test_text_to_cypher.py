@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from spolia import Query, Run, check, dump, load
+from spolia.databases.database import QueryLimits
+from spolia.databases.graph_file import GraphFile
 from spolia.errors import StatementError
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.pre_retrieval.row_search import ShowRows, WithinRows
 from spolia.pre_retrieval.text_to_query import TextToCypher
-from spolia.stores.outside.graph_file import GraphFile
-from spolia.stores.outside.rows import Limits
 from tests.pre_retrieval.asked import Recorded
 
 WHO = Query("Who employs Olsen?")
@@ -51,7 +51,7 @@ def test_what_writes_is_refused(graph: GraphFile, statement: str) -> None:
 def test_a_statement_without_end_is_said_and_mended(graph: GraphFile) -> None:
     endless = "UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b RETURN count(*) AS n"
     model = ScriptedModel((("took more than", RIGHT), ("", endless)))
-    assert len(TextToCypher(model, graph, limits=Limits(timeout_s=0.1))(WHO)) == 1
+    assert len(TextToCypher(model, graph, limits=QueryLimits(timeout_s=0.1))(WHO)) == 1
 
 
 def test_names_in_the_graph_stay_in_their_place(graph: GraphFile) -> None:

@@ -10,13 +10,13 @@ import pytest
 
 from spolia import Guard, Query, Run, check, dump, load
 from spolia.core.function import step
+from spolia.databases.database import QueryLimits, QueryRows
+from spolia.databases.sqlite_file import SQLiteFile
 from spolia.errors import MissingExtra, StatementError, StepFailed, WiringError
 from spolia.filters import AnyOf, where
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.pre_retrieval.row_search import ShowRows, WithinRows
 from spolia.pre_retrieval.text_to_query import Statement, TextToSQL
-from spolia.stores.outside.rows import Limits, Rows
-from spolia.stores.outside.sqlite_file import SQLiteFile
 from spolia.types import Ranking
 from tests.pre_retrieval.asked import Recorded
 
@@ -97,7 +97,7 @@ def test_another_way_is_taken_where_no_statement_could_be_run(people: SQLiteFile
 def test_a_million_rows_are_as_many_as_the_limit_says(people: SQLiteFile) -> None:
     cross = "SELECT a.name FROM " + ", ".join(f"person {letter}" for letter in "abcdefghijklm")
     assert 3**13 > 10**6
-    found = TextToSQL(ScriptedModel((cross,)), people, limits=Limits(rows=10))(WHO)
+    found = TextToSQL(ScriptedModel((cross,)), people, limits=QueryLimits(rows=10))(WHO)
     assert (len(found), found.cut) == (10, True)
     assert ShowRows()(found).nodes[0].text.endswith("(There are more rows.)")
 
@@ -105,12 +105,12 @@ def test_a_million_rows_are_as_many_as_the_limit_says(people: SQLiteFile) -> Non
 def test_a_statement_without_end_is_broken_off_and_said(people: SQLiteFile) -> None:
     endless = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) AS n FROM c"
     model = ScriptedModel((("took more than", "SELECT name FROM person"), ("", endless)))
-    assert len(TextToSQL(model, people, limits=Limits(timeout_s=0.1))(WHO)) == 3
+    assert len(TextToSQL(model, people, limits=QueryLimits(timeout_s=0.1))(WHO)) == 3
 
 
 @pytest.mark.parametrize("reply", ["", "I am sorry, I cannot do that.", "对不起", "<think>SELECT", "no " * 2000])
 def test_a_reply_without_a_statement_is_no_statement(people: SQLiteFile, reply: str) -> None:
-    assert TextToSQL(ScriptedModel((reply,)), people)(WHO) == Rows((), (), query=WHO, uri=people.path)
+    assert TextToSQL(ScriptedModel((reply,)), people)(WHO) == QueryRows((), (), query=WHO, uri=people.path)
 
 
 def test_rows_and_questions_stay_in_their_places(people: SQLiteFile) -> None:
@@ -145,11 +145,11 @@ def test_statements_in_replies(reply: str, expected: str) -> None:
 
 def test_the_calls_are_bounded_and_a_file_holds_it(people: SQLiteFile) -> None:
     model = ScriptedModel(("none",))
-    flow = TextToSQL(model, people, tries=1, limits=Limits(rows=5)) >> ShowRows()
+    flow = TextToSQL(model, people, tries=1, limits=QueryLimits(rows=5)) >> ShowRows()
     assert check(flow, takes=Query).calls == 4  # each of two statements, and each reply sent back once
     assert load(dump(flow, {"llm": model}), {"llm": model}) == flow
     with pytest.raises(WiringError, match="timeout_s"):
-        Limits(timeout_s=0)
+        QueryLimits(timeout_s=0)
     with pytest.raises(WiringError, match="tries counts from 0"):
         TextToSQL(model, people, tries=-1)
 
@@ -164,13 +164,13 @@ def test_a_description_that_is_too_long_is_cut(people: SQLiteFile) -> None:
 
 
 @step
-def selected(query: Query) -> Rows:
-    return Rows(("Sku", "price"), (("A7", 3), ("B2", 4), ("A7", 5)), "SELECT sku, price FROM product")
+def selected(query: Query) -> QueryRows:
+    return QueryRows(("Sku", "price"), (("A7", 3), ("B2", 4), ("A7", 5)), "SELECT sku, price FROM product")
 
 
 @step
-def nothing(query: Query) -> Rows:
-    return Rows(("sku",), (), "SELECT sku FROM product WHERE price < 0")
+def nothing(query: Query) -> QueryRows:
+    return QueryRows(("sku",), (), "SELECT sku FROM product WHERE price < 0")
 
 
 def test_the_search_is_among_what_the_rows_name_and_what_the_query_had() -> None:

@@ -7,7 +7,7 @@ import pytest
 from spolia.models.protocols import Embedder
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.tables.rows import SourceRow
 from spolia.types import Document, Node, Span
 
@@ -23,7 +23,7 @@ def store(
 ) -> NodeGroup:
     """A store with one document of one node for each text, by id."""
     corpus = Corpus(str(path)).create()
-    embeddings = (Embedded(embedder.name, embedder.dimension),) if embedder else ()
+    embeddings = (GroupEmbedding(embedder.name, embedder.dimension),) if embedder else ()
     with corpus.writer() as writer:
         writer.define("chunk", Manifest("chunk", "whole", "test", analyzer or Analyzer(), embeddings))
         for id, text in texts.items():

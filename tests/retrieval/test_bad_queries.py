@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from spolia.core.operator import Operator
+from spolia.databases.graph_file import GraphFile
 from spolia.errors import ManifestMismatch, ModelError, QueryError, WiringError
 from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.sync import sync
@@ -33,7 +34,6 @@ from spolia.retrieval.web.engines import SearXNG
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialising import materialise
-from spolia.stores.outside.graph_file import GraphFile
 from spolia.testing.hash_embedder import HashingEmbedder, HashingTokens
 from spolia.types import Failure, Query, Ranking
 from tests.retrieval.test_learned_sparse import Counting

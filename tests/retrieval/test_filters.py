@@ -27,8 +27,8 @@ from spolia.retrieval.similarity_search import BySimilarity, similarity
 from spolia.run import Run
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.manifest import Embedded, Manifest
-from spolia.stores.reading.inherited import file_meta
+from spolia.stores.manifest import GroupEmbedding, Manifest
+from spolia.stores.snapshot.document_metadata import file_meta
 from spolia.stores.tables.rows import SourceRow
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Failure, Filter, Meta, Node, Query, Ranking, Scalar, Span
@@ -106,7 +106,7 @@ def stored(folder: Path, described: Sequence[Described]) -> tuple[NodeGroup, dic
     """A store, and the metadata of each node, those of its files among them."""
     corpus, metadata = Corpus(str(folder / "store.spolia")).create(), dict[str, Meta]()
     with corpus.writer() as writer:
-        embedded = Embedded(EMBEDDER.name, EMBEDDER.dimension)
+        embedded = GroupEmbedding(EMBEDDER.name, EMBEDDER.dimension)
         writer.define("chunk", Manifest("chunk", "whole", "none", Analyzer(), (embedded,)))
         writer.declare(FIELDS)
         for number, (meta, own, rows) in enumerate(described):

@@ -26,7 +26,7 @@ from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Part, Piece, Pieces
 from spolia.stores.layout import LINKS
-from spolia.stores.vectors.placed import Placed
+from spolia.stores.vectors.placement import PlacedVectors
 from spolia.testing import HashingEmbedder
 from tests.structured import Cut, stored
 
@@ -141,7 +141,7 @@ def test_every_link_goes_both_ways_with_one_weight(corpus: Corpus) -> None:
 def test_the_nearest_neighbours_do_not_depend_on_the_blocks(
     vectors: np.ndarray[Any, Any], neighbours: int, rows: int, columns: int
 ) -> None:
-    placed = Placed(np.arange(len(vectors)) * 3, [vectors[::2], vectors[1::2]], _interleaved(len(vectors)))
+    placed = PlacedVectors(np.arange(len(vectors)) * 3, [vectors[::2], vectors[1::2]], _interleaved(len(vectors)))
     lengths = np.linalg.norm(vectors.astype(float), axis=1)
     products = vectors.astype(float) @ vectors.astype(float).T
     cosines = products / np.where(np.outer(lengths, lengths) > 0, np.outer(lengths, lengths), 1)
@@ -171,8 +171,8 @@ def test_neighbours_that_are_followed_are_those_that_are_found_anew(
 ) -> None:
     """Vectors of few different numbers: many cosines are equal, and equal ones go by key."""
 
-    def placed(which: list[int]) -> Placed:
-        return Placed(np.array(which, dtype=np.int64) * 7, [vectors], np.array(which, dtype=np.int64))
+    def placed(which: list[int]) -> PlacedVectors:
+        return PlacedVectors(np.array(which, dtype=np.int64) * 7, [vectors], np.array(which, dtype=np.int64))
 
     first = placed(list(range(max(1, len(vectors) - born))))
     then = placed([at for at in range(len(vectors)) if at not in gone] or [0])

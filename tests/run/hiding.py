@@ -15,8 +15,8 @@ from spolia.filters import Between, Condition, Field, Schema, where
 from spolia.stores.corpus import Corpus
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.manifest import Embedded, Manifest
-from spolia.stores.reading.inherited import file_meta
+from spolia.stores.manifest import GroupEmbedding, Manifest
+from spolia.stores.snapshot.document_metadata import file_meta
 from spolia.stores.tables.rows import SourceRow
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Meta, Node, Query, Span
@@ -64,7 +64,9 @@ def random_lists(draw: Random) -> Lists:
 def filled(corpus: Corpus, lists: Lists, index: IndexSettings, *, sparse: bool = True) -> Corpus:
     """A new store with documents of two chunks, of two sentences each, of one entity each."""
     settings = json.dumps(encode(index, IndexSettings))
-    embedded = (Embedded(EMBEDDER.name, EMBEDDER.dimension, index=settings), Embedded(SPARSE.name, 0))[: 1 + sparse]
+    embedded = (GroupEmbedding(EMBEDDER.name, EMBEDDER.dimension, index=settings), GroupEmbedding(SPARSE.name, 0))[
+        : 1 + sparse
+    ]
     corpus.create()
     with corpus.writer() as writer:
         writer.declare(FIELDS)

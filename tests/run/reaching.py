@@ -24,10 +24,10 @@ from spolia.models.protocols import Embedder, LanguageModel, SparseEmbedder, Tok
 from spolia.retrieval.graph.edges import Belonging, InOrder, SharedEntities, Similar
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.retrieval.similarity_search import Similarity, similarity
+from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.indexes import IndexSettings
-from spolia.stores.reading.allowed import Allowed
-from spolia.stores.snapshot import Snapshot
+from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.tables import sql
 from spolia.stores.truth import Truth
 from spolia.testing.hash_embedder import HashingTokens
@@ -82,7 +82,7 @@ def hints_of(cls: type) -> dict[str, Any]:
 
 def _reaches(hint: Any) -> bool:
     if isinstance(hint, type) and is_dataclass(hint) and hasattr(hint, "scoped") and hasattr(hint, "fingerprint"):
-        if hint.__module__.startswith("spolia.stores.outside."):
+        if hint.__module__.startswith("spolia.databases."):
             return False
         return not hasattr(hint, "generate") and not hasattr(hint, "embed")
     return any(_reaches(arg) for arg in get_args(hint))

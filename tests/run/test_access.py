@@ -18,7 +18,7 @@ from spolia.journal import Cache, Runs
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.tables.rows import SourceRow
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Failure, Node, Query, Ranking, Span
@@ -31,7 +31,7 @@ def store(path: Path) -> Corpus:
     """One node for each list of readers, all about the same."""
     corpus = Corpus(str(path)).create()
     with corpus.writer() as writer:
-        embedded = Embedded(EMBEDDER.name, EMBEDDER.dimension)
+        embedded = GroupEmbedding(EMBEDDER.name, EMBEDDER.dimension)
         manifest = Manifest("chunk", "whole", "none", Analyzer(), (embedded,))
         writer.define("chunk", manifest)
         for index, readers in enumerate(READERS):

@@ -14,7 +14,7 @@ from spolia.journal import Runs
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.tables.rows import SourceRow
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Node, Query, Ranking, Span
@@ -37,7 +37,7 @@ def put(id: str, readers: tuple[str, ...] = (), own: tuple[str, ...] = ()) -> Pu
 def corpus(tmp_path: Path) -> Corpus:
     found = Corpus(str(tmp_path / "store.spolia")).create()
     with found.writer() as writer:
-        embedded = (Embedded(EMBEDDER.name, EMBEDDER.dimension),)
+        embedded = (GroupEmbedding(EMBEDDER.name, EMBEDDER.dimension),)
         writer.define("chunk", Manifest("chunk", "halves", "none", Analyzer(), embedded))
         writer.put(*put("moon", ("ann",)))
         writer.put(*put("sea"))

@@ -27,10 +27,10 @@ from spolia.journal import Runs
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.run import Run
+from spolia.stores.backends.postgres.server import PostgresBackend
 from spolia.stores.corpus import Corpus
 from spolia.stores.indexes import Exact, IndexSettings
-from spolia.stores.postgres.server import Postgres
-from spolia.stores.vectors import adapted
+from spolia.stores.vectors import external_search
 from spolia.types import Failure, Node, Ranking, digest_of
 from tests.run.hiding import (
     ALL,
@@ -154,8 +154,8 @@ def test_nobody_sees_what_is_not_theirs_or_is_filtered_out(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("place", "instead"),
     [
-        ("spolia.stores.reading.rights.Asker.may_read", lambda *_: True),
-        ("spolia.stores.reading.records.Records._mask", lambda self, _: self._all()),
+        ("spolia.stores.access.rights.Asker.may_read", lambda *_: True),
+        ("spolia.stores.snapshot.records.Records._mask", lambda self, _: self._all()),
         ("spolia.run.frame.Frame.narrowing", lambda *_: None),
         ("spolia.run.frame.Frame.access", lambda *_: EVERYBODY),
         ("spolia.retrieval.group_search.narrowed", lambda own, query, run: narrowed(query, run)),
@@ -188,7 +188,7 @@ def test_what_an_index_lets_through_is_stopped_when_texts_are_fetched(
 ) -> None:
     lists = random_lists(Random(3))
     corpus = filled(in_folder(tmp_path), lists, Exact())
-    monkeypatch.setattr("spolia.stores.reading.rights.Rights.narrowed", lambda *_: None)
+    monkeypatch.setattr("spolia.stores.access.rights.Rights.narrowed", lambda *_: None)
     for retriever in (BM25(corpus.group(), 100), Dense(corpus.group(), EMBEDDER, 100)):
         assert secrets(retriever(QUERY)) <= readable(lists, frozenset())
 
@@ -233,7 +233,7 @@ def _here(cls: type[IndexSettings]) -> Callable[[ExitStack], IndexSettings]:
 def test_nobody_sees_what_is_not_theirs_through_any_index(
     cls: type[IndexSettings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapted, "_COMPARED", 0)  # so that a database is asked however few there are
+    monkeypatch.setattr(external_search, "_COMPARED", 0)  # so that a database is asked however few there are
     with ExitStack() as stack, Runs(tmp_path / "runs.db") as runs:
         lists = random_lists(Random(cls.__name__))
         corpus = filled(in_folder(tmp_path), lists, _here(cls)(stack))
@@ -249,7 +249,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     cls: type = request.param
     if cls.__name__ == "Folder":
         yield str(tmp_path / "store.spolia")
-    elif cls is Postgres:
+    elif cls is PostgresBackend:
         server: Server = request.getfixturevalue("server")
         yield server.address()
     else:
@@ -270,5 +270,5 @@ def test_the_walk_finds_what_is_known_to_be_there() -> None:
     assert {"BM25", "Dense", "BySimilarity", "Phrase", "Neighbours"} <= {cls.__name__ for cls in that_reach()}
     assert {"Folder", "Postgres"} <= {cls.__name__ for cls in truths()}
     assert {"Exact", "HNSW", "LanceDB", "Chroma", "Milvus", "Qdrant", "OpenSearch"} <= {c.__name__ for c in indexes()}
-    by_lineage = "spolia.stores.reading.related.by_lineage"
+    by_lineage = "spolia.stores.snapshot.lineage.by_lineage"
     assert {"Snapshot.search", "Snapshot.children", by_lineage} <= told_who_asks().keys()

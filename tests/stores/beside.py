@@ -14,16 +14,16 @@ from pathlib import Path
 import numpy as np
 
 from spolia.core.codec import encode
+from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.corpus import Corpus
 from spolia.stores.defined import index_of
 from spolia.stores.indexes import Database, IndexSettings
 from spolia.stores.layout import DATABASES as FOLDER
-from spolia.stores.manifest import Embedded
-from spolia.stores.reading.allowed import Allowed
-from spolia.stores.snapshot import Snapshot
+from spolia.stores.manifest import GroupEmbedding
+from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.tables import sql
-from spolia.stores.vectors.beside import collection
 from spolia.stores.vectors.dense import Vectors
+from spolia.stores.vectors.external_index import collection
 from tests.stores import scenario
 from tests.stores.adapters.crashing import DATABASES, stored
 from tests.stores.crashing import PUTTING, main
@@ -75,6 +75,6 @@ def in_chunks(corpus: Corpus) -> list[str]:
 if __name__ == "__main__":
     settings = DATABASES[sys.argv[1]]
     import_module(settings.module)
-    how = Embedded(scenario.EMBEDDER, scenario.DIMENSION, index=json.dumps(encode(settings, IndexSettings)))
+    how = GroupEmbedding(scenario.EMBEDDER, scenario.DIMENSION, index=json.dumps(encode(settings, IndexSettings)))
     scenario.MANIFEST = scenario.MANIFEST.but(embeddings=(how,))
     main(Path(sys.argv[2]), sys.argv[3:], replace(PUTTING, beside=in_chunks))

@@ -140,7 +140,7 @@ def _remove(corpus: Corpus) -> None:
     elif corpus.exists():
         import psycopg
 
-        from spolia.stores.postgres.address import address_of
+        from spolia.stores.backends.postgres.address import address_of
 
         shutil.rmtree(corpus.truth.folder, ignore_errors=True)
         with psycopg.connect(os.environ["SPOLIA_TEST_DATABASE"]) as connection:
@@ -171,10 +171,10 @@ def _import_what_children_do(folder: Path, ingestion: Ingestion) -> None:
 
 
 if os.environ.get("SPOLIA_TEST_DATABASE"):
-    from spolia.stores.manifest import Embedded
+    from spolia.stores.manifest import GroupEmbedding
     from tests.stores import scenario
 
-    soon = Embedded(scenario.EMBEDDER, scenario.DIMENSION, index='{"HNSW": {"above": 5}}')
+    soon = GroupEmbedding(scenario.EMBEDDER, scenario.DIMENSION, index='{"HNSW": {"above": 5}}')
     scenario.MANIFEST = scenario.MANIFEST.but(embeddings=(soon,))
 
 PUTTING = Ingestion(ingest, lambda corpus: sync(corpus, FIFTH), _not_as_put)

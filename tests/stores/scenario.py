@@ -15,17 +15,17 @@ from spolia.filters import Field
 from spolia.stores.addresses import POSTGRES
 from spolia.stores.corpus import Corpus
 from spolia.stores.layout import segment_path
-from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.tables.publishing import KEPT
 from spolia.stores.tables.rows import SourceRow, hash_of
-from spolia.stores.vectors import embedded
+from spolia.stores.vectors import segment_writer
 from spolia.stores.vectors.dense import write_segment
 from spolia.stores.writer import Writer
 from spolia.types import Document, Node, Span
 
 EMBEDDER, DIMENSION = "hashing embedder/1", 8
 WHOLE = Manifest("whole", "Whole()", "text 1")
-MANIFEST = Manifest("chunk", "Lines()", "text 1", embeddings=(Embedded(EMBEDDER, DIMENSION),))
+MANIFEST = Manifest("chunk", "Lines()", "text 1", embeddings=(GroupEmbedding(EMBEDDER, DIMENSION),))
 ORPHAN = 900_000
 
 State = Mapping[str, str]
@@ -123,7 +123,7 @@ def _sync_one(writer: Writer, known: Mapping[str, SourceRow], gone: dict[str, st
 
 def ingest(corpus: Corpus, said: Path | None = None) -> None:
     """All of it: make a store and bring it from state to state, past what a crash leaves behind."""
-    embedded.SMALL_SEGMENTS = 4
+    segment_writer.SMALL_SEGMENTS = 4
     corpus.create()
     _synced(corpus, FIRST, said)
     leave_vectors_behind(corpus, ["Carsten \nHe retired in 1931.\n"])
@@ -141,7 +141,7 @@ def ingest(corpus: Corpus, said: Path | None = None) -> None:
 def _synced(corpus: Corpus, state: State, said: Path | None) -> None:
     """And read: indexes that follow are made then."""
     sync(corpus, state, said)
-    corpus.snapshot().lexical("chunk")
+    corpus.snapshot().open.lexical("chunk")
 
 
 def regroup(corpus: Corpus, said: Path | None = None) -> None:

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.definition import Metric
 from spolia.stores.indexes import HNSW
 from spolia.stores.layout import graph_folder, segment_path
-from spolia.stores.reading.allowed import Allowed
-from spolia.stores.vectors.approximate import GraphSearch, Opener
-from spolia.stores.vectors.building import build_graphs
 from spolia.stores.vectors.dense import Vectors, open_segment, write_segment
-from spolia.stores.vectors.graphs import Graph, graph_path
-from spolia.stores.vectors.placed import Placed
+from spolia.stores.vectors.graph_build import build_graphs
+from spolia.stores.vectors.graph_search import GraphSearch, Opener
+from spolia.stores.vectors.graphs import VectorGraph, graph_path
+from spolia.stores.vectors.placement import PlacedVectors
 
 EMBEDDER = "clustered/1"
 SETTINGS = HNSW(connectivity=16, expansion_add=96, expansion_search=96, above=5_000)
@@ -41,14 +41,14 @@ def kept(store: Path, *parts: Vectors) -> list[Path]:
     return paths
 
 
-def placed_in(store: Path, *parts: Vectors, places: npt.NDArray[np.int64] | None = None) -> Placed:
+def placed_in(store: Path, *parts: Vectors, places: npt.NDArray[np.int64] | None = None) -> PlacedVectors:
     """A node for each row, or for each of `places`, with keys that have gaps."""
     segments = [open_segment(path).vectors for path in kept(store, *parts)]
     places = np.arange(sum(map(len, parts))) if places is None else places
-    return Placed(np.arange(len(places)) * 3 + 7, segments, places)
+    return PlacedVectors(np.arange(len(places)) * 3 + 7, segments, places)
 
 
-def graph_search(store: Path, placed: Placed, metric: Metric = "cosine") -> GraphSearch:
+def graph_search(store: Path, placed: PlacedVectors, metric: Metric = "cosine") -> GraphSearch:
     """With the graphs of its large segments built."""
     rows = {number: len(segment) for number, segment in enumerate(placed.segments, 1)}
     assert build_graphs(store, EMBEDDER, rows, metric, SETTINGS) == []
@@ -58,7 +58,7 @@ def graph_search(store: Path, placed: Placed, metric: Metric = "cosine") -> Grap
 def opener(store: Path, number: int, metric: Metric) -> Opener:
     """Gives the graph of a segment, if it has one."""
     path = graph_path(graph_folder(store, EMBEDDER), number, metric, SETTINGS)
-    graph = Graph(path, segment_path(store, EMBEDDER, number)) if path.exists() else None
+    graph = VectorGraph(path, segment_path(store, EMBEDDER, number)) if path.exists() else None
     return lambda: graph
 
 

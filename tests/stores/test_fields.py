@@ -15,7 +15,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest
 from spolia.stores.portable.exporting import export_store
 from spolia.stores.portable.importing import import_store
-from spolia.stores.snapshot import Snapshot
+from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.tables.rows import SourceRow
 from spolia.stores.writer import Writer
 from spolia.types import Document, Meta, Node

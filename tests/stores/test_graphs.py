@@ -13,22 +13,22 @@ import numpy as np
 import pytest
 
 from spolia.errors import StoreCorrupt
+from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.definition import Metric
 from spolia.stores.layout import graph_folder, segment_path
-from spolia.stores.reading.allowed import Allowed
 from spolia.stores.vectors import graphs
-from spolia.stores.vectors.approximate import GraphSearch
-from spolia.stores.vectors.building import NOT_AVAILABLE, build_graphs, damaged_graphs, sweep_graphs
 from spolia.stores.vectors.dense import Vectors
-from spolia.stores.vectors.exact import ExactSearch
-from spolia.stores.vectors.graphs import Graph, build_graph, graph_path, is_whole
-from spolia.stores.vectors.placed import Placed, Rows
+from spolia.stores.vectors.exact_search import ExactSearch
+from spolia.stores.vectors.graph_build import NOT_AVAILABLE, build_graphs, damaged_graphs, sweep_graphs
+from spolia.stores.vectors.graph_search import GraphSearch
+from spolia.stores.vectors.graphs import VectorGraph, build_graph, graph_path, is_whole
+from spolia.stores.vectors.placement import PlacedVectors, Rows
 from tests.stores.searched import EMBEDDER, SETTINGS, drawn, graph_search, kept, placed_in, recall
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS, DIMENSION = 8_000, 24
 
-Built = tuple[GraphSearch, Placed]
+Built = tuple[GraphSearch, PlacedVectors]
 
 
 @pytest.fixture(scope="module", params=["cosine", "dot", "euclidean"])
@@ -50,7 +50,7 @@ def asked(metric: Metric) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     return drawn(40, DIMENSION, 77, unit=metric == "cosine")
 
 
-def masks(placed: Placed) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None]:
+def masks(placed: PlacedVectors) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None]:
     draw, count = np.random.default_rng(3), len(placed.keys)
     near = placed.vectors(placed.places) @ asked("cosine")[0]
     return {
@@ -91,13 +91,13 @@ def test_one_query_finds_what_it_finds_among_many(built: Built) -> None:
 def test_graphs_are_used_and_not_only_compared(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     search, placed = built
     walked: list[int] = []
-    nearest = Graph.nearest
+    nearest = VectorGraph.nearest
 
-    def noted(graph: Graph, query: Vectors, count: int, expansion: int) -> Rows:
+    def noted(graph: VectorGraph, query: Vectors, count: int, expansion: int) -> Rows:
         walked.append(count)
         return nearest(graph, query, count, expansion)
 
-    monkeypatch.setattr(Graph, "nearest", noted)
+    monkeypatch.setattr(VectorGraph, "nearest", noted)
     search.search(asked(search.metric)[:1], 10, Allowed(placed.keys))
     assert len(walked) == 2
     search.search(asked(search.metric)[:1], 10, Allowed(placed.keys, masks(placed)["random 0.01"]))
@@ -156,7 +156,7 @@ def test_a_cut_graph_is_refused_and_not_followed(segment: Path, graph: Path, cut
     written = graph.read_bytes()
     graph.write_bytes(written[:-cut] if cut else b"")
     with pytest.raises(StoreCorrupt, match="is damaged: its end is missing"):
-        Graph(graph, segment)
+        VectorGraph(graph, segment)
     assert not is_whole(graph, segment)
 
 
@@ -166,15 +166,15 @@ def test_any_changed_byte_is_refused(segment: Path, graph: Path) -> None:
     for at in [*draw.integers(0, len(written), 60), *range(len(written) - 30, len(written))]:
         graph.write_bytes(written[:at] + bytes([written[at] ^ 0x41]) + written[at + 1 :])
         with pytest.raises(StoreCorrupt, match="is damaged"):
-            Graph(graph, segment)
+            VectorGraph(graph, segment)
 
 
 def test_a_graph_of_another_segment_is_refused(tmp_path: Path, graph: Path) -> None:
     other = kept(tmp_path, drawn(600, 12, seed=9))[0]  # takes the place and number of the first
     with pytest.raises(StoreCorrupt, match="of another segment"):
-        Graph(graph, other)
+        VectorGraph(graph, other)
     assert build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", SETTINGS.but(above=100)) == []
-    Graph(graph, other)
+    VectorGraph(graph, other)
 
 
 def test_damaged_graphs_are_built_again_and_said(tmp_path: Path, segment: Path, graph: Path) -> None:
@@ -206,7 +206,7 @@ def test_without_usearch_nothing_is_built_and_it_is_said(
 ) -> None:
     monkeypatch.setitem(sys.modules, "usearch", None)
     monkeypatch.setattr(graphs, "find_spec", lambda _: None)
-    monkeypatch.setattr("spolia.stores.vectors.building.available", graphs.available)
+    monkeypatch.setattr("spolia.stores.vectors.graph_build.available", graphs.available)
     assert build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", SETTINGS.but(above=100)) == [NOT_AVAILABLE]
     assert build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", SETTINGS) == []  # none is wanted
 
@@ -214,7 +214,7 @@ def test_without_usearch_nothing_is_built_and_it_is_said(
 BUILD = """
 import sys
 from pathlib import Path
-from spolia.stores.vectors.building import build_graphs
+from spolia.stores.vectors.graph_build import build_graphs
 from tests.stores.searched import EMBEDDER, SETTINGS
 build_graphs(Path(sys.argv[1]), EMBEDDER, {1: 600, 2: 600}, "cosine", SETTINGS.but(above=100))
 """
@@ -245,7 +245,7 @@ def test_a_killed_building_goes_on(tmp_path: Path, point: str, left: int) -> Non
     whole = sorted(graph_folder(tmp_path, EMBEDDER).iterdir())
     assert [path.suffix for path in whole] == [".hnsw", ".hnsw"]
     for number, path in enumerate(whole, 1):
-        Graph(path, segment_path(tmp_path, EMBEDDER, number))
+        VectorGraph(path, segment_path(tmp_path, EMBEDDER, number))
     assert all(path.stat().st_ino == inode for path, inode in there.items())  # what was done is not done again
 
 
@@ -253,10 +253,10 @@ BESIDE = """
 import sys
 from pathlib import Path
 import numpy as np
-from spolia.stores.vectors.graphs import Graph
+from spolia.stores.vectors.graphs import VectorGraph
 
 def search():
-    graph = Graph(Path(sys.argv[1]), Path(sys.argv[2]))
+    graph = VectorGraph(Path(sys.argv[1]), Path(sys.argv[2]))
     assert len(graph.nearest(np.ones(12, np.float32), 5, 64)) == 5
 
 def embed():
@@ -276,7 +276,7 @@ def test_graphs_and_the_embedder_live_in_one_process(segment: Path, graph: Path,
 
 
 def test_a_killed_sweep_goes_on(tmp_path: Path, graph: Path) -> None:
-    code = "import sys; from pathlib import Path; from spolia.stores.vectors.building import sweep_graphs; "
+    code = "import sys; from pathlib import Path; from spolia.stores.vectors.graph_build import sweep_graphs; "
     command = [sys.executable, "-c", code + "sweep_graphs(Path(sys.argv[1]), [])", str(tmp_path)]
     killed = subprocess.run(command, env={**os.environ, "SPOLIA_FAIL_POINT": "graphs.sweep"}, check=False)
     assert killed.returncode == -signal.SIGKILL

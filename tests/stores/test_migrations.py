@@ -55,8 +55,8 @@ def earlier(request: pytest.FixtureRequest, tmp_path: Path, address: str) -> Cor
 def version(corpus: Corpus) -> int:
     """The schema of a store, asked of the database itself."""
     if corpus.path.startswith(POSTGRES):
-        from spolia.stores.postgres.address import address_of
-        from spolia.stores.postgres.session import connected
+        from spolia.stores.backends.postgres.address import address_of
+        from spolia.stores.backends.postgres.session import connected
 
         address = address_of(corpus.path)
         with connected(address, 5) as connection:

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from spolia.errors import StoreUnavailable
+from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.definition import Metric
-from spolia.stores.reading.allowed import Allowed
-from spolia.stores.vectors import adapted
-from spolia.stores.vectors.adapted import AdaptedSearch, disagreement, follow
+from spolia.stores.vectors import external_search
 from spolia.stores.vectors.dense import Vectors
-from spolia.stores.vectors.exact import ExactSearch
-from spolia.stores.vectors.placed import Placed
+from spolia.stores.vectors.exact_search import ExactSearch
+from spolia.stores.vectors.external_search import AdaptedSearch, disagreement, follow
+from spolia.stores.vectors.placement import PlacedVectors
 from tests.stores.searched import drawn, placed_in, recall
 
 ROWS, DIMENSION = 3_000, 16
@@ -59,8 +59,10 @@ class InSQLite:
 
 
 @pytest.fixture(params=["cosine", "dot", "euclidean"])
-def both(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[InSQLite, Placed]:
-    monkeypatch.setattr(adapted, "_COMPARED", 100)
+def both(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[InSQLite, PlacedVectors]:
+    monkeypatch.setattr(external_search, "_COMPARED", 100)
     placed = placed_in(tmp_path / "store", drawn(ROWS, DIMENSION, unit=request.param == "cosine"))
     index = InSQLite(tmp_path / "index.db", request.param)
     follow(index, zip(placed.keys.tolist(), placed.vectors(placed.places), strict=True), ())
@@ -68,7 +70,7 @@ def both(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("share", [None, 0.9, 0.2, 0.05, 0.01, 0.0])
-def test_it_finds_what_exact_search_finds(both: tuple[InSQLite, Placed], share: float | None) -> None:
+def test_it_finds_what_exact_search_finds(both: tuple[InSQLite, PlacedVectors], share: float | None) -> None:
     index, placed = both
     mask = None if share is None else np.random.default_rng(2).random(ROWS) < share
     allowed, queries = Allowed(placed.keys, mask), drawn(8, DIMENSION, 4)
@@ -77,7 +79,7 @@ def test_it_finds_what_exact_search_finds(both: tuple[InSQLite, Placed], share: 
     assert bool(index.asked) == (allowed.count > 100)
 
 
-def test_what_is_allowed_far_from_the_query_is_found_too(both: tuple[InSQLite, Placed]) -> None:
+def test_what_is_allowed_far_from_the_query_is_found_too(both: tuple[InSQLite, PlacedVectors]) -> None:
     index, placed = both
     query = drawn(1, DIMENSION, 4)
     near = placed.vectors(placed.places) @ query[0]
@@ -88,7 +90,7 @@ def test_what_is_allowed_far_from_the_query_is_found_too(both: tuple[InSQLite, P
     assert len(index.asked) > 1
 
 
-def test_what_the_database_holds_beyond_the_generation_is_passed_over(both: tuple[InSQLite, Placed]) -> None:
+def test_what_the_database_holds_beyond_the_generation_is_passed_over(both: tuple[InSQLite, PlacedVectors]) -> None:
     index, placed = both
     queries = drawn(8, DIMENSION, 4)
     follow(index, [(key, query) for key, query in zip(range(90_000, 90_008), queries, strict=True)], ())
@@ -98,7 +100,7 @@ def test_what_the_database_holds_beyond_the_generation_is_passed_over(both: tupl
 
 
 def test_a_database_that_is_gone_is_done_without(
-    both: tuple[InSQLite, Placed], monkeypatch: pytest.MonkeyPatch
+    both: tuple[InSQLite, PlacedVectors], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index, placed = both
 
@@ -107,7 +109,7 @@ def test_a_database_that_is_gone_is_done_without(
 
     monkeypatch.setattr(index, "search", gone)
     noted: list[str] = []
-    monkeypatch.setattr(adapted, "note", noted.append)
+    monkeypatch.setattr(external_search, "note", noted.append)
     allowed, queries = Allowed(placed.keys), drawn(3, DIMENSION, 4)
     found = AdaptedSearch(index, placed, index.metric).search(queries, 10, allowed)
     assert recall(found, ExactSearch(placed, index.metric).search(queries, 10, allowed)) == 1.0

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import StoreError
+from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.definition import Metric
-from spolia.stores.reading.allowed import Allowed
 from spolia.stores.vectors.dense import Vectors
-from spolia.stores.vectors.exact import ExactSearch
-from spolia.stores.vectors.placed import Placed
+from spolia.stores.vectors.exact_search import ExactSearch
+from spolia.stores.vectors.placement import PlacedVectors
 from tests.stores.searched import compared, drawn, placed_in
 
 METRICS: tuple[Metric, ...] = ("cosine", "dot", "euclidean")
@@ -77,7 +77,7 @@ def test_far_from_the_origin_the_distance_keeps_its_digits(tmp_path: Path) -> No
 
 
 def test_a_group_without_nodes() -> None:
-    nothing = Placed(np.zeros(0, np.int64), [], np.zeros(0, np.int64))
+    nothing = PlacedVectors(np.zeros(0, np.int64), [], np.zeros(0, np.int64))
     assert ExactSearch(nothing).search(drawn(2, 8), 5, Allowed(nothing.keys)) == [[], []]
 
 

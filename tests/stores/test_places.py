@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.corpus import Corpus
-from spolia.stores.reading.allowed import Allowed
-from spolia.stores.snapshot import Snapshot
+from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.tables import sql
-from spolia.stores.vectors import embedded, places
-from spolia.stores.vectors.places import Places, nowhere
+from spolia.stores.vectors import placement, segment_writer
+from spolia.stores.vectors.placement import VectorPlaces, nowhere
 from tests.stores.scenario import EMBEDDER, FIRST, add_missing_vectors, cut_a_segment, sync
 
 CHANGES = st.dictionaries(
@@ -29,13 +29,13 @@ CHANGES = st.dictionaries(
 def published(corpus: Corpus, state: Mapping[str, str]) -> Snapshot:
     """The next generation, after somebody has searched the one before."""
     if corpus.exists():
-        corpus.snapshot().stored("chunk", EMBEDDER)
+        corpus.snapshot().open.stored("chunk", EMBEDDER)
     corpus.create()
     sync(corpus, state)
     return corpus.snapshot()
 
 
-def anew(snapshot: Snapshot) -> Places:
+def anew(snapshot: Snapshot) -> VectorPlaces:
     return nowhere(snapshot.opened, "chunk", EMBEDDER).at(snapshot.generation)
 
 
@@ -49,13 +49,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows were read, for each statement."""
     found: list[int] = []
 
-    class Counted(Places):
+    class Counted(VectorPlaces):
         def _asked(self, statement: str, values: Mapping[str, Any]) -> npt.NDArray[Any]:
             rows = super()._asked(statement, values)
             found.append(len(rows))
             return rows
 
-    monkeypatch.setattr(places, "Places", Counted)
+    monkeypatch.setattr(placement, "VectorPlaces", Counted)
     return found
 
 
@@ -64,11 +64,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_they_are_what_reading_them_anew_says(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, states: list[dict[str, str]]
 ) -> None:
-    monkeypatch.setattr(embedded, "SMALL_SEGMENTS", 3)  # so that they are joined now and then
+    monkeypatch.setattr(segment_writer, "SMALL_SEGMENTS", 3)  # so that they are joined now and then
     corpus = Corpus(str(tmp_path_factory.mktemp("store") / "notes.spolia"))
     for state in states:
         snapshot = published(corpus, state)
-        kept = snapshot.places.get(("chunk", EMBEDDER)) or anew(snapshot)
+        kept = snapshot.open.places.get(("chunk", EMBEDDER)) or anew(snapshot)
         assert kept.generation == snapshot.generation
         np.testing.assert_array_equal(kept.rows, anew(snapshot).rows)
         assert kept.segments == anew(snapshot).segments
@@ -79,27 +79,27 @@ def test_they_are_what_reading_them_anew_says(
 def test_one_changed_document_costs_its_own_nodes(fresh: Corpus, asked: list[int]) -> None:
     many = {f"{number}.txt": f"Stone {number} of old temples.\nIt was set into wall {number}." for number in range(50)}
     published(fresh, many)
-    published(fresh, {**many, "7.txt": "Only this is new."}).stored("chunk", EMBEDDER)
+    published(fresh, {**many, "7.txt": "Only this is new."}).open.stored("chunk", EMBEDDER)
     assert asked == [100, 1]
 
 
 def test_only_what_stood_in_joined_segments_is_asked_for_again(
     fresh: Corpus, asked: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded, "SMALL_SEGMENTS", 3)
-    monkeypatch.setattr(embedded, "SEGMENT_ROWS", 10)
+    monkeypatch.setattr(segment_writer, "SMALL_SEGMENTS", 3)
+    monkeypatch.setattr(segment_writer, "SEGMENT_ROWS", 10)
     state = {f"{number}.txt": f"Stone {number} of old temples." for number in range(20)}
     published(fresh, state)
     for name in ("one", "two", "three"):
         state[f"{name}.txt"] = f"Number {name} is new."
-        published(fresh, state).stored("chunk", EMBEDDER)
+        published(fresh, state).open.stored("chunk", EMBEDDER)
     assert asked == [20, 1, 1, 1, 2]
     assert len(fresh.snapshot().opened.rows(sql.SEGMENTS_OF, (EMBEDDER,))) == 2
 
 
 def test_a_number_that_is_given_again_is_another_segment(fresh: Corpus) -> None:
     before = published(fresh, FIRST)
-    known = before.stored("chunk", EMBEDDER)
+    known = before.open.stored("chunk", EMBEDDER)
     cut_a_segment(fresh)
     with fresh.writer() as writer:
         writer.repair()
@@ -107,8 +107,10 @@ def test_a_number_that_is_given_again_is_another_segment(fresh: Corpus) -> None:
         add_missing_vectors(writer)
         writer.publish()
     snapshot = fresh.snapshot()
-    np.testing.assert_array_equal(snapshot.places["chunk", EMBEDDER].rows, anew(snapshot).rows)
-    assert snapshot.places["chunk", EMBEDDER].segments.keys() == before.places["chunk", EMBEDDER].segments.keys()
-    stays = np.flatnonzero(np.isin(before.places["chunk", EMBEDDER].rows["key"], anew(snapshot).rows["key"]))
-    everything = Allowed(snapshot.places["chunk", EMBEDDER].rows["key"])
+    np.testing.assert_array_equal(snapshot.open.places["chunk", EMBEDDER].rows, anew(snapshot).rows)
+    assert (
+        snapshot.open.places["chunk", EMBEDDER].segments.keys() == before.open.places["chunk", EMBEDDER].segments.keys()
+    )
+    stays = np.flatnonzero(np.isin(before.open.places["chunk", EMBEDDER].rows["key"], anew(snapshot).rows["key"]))
+    everything = Allowed(snapshot.open.places["chunk", EMBEDDER].rows["key"])
     np.testing.assert_array_equal(snapshot.vectors("chunk", EMBEDDER, everything), known.at(stays))

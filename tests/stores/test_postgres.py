@@ -20,15 +20,16 @@ from spolia.errors import MissingExtra, NotAStore, StoreBusy, StoreError, StoreT
 from spolia.filters import Field, where
 from spolia.models.vectors import SparseRows
 from spolia.stores import opened
+from spolia.stores.backends.postgres import dialect, session, vector_search
+from spolia.stores.backends.postgres.address import address_of
+from spolia.stores.backends.postgres.vector_search import DatabaseSearch
+from spolia.stores.backends.postgres.vectors import index_name
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Metric
 from spolia.stores.failpoints import FAIL_POINTS, POSTGRES_FAIL_POINTS
 from spolia.stores.indexes import HNSW, Exact
-from spolia.stores.manifest import Embedded
-from spolia.stores.postgres import dialect, nearest, session
-from spolia.stores.postgres.address import address_of
-from spolia.stores.postgres.embedding import index_name
-from spolia.stores.postgres.nearest import DatabaseSearch
+from spolia.stores.manifest import GroupEmbedding
+from spolia.stores.snapshot.lineage import children
 from spolia.stores.tables.rows import SourceRow
 from spolia.stores.vectors.dense import Vectors
 from spolia.testing.stores.concurrency import HOLDER, started
@@ -314,10 +315,10 @@ def test_what_is_read_is_kept_and_what_nobody_reads_goes(corpus: Corpus) -> None
 def test_another_machine_makes_its_own_index_from_the_newest_that_it_has(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = corpus.snapshot().lexical("chunk").folder
+    here = corpus.snapshot().open.lexical("chunk").folder
     script = (
-        "import sys; from tests.stores.test_postgres import *; from spolia.stores.lexical import wear; "
-        "wear.FEW, wear.SHARE = 0, 1; print(found(Corpus(sys.argv[1]), sys.argv[2]))"
+        "import sys; from tests.stores.test_postgres import *; from spolia.stores.lexical import index_files; "
+        "index_files.FEW, index_files.SHARE = 0, 1; print(found(Corpus(sys.argv[1]), sys.argv[2]))"
     )
 
     def there(text: str) -> str:
@@ -337,13 +338,13 @@ def test_another_machine_makes_its_own_index_from_the_newest_that_it_has(
 
 
 def test_a_lost_or_damaged_index_is_made_again(corpus: Corpus) -> None:
-    folder = corpus.snapshot().lexical("chunk").folder
+    folder = corpus.snapshot().open.lexical("chunk").folder
     shutil.rmtree(folder)
     with corpus.writer() as writer:
         put(writer, "c.txt", "A zeppelin.")
         add_missing_vectors(writer)
     assert found(corpus, "zeppelin temples") == ["c.txt", "b.txt"]
-    made = corpus.snapshot().lexical("chunk").folder
+    made = corpus.snapshot().open.lexical("chunk").folder
     largest = max(made.glob("*.idx"), key=lambda path: path.stat().st_size)
     content = bytearray(largest.read_bytes())
     content[len(content) // 2] ^= 1
@@ -359,7 +360,7 @@ def test_a_lost_or_damaged_index_is_made_again(corpus: Corpus) -> None:
 def test_threads_that_want_the_same_index_make_it_once(corpus: Corpus) -> None:
     snapshot = corpus.snapshot()
     made: set[str] = set()
-    threads = [threading.Thread(target=lambda: made.add(str(snapshot.lexical("chunk").folder))) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: made.add(str(snapshot.open.lexical("chunk").folder))) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -379,7 +380,7 @@ def test_a_text_is_kept_as_it_is_whatever_it_holds(corpus: Corpus) -> None:
         add_missing_vectors(writer)
     snapshot = corpus.snapshot()
     assert snapshot.document(id, NOBODY).text == text
-    (node,) = snapshot.children([id], "chunk", NOBODY)
+    (node,) = children(snapshot, [id], "chunk", NOBODY)
     assert (node.id, node.text) == (f"{id}:0", text)
     assert snapshot.check() == []
 
@@ -393,7 +394,7 @@ def drawn(count: int, dimension: int) -> Vectors:
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
-def filled(corpus: Corpus, count: int, how: Embedded) -> Corpus:
+def filled(corpus: Corpus, count: int, how: GroupEmbedding) -> Corpus:
     """A store of texts with drawn vectors; a third of them may be read by ann only."""
     with corpus.create().writer() as writer:
         writer.declare((Field("tenth", "int"),))
@@ -413,7 +414,7 @@ FILTERS = (None, where(tenth=4), ~where(tenth=4))
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean"])
 def test_vectors_are_found_as_in_a_folder_with_the_same_scores(address: str, fast_folder: Path, metric: Metric) -> None:
-    how = Embedded("drawn/1", 24, metric, index='"Exact"')
+    how = GroupEmbedding("drawn/1", 24, metric, index='"Exact"')
     here = filled(Corpus(address), 200, how).snapshot()
     folder = filled(Corpus(str(fast_folder / "folder.spolia")), 200, how).snapshot()
     queries = drawn(12, 24) + np.float32(0.01)
@@ -435,7 +436,7 @@ def test_sparse_vectors_are_found_as_in_a_folder_with_the_same_scores(address: s
     for where_ in (address, str(fast_folder / "folder.spolia")):
         corpus = Corpus(where_).create()
         with corpus.writer() as writer:
-            writer.define("chunk", MANIFEST.but(embeddings=(Embedded("terms/1", 0, "dot"),)))
+            writer.define("chunk", MANIFEST.but(embeddings=(GroupEmbedding("terms/1", 0, "dot"),)))
             for number in range(60):
                 put(writer, f"{number}.txt", f"text {number}", ("ann",) if number % 3 == 0 else ())
             writer.add_sparse("terms/1", [hash for hash, _ in writer.unembedded("chunk", "terms/1")], rows)
@@ -449,8 +450,8 @@ def test_sparse_vectors_are_found_as_in_a_folder_with_the_same_scores(address: s
 
 
 def test_many_vectors_are_found_along_the_index_of_the_server(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nearest, "_COMPARED", 50)
-    how = Embedded("dr'awn\"/1", 24, index='{"HNSW": {"above": 200}}')
+    monkeypatch.setattr(vector_search, "_COMPARED", 50)
+    how = GroupEmbedding("dr'awn\"/1", 24, index='{"HNSW": {"above": 200}}')
     snapshot = filled(Corpus(address), 400, how).snapshot()
     along = snapshot.opened.store.vector_search(snapshot, "chunk", how.embedder)
     assert isinstance(along, DatabaseSearch)
@@ -476,7 +477,7 @@ def test_many_vectors_are_found_along_the_index_of_the_server(address: str, monk
 
 
 def test_the_server_uses_its_index(address: str) -> None:
-    how = Embedded("drawn/1", 24, index='{"HNSW": {"above": 200}}')
+    how = GroupEmbedding("drawn/1", 24, index='{"HNSW": {"above": 200}}')
     snapshot = filled(Corpus(address), 400, how).snapshot()
     along = snapshot.opened.store.vector_search(snapshot, "chunk", how.embedder)
     assert isinstance(along, DatabaseSearch)
@@ -492,7 +493,7 @@ def test_the_server_uses_its_index(address: str) -> None:
 def test_a_vector_database_beside_is_refused(corpus: Corpus) -> None:
     def write() -> None:
         with corpus.writer() as writer:
-            writer.redefine("chunk", MANIFEST.but(embeddings=(Embedded(EMBEDDER, 8, index='"LanceDB"'),)))
+            writer.redefine("chunk", MANIFEST.but(embeddings=(GroupEmbedding(EMBEDDER, 8, index='"LanceDB"'),)))
 
     with pytest.raises(StoreError, match=r"keeps and searches its vectors itself\. Write index=HNSW\(\)"):
         write()

@@ -13,16 +13,16 @@ from typing import ClassVar
 
 import pytest
 
+from spolia.core.operator import Operator
 from spolia.errors import StoreUnavailable
 from spolia.journal import Cache
-from spolia.operator import Operator
 from spolia.retrieval.bm25 import BM25
-from spolia.retrieval.graph.address import NodeGraph
 from spolia.retrieval.graph.edges import InOrder
+from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.run import Run
 from spolia.stores.addresses import POSTGRES
+from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.corpus import Corpus, NodeGroup
-from spolia.stores.postgres.address import address_of
 from spolia.types import Query, Ranking
 from tests.stores.scenario import FIRST, sync
 from tests.stores.servers import Server
@@ -108,7 +108,7 @@ def test_nothing_that_was_lost_is_served(corpus: Corpus, back_up: Callable[[], C
     assert sorted(found(corpus, "barley mill")) == ["Barley grows behind it.", "The mill stands.\n"]
     assert found(corpus, "burns lost sea", ANN) == []
     links = NodeGraph(corpus.group(), (InOrder(),)).links(now)
-    assert set(links.keys.tolist()) == set(now.lexical("chunk").keys())
+    assert set(links.keys.tolist()) == set(now.open.lexical("chunk").keys())
     assert now.check() == []
 
 
@@ -119,7 +119,7 @@ def test_a_snapshot_of_what_was_lost_says_so(corpus: Corpus, back_up: Callable[[
     put_back()
     sync(corpus, INSTEAD)
     with pytest.raises(StoreUnavailable, match=r"was put back from a backup while it was being read\. Repeat"):
-        lost.nodes(list(lost.lexical("chunk").keys()), ANN)
+        lost.nodes(list(lost.open.lexical("chunk").keys()), ANN)
 
 
 def test_what_stands_in_the_backup_goes_on(corpus: Corpus, back_up: Callable[[], Callable[[], None]]) -> None:

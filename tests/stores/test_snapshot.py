@@ -13,7 +13,7 @@ from spolia import stores
 from spolia.errors import StoreError
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
-from spolia.stores.snapshot import Snapshot
+from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.truth import Lease
 from tests.stores.scenario import EMBEDDER, MANIFEST, SECOND, add_missing_vectors, put, sync
 

@@ -12,6 +12,7 @@ from spolia.journal import Cache
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
+from spolia.stores.snapshot.lineage import parents
 from spolia.types import Query
 from tests.stores.scenario import add_missing_vectors, put
 
@@ -55,7 +56,7 @@ def test_nothing_of_it_is_read_by_name_or_lineage(corpus: Corpus) -> None:
     snapshot = corpus.snapshot()
     (node,) = [node for node in snapshot.all_nodes("chunk", ann) if "treasure" in node.text]
     readers(corpus, "bob")
-    assert snapshot.parents([node.but(parent=node.document)], ann) == {}
+    assert parents(snapshot, [node.but(parent=node.document)], ann) == {}
     assert snapshot.numbered(node.document, "chunk", 0, 9, ann) == []
     assert node.id not in {found.id for found in snapshot.all_nodes("chunk", ann)}
     for read in (snapshot.node, snapshot.document):

@@ -21,11 +21,11 @@ from spolia.filters import Between, Condition, Field, Schema, where
 from spolia.stores import opened
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest
-from spolia.stores.opened import Opened
-from spolia.stores.reading.inherited import file_meta
-from spolia.stores.reading.records import Records
-from spolia.stores.reading.related import passing
-from spolia.stores.snapshot import Snapshot, latest
+from spolia.stores.opened import OpenStore
+from spolia.stores.snapshot.document_metadata import file_meta
+from spolia.stores.snapshot.lineage import passing
+from spolia.stores.snapshot.records import Records
+from spolia.stores.snapshot.snapshot import Snapshot, latest
 from spolia.stores.tables.rows import SourceRow
 from spolia.stores.writer import Writer
 from spolia.types import Document, Meta, Node
@@ -128,7 +128,7 @@ class History:
         self.held = [*self.held[-1:], (snapshot, expected)]
         for each, then in self.held:
             assert seen(each, found_by) == then
-        fresh = latest(Opened(self.corpus.truth))
+        fresh = latest(OpenStore(self.corpus.truth))
         assert seen(fresh, found_by) == expected
 
 
@@ -230,14 +230,14 @@ def test_nothing_is_read_again_that_has_not_changed(tmp_path: Path, monkeypatch:
     with run.corpus.writer() as writer:
         writer.remove("3")
         run.put(writer, "4", (("lang", "en"),), [(("year", 7),)], ())
-    asked, rows = list[int](), Opened.rows
+    asked, rows = list[int](), OpenStore.rows
 
-    def counted(store: Opened, statement: str, values: Any = ()) -> list[Any]:
+    def counted(store: OpenStore, statement: str, values: Any = ()) -> list[Any]:
         found = rows(store, statement, values)
         asked.append(len(found))
         return found
 
-    monkeypatch.setattr(Opened, "rows", counted)
+    monkeypatch.setattr(OpenStore, "rows", counted)
     allowed = run.corpus.snapshot().allowed("chunk", frozenset(), filter)
     assert allowed.count == 48
     assert 0 < sum(asked) < 20, "as many as changed, not as many as there are"

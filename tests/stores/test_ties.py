@@ -11,7 +11,7 @@ import pytest
 from spolia.models.vectors import SparseRows
 from spolia.stores.corpus import Corpus
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.tables.rows import SourceRow, hash_of
 from spolia.types import Document, Node, Span
 
@@ -24,7 +24,7 @@ NOBODY = frozenset[str]()
 def stored(path: Path, names: Sequence[str]) -> Corpus:
     """A document of each name with the same text, published one after the other."""
     corpus = Corpus(str(path)).create()
-    embeddings = (Embedded("dense", 2), Embedded("sparse", 0))
+    embeddings = (GroupEmbedding("dense", 2), GroupEmbedding("sparse", 0))
     with corpus.writer() as writer:
         writer.define("chunk", Manifest("chunk", "whole", "1", Analyzer(), embeddings))
         writer.add_vectors("dense", [hash_of(TEXT)], np.array([[0.6, 0.8]], np.float32))

@@ -12,24 +12,23 @@ from hypothesis import strategies as st
 
 from spolia.errors import StoreError
 from spolia.models.vectors import SparseRows
+from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.corpus import Corpus
 from spolia.stores.indexes import HNSW, Exact
 from spolia.stores.layout import graph_folder, segment_path
-from spolia.stores.manifest import Embedded as Manifested
+from spolia.stores.manifest import GroupEmbedding as Manifested
 from spolia.stores.manifest import Manifest
 from spolia.stores.opened import opened
-from spolia.stores.reading.allowed import Allowed
 from spolia.stores.tables import sql
 from spolia.stores.tables.rows import SourceRow
-from spolia.stores.vectors import embedded, located, merging
-from spolia.stores.vectors.approximate import GraphSearch
-from spolia.stores.vectors.building import build_graphs
+from spolia.stores.vectors import open_search, segment_writer
 from spolia.stores.vectors.dense import Vectors
-from spolia.stores.vectors.embedded import Embedded
-from spolia.stores.vectors.exact import ExactSearch
+from spolia.stores.vectors.exact_search import ExactSearch
+from spolia.stores.vectors.graph_build import build_graphs
+from spolia.stores.vectors.graph_search import GraphSearch
 from spolia.stores.vectors.graphs import graph_path
-from spolia.stores.vectors.located import vector_search
-from spolia.stores.vectors.merging import joined
+from spolia.stores.vectors.open_search import vector_search
+from spolia.stores.vectors.segment_writer import SegmentWriter, joined
 from spolia.stores.vectors.segments import open_any
 from spolia.stores.writer import Writer
 from spolia.types import Document, Node, Span
@@ -43,10 +42,10 @@ def hashes(count: int, start: int = 0) -> list[bytes]:
 
 
 @pytest.fixture
-def taking(corpus: Corpus) -> Iterator[Embedded]:
+def taking(corpus: Corpus) -> Iterator[SegmentWriter]:
     with corpus.writer() as writer:
         writer._connection.execute(sql.BEGIN)
-        yield Embedded(writer.store.folder, writer._connection)
+        yield SegmentWriter(writer.store.folder, writer._connection)
         writer._connection.execute(sql.ROLLBACK)
 
 
@@ -74,7 +73,7 @@ def put_at(vectors: Vectors, row: int, value: float) -> Vectors:
     ],
 )
 def test_what_no_vectors_are_is_refused_with_its_row_and_nothing_is_kept(
-    taking: Embedded, vectors: Vectors, said: str
+    taking: SegmentWriter, vectors: Vectors, said: str
 ) -> None:
     taking.add(EMBEDDER, hashes(1, 99), drawn(1, DIMENSION))
     with pytest.raises(StoreError, match=said):
@@ -84,7 +83,7 @@ def test_what_no_vectors_are_is_refused_with_its_row_and_nothing_is_kept(
     assert [row[2] for row in taking.connection.execute(sql.SEGMENTS_OF, (EMBEDDER,))] == [1]
 
 
-def test_vectors_of_any_length_are_kept_as_they_are_where_the_metric_asks_for_it(taking: Embedded) -> None:
+def test_vectors_of_any_length_are_kept_as_they_are_where_the_metric_asks_for_it(taking: SegmentWriter) -> None:
     raw = drawn(6, DIMENSION, unit=False)
     taking.add(EMBEDDER, hashes(6), raw, unit=False)
     with pytest.raises(StoreError, match="NaN"):
@@ -95,15 +94,15 @@ def test_vectors_of_any_length_are_kept_as_they_are_where_the_metric_asks_for_it
     assert np.array_equal(segment.vectors, raw)  # type: ignore[union-attr]
 
 
-def test_vectors_of_no_text_are_taken(taking: Embedded) -> None:
+def test_vectors_of_no_text_are_taken(taking: SegmentWriter) -> None:
     taking.add(EMBEDDER, [], np.zeros((0, DIMENSION), np.float32))
     taking.add(EMBEDDER, hashes(1), np.zeros((1, DIMENSION), np.float32))  # of a text that is not known at all
     taking.flush()
     assert [row[2] for row in taking.connection.execute(sql.SEGMENTS_OF, (EMBEDDER,))] == [1]
 
 
-def test_sparse_vectors_go_the_same_way(taking: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "SMALL_SEGMENTS", 3)
+def test_sparse_vectors_go_the_same_way(taking: SegmentWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_writer, "SMALL_SEGMENTS", 3)
     texts = [{1: 0.5, 8: 1.0}, {}, {2: 3.0}, {8: 0.25}, {1: 1.0}]
     for number, text in enumerate(texts):
         taking.add_sparse("splade", hashes(1, number), SparseRows.of([text]))
@@ -130,7 +129,7 @@ def test_joining_comes_to_rest_with_few_segments(counts: list[int], above: int |
         groups = joined(rows, above, small=4_096, many=16)
         numbers = [number for group in groups for number in group]
         assert len(numbers) == len(set(numbers))
-        assert all(rows[number] < merging.FROZEN_ROWS for number in numbers)
+        assert all(rows[number] < segment_writer.FROZEN_ROWS for number in numbers)
         for group in groups:
             number = max(rows) + 1
             rows[number] = sum(rows.pop(old) for old in group)
@@ -138,8 +137,8 @@ def test_joining_comes_to_rest_with_few_segments(counts: list[int], above: int |
             break
     assert not groups
     assert sum(rows.values()) == sum(counts)
-    loose = [count for count in rows.values() if count < merging.FROZEN_ROWS]
-    assert sum(loose) < merging.FROZEN_ROWS
+    loose = [count for count in rows.values() if count < segment_writer.FROZEN_ROWS]
+    assert sum(loose) < segment_writer.FROZEN_ROWS
     if above is not None and len(loose) > 1:
         bare = sum(count for count in loose if count < above)
         assert bare < max(above, sum(loose) // 4)
@@ -205,7 +204,7 @@ def searched(corpus: Corpus, index: HNSW | Exact) -> tuple[GraphSearch | ExactSe
 
 def test_a_graph_is_used_as_soon_as_it_is_built(large: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[str] = []
-    monkeypatch.setattr(located, "note", noted.append)
+    monkeypatch.setattr(open_search, "note", noted.append)
     search, allowed = searched(large, SETTINGS)
     right, _ = searched(large, Exact())
     queries = drawn(3, DIMENSION, 8)
@@ -222,7 +221,7 @@ def test_a_graph_is_used_as_soon_as_it_is_built(large: Corpus, monkeypatch: pyte
 
 def test_a_damaged_graph_is_done_without_and_said(large: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[str] = []
-    monkeypatch.setattr(located, "note", noted.append)
+    monkeypatch.setattr(open_search, "note", noted.append)
     built(large)
     number = opened(large.truth).rows(sql.SEGMENTS)[0][1]
     path = graph_path(graph_folder(Path(large.path), EMBEDDER), number, "cosine", SETTINGS)

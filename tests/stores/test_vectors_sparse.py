@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spolia.errors import ModelError, StoreCorrupt
 from spolia.models.vectors import SparseRows
-from spolia.stores.reading.allowed import Allowed
+from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.vectors.sparse import SparseSearch, open_sparse, write_sparse
 
 WEIGHTS = st.integers(-8, 8).map(lambda eighths: eighths / 8)  # sums of their products are exact

@@ -10,7 +10,7 @@ import pytest
 from spolia.errors import ManifestMismatch, StoreError
 from spolia.stores.corpus import Corpus
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.manifest import Embedded
+from spolia.stores.manifest import GroupEmbedding
 from spolia.stores.tables.rows import NOT_YET, SourceRow
 from spolia.types import Document, Heading, Node, Span
 from tests.stores.scenario import (
@@ -153,7 +153,7 @@ def test_vectors_that_cannot_be_are_refused(
 
 def test_another_manifest_is_refused_naming_both_sides(corpus: Corpus) -> None:
     other = MANIFEST.but(
-        embeddings=(Embedded("MiniLM@53aa", 384),),
+        embeddings=(GroupEmbedding("MiniLM@53aa", 384),),
         transform="SlidingWindow(size=200)",
         analyzer=Analyzer(stem="german"),
     )

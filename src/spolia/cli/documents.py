@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from spolia.indexing.report import DocumentReport
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.stores.tables.rows import SourceRow
     from spolia.types import Document
 

@@ -12,7 +12,7 @@ from spolia.stores.groups.unknown import meant, unknown
 if TYPE_CHECKING:
     from spolia.cli.user_modules import UserModules
     from spolia.stores.corpus import Corpus
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 
 def refuse_unknown(corpus: Corpus, names: Iterable[str], mine: UserModules) -> None:

@@ -26,6 +26,10 @@ core.draw: mermaid tree
 core.function: step
 core.operator: Operator Retriever Then Vary
 core.run_context: Done Emitted Retracted
+databases.database: QueryLimits QueryRows
+databases.graph_file: GraphFile
+databases.postgres_database: PostgresDatabase
+databases.sqlite_file: SQLiteFile
 evaluation.data.dataset: DataSet
 evaluation.experiment.execution: ask
 evaluation.experiment.experiment: Experiment
@@ -154,10 +158,6 @@ stores.definition: Definition Embedding Part Piece Splitter Whole
 stores.groups.materialising: materialise
 stores.indexes: Exact HNSW
 stores.lexical.analysis: Analyzer
-stores.outside.graph_file: GraphFile
-stores.outside.postgres_database: PostgresDatabase
-stores.outside.rows: Limits Rows
-stores.outside.sqlite_file: SQLiteFile
 types: Answer Citation Document Failure Generation Hit Item Message Node Prompt Query Quote Ranking Span State
 types: Usage Verdict
 """

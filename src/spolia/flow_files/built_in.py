@@ -125,7 +125,7 @@ def suits(corpus: Corpus | NodeGroup, embedder: Embedder | None) -> str:
         return f"group {group.name!r} has no vectors yet; the flow dense makes them at its first search"
     if built != embedder.name:
         return f"the corpus was indexed {f'with {built}, not {embedder.name}' if built else 'without an embedder'}"
-    keys = snapshot.lexical(group.name).keys()
+    keys = snapshot.open.lexical(group.name).keys()
     nodes = snapshot.nodes(keys[:: max(1, len(keys) // SAMPLE)][:SAMPLE], access())
     try:
         return covers([node.text[:BEGINNING] for node in nodes], embedder)

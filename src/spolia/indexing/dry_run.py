@@ -8,7 +8,7 @@ from typing import Any
 
 from spolia.models.http.replies import estimated_tokens
 from spolia.stores.draft import Draft, Lacking
-from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.staging import Staging
 from spolia.stores.tables import sql
 from spolia.stores.tables.changes import NONE
@@ -128,14 +128,14 @@ class DryRun(Staging):
         """What a group would take."""
         return self.counted.setdefault(group, Counted())
 
-    def _count_more(self, group: str, how: Embedded, manifest: Manifest) -> None:
+    def _count_more(self, group: str, how: GroupEmbedding, manifest: Manifest) -> None:
         """The nodes that a group has, embedded in a further way."""
         for document in Draft.documents(self):
             for node in Draft.nodes(self, document.id, group):
                 hash = key_of(node, document, by_picture=manifest.by_picture)
                 self._count(group, how, hash, Lacking(hash, node.id, document.id, node.indexed_text))
 
-    def _count(self, group: str, how: Embedded, hash: bytes, one: Lacking) -> None:
+    def _count(self, group: str, how: GroupEmbedding, hash: bytes, one: Lacking) -> None:
         if (key := (how.embedder, hash)) in self._seen:
             return
         self._seen.add(key)

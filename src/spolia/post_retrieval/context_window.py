@@ -18,7 +18,7 @@ from spolia.stores.corpus import Corpus, refuse_no_corpus
 from spolia.types import Document, Filter, Hit, Node, Ranking, Span
 
 if TYPE_CHECKING:
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 
 def beside(
@@ -30,7 +30,7 @@ def beside(
         before: nodes before it, at most.
         after: nodes after it, at most.
     """
-    from spolia.stores.reading.related import passing
+    from spolia.stores.snapshot.lineage import passing
 
     if node.number < 1:  # nobody knows where it stands
         return [node]

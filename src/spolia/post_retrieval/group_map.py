@@ -17,7 +17,7 @@ from spolia.stores.definition import DOCUMENT
 from spolia.types import Hit, Node, Ranking
 
 if TYPE_CHECKING:
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 
 def found_in(shown: Node, hit: Hit) -> Iterator[Node]:
@@ -109,7 +109,7 @@ class Mapped(Operator[Ranking, Ranking]):
         refuse_counts(self, "top_k", optional=True)
 
     def apply(self, value: Ranking, /) -> Ranking:
-        from spolia.stores.reading.related import by_lineage, by_place
+        from spolia.stores.snapshot.lineage import by_lineage, by_place
 
         way = by_lineage if self.by == "lineage" else by_place
         snapshot, who = self._snapshot(), access()
@@ -127,7 +127,7 @@ class Mapped(Operator[Ranking, Ranking]):
 
     def _allowed(self, snapshot: Snapshot, found: Sequence[tuple[Hit, Node]], value: Ranking) -> set[str]:
         """Ids of what the filters let be shown."""
-        from spolia.stores.reading.related import passing
+        from spolia.stores.snapshot.lineage import passing
 
         who, groups = access(), {hit.node.group for hit in value.hits}
         below = {group for group in groups if self.target.name in snapshot.above(group)}

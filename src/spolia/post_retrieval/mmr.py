@@ -144,7 +144,7 @@ def _stored(nodes: Sequence[Node], embedder: Embedder, group: NodeGroup) -> tupl
     import numpy as np
 
     from spolia.stores.defined import refuse_other_embedder
-    from spolia.stores.reading.related import keys_of
+    from spolia.stores.snapshot.lineage import keys_of
 
     snapshot = group.snapshot()
     how = snapshot.manifest(group.name).embedded(embedder.name)

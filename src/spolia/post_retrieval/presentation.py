@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from spolia.core.operator import Operator
 from spolia.core.validation import refuse_misfits
 from spolia.errors import WiringError
-from spolia.stores.reading.described import described
+from spolia.stores.snapshot.document_metadata import metadata_text
 from spolia.types import Hit, Meta, Node, Ranking
 
 Plain: TypeAlias = dict[str, Any]
@@ -183,5 +183,5 @@ class ShowMetadata(Operator[Ranking, Ranking]):
 
     def _shown(self, hit: Hit) -> Hit:
         node = hit.node
-        context = "\n".join(filter(None, (node.context, described(node.meta, self.fields))))
+        context = "\n".join(filter(None, (node.context, metadata_text(node.meta, self.fields))))
         return hit.but(node=node.but(context=context))

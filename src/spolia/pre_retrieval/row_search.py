@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import note
+from spolia.databases.database import QueryRows
 from spolia.errors import StepFailed, WiringError
 from spolia.filters import AnyOf, narrowed
-from spolia.stores.outside.rows import Rows
 from spolia.types import Hit, Node, Query, Ranking
 
 
 @dataclass(frozen=True)
-class ShowRows(Operator[Rows, Ranking]):
+class ShowRows(Operator[QueryRows, Ranking]):
     """The rows of a database as one passage: the table, with the statement above it as its source.
 
     What a statement found nothing for is a passage too, that says so. Without a statement there is no hit.
@@ -24,7 +24,7 @@ class ShowRows(Operator[Rows, Ranking]):
     Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024, query
     construction.
 
-    >>> rows = Rows(("born",), ((1968,),), "SELECT born FROM person", query=Query("When?"), uri="people.db")
+    >>> rows = QueryRows(("born",), ((1968,),), "SELECT born FROM person", query=Query("When?"), uri="people.db")
     >>> found = ShowRows()(rows)
     >>> print(found.nodes[0].text)
     | born |
@@ -36,7 +36,7 @@ class ShowRows(Operator[Rows, Ranking]):
 
     source: str = "rows"
 
-    def apply(self, value: Rows, /) -> Ranking:
+    def apply(self, value: QueryRows, /) -> Ranking:
         query = value.query or Query("")
         if not value.statement:
             return Ranking(query, (), self.source)
@@ -70,12 +70,12 @@ class WithinRows(Operator[Query, Query]):
     >>> from spolia.core.function import step
     >>> @step
     ... def selected(query: Query) -> Rows:
-    ...     return Rows(("sku",), (("A7",), ("B2",)), "SELECT sku FROM product WHERE price < 10")
+    ...     return QueryRows(("sku",), (("A7",), ("B2",)), "SELECT sku FROM product WHERE price < 10")
     >>> WithinRows(selected, "sku")(Query("waterproof boots")).filter
     AnyOf(field='sku', values=('A7', 'B2'))
     """
 
-    rows: Operator[Query, Rows]
+    rows: Operator[Query, QueryRows]
     field: str
     column: str = ""
     otherwise: str = "nothing"
@@ -97,7 +97,7 @@ class WithinRows(Operator[Query, Query]):
             return value
         return value.but(filter=narrowed(value.filter, AnyOf(self.field, wanted)), origin=value)
 
-    def _place(self, found: Rows) -> int:
+    def _place(self, found: QueryRows) -> int:
         names = [name.lower() for name in found.columns]
         if self.column and self.column.lower() not in names:
             raise StepFailed(

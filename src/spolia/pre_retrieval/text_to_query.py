@@ -10,18 +10,17 @@ from typing import ClassVar
 from spolia.core.call_bounds import times
 from spolia.core.run_context import note
 from spolia.core.wiring import refuse_counts
+from spolia.databases.database import QueryableDatabase, QueryLimits, QueryRows
+from spolia.databases.read_only import refuse_no_parser
 from spolia.errors import StatementError
 from spolia.models.parsers import JsonObject, Parser, spoken
 from spolia.models.prompting.role import Role
 from spolia.models.prompting.template import Setting
 from spolia.models.protocols import LanguageModel
 from spolia.pre_retrieval.query_llm import NOTHING, AsksOfQuery, says_nothing
-from spolia.stores.outside.database import Asked
-from spolia.stores.outside.read_only import refuse_no_parser
-from spolia.stores.outside.rows import Limits, Rows
 from spolia.types import Query
 
-LIMITS = Limits()
+LIMITS = QueryLimits()
 DESCRIBED = 24_000
 """Characters of a database's description that are shown to a model, by default."""
 _FENCED = re.compile(r"(?:```|~~~)[\w-]*[ \t]*\n(.*?)(?:\n[^\S\n]*+(?:```|~~~)|\Z)", re.DOTALL)
@@ -91,7 +90,7 @@ def _ended(statement: str) -> str:
     return found
 
 
-class AsksInStatements(AsksOfQuery[Rows]):
+class AsksInStatements(AsksOfQuery[QueryRows]):
     """Base of what has a language model write a statement, runs it, and has it corrected where it fails.
 
     The model is shown the question, what there is to ask for, and the statements that failed with what was said of
@@ -104,7 +103,7 @@ class AsksInStatements(AsksOfQuery[Rows]):
     """
 
     tries: int
-    limits: Limits
+    limits: QueryLimits
     characters: int
 
     counts: ClassVar[tuple[str, ...]] = ("max_tokens", "characters")
@@ -116,10 +115,10 @@ class AsksInStatements(AsksOfQuery[Rows]):
 
     @property
     @abstractmethod
-    def asked(self) -> Asked:
+    def asked(self) -> QueryableDatabase:
         """What is asked."""
 
-    def apply(self, value: Query, /) -> Rows:
+    def apply(self, value: Query, /) -> QueryRows:
         described, failed = self._described(), list[str]()
         for _ in range(1 + self.tries):
             statement = self.said(
@@ -130,7 +129,7 @@ class AsksInStatements(AsksOfQuery[Rows]):
                 failed=tuple(failed),
             )
             if not statement:
-                return Rows((), (), query=value, uri=self.asked.place)
+                return QueryRows((), (), query=value, uri=self.asked.place)
             try:
                 return self.asked.ask(statement, self.limits).but(query=value, uri=self.asked.place)
             except StatementError as error:
@@ -159,7 +158,7 @@ class TextToSQL(AsksInStatements):
     """Answer a question by one SELECT that a language model writes: q → rows.
 
     The model sees how the tables were created and their first rows. What it writes is run only if it is one reading
-    query over these tables (`spolia.stores.outside.read_only`), and then by a connection that cannot write. What is
+    query over these tables (`spolia.databases.read_only`), and then by a connection that cannot write. What is
     refused, or fails in the database, is shown to the model with the reason, `tries` times. No row is an outcome like
     others; no statement, where the model says that the tables do not hold the answer, is no columns either.
 
@@ -187,7 +186,7 @@ class TextToSQL(AsksInStatements):
     ...     _ = people.execute("CREATE TABLE person (name TEXT, born INT)")
     ...     _ = people.execute("INSERT INTO person VALUES ('Ann', 1968)")
     >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.stores.outside.sqlite_file import SQLiteFile
+    >>> from spolia.databases.sqlite_file import SQLiteFile
     >>> from spolia.types import Query
     >>> model = ScriptedModel((("There is no column", "SELECT born FROM person"), ("", "SELECT year FROM person")))
     >>> found = TextToSQL(model, SQLiteFile(path))(Query("When was Ann born?"))
@@ -196,9 +195,9 @@ class TextToSQL(AsksInStatements):
     """
 
     llm: LanguageModel
-    database: Asked
+    database: QueryableDatabase
     tries: int = 2
-    limits: Limits = LIMITS
+    limits: QueryLimits = LIMITS
     characters: int = DESCRIBED
     role: Role[str] = WRITE_SQL
     max_tokens: int = 512
@@ -207,10 +206,10 @@ class TextToSQL(AsksInStatements):
     version: ClassVar[int] = 2
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> QueryableDatabase:
         return self.database
 
-    def apply(self, value: Query, /) -> Rows:
+    def apply(self, value: Query, /) -> QueryRows:
         refuse_no_parser()
         return super().apply(value)
 
@@ -223,7 +222,7 @@ class TextToCypher(AsksInStatements):
     """Answer a question by one MATCH … RETURN that a language model writes: q → rows.
 
     The model sees which labels and properties there are, some names, and what links what. What it writes is run by a
-    reader that knows no clause that writes or calls (`spolia.stores.outside.cypher`). What is refused, or cannot be
+    reader that knows no clause that writes or calls (`spolia.databases.cypher`). What is refused, or cannot be
     computed, is shown to the model with the reason, `tries` times.
 
     Args:
@@ -250,7 +249,7 @@ class TextToCypher(AsksInStatements):
     >>> with open(path, "w") as file:
     ...     json.dump({"nodes": nodes, "relationships": links}, file)
     >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.stores.outside.graph_file import GraphFile
+    >>> from spolia.databases.graph_file import GraphFile
     >>> from spolia.types import Query
     >>> model = ScriptedModel(("MATCH ({name: 'Olsen'})-[:WORKS_AT]->(firm) RETURN firm.name AS firm",))
     >>> TextToCypher(model, GraphFile(path))(Query("Who employs Olsen?")).rows
@@ -258,9 +257,9 @@ class TextToCypher(AsksInStatements):
     """
 
     llm: LanguageModel
-    graph: Asked
+    graph: QueryableDatabase
     tries: int = 2
-    limits: Limits = LIMITS
+    limits: QueryLimits = LIMITS
     characters: int = DESCRIBED
     role: Role[str] = WRITE_CYPHER
     max_tokens: int = 512
@@ -269,5 +268,5 @@ class TextToCypher(AsksInStatements):
     version: ClassVar[int] = 2
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> QueryableDatabase:
         return self.graph

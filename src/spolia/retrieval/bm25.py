@@ -11,7 +11,7 @@ from spolia.stores.lexical.phrases import holds
 from spolia.types import Filter, Hit, Query
 
 if TYPE_CHECKING:
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from spolia.types import Filter, Query
 
 if TYPE_CHECKING:
     from spolia.retrieval.vector_search import Found, Vectors
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

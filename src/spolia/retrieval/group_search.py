@@ -17,7 +17,7 @@ from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.types import Filter, Hit, Query, Ranking
 
 if TYPE_CHECKING:
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 
 LONGEST_CHARACTERS = 10_000
@@ -125,7 +125,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
     Numbers = npt.NDArray[np.float64]
     Mask = npt.NDArray[np.bool_]
@@ -154,7 +154,7 @@ class TermSearch(GroupSearch):
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
         import numpy as np
 
-        from spolia.stores.reading.ordered import ordered
+        from spolia.stores.snapshot.hit_order import best_hits
 
         allowed = snapshot.allowed(self.group.name, who, wanted)
         counted = Counter(snapshot.manifest(self.group.name).analyzer.terms(searched(query)))
@@ -166,4 +166,4 @@ class TermSearch(GroupSearch):
             least = np.partition(scores[places], len(places) - self.top_k)[len(places) - self.top_k]
             places = places[scores[places] >= least]
         found = zip(allowed.keys[places].tolist(), scores[places].tolist(), strict=True)
-        return snapshot.hits(ordered(found, self.top_k, snapshot.ids), who)
+        return snapshot.hits(best_hits(found, self.top_k, snapshot.ids), who)

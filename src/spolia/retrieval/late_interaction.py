@@ -11,7 +11,7 @@ from spolia.stores.corpus import NodeGroup
 from spolia.types import Filter, Hit, Query
 
 if TYPE_CHECKING:
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class LateInteraction(GroupSearch):
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
         from spolia.retrieval.token_index import embedded, token_index
-        from spolia.stores.vectors.best import ordered_scores
+        from spolia.stores.vectors.search import ordered_scores
 
         text, allowed = searched(query), snapshot.allowed(self.group.name, who, wanted)
         index = token_index(snapshot, self.group.name, self.embedder)

@@ -15,7 +15,7 @@ from spolia.types import Filter, Query
 if TYPE_CHECKING:
     from spolia.models.vectors import SparseRows
     from spolia.retrieval.vector_search import Found
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

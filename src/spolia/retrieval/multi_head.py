@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
     Numbers = npt.NDArray[np.float64]
     Vectors = npt.NDArray[np.float32]
@@ -92,7 +92,7 @@ class MultiHead(GroupSearch):
         return (value.text if value.vector is None else value.vector), value.filter
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
-        from spolia.stores.vectors.best import ordered_scores
+        from spolia.stores.vectors.search import ordered_scores
 
         refuse_other(self.group, snapshot, self.embedder)
         asked = self._cut(vectors_of([query], [read(query, self.embedder)], self.embedder))[0]
@@ -137,7 +137,7 @@ class MultiHead(GroupSearch):
         """float64[heads]: s_h over all nodes; 1 where fewer than two nodes have no differences."""
         import numpy as np
 
-        every = snapshot.records(self.group.name).allowed(None, None)
+        every = snapshot.open.records(self.group.name).allowed(None, None)
         parts = self._cut(snapshot.vectors(self.group.name, self.embedder.name, every))
         if len(parts) < 2:
             return np.ones(self.heads)

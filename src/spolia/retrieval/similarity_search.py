@@ -14,9 +14,9 @@ from spolia.errors import WiringError
 from spolia.models.protocols import Embedder, refuse_no_embedder
 from spolia.retrieval.group_search import GroupSearch, searched
 from spolia.retrieval.vector_search import read, refuse_other, vectors_of
+from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.corpus import NodeGroup
-from spolia.stores.reading.allowed import Allowed
-from spolia.stores.snapshot import Snapshot
+from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.types import Filter, Hit, Node, Query
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class BySimilarity(GroupSearch):
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
         import numpy as np
 
-        from spolia.stores.vectors.best import ordered_scores
+        from spolia.stores.vectors.search import ordered_scores
 
         allowed = snapshot.allowed(self.group.name, who, wanted)
         if self.embedder is not None:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from spolia.stores.tables import sql
 
 if TYPE_CHECKING:
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 Keys = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
@@ -116,7 +116,7 @@ def derived(snapshot: Snapshot, key: object, compute: Callable[[], T]) -> T:
 
 def _counted(snapshot: Snapshot, group: str, field: str) -> Counts:
     analyzer = snapshot.manifest(group).analyzer
-    keys = snapshot.records(group).keys
+    keys = snapshot.open.records(group).keys
     return Counts.of(keys, (analyzer.terms(text) for text in texts_of(snapshot, keys, field)))
 
 

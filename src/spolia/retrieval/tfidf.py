@@ -14,7 +14,7 @@ from spolia.types import Filter
 if TYPE_CHECKING:
     from spolia.retrieval.group_search import Mask, Numbers
     from spolia.retrieval.term_counts import Counts
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from spolia.stores.layout import tokens_folder
 from spolia.stores.tables.rows import hash_of
 
 if TYPE_CHECKING:
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 
 INDEX, VECTORS = ".npz", ".npy"
@@ -157,7 +157,7 @@ def _built(snapshot: Snapshot, group: str, embedder: TokenEmbedder) -> TokenInde
     kept = TokenVectorFiles(tokens_folder(snapshot.opened.folder, embedder.name), embedder.dimension)
     hashes: list[bytes] = []
     lacking: dict[bytes, str] = {}
-    for text in texts_of(snapshot, snapshot.records(group).keys):
+    for text in texts_of(snapshot, snapshot.open.records(group).keys):
         hashes.append(hash_of(text))
         if hashes[-1] not in kept.places:
             lacking[hashes[-1]] = text

@@ -17,8 +17,8 @@ from spolia.types import Filter, Query, Ranking, Value
 
 if TYPE_CHECKING:
     from spolia.retrieval.tree_levels import TreeSteps
-    from spolia.stores.reading.allowed import Allowed
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.access.allowed_nodes import Allowed
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from spolia.stores.reading.allowed import Allowed, Keys
-from spolia.stores.reading.lineage import Climbing, rows_of
-from spolia.stores.snapshot import Snapshot
+from spolia.stores.access.allowed_nodes import Allowed, Keys
+from spolia.stores.snapshot.lineage import AncestorPath, rows_of
+from spolia.stores.snapshot.snapshot import Snapshot
 
 Numbers = npt.NDArray[np.int64]
 
@@ -70,7 +70,7 @@ def _step(snapshot: Snapshot, upper: str, lower: str) -> tuple[Level, Level]:
 
 
 def _level(snapshot: Snapshot, group: str, common: str, numbers: dict[object, int]) -> Level:
-    climbing = Climbing(snapshot, group, common)
+    climbing = AncestorPath(snapshot, group, common)
     found = [(row.key, numbers.setdefault(climbing.of(row), len(numbers))) for row in rows_of(snapshot, group)]
     keys, above = np.array(found, dtype=np.int64).reshape(-1, 2).T
     return Level(keys, above)

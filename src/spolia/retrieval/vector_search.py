@@ -14,12 +14,12 @@ from spolia.retrieval.group_search import GroupSearch, searched
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.defined import refuse_other_embedder
 from spolia.stores.definition import MAIN
-from spolia.stores.reading.ordered import ordered
+from spolia.stores.snapshot.hit_order import best_hits
 from spolia.types import Failure, Filter, Hit, Query, Ranking
 
 if TYPE_CHECKING:
-    from spolia.stores.reading.allowed import Allowed
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.access.allowed_nodes import Allowed
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from spolia.models.vectors import SparseRows
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
     Vectors: TypeAlias = npt.NDArray[np.float32]
 
@@ -157,9 +157,9 @@ def best(
         ManifestMismatch: when the group was not embedded with the embedder.
     """
     if embedder is None:
-        return snapshot.lexical(group.name).search(searched(query), top_k, None, allowed, ids=snapshot.ids)
+        return snapshot.open.lexical(group.name).search(searched(query), top_k, None, allowed, ids=snapshot.ids)
     scores = by_meaning(snapshot, group, query, embedder, allowed)
-    return ordered(scores.items(), top_k, snapshot.ids)
+    return best_hits(scores.items(), top_k, snapshot.ids)
 
 
 def by_meaning(

@@ -15,8 +15,3 @@ from spolia.stores.groups.materialising import materialise as materialise
 from spolia.stores.indexes import Exact as Exact
 from spolia.stores.indexes import HNSW as HNSW
 from spolia.stores.lexical.analysis import Analyzer as Analyzer
-from spolia.stores.outside.graph_file import GraphFile as GraphFile
-from spolia.stores.outside.postgres_database import PostgresDatabase as PostgresDatabase
-from spolia.stores.outside.rows import Limits as Limits
-from spolia.stores.outside.rows import Rows as Rows
-from spolia.stores.outside.sqlite_file import SQLiteFile as SQLiteFile

@@ -28,7 +28,7 @@ def truth_of(address: str) -> Truth:
     if address.startswith(POSTGRES):
         if find_spec("psycopg") is None:
             raise MissingExtra("postgres", "psycopg", "A store in PostgreSQL")
-        from spolia.stores.postgres.server import postgres
+        from spolia.stores.backends.postgres.server import postgres
 
         return postgres(address)
     if found := _OTHER.match(address):
@@ -41,6 +41,6 @@ def truth_of(address: str) -> Truth:
 
 @lru_cache(maxsize=64)  # each question asks for it, and making a path is slow
 def _folder(path: str) -> Truth:
-    from spolia.stores.sqlite.folder import Folder
+    from spolia.stores.backends.sqlite.folder import FolderBackend
 
-    return Folder(Path(path))
+    return FolderBackend(Path(path))

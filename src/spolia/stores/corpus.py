@@ -12,13 +12,13 @@ from spolia.core.run_context import pin, reach
 from spolia.core.validation import refuse_misfits
 from spolia.errors import GroupError, StoreError
 from spolia.stores.addresses import POSTGRES, truth_of
+from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.definition import DOCUMENT, Definition
-from spolia.stores.postgres.address import address_of
 from spolia.stores.truth import Truth
 from spolia.types import Value, kept
 
 if TYPE_CHECKING:
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.stores.writer import Writer
 
 
@@ -120,7 +120,7 @@ class Corpus(Value):
     def latest(self) -> Snapshot:
         """The published generation, whatever the current run has pinned."""
         from spolia.stores.opened import opened
-        from spolia.stores.snapshot import latest
+        from spolia.stores.snapshot.snapshot import latest
 
         reach(self)
         return latest(opened(self.truth))

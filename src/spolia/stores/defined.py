@@ -17,7 +17,7 @@ from spolia.models.protocols import Embedder, ImageEmbedder, SparseEmbedder
 from spolia.stores.definition import DOCUMENT, Definition, Embedding, Transform, Whole
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.manifest import Embedded, Manifest, refuse_odd_name
+from spolia.stores.manifest import GroupEmbedding, Manifest, refuse_odd_name
 from spolia.types import Addressed, digest_of
 
 BUILT_IN: Mapping[str, Any] = {
@@ -104,10 +104,10 @@ def refuse_namesakes(embedder: Embedder | SparseEmbedder, manifests: Mapping[str
             refuse_other_embedder(how, manifest.group, embedder)
 
 
-def embedded(embedding: Embedding) -> Embedded:
+def embedded(embedding: Embedding) -> GroupEmbedding:
     """What a store writes down of an embedding."""
     embedder = embedding.embedder
-    return Embedded(
+    return GroupEmbedding(
         embedder.name,
         getattr(embedder, "dimension", 0),
         embedding.metric,
@@ -118,7 +118,7 @@ def embedded(embedding: Embedding) -> Embedded:
     )
 
 
-def refuse_other_embedder(how: Embedded, group: str, embedder: Embedder | SparseEmbedder) -> None:
+def refuse_other_embedder(how: GroupEmbedding, group: str, embedder: Embedder | SparseEmbedder) -> None:
     """Refuse an embedder that has the name of the one that a group was embedded by, and gives other vectors.
 
     Args:
@@ -212,7 +212,7 @@ def definition_by_now(manifest: Manifest, passed: Iterable[Operator[Any, Any] | 
 
 
 def embedder_of(
-    how: Embedded, group: str, passed: Iterable[Embedder | SparseEmbedder] = ()
+    how: GroupEmbedding, group: str, passed: Iterable[Embedder | SparseEmbedder] = ()
 ) -> Embedder | SparseEmbedder:
     """The embedder by which a group goes on being embedded.
 
@@ -241,7 +241,7 @@ def embedder_of(
     return found  # type: ignore[no-any-return]
 
 
-def index_of(how: Embedded) -> IndexSettings:
+def index_of(how: GroupEmbedding) -> IndexSettings:
     """The settings of the index over a group's vectors."""
     return decode(json.loads(how.index), IndexSettings, known=Catalogue())  # type: ignore[no-any-return]
 

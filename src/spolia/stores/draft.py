@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from spolia.errors import StoreError
 from spolia.filters import Schema
+from spolia.stores.access.reader_lists import StoredLists
 from spolia.stores.manifest import Manifest, read
 from spolia.stores.tables import sql
-from spolia.stores.tables.audiences import StoredLists
 from spolia.stores.tables.changes import Changes
 from spolia.stores.tables.rows import (
     SourceRow,

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from spolia.errors import StoreCorrupt
 from spolia.stores.layout import segment_path
-from spolia.stores.lexical.checksums import damaged
+from spolia.stores.lexical.index_files import damaged
 from spolia.stores.tables import sql
 from spolia.stores.truth import Connection, translated
 
 if TYPE_CHECKING:
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 _SHOWN = 3
 
@@ -72,7 +72,7 @@ def _group_problems(snapshot: Snapshot, group: str) -> Iterator[str]:
         yield said
         return
     try:
-        indexed = Counter(snapshot.lexical(group).keys())
+        indexed = Counter(snapshot.open.lexical(group).keys())
     except StoreCorrupt as error:
         yield str(error)
         return

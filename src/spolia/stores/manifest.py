@@ -21,7 +21,7 @@ _NAME = re.compile(r"\w([\w .-]*[\w.-])?")
 
 
 @dataclass(frozen=True)
-class Embedded(Value):
+class GroupEmbedding(Value):
     """How the nodes of a group were embedded, as its manifest says.
 
     Args:
@@ -92,7 +92,7 @@ class Manifest(Value):
     transform: str = ""
     reader: str = ""
     analyzer: Analyzer = field(default_factory=Analyzer)
-    embeddings: tuple[Embedded, ...] = ()
+    embeddings: tuple[GroupEmbedding, ...] = ()
     parent: str = DOCUMENT
     ref: str = ""
     definition: str = ""
@@ -116,7 +116,7 @@ class Manifest(Value):
         """Name of the first embedder; empty for none."""
         return self.embeddings[0].embedder if self.embeddings else ""
 
-    def embedded(self, embedder: str) -> Embedded | None:
+    def embedded(self, embedder: str) -> GroupEmbedding | None:
         """How an embedder was used, if it was."""
         return next((embedding for embedding in self.embeddings if embedding.embedder == embedder), None)
 
@@ -178,7 +178,7 @@ def _default(place: str) -> str | int | float | bool | None:
 def _said(part: object) -> str:
     if isinstance(part, tuple):
         return ", ".join(map(_said, part)) or "none"
-    if isinstance(part, Embedded):
+    if isinstance(part, GroupEmbedding):
         return part.said
     return repr(part)
 
@@ -222,7 +222,7 @@ def read(text: str) -> Manifest:
 def of(found: dict[str, Any]) -> Manifest:
     """The manifest that a JSON object describes."""
     try:
-        embeddings = tuple(Embedded(**embedding) for embedding in found["embeddings"])
+        embeddings = tuple(GroupEmbedding(**embedding) for embedding in found["embeddings"])
         return Manifest(**{**found, "analyzer": Analyzer(**found["analyzer"]), "embeddings": embeddings})
     except (KeyError, TypeError, SpoliaError) as error:
         raise _unreadable(found, error) from error

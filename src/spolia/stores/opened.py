@@ -17,7 +17,7 @@ from spolia.stores.truth import Connection, Lease, Truth, translated
 T = TypeVar("T")
 
 
-class Opened:
+class OpenStore:
     """A store that this process has open; `opened` gives the one of a place."""
 
     def __init__(self, store: Truth) -> None:
@@ -75,11 +75,11 @@ class Opened:
         """Whether what is there goes on from this version: not so where a backup was put back since."""
         return self.row(sql.WAS_PUBLISHED, version) is not None
 
-    def again(self) -> Opened:
+    def again(self) -> OpenStore:
         """The same place, without anything that was read of it before."""
         with _guard:
             if _open.get(self.store.place) in (self, None):
-                _open[self.store.place] = Opened(self.store)
+                _open[self.store.place] = OpenStore(self.store)
             return _open[self.store.place]
 
     def shared(self, key: object, open: Callable[[], T]) -> T:
@@ -91,12 +91,12 @@ class Opened:
             return found
 
 
-_open: dict[str, Opened] = {}
+_open: dict[str, OpenStore] = {}
 _left_behind: list[object] = []
 _guard = threading.Lock()
 
 
-def opened(store: Truth) -> Opened:
+def opened(store: Truth) -> OpenStore:
     """The open store at a place; another one as soon as the place holds another store.
 
     Raises:
@@ -112,7 +112,7 @@ def opened(store: Truth) -> Opened:
                 f"{store} was deleted while it was open. Write: spolia index FOLDER --store {store}, "
                 "or put it back from a backup."
             )
-        _open[store.place] = Opened(store)
+        _open[store.place] = OpenStore(store)
         return _open[store.place]
 
 

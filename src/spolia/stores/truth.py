@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from spolia.models.vectors import SparseRows
-    from spolia.stores.lexical.freezing import Added
+    from spolia.stores.lexical.index_writer import Added
     from spolia.stores.manifest import Manifest
-    from spolia.stores.opened import Opened
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.opened import OpenStore
+    from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.stores.vectors.dense import Vectors
-    from spolia.stores.vectors.searching import VectorSearch
+    from spolia.stores.vectors.search import VectorSearch
     from spolia.stores.vectors.sparse import SparseSearch
 
 
@@ -141,7 +141,7 @@ class Truth(Protocol):
         """What tells a store from another one that is put in its place."""
         ...
 
-    def is_current(self, opened: Opened) -> bool:
+    def is_current(self, opened: OpenStore) -> bool:
         """Whether what is open is still what is there."""
         ...
 

@@ -18,7 +18,7 @@ from spolia.indexing.report import Progress
 from spolia.indexing.sources.web import WebPages
 from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
-from spolia.stores.reading.inherited import file_meta
+from spolia.stores.snapshot.document_metadata import file_meta
 from tests.indexing.sources.lettered import PROGRAM, LetteredReader
 from tests.indexing.sources.site import Site, served
 

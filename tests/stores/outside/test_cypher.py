@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spolia.databases.cypher.execution import answered
+from spolia.databases.database import QueryLimits
+from spolia.databases.graph_file import GraphFile, described
+from spolia.databases.property_graph import Entity, PropertyGraph, Relation
 from spolia.errors import StatementError, StoreError
-from spolia.stores.outside.cypher.running import answered
-from spolia.stores.outside.graph_file import GraphFile, described
-from spolia.stores.outside.property_graph import Entity, PropertyGraph, Relation
-from spolia.stores.outside.rows import Limits
 
 
 def person(id: str, name: str, born: int | None = None) -> Entity:
@@ -41,7 +41,7 @@ GRAPH = PropertyGraph(
 
 
 def rows(statement: str, **limits: Any) -> tuple[Any, ...]:
-    return answered(statement, GRAPH, Limits(**limits)).rows
+    return answered(statement, GRAPH, QueryLimits(**limits)).rows
 
 
 @pytest.mark.parametrize(
@@ -194,14 +194,14 @@ def test_values_that_grow_are_refused(statement: str) -> None:
 
 
 def test_of_a_million_rows_as_many_as_are_wanted() -> None:
-    found = answered("UNWIND range(1, 1000) AS a UNWIND range(1, 1000) AS b RETURN a, b", GRAPH, Limits(rows=5))
+    found = answered("UNWIND range(1, 1000) AS a UNWIND range(1, 1000) AS b RETURN a, b", GRAPH, QueryLimits(rows=5))
     assert (len(found), found.cut, found.columns) == (5, True, ("a", "b"))
 
 
 def test_columns_are_known_without_rows_and_all_of_them_with_a_star() -> None:
-    assert answered("MATCH (p:Nobody) RETURN p.name AS name", GRAPH, Limits()).columns == ("name",)
-    assert answered("MATCH (p:Town) RETURN *", GRAPH, Limits()).columns == ("p",)
-    assert answered("MATCH (p:Town) RETURN p.name", GRAPH, Limits()).columns == ("p.name",)
+    assert answered("MATCH (p:Nobody) RETURN p.name AS name", GRAPH, QueryLimits()).columns == ("name",)
+    assert answered("MATCH (p:Town) RETURN *", GRAPH, QueryLimits()).columns == ("p",)
+    assert answered("MATCH (p:Town) RETURN p.name", GRAPH, QueryLimits()).columns == ("p.name",)
 
 
 WORDS = """

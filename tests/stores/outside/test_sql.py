@@ -11,13 +11,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from spolia.databases import read_only, sqlite_file
+from spolia.databases.database import QueryableDatabase, QueryLimits, QueryRows
+from spolia.databases.postgres_database import PostgresDatabase
+from spolia.databases.read_only import refuse_writes
+from spolia.databases.sqlite_file import SQLiteFile
 from spolia.errors import Cancelled, StatementError, StoreError
-from spolia.stores.outside import read_only, sqlite_file
-from spolia.stores.outside.database import Asked
-from spolia.stores.outside.postgres_database import PostgresDatabase
-from spolia.stores.outside.read_only import refuse_writes
-from spolia.stores.outside.rows import Limits, Rows
-from spolia.stores.outside.sqlite_file import SQLiteFile
 from tests.stores.servers import Server
 
 MADE = (
@@ -43,7 +42,7 @@ def asked(server: Server) -> str:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Asked:
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> QueryableDatabase:
     if request.param == "postgres":
         return PostgresDatabase(request.getfixturevalue("asked"), tables=("person", "work"))
     return SQLiteFile(filled(tmp_path / "people.db"), tables=("person", "work"))
@@ -76,8 +75,8 @@ READS = [
 
 
 @pytest.mark.parametrize(("statement", "expected"), READS)
-def test_what_reads_is_answered(database: Asked, statement: str, expected: tuple[Any, ...]) -> None:
-    found = database.ask(statement, Limits())
+def test_what_reads_is_answered(database: QueryableDatabase, statement: str, expected: tuple[Any, ...]) -> None:
+    found = database.ask(statement, QueryLimits())
     assert (found.rows, found.cut, found.statement) == (expected, False, statement)
 
 
@@ -157,35 +156,35 @@ WRITES = [
 
 
 @pytest.mark.parametrize("statement", WRITES, ids=lambda text: text[:50])
-def test_what_is_no_single_query_of_known_tables_is_refused(database: Asked, statement: str) -> None:
+def test_what_is_no_single_query_of_known_tables_is_refused(database: QueryableDatabase, statement: str) -> None:
     with pytest.raises(StatementError):
-        database.ask(statement, Limits())
-    assert database.ask("SELECT count(*) AS n FROM person", Limits()).rows == ((3,),)
+        database.ask(statement, QueryLimits())
+    assert database.ask("SELECT count(*) AS n FROM person", QueryLimits()).rows == ((3,),)
 
 
 @pytest.mark.parametrize("statement", WRITES[:24], ids=lambda text: text[:50])
 def test_the_engine_refuses_writes_that_the_syntax_did_not(
-    database: Asked, statement: str, monkeypatch: pytest.MonkeyPatch
+    database: QueryableDatabase, statement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spolia.stores.outside.sqlite_file.refuse_writes", lambda *_: None)
-    monkeypatch.setattr("spolia.stores.outside.postgres_database.refuse_writes", lambda *_: None)
+    monkeypatch.setattr("spolia.databases.sqlite_file.refuse_writes", lambda *_: None)
+    monkeypatch.setattr("spolia.databases.postgres_database.refuse_writes", lambda *_: None)
     with contextlib.suppress(StatementError):
-        database.ask(statement, Limits())
-    assert database.ask("SELECT count(*) AS n FROM person", Limits()).rows == ((3,),)
-    assert database.ask("SELECT count(*) AS n FROM work", Limits()).rows == ((2,),)
+        database.ask(statement, QueryLimits())
+    assert database.ask("SELECT count(*) AS n FROM person", QueryLimits()).rows == ((3,),)
+    assert database.ask("SELECT count(*) AS n FROM work", QueryLimits()).rows == ((2,),)
 
 
 @pytest.mark.parametrize("statement", ["SELECT word FROM secret", "SELECT count(*) FROM secret", "SELECT v FROM seen"])
 def test_sqlite_reads_no_other_table_whatever_the_syntax_let_through(
     statement: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spolia.stores.outside.sqlite_file.refuse_writes", lambda *_: None)
+    monkeypatch.setattr("spolia.databases.sqlite_file.refuse_writes", lambda *_: None)
     path = filled(tmp_path / "people.db")
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE VIEW seen AS SELECT word AS v FROM secret")
     with pytest.raises(StatementError, match=r"prohibited|not authorized"):
-        SQLiteFile(path, tables=("person",)).ask(statement, Limits())
-    assert SQLiteFile(path, tables=("seen",)).ask("SELECT v FROM seen", Limits()).rows == (("plum",),)
+        SQLiteFile(path, tables=("person",)).ask(statement, QueryLimits())
+    assert SQLiteFile(path, tables=("seen",)).ask("SELECT v FROM seen", QueryLimits()).rows == (("plum",),)
 
 
 def test_what_is_wrong_says_what_there_is() -> None:
@@ -207,21 +206,21 @@ ENDLESS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELEC
 MILLION = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 1000000) SELECT n FROM c"
 
 
-def test_a_statement_that_takes_too_long_is_broken_off(database: Asked) -> None:
+def test_a_statement_that_takes_too_long_is_broken_off(database: QueryableDatabase) -> None:
     with pytest.raises(StatementError, match=r"more than 0\.2 s"):
-        database.ask(ENDLESS, Limits(timeout_s=0.2))
-    assert database.ask("SELECT count(*) AS n FROM person", Limits()).rows == ((3,),)
+        database.ask(ENDLESS, QueryLimits(timeout_s=0.2))
+    assert database.ask("SELECT count(*) AS n FROM person", QueryLimits()).rows == ((3,),)
 
 
-def test_of_a_million_rows_no_more_are_taken_than_are_wanted(database: Asked) -> None:
-    found = database.ask(MILLION, Limits(rows=7))
+def test_of_a_million_rows_no_more_are_taken_than_are_wanted(database: QueryableDatabase) -> None:
+    found = database.ask(MILLION, QueryLimits(rows=7))
     assert (len(found), found.cut) == (7, True)
-    assert database.ask("SELECT name FROM person", Limits(rows=3)).cut is False
+    assert database.ask("SELECT name FROM person", QueryLimits(rows=3)).cut is False
 
 
-def test_long_values_are_cut_and_too_many_characters_end_the_rows(database: Asked) -> None:
+def test_long_values_are_cut_and_too_many_characters_end_the_rows(database: QueryableDatabase) -> None:
     long = "SELECT replace('" + "x" * 100 + "', 'x', '" + "y" * 100 + "') AS t FROM person"
-    found = database.ask(long, Limits(characters=5000))
+    found = database.ask(long, QueryLimits(characters=5000))
     assert [len(str(value)) for row in found.rows for value in row] == [2001, 2001]
     assert found.cut
 
@@ -229,10 +228,10 @@ def test_long_values_are_cut_and_too_many_characters_end_the_rows(database: Aske
 def test_a_value_of_a_gigabyte_is_refused_by_the_engine(tmp_path: Path) -> None:
     database = SQLiteFile(filled(tmp_path / "people.db"))
     with pytest.raises(StatementError, match="too big"):
-        database.ask("SELECT replace(hex(printf('%.500000c', 'x')), '7', 'yyyyyyyy') AS t FROM person", Limits())
+        database.ask("SELECT replace(hex(printf('%.500000c', 'x')), '7', 'yyyyyyyy') AS t FROM person", QueryLimits())
 
 
-def test_what_is_shown_of_the_tables(database: Asked) -> None:
+def test_what_is_shown_of_the_tables(database: QueryableDatabase) -> None:
     text = database.described()
     assert "CREATE TABLE person (" in text
     assert "| 1 | Ann | 1968 |" in text
@@ -248,8 +247,8 @@ def test_a_cancelled_run_breaks_a_statement_off(tmp_path: Path) -> None:
     database = SQLiteFile(filled(tmp_path / "people.db"))
 
     @step
-    def asked(seconds: float) -> Rows:
-        return database.ask(ENDLESS, Limits(timeout_s=seconds))
+    def asked(seconds: float) -> QueryRows:
+        return database.ask(ENDLESS, QueryLimits(timeout_s=seconds))
 
     with Run() as run:
         threading.Timer(0.2, run.cancel).start()
@@ -279,7 +278,7 @@ def test_every_kind_of_value_becomes_plain(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE odd (a, b, c, d)")
         connection.execute("INSERT INTO odd VALUES (x'00ff', 9e999, NULL, 'a|b\nc')")
-    (row,) = SQLiteFile(path).ask("SELECT a, b, c, d FROM odd", Limits()).rows
+    (row,) = SQLiteFile(path).ask("SELECT a, b, c, d FROM odd", QueryLimits()).rows
     assert row == ("(2 bytes)", "inf", None, "a|b\nc")
 
 
@@ -297,6 +296,6 @@ def test_without_the_parser_nothing_is_run(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setitem(__import__("sys").modules, "sqlglot", None)
     with pytest.raises(MissingExtra, match=r"spolia\[text-to-sql\]"):
-        SQLiteFile(filled(tmp_path / "y.db")).ask("SELECT 1", Limits())
+        SQLiteFile(filled(tmp_path / "y.db")).ask("SELECT 1", QueryLimits())
     assert read_only.LONGEST == 10_000
     assert sqlite_file._LARGEST == 1_000_000

@@ -17,9 +17,9 @@ from psycopg import connect
 from psycopg.sql import SQL, Identifier
 
 from spolia.stores.addresses import POSTGRES
+from spolia.stores.backends.postgres.address import address_of
+from spolia.stores.backends.postgres.vectors import with_vectors
 from spolia.stores.corpus import Corpus
-from spolia.stores.postgres.address import address_of
-from spolia.stores.postgres.vectors import with_vectors
 from spolia.stores.vectors.dense import open_segment
 
 HERE = Path(__file__).parent

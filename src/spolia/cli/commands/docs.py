@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from spolia.cli.documents import StoredSource
     from spolia.indexing.quality.quality import Quality
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.types import Node
 
 Name = Annotated[
@@ -205,11 +205,11 @@ def _snapshot(store: str) -> Snapshot:
 
 
 def _meta(one: StoredSource) -> tuple[tuple[str, Any], ...]:
-    from spolia.stores.reading.inherited import described, file_meta
+    from spolia.stores.snapshot.document_metadata import file_meta, with_file_fields
 
     row = one.source
     files = file_meta(row.uri, row.size, row.created_ns, row.mtime_ns, row.accessed_ns)
-    return described(one.document.meta if one.document else (), files)
+    return with_file_fields(one.document.meta if one.document else (), files)
 
 
 def _nodes(snapshot: Snapshot, one: StoredSource, group: str, access: Sequence[str] | None) -> list[Node]:

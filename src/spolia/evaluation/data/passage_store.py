@@ -14,7 +14,7 @@ from spolia.models.protocols import Embedder
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.groups.growing import in_batches
 from spolia.stores.lexical.analysis import Analyzer, analyzer_for
-from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.tables import sql
 from spolia.stores.tables.rows import SourceRow
 from spolia.types import Document, Node, Span, digest_of
@@ -93,7 +93,7 @@ def _is_whole(corpus: Corpus) -> bool:
 
 
 def _manifest(embedder: Embedder | None, analyzer: Analyzer) -> Manifest:
-    embeddings = (Embedded(embedder.name, embedder.dimension),) if embedder is not None else ()
+    embeddings = (GroupEmbedding(embedder.name, embedder.dimension),) if embedder is not None else ()
     return Manifest(GROUP, "one node for each passage", f"data set, form {FORM}", analyzer, embeddings)
 
 

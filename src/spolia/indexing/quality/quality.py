@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 from spolia.indexing.attempts import ATTEMPTS
 from spolia.indexing.report import DocumentReport
-from spolia.stores.snapshot import Snapshot
+from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.tables.rows import SourceRow
 from spolia.types import Value
 

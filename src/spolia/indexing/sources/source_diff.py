@@ -18,7 +18,7 @@ from spolia.indexing.readers.text import TextReader
 from spolia.indexing.report import DocumentReport, SyncReport
 from spolia.indexing.sources.source import Source
 from spolia.stores.corpus import Corpus
-from spolia.stores.snapshot import Snapshot
+from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.tables import sql
 from spolia.stores.tables.rows import Stamp
 

@@ -11,7 +11,7 @@ from spolia.filters import FILE_FIELDS
 from spolia.indexing.splitters.size_limits import regions_in
 from spolia.stores.definition import CONTEXT_CHARACTERS, Naming, Part, Piece, Pieces, Splitter
 from spolia.stores.groups.outline import Outline
-from spolia.stores.reading.described import described
+from spolia.stores.snapshot.document_metadata import metadata_text
 from spolia.types import Meta, Region
 
 
@@ -61,7 +61,7 @@ class AttachMetadata(Naming):
         return self.transform.fanout(rows)
 
     def _with(self, piece: Piece, part: Part) -> Piece:
-        said = described((*part.node.meta, *piece.meta), self.fields)
+        said = metadata_text((*part.node.meta, *piece.meta), self.fields)
         if not said:
             return piece
         if self.shown and not piece.search_text:

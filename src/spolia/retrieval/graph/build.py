@@ -19,8 +19,8 @@ from spolia.errors import WiringError
 from spolia.retrieval.graph.edges import Belonging, Edges, InOrder, SharedEntities, Similar
 from spolia.retrieval.graph.links import Having, Links, NearestNeighbours, Pairs, Positions, nearest, sharing
 from spolia.stores.files import fsync_file
-from spolia.stores.reading.lineage import Climbing, Row, rows_of
-from spolia.stores.snapshot import Snapshot
+from spolia.stores.snapshot.lineage import AncestorPath, LineageRow, rows_of
+from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.tables.rows import StoreVersion, unpacked
 
 Nearest = dict[Edges, NearestNeighbours]
@@ -150,7 +150,7 @@ class GraphBuild:
     # Where things are.
 
     @cached_property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[LineageRow]:
         """The nodes, by key."""
         return list(rows_of(self.snapshot, self.group))
 
@@ -172,7 +172,7 @@ class GraphBuild:
                 f"Group {self.group!r} has no vectors, so that nothing says what is similar. "
                 "Index it with an embedder, or leave Similar out of the graph's edges."
             )
-        stored = self.snapshot.stored(self.group, embedder)
+        stored = self.snapshot.open.stored(self.group, embedder)
         found = nearest(stored, self.keys, kind.neighbours, self.before.get(kind))
         self.neighbours[kind] = found
         return found.pairs(kind.at_least)
@@ -187,15 +187,15 @@ class GraphBuild:
                     labels.append(numbers.setdefault(value, len(numbers)))
         return Having(np.array(nodes, dtype=np.int64), np.array(labels, dtype=np.int64))
 
-    def _made_from_nodes(self, group: str) -> Iterator[tuple[Row, int]]:
+    def _made_from_nodes(self, group: str) -> Iterator[tuple[LineageRow, int]]:
         """The nodes of a group below, and the position of the node that each was made from."""
-        climbing = Climbing(self.snapshot, group, self.group)
+        climbing = AncestorPath(self.snapshot, group, self.group)
         for row in rows_of(self.snapshot, group):
             if (at := self.positions.get(climbing.of(row))) is not None:
                 yield row, at
 
     def _belonging(self, kind: Belonging) -> Having:
-        climbing = Climbing(self.snapshot, self.group, kind.to)
+        climbing = AncestorPath(self.snapshot, self.group, kind.to)
         numbers: dict[object, int] = {}
         labels = [numbers.setdefault(climbing.of(row), len(numbers)) for row in self.rows]
         return Having(np.arange(len(labels)), np.array(labels, dtype=np.int64))

@@ -14,7 +14,7 @@ from spolia.types import Value, digest_of
 
 if TYPE_CHECKING:
     from spolia.retrieval.graph.links import Links, NearestNeighbours
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 _building = threading.Lock()
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from spolia.retrieval.graph.links import Links
-    from spolia.stores.reading.allowed import Allowed
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.access.allowed_nodes import Allowed
+    from spolia.stores.snapshot.snapshot import Snapshot
 
     Positions = npt.NDArray[np.int64]
     Scores = npt.NDArray[np.float64]
@@ -68,7 +68,7 @@ def walk(graph: NodeGraph, ranking: Ranking) -> Walk:
     """
     import numpy as np
 
-    from spolia.stores.reading.related import keys_of
+    from spolia.stores.snapshot.lineage import keys_of
 
     _refuse_others(graph, ranking.hits)
     snapshot = graph.group.snapshot()

@@ -9,11 +9,11 @@ from spolia.stores.defined import built_in, embedded, index_of, manifest_of, ref
 from spolia.stores.definition import Definition, Embedding, Metric
 from spolia.stores.groups.unknown import unknown
 from spolia.stores.indexes import IndexSettings
-from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.manifest import GroupEmbedding, Manifest
 
 if TYPE_CHECKING:
     from spolia.stores.corpus import NodeGroup
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 
 def definition_of(group: NodeGroup) -> Definition:
@@ -64,13 +64,13 @@ def lacking(definition: Definition, there: Manifest) -> list[Embedding]:
     return [how for how in definition.embeddings if there.embedded(how.embedder.name) is None]
 
 
-def searched_otherwise(definition: Definition, there: Manifest) -> list[Embedded]:
+def searched_otherwise(definition: Definition, there: Manifest) -> list[GroupEmbedding]:
     """The embeddings of a definition that a group has with another index or metric; that can be changed at any time."""
     wanted = [how for how in map(embedded, definition.embeddings) if not how.is_sparse]
     return [how for how in wanted if (found := there.embedded(how.embedder)) and _searched(found) != _searched(how)]
 
 
-def _searched(how: Embedded) -> tuple[Metric, IndexSettings]:
+def _searched(how: GroupEmbedding) -> tuple[Metric, IndexSettings]:
     return how.metric, index_of(how)
 
 
@@ -88,7 +88,7 @@ def refuse_other(group: NodeGroup, manifests: dict[str, Manifest]) -> None:
     )
 
 
-def refuse_to_shorten(group: str, there: Manifest, how: Embedded) -> None:
+def refuse_to_shorten(group: str, there: Manifest, how: GroupEmbedding) -> None:
     """The cosine is computed of vectors of length 1, and those of another metric were taken as they came."""
     found = there.embedded(how.embedder)
     if how.metric == "cosine" and found is not None and found.metric != "cosine":

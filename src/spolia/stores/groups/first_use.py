@@ -17,7 +17,7 @@ from spolia.stores.spool import claimer
 if TYPE_CHECKING:
     from spolia.models.protocols import Embedder, SparseEmbedder
     from spolia.stores.corpus import NodeGroup
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 LOOK_S = 1.0
 """Seconds of waiting for another writer after which is looked whether that has built the group."""

@@ -17,7 +17,7 @@ from spolia.stores.tables.rows import NOT_YET, Unmade
 from spolia.types import Document, Failure, Node
 
 if TYPE_CHECKING:
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 Tell = Callable[[str, int, int], None]
 """Is told the group, how many documents were cut, how many texts embedded."""

@@ -3,7 +3,7 @@
 score(query, node) = Σ over terms t of idf(t) · tf · (k1 + 1) / (tf + k1 · (1 - b + b · length / mean length)), with
 k1 = 1.2 and b = 0.75, lengths in Lucene's one-byte code (Robertson, Zaragoza, "The probabilistic relevance framework:
 BM25 and beyond", 2009). N and n, of idf, are of the nodes that are there; the mean length is also of those that are
-gone and still in the index (`spolia.stores.lexical.wear`).
+gone and still in the index (`spolia.stores.lexical.index_files`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import tantivy
 
 from spolia.errors import StoreCorrupt
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.lexical.wear import gone
-from spolia.stores.reading.ordered import Ids, ordered
+from spolia.stores.lexical.index_files import gone
+from spolia.stores.snapshot.hit_order import Ids, best_hits
 
 if TYPE_CHECKING:
-    from spolia.stores.reading.allowed import Allowed
+    from spolia.stores.access.allowed_nodes import Allowed
 
 KEY, BODY, AUDIENCE = "key", "body", "audience"
 COPIED = ("meta.json", ".managed.json")
@@ -84,7 +84,7 @@ class Lexical:
             return []
         with _legible(self.folder):
             found = self._best(query, min(top_k, self._searcher.num_docs), allowed)
-        return ordered(found, top_k, ids)
+        return best_hits(found, top_k, ids)
 
     def _best(self, query: Any, top_k: int, allowed: Allowed | None) -> list[tuple[int, float]]:
         """The best hits, and all that score as the last of them."""

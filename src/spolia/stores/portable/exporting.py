@@ -14,6 +14,7 @@ import numpy as np
 from spolia.core.codec import encode
 from spolia.core.run_context import check_cancelled
 from spolia.errors import StoreError
+from spolia.stores.access.reader_lists import EVERYBODY
 from spolia.stores.corpus import Corpus
 from spolia.stores.defined import in_order
 from spolia.stores.files import fsync_file, fsync_folder
@@ -32,13 +33,12 @@ from spolia.stores.portable.form import (
     vectors_of,
 )
 from spolia.stores.tables import sql
-from spolia.stores.tables.audiences import EVERYBODY
 from spolia.stores.tables.rows import SourceRow, document_of, node_of, unpacked
 from spolia.stores.vectors.sparse import ENTRY_BYTES, packed
 from spolia.types import Document, Node
 
 if TYPE_CHECKING:
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 Tell = Callable[[str, int], None]
 """Is told what is being written or read, and how many rows of it."""

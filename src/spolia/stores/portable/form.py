@@ -26,7 +26,7 @@ from typing import Any
 
 from spolia.errors import SpoliaError, StoreCorrupt, StoreTooNew
 from spolia.filters import Schema
-from spolia.stores.manifest import Embedded, Manifest, of
+from spolia.stores.manifest import GroupEmbedding, Manifest, of
 from spolia.stores.tables.schema import read_schema, written_schema
 from spolia.types import Value
 
@@ -43,7 +43,7 @@ def nodes_of(group: int) -> str:
     return f"nodes/{group}.jsonl"
 
 
-def vectors_of(group: int, number: int, how: Embedded) -> str:
+def vectors_of(group: int, number: int, how: GroupEmbedding) -> str:
     """The member with the vectors of a group by one of its embeddings."""
     return f"vectors/{group}-{number}.{'sparse' if how.is_sparse else 'f32'}"
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from spolia.errors import StoreError
 from spolia.filters import Schema
+from spolia.stores.access.reader_lists import Audiences
 from spolia.stores.failpoints import fail_point
 from spolia.stores.manifest import Manifest
 from spolia.stores.tables import sql
-from spolia.stores.tables.audiences import Audiences
 from spolia.stores.tables.rows import (
     NOT_YET,
     Row,

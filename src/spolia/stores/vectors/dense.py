@@ -48,7 +48,7 @@ class Hashes(Sequence[bytes]):
 
 
 @dataclass(frozen=True, eq=False)
-class Segment:
+class VectorSegment:
     """An opened segment: `hashes[i]` is the content hash of the text whose vector is `vectors[i]`, memory-mapped."""
 
     embedder: str
@@ -107,7 +107,7 @@ def head(magic: bytes, header: dict[str, Any], hashes: Sequence[bytes]) -> bytes
 
 
 @dataclass(frozen=True, eq=False)
-class Mapped:
+class MappedFile:
     """A segment's file, mapped into memory, as far as all kinds of segments are alike."""
 
     header: dict[str, Any]
@@ -115,7 +115,7 @@ class Mapped:
     body: npt.NDArray[np.uint8]
 
 
-def open_checked(path: Path, magic: bytes, size: Callable[[dict[str, Any]], int], checked: bool) -> Mapped:
+def open_checked(path: Path, magic: bytes, size: Callable[[dict[str, Any]], int], checked: bool) -> MappedFile:
     """Map a segment into memory.
 
     Args:
@@ -134,10 +134,10 @@ def open_checked(path: Path, magic: bytes, size: Callable[[dict[str, Any]], int]
         raise _damaged(path, f"it has {len(data)} bytes, {end + HASH_BYTES} were written")
     if checked and blake2b(data[:end].data, digest_size=HASH_BYTES).digest() != data[end:].tobytes():
         raise _damaged(path, "its checksum differs")
-    return Mapped(header, Hashes(data[start:hashes_end]), data[body:end])
+    return MappedFile(header, Hashes(data[start:hashes_end]), data[body:end])
 
 
-def open_segment(path: Path, *, checked: bool = False) -> Segment:
+def open_segment(path: Path, *, checked: bool = False) -> VectorSegment:
     """A segment, mapped into memory.
 
     Args:
@@ -148,7 +148,7 @@ def open_segment(path: Path, *, checked: bool = False) -> Segment:
     """
     mapped = open_checked(path, MAGIC, lambda header: header["count"] * header["dimension"] * 4, checked)
     count, dimension = mapped.header["count"], mapped.header["dimension"]
-    return Segment(mapped.header["embedder"], mapped.hashes, mapped.body.view("<f4").reshape(count, dimension))
+    return VectorSegment(mapped.header["embedder"], mapped.hashes, mapped.body.view("<f4").reshape(count, dimension))
 
 
 def checksum_of(path: Path) -> bytes:

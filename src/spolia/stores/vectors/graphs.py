@@ -31,8 +31,8 @@ from spolia.stores.definition import Metric
 from spolia.stores.failpoints import fail_point
 from spolia.stores.files import fsync_file, fsync_folder
 from spolia.stores.indexes import HNSW
-from spolia.stores.vectors.codes import Coding, fitted
-from spolia.stores.vectors.dense import Segment, Vectors, checksum_of, open_segment
+from spolia.stores.vectors.dense import Vectors, VectorSegment, checksum_of, open_segment
+from spolia.stores.vectors.quantization import Quantization, fitted
 
 if TYPE_CHECKING:
     from usearch.index import Index
@@ -54,7 +54,7 @@ def graph_path(folder: Path, segment: int, metric: Metric, settings: HNSW) -> Pa
     return folder / f"{segment:06d}.{metric}-{settings.connectivity}-{settings.expansion_add}{SUFFIX}"
 
 
-class Graph:
+class VectorGraph:
     """An opened graph.
 
     Args:
@@ -76,7 +76,7 @@ class Graph:
             raise _damaged(path, "its checksum differs")
         graph_end = footer["graph"]
         mean = data[graph_end:end].view("<f4").copy()
-        self.coding = Coding(footer["metric"], mean, footer["scale"])
+        self.coding = Quantization(footer["metric"], mean, footer["scale"])
         self.count: int = footer["count"]
         self._data = data[:graph_end]  # which usearch does not hold on to
         self._index = _usearch().Index.restore(self._data, view=True, enable_key_lookups=False)
@@ -122,7 +122,7 @@ def build_graph(path: Path, segment_path: Path, metric: Metric, settings: HNSW) 
         fsync_folder(folder)
 
 
-def _built(segment: Segment, coding: Coding, settings: HNSW) -> Index:
+def _built(segment: VectorSegment, coding: Quantization, settings: HNSW) -> Index:
     index: Index = _usearch().Index(
         ndim=len(coding.mean),
         metric=coding.distance,
@@ -139,7 +139,7 @@ def _built(segment: Segment, coding: Coding, settings: HNSW) -> Index:
     return index
 
 
-def _finish(path: Path, coding: Coding, count: int, segment: bytes) -> None:
+def _finish(path: Path, coding: Quantization, count: int, segment: bytes) -> None:
     """Put mean and footer to what usearch wrote."""
     size = path.stat().st_size
     mean = coding.mean.astype("<f4").tobytes()
@@ -159,7 +159,7 @@ def _finish(path: Path, coding: Coding, count: int, segment: bytes) -> None:
 
 
 def is_whole(path: Path, segment: Path) -> bool:
-    """Whether there is a graph of this segment, as far as its footer tells; `Graph` reads all of it."""
+    """Whether there is a graph of this segment, as far as its footer tells; `VectorGraph` reads all of it."""
     try:
         footer, _ = _footer(path, _mapped(path))
         return bool(footer["segment"] == checksum_of(segment).hex())

@@ -10,10 +10,10 @@ import numpy as np
 
 from spolia.models.vectors import SparseRows
 from spolia.stores.vectors import sparse
-from spolia.stores.vectors.dense import Segment, Vectors, open_segment, write_segment
+from spolia.stores.vectors.dense import Vectors, VectorSegment, open_segment, write_segment
 from spolia.stores.vectors.sparse import SparseSegment, open_sparse, write_sparse
 
-AnySegment: TypeAlias = Segment | SparseSegment
+AnySegment: TypeAlias = VectorSegment | SparseSegment
 AnyRows: TypeAlias = Vectors | SparseRows
 
 SPARSE = 0

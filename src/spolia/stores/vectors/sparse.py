@@ -17,13 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.models.vectors import SparseRows, Terms, Weights
-from spolia.stores.reading.allowed import Allowed, Keys
-from spolia.stores.reading.ordered import Ids
-from spolia.stores.vectors.best import ordered_scores
+from spolia.stores.access.allowed_nodes import Allowed, Keys
+from spolia.stores.snapshot.hit_order import Ids
 from spolia.stores.vectors.dense import head, open_checked, write_checked
 from spolia.stores.vectors.metrics import Scores
-from spolia.stores.vectors.placed import Rows
-from spolia.stores.vectors.searching import Found
+from spolia.stores.vectors.placement import Rows
+from spolia.stores.vectors.search import Found, ordered_scores
 
 MAGIC = b"SPLSPR01"
 ENTRY_BYTES = 8

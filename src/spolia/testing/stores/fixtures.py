@@ -14,9 +14,9 @@ from spolia.filters import Between, Condition, Field, Schema, where
 from spolia.models.vectors import SparseRows
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Metric
-from spolia.stores.manifest import Embedded, Manifest
+from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.opened import forget
-from spolia.stores.reading.inherited import described, file_meta
+from spolia.stores.snapshot.document_metadata import file_meta, with_file_fields
 from spolia.stores.tables.rows import SourceRow
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Document, Meta, Node, Span, Value
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from spolia.errors import SpoliaError
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.stores.writer import Writer
 
 
@@ -110,8 +110,8 @@ def entries(count: int = 24, version: int = 0) -> list[Entry]:
 def define(writer: Writer, metric: Metric = "cosine", *, sparse: bool = False) -> None:
     """Declare the fields, and the groups of lines and words."""
     how = json.dumps("Exact")
-    embeddings = [Embedded(DENSE.name, DENSE.dimension, metric, index=how)]
-    embeddings += [Embedded(SPARSE, 0, "dot")] if sparse else []
+    embeddings = [GroupEmbedding(DENSE.name, DENSE.dimension, metric, index=how)]
+    embeddings += [GroupEmbedding(SPARSE, 0, "dot")] if sparse else []
     writer.declare(FIELDS)
     writer.define("line", Manifest("line", "Lines()", "by hand", embeddings=tuple(embeddings)))
     writer.define("word", Manifest("word", "Words()", "by hand", parent="line"))
@@ -160,7 +160,7 @@ def found_by(shelf: Sequence[Entry], group: str, access: frozenset[str], filter:
         of_file = file_meta(entry.uri, len(entry.text), 0, 1_000, 0)
         for node in entry.nodes():
             readers = node.readers or entry.readers
-            record = FIELDS.record(described(entry.meta, of_file))
+            record = FIELDS.record(with_file_fields(entry.meta, of_file))
             may = not readers or not access.isdisjoint(readers)
             if node.group == group and may and (filter is None or filter.accepts(record)):
                 ids.add(node.id)

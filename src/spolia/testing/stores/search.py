@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spolia.errors import FilterError, StoreError
 from spolia.filters import where
+from spolia.stores.snapshot.lineage import ancestors, children, descendants, parents
 from spolia.testing.stores.fixtures import (
     ALL,
     ASKERS,
@@ -30,7 +31,7 @@ from spolia.testing.stores.fixtures import (
 
 if TYPE_CHECKING:
     from spolia.stores.corpus import Corpus
-    from spolia.stores.snapshot import Snapshot
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 K1, B = 1.2, 0.75
 HOW = [(who, filter) for who in ASKERS for filter in FILTERS]
@@ -133,7 +134,7 @@ class Searching(Contract):
             else:
                 refused(StoreError, partial(snapshot.node, node.id, who))
         parents = [node.parent for node in every]
-        assert {node.id for node in snapshot.children(parents, group, who)} == may
+        assert {node.id for node in children(snapshot, parents, group, who)} == may
         for entry in shelf:
             assert {one.id for one in snapshot.numbered(entry.id, group, 0, 99, who)} == {
                 id for id in may if id.startswith(f"{entry.id}:")
@@ -145,9 +146,9 @@ class Searching(Contract):
             snapshot = corpus.snapshot()
             words = list(snapshot.all_nodes("word", ALL))
             lines = {node.id: node for node in snapshot.all_nodes("line", ALL)}
-            assert snapshot.parents(words, ALL) == {word.parent: lines[word.parent] for word in words}
-            assert [one.id for one in snapshot.ancestors(words, "document", ALL) if one] == [w.document for w in words]
-            below = snapshot.descendants(list(lines.values()), "word", ALL)
+            assert parents(snapshot, words, ALL) == {word.parent: lines[word.parent] for word in words}
+            assert [one.id for one in ancestors(snapshot, words, "document", ALL) if one] == [w.document for w in words]
+            below = descendants(snapshot, list(lines.values()), "word", ALL)
             assert [[one.text for one in row] for row in below] == [line.text.split() for line in lines.values()]
 
     def test_another_reader_list_holds_with_the_next_publication_and_embeds_nothing(self, tmp_path: Path) -> None:

@@ -1,0 +1,154 @@
+"""What is asked of a database that is not ours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from spolia.core.wiring import refuse_counts
+from spolia.errors import WiringError
+from spolia.types import Addressed, Query, Scalar, Value
+
+SAMPLES = 3
+"""Rows of each table that a model is shown."""
+
+
+@runtime_checkable
+class QueryableDatabase(Addressed, Protocol):
+    """Something that statements in a language of its own are run on, and that none of them can change."""
+
+    @property
+    def language(self) -> str:
+        """What statements are written in, as people say it: `SQL of SQLite`, `Cypher`."""
+        ...
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people and citations."""
+        ...
+
+    def described(self) -> str:
+        """What there is to ask for: tables, columns and some rows; kinds of nodes and relationships.
+
+        Raises:
+            StoreError: it cannot be opened.
+        """
+        ...
+
+    def ask(self, statement: str, limits: QueryLimits) -> QueryRows:
+        """The rows that one reading statement gives.
+
+        Raises:
+            StatementError: it is no single reading statement, names what is not there, or takes too long. What it says
+                is of use to whoever wrote the statement.
+            StoreError: it cannot be opened.
+        """
+        ...
+
+
+def table_text(name: str, created: str, rows: QueryRows) -> str:
+    """A table as a model is shown it: how it was created, and its first rows."""
+    return f"{created.strip().rstrip(';')};\n-- some rows of {name}:\n{rows.written()}"
+
+
+def named(tables: Mapping[str, Sequence[str]]) -> str:
+    """Tables and their columns on one line."""
+    return "; ".join(f"{table}({', '.join(columns)})" for table, columns in tables.items())
+
+
+_LONGEST = 2_000
+"""Characters of one value that are kept."""
+
+
+@dataclass(frozen=True)
+class QueryLimits(Value):
+    """What one statement may take; each is enforced where it is run.
+
+    Args:
+        rows: at most; further ones are not fetched.
+        characters: of all values together, at most.
+        timeout_s: seconds until it is broken off.
+    """
+
+    rows: int = 100
+    characters: int = 20_000
+    timeout_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        refuse_counts(self, "rows", "characters")
+        if not 0 < self.timeout_s < float("inf"):
+            raise WiringError(f"timeout_s is {self.timeout_s}. Write seconds above 0.")
+
+
+@dataclass(frozen=True)
+class QueryRows(Value):
+    """The rows that a statement gave.
+
+    Args:
+        columns: their names.
+        rows: the values, row by row.
+        statement: what was run.
+        cut: there are more rows than these; the limits do not let them through.
+        query: what was asked in words; None where nothing was.
+        uri: of what was asked.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Scalar, ...], ...]
+    statement: str = ""
+    cut: bool = False
+    query: Query | None = None
+    uri: str = ""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @classmethod
+    def read(
+        cls, columns: Sequence[str], rows: Iterable[Sequence[Any]], statement: str, limits: QueryLimits
+    ) -> QueryRows:
+        """As many of the rows as the limits let through.
+
+        >>> Rows.read(["n"], iter([(1,), (2,), (3,)]), "", QueryLimits(rows=2))
+        QueryRows(columns=('n',), rows=((1,), (2,)), statement='', cut=True, query=None, uri='')
+        """
+        kept: list[tuple[Scalar, ...]] = []
+        room = limits.characters
+        for row in rows:
+            values = tuple(map(_plain, row))
+            room -= sum(len(str(value)) for value in values)
+            if len(kept) == limits.rows or room < 0:
+                return cls(tuple(columns), tuple(kept), statement, cut=True)
+            kept.append(values)
+        return cls(tuple(columns), tuple(kept), statement)
+
+    def written(self) -> str:
+        """A table in Markdown; a value with line breaks or bars stays in its cell.
+
+        >>> print(QueryRows(("name", "age"), (("Ann|", 7), (None, 8))).written())
+        | name | age |
+        |---|---|
+        | Ann\\| | 7 |
+        |  | 8 |
+        """
+        lines = [self.columns, *self.rows]
+        cells = ["| " + " | ".join(map(_cell, line)) + " |" for line in lines]
+        return "\n".join([cells[0], "|" + "---|" * len(self.columns), *cells[1:]])
+
+
+def _plain(value: Any) -> Scalar:
+    """A value of a database as metadata hold it: other kinds as texts, long ones cut."""
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, (bytes, memoryview)):
+        return f"({len(value)} bytes)"
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _cell(value: Scalar) -> str:
+    return "" if value is None else " ".join(str(value).split()).replace("|", "\\|")

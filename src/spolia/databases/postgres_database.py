@@ -1,0 +1,152 @@
+"""A database of PostgreSQL that is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spolia.core.run_context import on_cancel, reach
+from spolia.databases.database import SAMPLES, QueryLimits, QueryRows, named, table_text
+from spolia.databases.read_only import refuse_writes
+from spolia.errors import MissingExtra, StatementError, StoreError, StoreUnavailable
+from spolia.stores.backends.postgres.address import address_of
+from spolia.types import Value
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+_CONNECT_S = 10
+
+
+@dataclass(frozen=True)
+class PostgresDatabase(Value):
+    """Tables of a schema in PostgreSQL, which are asked and never written.
+
+    Each statement runs in a read-only transaction of its own, behind a cursor that gives no more rows than are wanted,
+    with a `statement_timeout`, beside the check of the statement itself. Give it a user who may read these tables and
+    nothing else: functions of the database may do more than their names say.
+
+    Args:
+        url: `postgresql://user@host/database`, without a password: see `stores.md` for where that is looked for.
+        schema: whose tables may be asked for.
+        tables: those of them, views too; none for all.
+
+    Raises:
+        StoreError: the address holds a password.
+
+    >>> PostgresDatabase("postgresql://reader@db.example/shop").language
+    'SQL of PostgreSQL'
+    """
+
+    url: str
+    schema: str = "public"
+    tables: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        address_of(self.url)
+
+    @property
+    def scoped(self) -> bool:
+        return False
+
+    @property
+    def language(self) -> str:
+        return "SQL of PostgreSQL"
+
+    @property
+    def place(self) -> str:
+        return self.url
+
+    def fingerprint(self) -> None:
+        """Nobody knows when its rows change."""
+
+    def described(self) -> str:
+        with self._opened(QueryLimits()) as connection:
+            columns = self._columns(connection)
+            first = {table: self._first(connection, table) for table in columns}
+        return "\n\n".join(
+            table_text(table, f"CREATE TABLE {table} ({', '.join(map(' '.join, pairs.items()))})", first[table])
+            for table, pairs in columns.items()
+        )
+
+    def ask(self, statement: str, limits: QueryLimits) -> QueryRows:
+        with self._opened(limits) as connection:
+            tables = {table: tuple(pairs) for table, pairs in self._columns(connection).items()}
+            refuse_writes(statement, "postgres", tables, self.schema)
+            with self._told(limits, tables), connection.cursor(name="asked") as cursor:
+                cursor.itersize = min(limits.rows + 1, 1000)
+                cursor.execute(statement.encode())
+                first = cursor.fetchmany(1)  # what a named cursor has for columns is known with its first row
+                names = [str(column.name) for column in cursor.description or ()]
+                return QueryRows.read(names, _all(first, cursor), statement, limits)
+
+    @contextmanager
+    def _told(self, limits: QueryLimits, tables: dict[str, tuple[str, ...]]) -> Iterator[None]:
+        """What the database says of a statement, for whoever wrote it."""
+        import psycopg
+
+        try:
+            yield
+        except psycopg.errors.QueryCanceled as error:
+            raise StatementError(
+                f"The statement took more than {limits.timeout_s} s. Write one that reads less: with a condition, or "
+                "without joining everything with everything."
+            ) from error
+        except psycopg.Error as error:
+            if error.sqlstate is None:
+                raise
+            said = " ".join(str(error).split())[:300]
+            raise StatementError(f"PostgreSQL says: {said}. There are: {named(tables)}") from error
+
+    @contextmanager
+    def _opened(self, limits: QueryLimits) -> Iterator[Connection[Any]]:
+        reach(self)
+        try:
+            import psycopg
+        except ImportError as error:
+            raise MissingExtra("postgres", "psycopg", "Asking a database in PostgreSQL") from error
+        address = address_of(self.url)
+        timeout_ms = max(1, round(limits.timeout_s * 1000))
+        try:
+            given: dict[str, Any] = {"connect_timeout": _CONNECT_S, **address.secrets()}
+            with psycopg.connect(address.server, **given) as connection:
+                connection.read_only = True
+                connection.execute(f"SET LOCAL statement_timeout = {timeout_ms}")
+                connection.execute("SELECT set_config('search_path', %s, true)", (self._searched(),))
+                with on_cancel(connection.cancel):
+                    yield connection
+                connection.rollback()
+        except psycopg.Error as error:
+            said = " ".join(str(error).split())[:300]
+            raise StoreUnavailable(f"{self.url} could not be asked: {said}. Check the address, and repeat.") from error
+
+    def _searched(self) -> str:
+        return '"' + self.schema.replace('"', '""') + '"'
+
+    def _columns(self, connection: Connection[Any]) -> dict[str, dict[str, str]]:
+        """Columns and their types, of each table that may be asked for."""
+        found: dict[str, dict[str, str]] = {}
+        for table, column, kind in connection.execute(
+            "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = %s "
+            "ORDER BY table_name, ordinal_position",
+            (self.schema,),
+        ):
+            if not self.tables or table in self.tables:
+                found.setdefault(str(table), {})[str(column)] = str(kind)
+        if missing := [table for table in self.tables if table not in found]:
+            raise StoreError(f"{self.url} has no table {missing[0]!r} in {self.schema}. Write tables that it has.")
+        return found
+
+    def _first(self, connection: Connection[Any], table: str) -> QueryRows:
+        from psycopg.sql import SQL, Identifier, Literal
+
+        cursor = connection.execute(SQL("SELECT * FROM {} LIMIT {}").format(Identifier(table), Literal(SAMPLES)))
+        columns = [str(column.name) for column in cursor.description or ()]
+        return QueryRows.read(columns, cursor, "", QueryLimits(rows=SAMPLES, characters=2_000))
+
+
+def _all(first: list[Any], cursor: Any) -> Iterator[Any]:
+    yield from first
+    yield from cursor

@@ -1,0 +1,1 @@
+"""Who may read what: reader lists, and the nodes that may be found."""

@@ -1,0 +1,231 @@
+"""A store in PostgreSQL: truth and vectors in a schema, lexical indexes in a folder of each machine that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spolia.errors import NotAStore, StoreError
+from spolia.models.file_hash import cache_folder
+from spolia.stores.backends.postgres import dialect
+from spolia.stores.backends.postgres.address import Address, address_of
+from spolia.stores.backends.postgres.errors import problem
+from spolia.stores.backends.postgres.locks import PostgresWriteSession, SessionLease, leased, lock_number
+from spolia.stores.backends.postgres.session import READ_S, WRITE_S, PostgresSession, connected
+from spolia.stores.tables import sql
+from spolia.stores.tables.migrations import is_earlier, migrate
+from spolia.stores.truth import Connection, Embedding, translated
+
+if TYPE_CHECKING:
+    from spolia.stores.lexical.index_writer import Added
+    from spolia.stores.manifest import Manifest
+    from spolia.stores.opened import OpenStore
+    from spolia.stores.snapshot.snapshot import Snapshot
+    from spolia.stores.truth import Manifests, Stored
+    from spolia.stores.vectors.search import VectorSearch
+    from spolia.stores.vectors.sparse import SparseSearch
+
+
+@lru_cache(maxsize=64)
+def postgres(text: str) -> PostgresBackend:
+    """The truth at an address."""
+    return PostgresBackend(address_of(text))
+
+
+class PostgresBackend:
+    """The truth in a schema of a database; see `Truth`."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+
+    def __str__(self) -> str:
+        return str(self.address)
+
+    @property
+    def place(self) -> str:
+        return str(self.address)
+
+    @property
+    def folder(self) -> Path:
+        session, _ = self._opened()
+        try:
+            return cache_folder() / "postgres" / str(session.one(sql.UUID)[0])
+        finally:
+            session.close()
+
+    # What is there.
+
+    def exists(self) -> bool:
+        with translated(self, "opened"):
+            session = PostgresSession(connected(self.address, READ_S))
+            try:
+                return session.one(dialect.FIND, {"schema": self.address.schema})[0] is not None
+            finally:
+                session.close()
+
+    def create(self) -> None:
+        from spolia.stores.backends.postgres.creation import create
+
+        with translated(self, "made"):
+            create(self.address)
+        self._opened()[0].close()
+
+    def reading(self) -> PostgresSession:
+        return self._opened("default_transaction_read_only=on")[0]
+
+    def writing(self, timeout_s: float) -> PostgresWriteSession:
+        with translated(self, "opened for writing"):
+            return PostgresWriteSession(self.address, lambda: self._opened(timeout_s=WRITE_S), timeout_s)
+
+    def _opened(self, *settings: str, timeout_s: float = READ_S) -> tuple[PostgresSession, int]:
+        """A session in the schema, and the object id of the store's table."""
+        with translated(self, "opened"):
+            session = PostgresSession(connected(self.address, timeout_s, *settings))
+            try:
+                return session, self._entered(session)
+            except BaseException:
+                session.close()
+                raise
+
+    def _entered(self, session: PostgresSession) -> int:
+        """Name the schema for all statements, unless it holds something else."""
+        table, _, others = session.one(dialect.FIND, {"schema": self.address.schema})
+        if table is None:
+            there = f"the schema holds {others}; it was not touched" if others else "there is nothing"
+            raise NotAStore(
+                f"There is no store at {self}: {there}. Make one: spolia index FOLDER --store {self}, or in Python "
+                f"sync(FOLDER, Corpus({str(self)!r}))."
+            )
+        session.ask(dialect.SET_PATH, {"schema": self.address.schema})
+        if self._is_earlier(session):
+            self._bring_up_to_date()
+        return int(table)
+
+    def _is_earlier(self, session: PostgresSession) -> bool:
+        anew = f"DROP SCHEMA {self.address.schema} CASCADE, then spolia index FOLDER --store {self}"
+        return is_earlier(self, session.one(dialect.VERSION)[0], anew)
+
+    def _bring_up_to_date(self) -> None:
+        """Of several processes one does it, and the others wait; one that is killed or fails has changed nothing."""
+        session = PostgresSession(connected(self.address, WRITE_S))
+        try:
+            with session.unhurried():
+                session.ask(dialect.ONE_MAKER, (self.address.schema,))
+                session.ask(dialect.SET_PATH, {"schema": self.address.schema})
+                if self._is_earlier(session):
+                    migrate(session, session.one(dialect.VERSION)[0])
+                    session.ask(dialect.SET_VERSION)
+        finally:
+            session.close()
+
+    def identity(self) -> None:
+        return None
+
+    def is_current(self, opened: OpenStore) -> bool:
+        try:
+            return bool(opened.row(sql.UUID)[0] == opened.uuid)
+        except StoreError:  # another connection may do; if not, opening it anew says why
+            return False
+
+    def problem(self, doing: str, error: Exception) -> StoreError | None:
+        return problem(self.address, doing, error)
+
+    # Generations.
+
+    def leased(self, generation: int) -> SessionLease | None:
+        with translated(self, "read"):
+            return leased(*self._opened(), generation)
+
+    def unleased(self, connection: Connection, generation: int) -> object | None:
+        assert isinstance(connection, PostgresSession)
+        (table,) = connection.one(dialect.FIND, {"schema": self.address.schema})[:1]
+        return connection.one(dialect.TRY_LOCK_TO_COMMIT, (lock_number(table), generation))[0] or None
+
+    def pin(self, generation: int) -> None:
+        return None
+
+    # Lexical indexes.
+
+    def freeze(
+        self, manifest: Manifest, base: int | None, generation: int, dead: Iterable[int], added: Iterable[Added]
+    ) -> None:
+        return None
+
+    def is_worn(self, manifest: Manifest, base: int, dead: int) -> bool:
+        return False
+
+    def lexical(self, snapshot: Snapshot, group: str) -> Path:
+        from spolia.stores.lexical.index_replica import followed
+
+        return followed(snapshot, group)
+
+    def index_damage(self, manifest: Manifest, generation: int, *, all: bool) -> str:
+        return ""
+
+    # Vectors.
+
+    def embedding(self, connection: Connection) -> Embedding:
+        from spolia.stores.backends.postgres.vectors import VectorTableWriter
+
+        return VectorTableWriter(self._opened(timeout_s=WRITE_S)[0])
+
+    def follow(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
+        for group, manifest in manifests.items():
+            if beside := [how for how in manifest.embeddings if how.is_beside]:
+                raise StoreError(
+                    f"Group {group!r} has the index {beside[0].index}, and {self} keeps and searches its vectors "
+                    "itself. Write index=HNSW() or index=Exact()."
+                )
+
+    def recover(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
+        return None
+
+    def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
+        if not any(manifest.embeddings for manifest in manifests.values()):
+            return []
+        from spolia.stores.backends.postgres.vectors import index_large
+
+        assert isinstance(connection, PostgresSession)
+        return index_large(connection, manifests)
+
+    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch | SparseSearch:
+        how = snapshot.manifest(group).embedded(embedder)
+        if how is not None and how.is_sparse:
+            from spolia.stores.backends.postgres.vectors import sparse_search_of
+
+            return sparse_search_of(snapshot, group, embedder)
+        from spolia.stores.backends.postgres.vector_search import search_of
+
+        return search_of(snapshot, group, embedder)
+
+    def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
+        from spolia.stores.backends.postgres.vector_search import search_of
+
+        return search_of(snapshot, group, embedder)
+
+    # Order.
+
+    def sweep(self, connection: Connection) -> list[str]:
+        return []
+
+    def repair(self, connection: Connection) -> list[str]:
+        from spolia.stores.lexical.index_replica import forget_damaged
+
+        return forget_damaged(self.folder)
+
+    def problems(self, connection: Connection) -> Iterator[str]:
+        from spolia.stores.integrity import rows_problems
+
+        assert isinstance(connection, PostgresSession)
+        yield from rows_problems(connection, "the database")
+        for embedder, dimensions, _ in connection.ask(dialect.DIMENSIONS):  # all vectors are read, checksums compared
+            if dimensions > 1:
+                yield f"the database: vectors by {embedder!r} have {dimensions} different lengths"
+
+    def bytes(self, connection: Connection) -> int:
+        from spolia.stores.files import size_of
+
+        assert isinstance(connection, PostgresSession)
+        return int(connection.one(dialect.BYTES)[0]) + size_of(self.folder)

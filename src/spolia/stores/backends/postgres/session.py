@@ -1,0 +1,218 @@
+"""Sessions with a PostgreSQL server, as the store's statements want them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import select
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from time import monotonic
+from typing import Any
+
+import psycopg
+from psycopg import pq
+from psycopg.types.string import StrDumperUnknown, TextLoader
+
+from spolia.stores.backends.postgres import dialect
+from spolia.stores.backends.postgres.address import Address
+
+CONNECT_S = 10
+READ_S = 60
+WRITE_S = 600
+GRACE_S = 5.0
+"""Beyond what a statement may take: until then the server has said that it has ended it."""
+_AT_ONCE = 500
+_FETCHED = 2_000
+_SET_ASIDE = "\x1a"
+"""Stands before a 0 for NUL, which PostgreSQL cannot hold in a text, and before a 1 for itself."""
+
+
+class _Texts(StrDumperUnknown):
+    def dump(self, obj: str) -> Any:
+        if "\0" in obj or _SET_ASIDE in obj:
+            obj = obj.replace(_SET_ASIDE, _SET_ASIDE + "1").replace("\0", _SET_ASIDE + "0")
+        return super().dump(obj)
+
+
+class _TextsBack(TextLoader):
+    def load(self, data: Any) -> Any:
+        text = super().load(data)
+        return re.sub("\x1a([01])", _back, text) if isinstance(text, str) and _SET_ASIDE in text else text
+
+
+def _back(found: re.Match[str]) -> str:
+    return "\0" if found[1] == "0" else _SET_ASIDE
+
+
+class Patient(psycopg.Connection[Any]):
+    """A connection that ends when its server says nothing for too long, as one does that hangs: what a statement may
+    take is counted by the server, and this machine knows only whether the other one is there.
+
+    Attributes:
+        patience_s: how long to wait for what is asked next.
+    """
+
+    patience_s: float = math.inf
+
+    def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return super().wait(_limited(gen, self.patience_s), *args, **options)
+        except _Silent as error:
+            self.pgconn.finish()
+            raise psycopg.OperationalError(f"the server said nothing for {self.patience_s:g} s") from error
+
+
+class _Silent(Exception):
+    """Nothing came."""
+
+
+def _limited(gen: Any, seconds: float) -> Any:
+    """What a generator of psycopg gives, which is told again and again that nothing is ready."""
+    until = monotonic() + seconds
+    try:
+        state = next(gen)
+        while True:
+            ready = yield state
+            if not ready and monotonic() > until:
+                raise _Silent
+            state = gen.send(ready)
+    except StopIteration as end:
+        return end.value
+
+
+def connected(address: Address, timeout_s: float, *settings: str) -> Patient:
+    """A connection that commits each statement, under a name that says which process of which machine has it.
+
+    Args:
+        timeout_s: what a statement may take, seconds.
+    """
+    options = [f"statement_timeout={int(timeout_s * 1000)}", "lock_timeout=30000", *settings]
+    given = pq.Conninfo.parse(address.server.encode())
+    theirs = next((found.val.decode() for found in given if found.keyword == b"options" and found.val), "")
+    defaults = {
+        "connect_timeout": str(CONNECT_S),
+        "application_name": f"spolia {os.getpid()}@{socket.gethostname()}"[:63],
+        "keepalives_idle": "30",
+        "keepalives_interval": "10",
+        "keepalives_count": "3",
+        "tcp_user_timeout": "60000",
+    }
+    for found in given:
+        if found.val:
+            defaults.pop(found.keyword.decode(), None)
+    options_text = " ".join([*(f"-c {option}" for option in options), theirs]).strip()
+    raw = Patient.connect(
+        address.server,
+        autocommit=True,
+        **{**defaults, **address.secrets(), "options": options_text, "client_encoding": "UTF8"},  # type: ignore[arg-type]
+    )
+    raw.adapters.register_dumper(str, _Texts)
+    raw.adapters.register_loader("text", _TextsBack)
+    raw.patience_s = timeout_s + GRACE_S
+    (allowed,) = raw.execute(dialect.ALLOWED_MS, prepare=False).fetchone() or (0,)
+    raw.patience_s = allowed / 1000 + GRACE_S if allowed else math.inf  # the address may say otherwise
+    return raw
+
+
+class PostgresSession:
+    """A connection as the store's statements want it; see `Connection`."""
+
+    def __init__(self, raw: Patient) -> None:
+        self.raw = raw
+        self.pid = os.getpid()
+        self._number = 0
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.raw.info.transaction_status in (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR)
+
+    def execute(self, statement: str, values: Any = (), /) -> psycopg.Cursor[Any]:
+        return self.raw.execute(dialect.translated(statement), _arrays(values) or None)
+
+    def executemany(self, statement: str, values: Iterable[Any], /) -> _Counted:
+        """In batches, each of them sent at once: what makes the values may itself ask this connection."""
+        each, count = iter(values), 0
+        while batch := list(islice(each, _AT_ONCE)):
+            with self.raw.cursor() as cursor:
+                cursor.executemany(dialect.translated(statement), batch)
+                count += cursor.rowcount
+        return _Counted(count)
+
+    def each(self, statement: str, values: Any = (), /) -> Iterator[Any]:
+        """By a cursor of the server's, which outlives the transaction."""
+        self._number += 1
+        with self.raw.cursor(f"each_{self._number}", withhold=True) as cursor:
+            cursor.itersize = _FETCHED
+            yield from cursor.execute(dialect.translated(statement), _arrays(values) or None)
+
+    def ask(self, statement: str, values: Any = (), /) -> psycopg.Cursor[Any]:
+        """A statement in PostgreSQL's own dialect; never prepared, so that it is planned for its values."""
+        return self.raw.execute(statement, values or None, prepare=False)
+
+    def one(self, statement: str, values: Any = (), /) -> Any:
+        """The first row that it gives, or None."""
+        return self.ask(statement, values).fetchone()
+
+    @contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """A transaction whose statements may take any time."""
+        before, self.raw.patience_s = self.raw.patience_s, math.inf
+        try:
+            with self.raw.transaction():
+                self.ask(dialect.NO_TIMEOUT)
+                yield
+        finally:
+            self.raw.patience_s = before
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the server has ended it, as far as this machine was told."""
+        if self.raw.closed:
+            return True
+        try:
+            return _is_at_its_end(self.raw.fileno())
+        except psycopg.Error:
+            return True
+
+    def close(self) -> None:
+        """End it; a child process that was forked meanwhile leaves that to its parent."""
+        if os.getpid() == self.pid:
+            self.raw.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _Counted:
+    """What many statements gave: how many rows they changed."""
+
+    def __init__(self, rowcount: int) -> None:
+        self.rowcount = rowcount
+
+    def fetchone(self) -> Any:
+        return None
+
+    def fetchall(self) -> list[Any]:
+        return []
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+
+def _is_at_its_end(descriptor: int) -> bool:
+    """Whether the other side has closed a connection; nothing is read from it."""
+    asked = select.poll()
+    asked.register(descriptor, getattr(select, "POLLRDHUP", 0))  # POLLHUP and POLLERR are told anyway
+    return bool(asked.poll(0))
+
+
+def _arrays(values: Any) -> Any:
+    """Lists in JSON as arrays."""
+    if isinstance(values, dict) and any(name in values for name in dialect.LISTS):
+        return {n: json.loads(v) if n in dialect.LISTS else v for n, v in values.items()}
+    return values

@@ -1,0 +1,219 @@
+"""Vectors of pgvector's as arrays and back, bit for bit, and how it compares them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import psycopg
+from psycopg import Connection, pq
+from psycopg.adapt import Dumper, Loader
+from psycopg.sql import SQL, Identifier, Literal
+from psycopg.types import TypeInfo
+
+from spolia.errors import StoreError
+from spolia.models.vectors import SparseRows
+from spolia.stores.backends.postgres import dialect
+from spolia.stores.backends.postgres.session import PostgresSession
+from spolia.stores.defined import index_of
+from spolia.stores.definition import Metric
+from spolia.stores.failpoints import fail_point
+from spolia.stores.indexes import HNSW
+from spolia.stores.manifest import GroupEmbedding as Embedding
+from spolia.stores.manifest import Manifest
+from spolia.stores.vectors.dense import Vectors
+from spolia.stores.vectors.segments import AnyRows, dimension_of
+from spolia.stores.vectors.sparse import SparseSearch, SparseSegment, lists_of, packed, unpacked
+from spolia.stores.vectors.vector_checks import accepted, refuse_other_count, refuse_other_kind
+
+if TYPE_CHECKING:
+    from spolia.stores.snapshot.snapshot import Snapshot
+
+
+OPERATORS: Mapping[Metric, tuple[str, str]] = {
+    "cosine": ("<#>", "halfvec_ip_ops"),  # of vectors of length 1, where it is right for those of length 0 as well
+    "dot": ("<#>", "halfvec_ip_ops"),
+    "euclidean": ("<->", "halfvec_l2_ops"),
+}
+"""By metric: the operator, which gives less for what is nearer, and what an index is told."""
+
+INDEXED_DIMENSIONS = 4_000
+"""Vectors of more numbers can be kept and compared, but not indexed."""
+
+
+class _ToVector(Dumper):
+    format = pq.Format.BINARY
+
+    def dump(self, obj: Any) -> bytes:
+        return struct.pack(">HH", len(obj), 0) + np.ascontiguousarray(obj, dtype=">f4").tobytes()
+
+
+class _FromVector(Loader):
+    format = pq.Format.BINARY
+
+    def load(self, data: Any) -> Any:
+        return np.frombuffer(bytes(data)[4:], dtype=">f4").astype(np.float32)
+
+
+def with_vectors(raw: Connection[Any]) -> None:
+    """Have a connection take and give arrays for vectors."""
+    if raw.adapters.types.get("vector") is not None:
+        return
+    info = TypeInfo.fetch(raw, "vector")
+    if info is None:
+        raise StoreError("pgvector is not in the database any more. Write there: CREATE EXTENSION vector")
+    info.register(raw)
+    dumper = type("ToVector", (_ToVector,), {"oid": info.oid})
+    raw.adapters.register_dumper(np.ndarray, dumper)
+    raw.adapters.register_loader(info.oid, _FromVector)
+
+
+WRITTEN_AT_ONCE = 512
+
+
+class VectorTableWriter:
+    """Collects vectors and commits them in a session of its own, so that they outlive a writer that is killed.
+
+    That is safe, since a vector belongs to the hash of a text and never changes: who reads it finds it right.
+    """
+
+    def __init__(self, session: PostgresSession) -> None:
+        self.session = session
+        self._pending: dict[str, dict[bytes, AnyRows]] = {}
+        with_vectors(session.raw)
+
+    def is_pending(self, embedder: str, hash: bytes) -> bool:
+        return hash in self._pending.get(embedder, ())
+
+    def add(
+        self, embedder: str, hashes: Sequence[bytes], vectors: Vectors, *, unit: bool = True, dimension: int = 0
+    ) -> None:
+        """Take vectors; see `spolia.stores.vectors.segment_writer.SegmentWriter.add`."""
+        refuse_other_kind(embedder, self._dimension(embedder), sparse=False)
+        known = self._dimension(embedder) or dimension or None
+        rows = accepted(embedder, len(hashes), vectors, known, unit)
+        self._collect(embedder, hashes, [row[None] for row in rows])
+
+    def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:
+        """Take sparse vectors; see `spolia.stores.vectors.segment_writer.SegmentWriter.add_sparse`."""
+        refuse_other_kind(embedder, self._dimension(embedder), sparse=True)
+        refuse_other_count(hashes, rows)
+        self._collect(embedder, hashes, [rows.only(at) for at in range(len(rows))])
+
+    def _collect(self, embedder: str, hashes: Sequence[bytes], rows: Sequence[AnyRows]) -> None:
+        pending = self._pending.setdefault(embedder, {})
+        known = {bytes(hash) for (hash,) in self.session.ask(dialect.KNOWN, (embedder, list(hashes)))}
+        for hash, row in zip(hashes, rows, strict=True):
+            if hash not in pending and hash not in known:
+                pending[hash] = row if isinstance(row, SparseRows) else row.copy()
+        if len(pending) >= WRITTEN_AT_ONCE:
+            self._write(embedder)
+
+    def keep(self) -> None:
+        """Write what was collected."""
+        for embedder in self._pending:
+            self._write(embedder)
+
+    flush = keep
+
+    def _dimension(self, embedder: str) -> int | None:
+        known = self.session.one(dialect.DIMENSION, (embedder,))
+        pending = next(iter(self._pending.get(embedder, {}).values()), None)
+        return known[0] if known else None if pending is None else dimension_of(pending)
+
+    def _write(self, embedder: str) -> None:
+        pending = self._pending[embedder]
+        if pending:
+            fail_point("postgres.vectors")
+            with self.session.raw.transaction(), self.session.raw.cursor() as cursor:
+                dense = [(embedder, hash, row[0]) for hash, row in pending.items() if not isinstance(row, SparseRows)]
+                sparse = [(embedder, hash, packed(row)) for hash, row in pending.items() if isinstance(row, SparseRows)]
+                cursor.executemany(dialect.ADD_SPARSE if sparse else dialect.ADD_VECTOR, sparse or dense)
+            fail_point("postgres.vectors_written")
+            pending.clear()
+
+
+def index_large(session: PostgresSession, manifests: Mapping[str, Manifest]) -> list[str]:
+    """Index the vectors of embedders that have many and no index yet; what could not be, in words.
+
+    Searches go on meanwhile. Later vectors are put into the index by the server.
+    """
+    said = []
+    for how, settings in _indexed(manifests):
+        found = session.one(dialect.DIMENSION, (how.embedder,))
+        if found is None or found[0] > INDEXED_DIMENSIONS or has_index(session, how.embedder, how.metric, settings):
+            continue
+        if session.one(dialect.LARGE, (settings.above, how.embedder, settings.above))[0]:
+            try:
+                _index(session, how.embedder, how.metric, found[0], settings)
+            except psycopg.Error as error:
+                if session.is_lost:
+                    raise
+                said.append(
+                    f"The vectors by {how.embedder!r} could not be indexed, and are compared one by one: {error}"
+                )
+    return said
+
+
+def _indexed(manifests: Mapping[str, Manifest]) -> Iterator[tuple[Embedding, HNSW]]:
+    for manifest in manifests.values():
+        for how in manifest.embeddings:
+            if not how.is_sparse and isinstance(settings := index_of(how), HNSW):
+                yield how, settings
+
+
+def index_name(embedder: str, metric: Metric, settings: HNSW) -> str:
+    """Another one for each embedder and each way to build it."""
+    told = f"{embedder} {OPERATORS[metric][1]} {settings.connectivity} {settings.expansion_add}"
+    return f"vectors_{blake2b(told.encode(), digest_size=12).hexdigest()}"
+
+
+def has_index(session: PostgresSession, embedder: str, metric: Metric, settings: HNSW) -> bool:
+    """Whether the vectors of an embedder are indexed."""
+    found = session.one(dialect.HAS_INDEX, (index_name(embedder, metric, settings),))
+    return bool(found and found[0])
+
+
+def _index(session: PostgresSession, embedder: str, metric: Metric, dimension: int, settings: HNSW) -> None:
+    statement = SQL(dialect.INDEX).format(
+        name=Identifier(index_name(embedder, metric, settings)),
+        dimension=Literal(dimension),
+        operators=SQL(OPERATORS[metric][1]),
+        connectivity=Literal(settings.connectivity),
+        expansion_add=Literal(max(settings.expansion_add, 2 * settings.connectivity)),
+        embedder=Literal(embedder),
+    )
+    with session.unhurried():
+        session.ask(dialect.MORE_MEMORY)
+        fail_point("postgres.index")
+        session.raw.execute(statement)
+        session.ask(dialect.COUNT_AGAIN)
+        fail_point("postgres.indexed")
+
+
+def sparse_search_of(snapshot: Snapshot, group: str, embedder: str) -> SparseSearch:
+    """What searches a group's sparse vectors at a generation; they are held in memory as long as the snapshot.
+
+    Raises:
+        StoreError: nodes without a vector.
+    """
+    places: dict[bytes, int] = {}
+    rows: list[SparseRows] = []
+    keys: list[int] = []
+    at: list[int] = []
+    values: dict[str, Any] = {"embedder": embedder, "grp": group, "at": snapshot.generation}
+    for key, hash, entries in snapshot.opened.each(dialect.SPARSE_OF_GROUP, values):
+        if entries is None:
+            raise StoreError(f"Node {key} of group {group!r} has no vector from {embedder!r}. Index the store again.")
+        if hash not in places:
+            places[hash] = len(rows)
+            rows.append(unpacked(entries))
+        keys.append(key)
+        at.append(places[hash])
+    together = SparseRows.together(rows)
+    entries_of = (together.offsets, together.terms, together.weights)
+    segment = SparseSegment(embedder, list(places), entries_of, lists_of(together))
+    return SparseSearch(np.array(keys, dtype=np.int64), [segment], np.array(at, dtype=np.int64))

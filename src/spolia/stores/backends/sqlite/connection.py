@@ -1,0 +1,222 @@
+"""Opening `corpus.db`, and what goes wrong there in words."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from spolia.errors import NotAStore, StoreBusy, StoreCorrupt, StoreError
+from spolia.stores.layout import DATABASE
+from spolia.stores.tables import sql
+from spolia.stores.tables.migrations import is_earlier, migrate
+
+WAIT_S = 10.0
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+_UNWRITTEN = (
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_FSYNC,
+    sqlite3.SQLITE_IOERR_DIR_FSYNC,
+    sqlite3.SQLITE_IOERR_TRUNCATE,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+    sqlite3.SQLITE_IOERR_SHMMAP,
+)
+
+
+def connect(store: Path, *, writing: bool) -> SqliteSession:
+    """A connection to the truth of a store, refused when the path holds something else.
+
+    Raises:
+        NotAStore, StoreTooNew, StoreCorrupt, StoreError: see `problem_with`.
+    """
+    with translated(store, "opened"):
+        _refuse_other_things(store)
+        writable = os.access(store, os.W_OK)
+        try:
+            found = _connected(store, writing, "mode=rw" if writing or writable else "mode=ro")
+        except sqlite3.OperationalError:
+            if writing or is_written(store):
+                raise
+            # To read what is written ahead, SQLite makes two files beside the database. Where it may not, or where the
+            # disk is full, it can still read a database that has nothing ahead and is promised not to change.
+            found = _connected(store, writing, "mode=ro&immutable=1")
+        try:
+            if _is_earlier(found, store):
+                _bring_up_to_date(store, is_writable=writable and not isinstance(found, Immutable))
+        except BaseException:
+            found.close()
+            raise
+        return found
+
+
+def _connected(store: Path, writing: bool, options: str) -> SqliteSession:
+    connection: SqliteSession = sqlite3.connect(
+        f"file:{quote(str(store / DATABASE))}?{options}",
+        uri=True,
+        timeout=WAIT_S,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+        factory=Immutable if "immutable" in options else SqliteSession,
+    )
+    try:
+        _refuse_other_databases(connection, store)
+        for pragma in (sql.DURABLE, sql.WITH_FOREIGN_KEYS) if writing else (sql.QUERY_ONLY,):
+            connection.execute(pragma)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+class SqliteSession(sqlite3.Connection):
+    """A connection of SQLite's as `Connection` wants it."""
+
+    def each(self, statement: str, values: Any = (), /) -> Iterator[Any]:
+        """SQLite gives rows one after the other anyway."""
+        return self.execute(statement, values)
+
+
+class Immutable(SqliteSession):
+    """A connection that sees no changes: whoever has one looks whether the file has changed, and opens it again."""
+
+
+def is_written(store: Path) -> bool:
+    """Whether something stands ahead of the database, so that somebody writes to it, or was killed while writing."""
+    try:
+        return (store / f"{DATABASE}-wal").stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def _refuse_other_things(store: Path) -> None:
+    if (store / DATABASE).is_file():
+        return
+    advice = f"Make one: spolia index FOLDER --store {store}, or in Python sync(FOLDER, Corpus({str(store)!r}))."
+    if not store.exists():
+        raise NotAStore(f"There is no store at {store}: there is nothing. {advice}")
+    if store.is_dir() and not any(store.iterdir()):
+        raise NotAStore(f"There is no store at {store}: there is an empty folder. {advice}")
+    there = "a folder without corpus.db" if store.is_dir() else _kind_of(store)
+    raise NotAStore(f"There is no store at {store}: there is {there}; it was not touched. Name another path.")
+
+
+def _kind_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            is_database = file.read(16) == b"SQLite format 3\0"
+    except OSError as error:
+        return f"a file that cannot be read ({error.strerror})"
+    return "another application's SQLite database" if is_database else "a file, and a store is a folder"
+
+
+def _refuse_other_databases(connection: sqlite3.Connection, store: Path) -> None:
+    application = connection.execute(sql.APPLICATION).fetchone()[0]
+    if application != sql.APPLICATION_ID:
+        raise NotAStore(
+            f"{store / DATABASE} is another application's SQLite database (application id {application:#x}, "
+            f"a store has {sql.APPLICATION_ID:#x}); it was not touched. Name another path for the store."
+        )
+
+
+def _is_earlier(connection: SqliteSession, store: Path) -> bool:
+    version = connection.execute(sql.VERSION).fetchone()[0]
+    return is_earlier(store, version, f"rm -r {store}, then spolia index FOLDER --store {store}")
+
+
+def _bring_up_to_date(store: Path, *, is_writable: bool) -> None:
+    """Of several processes one does it, and the others wait; one that is killed or fails has changed nothing."""
+    if not is_writable:
+        raise StoreError(
+            f"{store} was written by an earlier version of Spolia, and is brought up to date when it is opened; it may "
+            f"only be read. Open it once as a user who may write to it, or open a copy: cp -r {store} OTHER"
+        )
+    connection = _connected(store, True, "mode=rw")
+    try:
+        connection.execute(sql.BEGIN)
+        if _is_earlier(connection, store):
+            migrate(connection, connection.execute(sql.VERSION).fetchone()[0])
+            connection.execute(sql.SET_VERSION)
+        connection.execute(sql.COMMIT)
+    finally:
+        connection.close()  # which takes back what was not committed
+
+
+@contextmanager
+def translated(store: Path, doing: str) -> Iterator[None]:
+    """Turn what SQLite, the file system and tantivy raise into a `StoreError` that says what to do.
+
+    Args:
+        doing: what was being done to the store, as a participle: `opened`, `written`, `published`.
+    """
+    try:
+        yield
+    except ERRORS as error:
+        raise problem_with(store, doing, error) from error
+
+
+ERRORS = (sqlite3.Error, OSError, UnicodeEncodeError)
+
+
+def problem_with(store: Path, doing: str, error: Exception) -> StoreError:
+    """The `StoreError` that an exception stands for."""
+    what, text = f"{store} could not be {doing}", str(error)
+    if isinstance(error, UnicodeEncodeError):
+        return no_text(what, error)
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    number = getattr(error, "errno", None)
+    if code & 0xFF == sqlite3.SQLITE_FULL or code in _UNWRITTEN or number in _FULL or _says(text, *_FULL):
+        return StoreError(
+            f"{what}: the disk is full, or a quota or limit is reached ({text}). What was published before is whole. "
+            "Free some space and repeat."
+        )
+    if code & 0xFF == sqlite3.SQLITE_READONLY or number in _DENIED or _says(text, *_DENIED):
+        return _denied(store, what, doing, text)
+    if not os.path.exists(store / DATABASE) and doing != "made":
+        return NotAStore(
+            f"{what}: it was deleted while it was open ({text}). Write: spolia index FOLDER --store {store}"
+        )
+    if code & 0xFF == sqlite3.SQLITE_NOTADB:
+        return NotAStore(f"{what}: corpus.db is not a database ({text}). Name another path for the store.")
+    if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(f"{what}: another program has locked corpus.db ({text}). End it, then repeat.")
+    if code == sqlite3.SQLITE_CONSTRAINT_UNIQUE and "nodes.id" in text:
+        return StoreError(f"{what}: two nodes have one id ({text}). Give every node of a corpus an id of its own.")
+    if code & 0xFF in _DAMAGED or isinstance(error, (ValueError, OSError)):
+        return StoreCorrupt(
+            f"{what}: {text}. To see what is damaged write Corpus({str(store)!r}).snapshot().check(); "
+            "what is derived is built again by: spolia index FOLDER --store PATH; a damaged corpus.db has to come "
+            "from a backup."
+        )
+    return StoreError(f"{what}: {text}. What was published before is whole.")
+
+
+def no_text(what: str, error: UnicodeEncodeError) -> StoreError:
+    """What is said of half a surrogate pair."""
+    return StoreError(
+        f"{what}: a text holds {error.object[error.start : error.end]!r}, which no encoding of Unicode has. "
+        "Write text.encode('utf-8', 'replace').decode() before."
+    )
+
+
+def _denied(store: Path, what: str, doing: str, text: str) -> StoreError:
+    if doing in ("opened", "read"):
+        return StoreError(f"{what}: it may not be read ({text}). Get the permission to read it: chmod -R a+rX {store}")
+    if doing == "made":
+        return StoreError(f"{what}: there may not be written ({text}). Name a path in a folder of your own.")
+    return StoreError(
+        f"{what}: it may only be read ({text}). Searching works. To write, get the permission to write in the folder, "
+        f"or write to a copy: cp -r {store} OTHER"
+    )
+
+
+def _says(text: str, *numbers: int) -> bool:
+    """tantivy writes the number of the system's error into its message."""
+    return any(f"code: {number}," in text or f"os error {number})" in text for number in numbers)

@@ -1,0 +1,222 @@
+"""A store in a folder: the truth in SQLite's file, everything derived beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spolia.errors import StoreError
+from spolia.stores.backends.sqlite.connection import ERRORS, Immutable, connect, is_written, problem_with
+from spolia.stores.backends.sqlite.locks import FileLease, WriterLock, leased, unleased
+from spolia.stores.failpoints import fail_point
+from spolia.stores.files import fsync_folder, size_of
+from spolia.stores.layout import DATABASE, PINS, lexical_folder, pin_path
+from spolia.stores.manifest import read
+from spolia.stores.tables import sql
+from spolia.stores.truth import Connection, Embedding, Manifests
+
+if TYPE_CHECKING:
+    from spolia.stores.lexical.index_writer import Added
+    from spolia.stores.manifest import Manifest
+    from spolia.stores.opened import OpenStore
+    from spolia.stores.snapshot.snapshot import Snapshot
+    from spolia.stores.truth import Stored
+    from spolia.stores.vectors.search import VectorSearch
+    from spolia.stores.vectors.sparse import SparseSearch
+
+Identity = tuple[int, int, int, int]
+"""Device, inode, size and time of the last change of `corpus.db`; zeros when it is not there."""
+
+
+class FolderBackend:
+    """The truth in a folder; see `Truth`.
+
+    Args:
+        path: absolute.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.folder = path
+        self._database = os.path.join(path, DATABASE)
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+    @property
+    def place(self) -> str:
+        return os.path.normpath(self.folder)
+
+    # What is there.
+
+    def exists(self) -> bool:
+        return (self.folder / DATABASE).is_file()
+
+    def create(self) -> None:
+        from spolia.stores.backends.sqlite.creation import create
+
+        create(self.folder)
+
+    def reading(self) -> Connection:
+        return connect(self.folder, writing=False)
+
+    def writing(self, timeout_s: float) -> FolderWriteSession:
+        return FolderWriteSession(self.folder, timeout_s)
+
+    def identity(self) -> Identity:
+        try:
+            there = os.stat(self._database)
+        except OSError:
+            return (0, 0, 0, 0)
+        return (there.st_dev, there.st_ino, there.st_size, there.st_mtime_ns)
+
+    def is_current(self, opened: OpenStore) -> bool:
+        identity, before = self.identity(), opened.identity
+        assert isinstance(before, tuple)
+        if before[:2] != identity[:2]:
+            return False
+        if not isinstance(opened.connection, Immutable):
+            return True
+        return before == identity and not is_written(self.folder)
+
+    def problem(self, doing: str, error: Exception) -> StoreError | None:
+        return problem_with(self.folder, doing, error) if isinstance(error, ERRORS) else None
+
+    # Generations.
+
+    def leased(self, generation: int) -> FileLease | None:
+        return leased(self.folder, generation)
+
+    def unleased(self, connection: Connection, generation: int) -> FileLease | None:
+        return unleased(self.folder, generation)
+
+    def pin(self, generation: int) -> None:
+        fail_point("publish.pin")
+        pin = os.open(pin_path(self.folder, generation), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        os.close(pin)
+        fail_point("publish.fsync_pins")
+        fsync_folder(self.folder / PINS)
+
+    # Lexical indexes.
+
+    def freeze(
+        self, manifest: Manifest, base: int | None, generation: int, dead: Iterable[int], added: Iterable[Added]
+    ) -> None:
+        from spolia.stores.lexical.index_writer import freeze
+
+        below = None if base is None else lexical_folder(self.folder, manifest.group, base)
+        freeze(lexical_folder(self.folder, manifest.group, generation), below, dead, added, manifest.analyzer)
+
+    def is_worn(self, manifest: Manifest, base: int, dead: int) -> bool:
+        from spolia.stores.lexical.index_files import is_worn
+
+        return is_worn(lexical_folder(self.folder, manifest.group, base), dead)
+
+    def lexical(self, snapshot: Snapshot, group: str) -> Path:
+        return lexical_folder(self.folder, group, snapshot.indexes[group][0])
+
+    def index_damage(self, manifest: Manifest, generation: int, *, all: bool) -> str:
+        from spolia.stores.lexical.index_files import damaged, shortened
+
+        return (damaged if all else shortened)(lexical_folder(self.folder, manifest.group, generation))
+
+    # Vectors.
+
+    def embedding(self, connection: Connection) -> Embedding:
+        from spolia.stores.vectors.segment_writer import SegmentWriter
+
+        return SegmentWriter(self.folder, connection)
+
+    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch | SparseSearch:
+        from spolia.stores.vectors.external_index import chosen_search
+
+        return chosen_search(snapshot, group, embedder)
+
+    def follow(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
+        if _has_databases(manifests):
+            from spolia.stores.vectors.external_index import follow_databases
+
+            uuid = connection.execute(sql.UUID).fetchone()[0]
+            follow_databases(self.folder, connection, uuid, manifests, known, published)
+            fail_point("databases.followed")
+
+    def recover(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
+        if _has_databases(manifests):
+            from spolia.stores.vectors.external_index import recover_databases
+
+            uuid = connection.execute(sql.UUID).fetchone()[0]
+            recover_databases(self.folder, connection, uuid, manifests, known, published)
+
+    def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
+        if not any(manifest.embeddings for manifest in manifests.values()):
+            return []
+        from spolia.stores.vectors.external_index import build_all_graphs, databases_are_sure
+
+        databases_are_sure(self.folder, connection.execute(sql.UUID).fetchone()[0], manifests)
+        return build_all_graphs(self.folder, connection, manifests)
+
+    def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
+        from spolia.stores.vectors.open_search import located
+
+        return located(snapshot, group, embedder)[0]
+
+    # Order.
+
+    def sweep(self, connection: Connection) -> list[str]:
+        from spolia.stores.backends.sqlite.garbage_collection import sweep
+
+        return sweep(self.folder, connection)
+
+    def repair(self, connection: Connection) -> list[str]:
+        from spolia.stores.backends.sqlite.garbage_collection import adopt, forget
+        from spolia.stores.integrity import damaged_segments
+
+        segments = damaged_segments(self.folder, connection)
+        if not segments:
+            return []
+        said = forget(self.folder, connection, segments)
+        adopt(connection, [path for path in segments if path.exists()])
+        return said
+
+    def problems(self, connection: Connection) -> Iterator[str]:
+        from spolia.stores.integrity import damaged_segments, truth_problems
+
+        yield from truth_problems(connection)
+        yield from damaged_segments(self.folder, connection).values()
+        yield from self._problems_beside(connection)
+
+    def _problems_beside(self, connection: Connection) -> Iterator[str]:
+        manifests = {found.group: found for found in map(read, (row[0] for row in connection.execute(sql.MANIFESTS)))}
+        if not any(manifest.embeddings for manifest in manifests.values()):
+            return
+        from spolia.stores.vectors.external_index import database_problems
+        from spolia.stores.vectors.graph_build import damaged_graphs
+
+        yield from damaged_graphs(self.folder)
+        uuid = connection.execute(sql.UUID).fetchone()[0]
+        yield from database_problems(self.folder, connection, uuid, manifests)
+
+    def bytes(self, connection: Connection) -> int:
+        return size_of(self.folder)
+
+
+def _has_databases(manifests: Manifests) -> bool:
+    return any(how.is_beside for manifest in manifests.values() for how in manifest.embeddings)
+
+
+class FolderWriteSession:
+    """The right to write to a folder; see `Writing`."""
+
+    def __init__(self, store: Path, timeout_s: float) -> None:
+        connect(store, writing=False).close()  # refuses what is not a store before a lock file is put there
+        self._lock = WriterLock(store, timeout_s)
+        try:
+            self.connection: Connection = connect(store, writing=True)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def close(self) -> None:
+        self.connection.close()
+        self._lock.close()

@@ -1,0 +1,131 @@
+"""Lexical indexes that follow a truth elsewhere: each machine makes them when it reads a generation first.
+
+They are kept in a folder of this machine, as a store in a folder keeps its own. A new one is made from the newest that
+is there, by the difference of the keys in it and those that are live: nodes never change, so that is all there is. One
+process makes it, the others wait for it; what is not whole has no name yet.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spolia.errors import StoreCorrupt
+from spolia.stores.failpoints import fail_point
+from spolia.stores.layout import LEXICAL, LOCK, lexical_folder
+from spolia.stores.lexical.index_files import damaged, is_worn, shortened
+from spolia.stores.manifest import Manifest
+from spolia.stores.tables import sql
+from spolia.stores.tables.rows import StoreVersion, indexed_text
+from spolia.stores.truth import translated
+
+if TYPE_CHECKING:
+    from spolia.stores.lexical.index_writer import Added
+    from spolia.stores.opened import OpenStore
+    from spolia.stores.snapshot.snapshot import Snapshot
+
+_AT_ONCE = 2_000
+
+
+def followed(snapshot: Snapshot, group: str) -> Path:
+    """The lexical index of a group at a generation, made if this machine does not have it."""
+    store, manifest = snapshot.opened.folder, snapshot.manifest(group)
+    target = index_folder(store, manifest, _published(snapshot, snapshot.indexes[group][0]))
+    if shortened(target):
+        with translated(snapshot.opened.store, "indexed"), _alone(store):
+            if shortened(target):
+                shutil.rmtree(target, ignore_errors=True)
+                _make(snapshot, manifest, target)
+                _sweep(snapshot)
+    return target
+
+
+def index_folder(store: Path, manifest: Manifest, version: StoreVersion) -> Path:
+    """Another one for another analyser, so that none is made from what another one has made; and for another
+    publication of the same number, which a backup comes to that is put back and published further."""
+    return lexical_folder(store, f"{manifest.group} {manifest.analyzer.digest.hex()}", version)
+
+
+def _published(snapshot: Snapshot, generation: int) -> StoreVersion:
+    """With the id by which it was published; one that is too long ago has none."""
+    found = snapshot.opened.row(sql.PUBLICATION_ID, (generation,))
+    return StoreVersion(generation, found[0] if found else "")
+
+
+def forget_damaged(store: Path) -> list[str]:
+    """Remove the indexes that are not as they were written, so that they are made again; in words."""
+    said = []
+    with _alone(store):
+        for folder in sorted((store / LEXICAL).glob("*/*")):
+            if problem := damaged(folder):
+                shutil.rmtree(folder)
+                said.append(f"{problem}. It is made again by the next search.")
+    return said
+
+
+@contextmanager
+def _alone(store: Path) -> Iterator[None]:
+    """One at a time on this machine; the lock ends with the process, however it ends."""
+    store.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(store / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _make(snapshot: Snapshot, manifest: Manifest, target: Path) -> None:
+    from spolia.stores.lexical.index_writer import freeze
+
+    values = {"grp": manifest.group, "at": snapshot.generation}
+    live = {key for (key,) in snapshot.opened.each(sql.LIVE_KEYS, values)}
+    base, indexed = _newest(target.parent, manifest, snapshot.opened)
+    if base is not None and (dead := len(indexed - live)) and is_worn(base, dead):
+        base, indexed = None, set()
+    fail_point("follow.build")
+    added = _texts(snapshot, sorted(live - indexed))
+    freeze(target, base, sorted(indexed - live), added, manifest.analyzer, doing="made")
+
+
+def _newest(folder: Path, manifest: Manifest, opened: OpenStore) -> tuple[Path | None, set[int]]:
+    """The newest index that is whole and of a publication of this store, and the keys in it."""
+    from spolia.stores.lexical.index import Lexical
+
+    there = {path: _version(path) for path in folder.glob("g*") if path.suffix != ".tmp"}
+    for base, version in sorted(there.items(), key=lambda pair: pair[1], reverse=True):
+        try:
+            if opened.was_published(version) and not damaged(base):
+                return base, set(Lexical(base, manifest.analyzer).keys())
+        except StoreCorrupt:
+            continue
+    return None, set()
+
+
+def _version(folder: Path) -> StoreVersion:
+    number, _, id = folder.name.removeprefix("g").partition(".")
+    return StoreVersion(int(number), id)
+
+
+def _texts(snapshot: Snapshot, keys: Sequence[int]) -> Iterator[Added]:
+    for start in range(0, len(keys), _AT_ONCE):
+        values = {"keys": json.dumps(keys[start : start + _AT_ONCE])}
+        for key, context, text, search_text, audience in snapshot.opened.rows(sql.TEXTS_OF_KEYS, values):
+            yield key, indexed_text(context, text, search_text), audience
+
+
+def _sweep(snapshot: Snapshot) -> None:
+    """Remove the indexes that no published generation needs, and what a killed process left."""
+    published = [json.loads(indexes) for _, indexes in snapshot.opened.rows(sql.GENERATIONS)]
+    generations = {at for indexes in [*published, snapshot.indexes] for at, _ in indexes.values()}
+    needed = {f"g{_published(snapshot, at)}" for at in generations}
+    for folder in sorted((snapshot.opened.folder / LEXICAL).glob("*/*")):
+        if folder.name not in needed:
+            fail_point("follow.sweep")
+            shutil.rmtree(folder)

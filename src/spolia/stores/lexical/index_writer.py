@@ -1,0 +1,166 @@
+"""Building a lexical index as a frozen folder.
+
+The next index starts as a hard-link clone of the published one: tantivy never changes a segment file, so the clone
+shares them, and adding and deleting leaves the published folder as it was. A folder is complete once it has its name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import tantivy
+
+from spolia.errors import StoreError
+from spolia.stores.backends.sqlite.connection import problem_with
+from spolia.stores.failpoints import fail_point
+from spolia.stores.files import fsync_file, fsync_folder
+from spolia.stores.lexical.analysis import Analyzer
+from spolia.stores.lexical.index import AUDIENCE, BODY, COPIED, KEY
+from spolia.stores.lexical.index_files import CHECKSUMS, checksum, checksums
+
+_HEAP_BYTES, _FEW_BYTES = 50_000_000, 15_000_000
+"""Of memory for an index from nothing, and for one that goes on, which is the least: taking it costs milliseconds."""
+_DELETED_AT_ONCE = 1_000
+
+Added = tuple[int, str, int]
+"""Key, indexed text and audience of a node."""
+
+
+def freeze(
+    target: Path,
+    base: Path | None,
+    dead: Iterable[int],
+    added: Iterable[Added],
+    analyzer: Analyzer,
+    doing: str = "indexed",
+) -> None:
+    """Make the index `target` from `base`, or from nothing, without the dead and with the added nodes; durable.
+
+    Args:
+        doing: what is said to have failed, as a participle.
+
+    Raises:
+        StoreError: tantivy or the disk could not; nothing is left of `target`.
+    """
+    folder = target.with_name(f"{target.name}.tmp")
+    _remove(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with _translated(target, doing):
+            shared = _clone(base, folder)
+            _write(folder, base is not None, dead, added, analyzer)
+            _seal(folder, shared, base)
+            fail_point("lexical.rename")
+            os.rename(folder, target)
+            fail_point("lexical.fsync_folder")
+            fsync_folder(target.parent)
+    except BaseException:
+        _remove(folder)
+        raise
+
+
+def _clone(base: Path | None, folder: Path) -> frozenset[str]:
+    """Link the segment files of `base` and copy the rest; names of what is shared and needs no writing."""
+    os.mkdir(folder)
+    if base is None:
+        return frozenset()
+    shared = set()
+    for name in sorted(os.listdir(base)):
+        if name.endswith(".lock") or name == CHECKSUMS:
+            continue
+        fail_point("lexical.clone")
+        if name in COPIED or not _link(base / name, folder / name):
+            shutil.copyfile(base / name, folder / name)
+        else:
+            shared.add(name)
+    return frozenset(shared)
+
+
+def _link(source: Path, target: Path) -> bool:
+    try:
+        os.link(source, target)
+    except OSError:  # a file system without hard links: a copy does the same for more
+        return False
+    return True
+
+
+def _write(folder: Path, exists: bool, dead: Iterable[int], added: Iterable[Added], analyzer: Analyzer) -> None:
+    index = tantivy.Index.open(str(folder)) if exists else tantivy.Index(_schema(), str(folder))
+    # One thread: the processor is shared, and one segment for each publication is cheaper to search.
+    writer = index.writer(heap_size=_FEW_BYTES if exists else _HEAP_BYTES, num_threads=1)
+    for keys in _in_batches(dead, _DELETED_AT_ONCE):
+        # By query: a term of an unsigned field given to delete_documents_by_term deletes nothing in tantivy-py 0.27.
+        writer.delete_documents_by_query(tantivy.Query.term_set_query(index.schema, KEY, keys))
+    for key, text, audience in added:
+        document = tantivy.Document()
+        document.add_unsigned(KEY, key)
+        document.add_text(BODY, " ".join(analyzer.terms(text)))
+        document.add_unsigned(AUDIENCE, audience)
+        writer.add_document(document)
+    fail_point("lexical.write")
+    writer.commit()
+    fail_point("lexical.commit")
+    writer.wait_merging_threads()
+    fail_point("lexical.merge")
+
+
+def _schema() -> Any:
+    builder = tantivy.SchemaBuilder()
+    builder.add_unsigned_field(KEY, indexed=True, fast=True)
+    builder.add_text_field(BODY, tokenizer_name="whitespace", index_option="freq")
+    builder.add_unsigned_field(AUDIENCE, indexed=True)
+    return builder.build()
+
+
+def _seal(folder: Path, shared: frozenset[str], base: Path | None) -> None:
+    """Write down the checksums, let others read what tantivy made private, and make it all durable."""
+    known = checksums(base) if base is not None else {}
+    sums: dict[str, list[Any]] = {}
+    fresh = []
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".lock"):
+            os.unlink(folder / name)
+            continue
+        if name not in shared:
+            os.chmod(folder / name, 0o644)
+            fresh.append(name)
+        sums[name] = known[name] if name in shared and name in known else checksum(folder / name)
+    fail_point("lexical.checksums")
+    (folder / CHECKSUMS).write_text(json.dumps(sums))
+    for name in (*fresh, CHECKSUMS):
+        fail_point("lexical.fsync")
+        fsync_file(folder / name)
+    fsync_folder(folder)
+
+
+def _in_batches(keys: Iterable[int], size: int) -> Iterator[list[int]]:
+    remaining = iter(keys)
+    while batch := list(islice(remaining, size)):
+        yield batch
+
+
+def _remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _translated(target: Path, doing: str) -> Iterator[None]:
+    """tantivy raises `ValueError` for everything, and panics past `Exception` when one of its threads has died."""
+    store = target.parents[2]
+    try:
+        yield
+    except StoreError:
+        raise
+    except (ValueError, OSError) as error:
+        raise problem_with(store, doing, error) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise problem_with(store, doing, ValueError(str(error))) from error

@@ -1,1 +1,0 @@
-"""Databases and graphs of the user, beside the store: they are asked, and never written."""

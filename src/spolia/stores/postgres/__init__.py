@@ -1,1 +1,0 @@
-"""A store whose truth is a schema of a PostgreSQL database, with pgvector for its vectors."""

@@ -1,0 +1,39 @@
+"""The best of what was found, equal scores in an order that does not depend on when nodes came into the store."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+Ids = Callable[[Sequence[int]], Mapping[int, str]]
+"""Gives the ids of nodes by their keys."""
+
+
+def best_hits(found: Iterable[tuple[int, float]], top_k: int, ids: Ids | None = None) -> list[tuple[int, float]]:
+    """The best keys and scores, best first.
+
+    Args:
+        found: keys and scores; all that score as the last one which is wanted, else the order decides which of them is
+            in.
+        top_k: how many, at most.
+        ids: is asked where scores are equal: these go by id, which is made of what a node is; by key without it.
+
+    >>> ordered([(1, 0.5), (2, 0.7), (3, 0.5)], 2)
+    [(2, 0.7), (1, 0.5)]
+    >>> ordered([(1, 0.5), (2, 0.7), (3, 0.5)], 2, lambda keys: {1: "later", 3: "earlier"})
+    [(2, 0.7), (3, 0.5)]
+    """
+    best = sorted(found, key=_best_first)
+    if ids is None:
+        return best[:top_k]
+    if len(best) > top_k > 0:
+        best = [pair for pair in best if pair[1] >= best[top_k - 1][1]]
+    often = Counter(score for _, score in best)
+    if len(often) < len(best):
+        known = ids([key for key, score in best if often[score] > 1])
+        best.sort(key=lambda pair: (-pair[1], known.get(pair[0], "")))
+    return best[:top_k]
+
+
+def _best_first(found: tuple[int, float]) -> tuple[float, int]:
+    return -found[1], found[0]

@@ -1,0 +1,197 @@
+"""The metadata of a group's nodes at a generation, for filters and access.
+
+What has not changed since an earlier generation is taken over from there: rows are immutable, so that it is enough to
+ask for those that were born or have died since.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from spolia.errors import FilterError
+from spolia.filters import And, Field, Leaf, Not, Or, Schema, narrowed
+from spolia.stores.access.allowed_nodes import Allowed, Mask
+from spolia.stores.snapshot.columns import Codes, Column, Positions, ValueCodes
+from spolia.stores.snapshot.document_metadata import Ask, DocumentMetadata, meta_of
+from spolia.stores.tables import sql
+from spolia.types import Filter, Meta, Scalar
+
+_KEPT = 64
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The statements that give rows; see `spolia.stores.tables.sql`. `own`: metadata beside what is inherited."""
+
+    live: str
+    dead: str
+    last: str
+    own: str
+
+
+_NODES = Kind(sql.RECORDS, sql.DEAD_RECORDS, sql.LAST_RECORD, sql.OWN_METADATA)
+_DOCUMENTS = Kind(sql.WHOLE_RECORDS, sql.DEAD_WHOLE_RECORDS, sql.LAST_WHOLE_RECORD, "")
+
+
+class Records:
+    """What is known of the nodes of a group at a generation, for filters and access.
+
+    Args:
+        ask: runs a statement and gives its rows.
+        group: name of the group; None for the documents themselves.
+        inherited: what the documents are described by, at the same generation.
+        schema: the declared fields.
+        before: those of an earlier generation of the group which is still kept.
+    """
+
+    def __init__(
+        self,
+        ask: Ask,
+        group: str | None,
+        inherited: DocumentMetadata,
+        schema: Schema,
+        before: Records | None = None,
+    ) -> None:
+        self.schema, self._ask, self._group, self._inherited = schema, ask, group, inherited
+        self._kind = kind = _DOCUMENTS if group is None else _NODES
+        self._at = {"grp": group, "at": inherited.generation}
+        self.last: int = next((key for (key,) in ask(kind.last, self._at)), 0)
+        self._own: dict[int, Meta] | None = None
+        self._columns: dict[Field, Column] = {}
+        self._allowed: dict[object, Allowed] = {}
+        born = np.array(ask(kind.live, {**self._at, "known": before.last if before else 0}), dtype=np.int64)
+        self.keys, self._documents, self._audiences = np.ascontiguousarray(born.reshape(-1, 3).T)
+        if before is not None:
+            self._take_over(before)
+
+    def at(self, inherited: DocumentMetadata, schema: Schema) -> Records:
+        """Those of a later generation."""
+        return Records(self._ask, self._group, inherited, schema, self)
+
+    def allowed(self, audiences: frozenset[int] | None, filter: Filter | None) -> Allowed:
+        """The nodes of these audiences that fulfil a filter.
+
+        Args:
+            audiences: None for all.
+            filter: None for all.
+
+        Raises:
+            FilterError: for a field that is not declared, or values of another type.
+        """
+        if audiences is None and filter is None:
+            return Allowed(self.keys)
+        wanted = narrowed(filter)
+        key = (audiences, None if wanted is None else wanted.digest)  # 1 and True are equal, and not one condition
+        allowed = self._allowed.get(key)
+        if allowed is None:
+            mask = self._all() if wanted is None else self._mask(wanted)
+            if audiences is not None:
+                mask = mask & np.isin(self._audiences, list(audiences))
+            if len(self._allowed) >= _KEPT:
+                self._allowed = {}
+            allowed = self._allowed[key] = Allowed(self.keys, mask)
+        return allowed
+
+    # Filters.
+
+    def _mask(self, filter: Filter) -> Mask:
+        if isinstance(filter, And):
+            return reduce(np.logical_and, map(self._mask, filter.filters), self._all())
+        if isinstance(filter, Or):
+            return reduce(np.logical_or, map(self._mask, filter.filters), ~self._all())
+        if isinstance(filter, Not):
+            return ~self._mask(filter.filter)
+        if isinstance(filter, Leaf):
+            self.schema.check(filter)
+            return self._column(self.schema.by_name[filter.field]).holding(filter, len(self.keys))
+        raise FilterError(
+            f"{filter!r:.80} is no condition that a store knows. Write AnyOf, Between, And, Or, Not of spolia.filters."
+        )
+
+    def _all(self) -> Mask:
+        return np.ones(len(self.keys), dtype=np.bool_)
+
+    # Columns.
+
+    def _column(self, field: Field) -> Column:
+        found = self._columns.get(field)
+        if found is None:
+            coding = ValueCodes(field)
+            rows, codes = self._entries(coding, np.arange(len(self.keys)))
+            found = self._columns[field] = Column(rows, codes, coding.values)
+        return found
+
+    def _entries(self, coding: ValueCodes, positions: Positions) -> tuple[Positions, Codes]:
+        """The values of a field that the nodes at these positions have: positions again, and codes."""
+        found = [self._of_documents(coding, positions), self._of_their_own(coding, positions)]
+        if coding.field.default is not None:
+            without = np.setdiff1d(positions, np.concatenate([rows for rows, _ in found]))
+            found.append((without, np.repeat(coding.codes([coding.field.default]), len(without))))
+        return np.concatenate([rows for rows, _ in found]), np.concatenate([codes for _, codes in found])
+
+    def _of_documents(self, coding: ValueCodes, positions: Positions) -> tuple[Positions, Codes]:
+        documents, places = np.unique(self._documents[positions], return_inverse=True)
+        values: list[Scalar] = []
+        starts = np.zeros(len(documents) + 1, dtype=np.int64)
+        for number, document in enumerate(documents.tolist()):
+            values += self._inherited.values(document, coding.field)
+            starts[number + 1] = len(values)
+        counts = np.diff(starts)[places]
+        rows = np.repeat(positions, counts)
+        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return rows, coding.codes(values)[np.repeat(starts[:-1][places], counts) + within]
+
+    def _of_their_own(self, coding: ValueCodes, positions: Positions) -> tuple[Positions, Codes]:
+        own, field = self._own_metadata(), coding.field
+        pairs = zip(positions.tolist(), self.keys[positions].tolist(), strict=True) if own else ()
+        found = [
+            (position, value)
+            for position, key in pairs
+            for name, value in own.get(key, ())
+            if name == field.name and field.fits(value)
+        ]
+        rows = np.array([position for position, _ in found], dtype=np.int64)
+        return rows, coding.codes(value for _, value in found)
+
+    def _own_metadata(self) -> dict[int, Meta]:
+        if self._own is None:
+            self._own = self._read_own(0)
+        return self._own
+
+    def _read_own(self, known: int) -> dict[int, Meta]:
+        rows = self._ask(self._kind.own, {**self._at, "known": known}) if self._kind.own else ()
+        return {key: meta_of(meta) for key, meta in rows}
+
+    # What has not changed.
+
+    def _take_over(self, before: Records) -> None:
+        """Put what an earlier generation knows of the nodes that live on before the ones that were born since."""
+        since = {**self._at, "since": before._inherited.generation}
+        dead = np.array([key for (key,) in self._ask(self._kind.dead, since)], dtype=np.int64)
+        stays, born = ~np.isin(before.keys, dead), len(self.keys)
+        self.keys = np.concatenate([before.keys[stays], self.keys])
+        self._documents = np.concatenate([before._documents[stays], self._documents])
+        self._audiences = np.concatenate([before._audiences[stays], self._audiences])
+        other = np.isin(self._documents, self._inherited.changed)
+        other[len(self.keys) - born :] = True
+        if (own := before._own) is not None:
+            self._own = own | self._read_own(before.last)
+            for key in dead.tolist():
+                self._own.pop(key, None)
+        places = np.full(len(before.keys), -1, dtype=np.int64)
+        places[stays] = np.where(other[: len(self.keys) - born], -1, np.arange(len(self.keys) - born))
+        for field, column in before._columns.copy().items():
+            if self.schema.by_name.get(field.name) == field:
+                self._columns[field] = self._updated(field, column.moved(places), np.flatnonzero(other))
+        if self.schema == before.schema and stays.all() and not other.any():
+            self._allowed = before._allowed.copy()
+
+    def _updated(self, field: Field, column: Column, others: Positions) -> Column:
+        if not len(others):
+            return column
+        coding = ValueCodes(field, column.values)
+        rows, codes = self._entries(coding, others)
+        return Column(np.concatenate([column.rows, rows]), np.concatenate([column.codes, codes]), coding.values)

@@ -1,0 +1,386 @@
+"""A store as it was published once: everything that is asked of a snapshot is of one publication."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spolia.errors import StoreError
+from spolia.stores.access.reader_lists import ReaderLists
+from spolia.stores.access.rights import Rights
+from spolia.stores.definition import DOCUMENT, MAIN
+from spolia.stores.manifest import Manifest, of
+from spolia.stores.opened import OpenStore
+from spolia.stores.snapshot.open_indexes import OpenIndexes
+from spolia.stores.tables import sql
+from spolia.stores.tables.rows import (
+    AUDIENCE_OF_DOCUMENT,
+    AUDIENCE_OF_NODE,
+    DOCUMENT_OF_NODE,
+    SourceRow,
+    StoreVersion,
+    Unmade,
+    document_of,
+    node_of,
+    source_of,
+)
+from spolia.stores.tables.schema import read_schema
+from spolia.types import Box, Document, Filter, Hit, Node, Span, Value
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from spolia.models.vectors import SparseRows
+    from spolia.stores.access.allowed_nodes import Allowed
+    from spolia.stores.truth import Lease
+
+_ATTEMPTS = 50
+NODES_KEPT = 8_192
+PUBLIC: frozenset[str] = frozenset()
+"""Who says nothing of who asks, reads what everybody may read."""
+
+
+@dataclass(frozen=True)
+class Stats(Value):
+    """How much there is in a store.
+
+    Args:
+        generation: the published generation; it counts publications.
+        documents: different documents.
+        sources: number of sources by status: `indexed`, `failed`.
+        nodes: number of nodes by group.
+        vectors: number of vectors by embedder; those of nodes that are gone are kept for when they return.
+        bytes: size on the disk.
+    """
+
+    generation: int
+    documents: int
+    sources: tuple[tuple[str, int], ...]
+    nodes: tuple[tuple[str, int], ...]
+    vectors: tuple[tuple[str, int], ...]
+    bytes: int
+
+
+class Snapshot:
+    """One published generation, read and searched by any thread. As long as it lives, what it needs is not swept.
+
+    Attributes:
+        generation: counts publications; `version` tells it from others of the same number.
+        indexes: for each group, the generation of its lexical index and the last node key that was known then.
+        open: the indexes that were opened to search it.
+        derived: what others have computed of it, kept as long as it lives.
+    """
+
+    def __init__(
+        self,
+        opened: OpenStore,
+        published: tuple[int, str, str, str, str],
+        lease: Lease | None = None,
+        before: Snapshot | None = None,
+    ) -> None:
+        self.opened = opened
+        self.generation, id, indexes, fields, manifests = published
+        self.version = StoreVersion(self.generation, id)
+        self.indexes: dict[str, tuple[int, int]] = {name: (at, key) for name, (at, key) in json.loads(indexes).items()}
+        self.manifests = {manifest["group"]: of(manifest) for manifest in json.loads(manifests)}
+        self.schema = read_schema(fields)
+        self.readers = opened.shared("reader lists", ReaderLists)
+        self.readers.take_in(opened.connection)
+        self.rights = Rights(opened, self.version, self.readers)
+        self._nodes: dict[int, tuple[int, Node]] = {}
+        self._lock = threading.Lock()
+        self._lease = lease
+        self.derived: dict[object, Any] = {}
+        # without a lease on the earlier one, rows may be gone that have died since
+        self.open: OpenIndexes = OpenIndexes(
+            self, before.open if before is not None and before._lease is not None else None
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells apart what may be read here: another one for another publication, and for other reader lists since."""
+        since = self.rights.changed_at
+        return f"{self.opened.uuid}@{self.version}" + (f"+{since}" if since else "")
+
+    # Nodes.
+
+    def nodes(self, keys: Iterable[int], access: frozenset[str] = PUBLIC) -> list[Node]:
+        """The nodes of these keys in this order; those that may not be read are left out."""
+        return [node for _, node in self._readable(list(keys), access)]
+
+    def hits(self, found: Iterable[tuple[int, float]], access: frozenset[str]) -> tuple[Hit, ...]:
+        """Keys and scores, as a search gives them, as hits with nodes."""
+        scores = dict(found)
+        return tuple(Hit(node, scores[key]) for key, node in self._readable(list(scores), access))
+
+    def ids(self, keys: Sequence[int]) -> dict[int, str]:
+        """The ids of nodes by their keys: what a node is, where a key is when it came."""
+        return dict(self.opened.rows(sql.IDS_OF_KEYS, {"keys": json.dumps(keys)}))
+
+    def node(self, id: str, access: frozenset[str] = PUBLIC) -> Node:
+        """The node of this id, as a citation names it."""
+        row = self.opened.row(sql.NODE_KEY, {"id": id, "at": self.generation})
+        found = self.nodes([row[0]], access) if row else []
+        if not found:
+            raise StoreError(
+                f"There is no readable node {id!r} in generation {self.generation} of {self.opened.store}. "
+                "Write the id of a node from a search, and search and read as the same principal."
+            )
+        return found[0]
+
+    def nodes_of_ids(self, ids: Sequence[str], access: frozenset[str] = PUBLIC) -> dict[str, Node]:
+        """The nodes of these ids that may be read, by id."""
+        values = {"ids": json.dumps(list(dict.fromkeys(ids))), "at": self.generation}
+        return {node.id: node for node in self.readable_of(self.opened.rows(sql.NODES_OF_IDS, values), access)}
+
+    def numbered(self, document: str, group: str, first: int, last: int, access: frozenset[str] = PUBLIC) -> list[Node]:
+        """The nodes of a document in a group whose `number` is in [first, last], in order."""
+        self.manifest(group)
+        values = {"document": document, "grp": group, "first": first, "last": last, "at": self.generation}
+        return self.readable_of(self.opened.rows(sql.NUMBERED, values), access)
+
+    def above(self, group: str) -> tuple[str, ...]:
+        """A group and those that it was made from, up to the documents."""
+        found = [group]
+        while found[-1] != DOCUMENT:
+            found.append(self.manifest(found[-1]).parent)
+        return tuple(found)
+
+    def readable_of(self, rows: Sequence[Any], access: frozenset[str] = PUBLIC) -> list[Node]:
+        """The nodes that these rows of the truth hold, as far as they may be read."""
+        who, lists = self.rights.asker(access), self.readers.lists
+        return [node_of(row, lists) for row in rows if who.may_read(row[DOCUMENT_OF_NODE], row[AUDIENCE_OF_NODE])]
+
+    def document(self, id: str, access: frozenset[str] = PUBLIC) -> Document:
+        """The document of this id."""
+        found = self.find_document(id, access)
+        if found is None:
+            raise StoreError(
+                f"There is no readable document {id!r} in generation {self.generation} of {self.opened.store}. "
+                "Write the document of a node from a search, and search and read as the same principal."
+            )
+        return found
+
+    def find_document(self, id: str, access: frozenset[str] = PUBLIC) -> Document | None:
+        """The document of this id; None where there is none that may be read."""
+        row = self.opened.row(sql.DOCUMENT, {"id": id, "at": self.generation})
+        if row is None or not self.rights.asker(access).may_read(id, row[AUDIENCE_OF_DOCUMENT]):
+            return None
+        return document_of(row, self.readers.lists)
+
+    def image(self, document: str, hash: str, access: frozenset[str] = PUBLIC) -> bytes:
+        """A picture of a document, by the hash that a region of it names.
+
+        Raises:
+            StoreError: there is none that is readable.
+        """
+        row = self.opened.row(sql.IMAGE, {"id": document, "hash": hash, "at": self.generation})
+        if row is None or not self.rights.asker(access).may_read(document, row[1]):
+            raise StoreError(
+                f"There is no readable picture {hash!r} of document {document!r} in generation {self.generation} of "
+                f"{self.opened.store}. Write the image of one of document(...).regions."
+            )
+        return bytes(row[0])
+
+    def boxes(self, document: str, span: Span, access: frozenset[str] = PUBLIC) -> tuple[Box, ...]:
+        """Where a stretch of a document stands on its pages, line by line; nothing where its format has no places.
+
+        A node stands where its `span` does.
+
+        Raises:
+            StoreError: there is no such document that is readable.
+        """
+        return self.document(document, access).boxes.within(span.start, span.end)
+
+    def documents(self, access: frozenset[str] = PUBLIC) -> Iterator[Document]:
+        """All readable documents, by id."""
+        who = self.rights.asker(access)
+        for row in self.opened.each(sql.DOCUMENTS, {"at": self.generation}):
+            if who.may_read(row[0], row[AUDIENCE_OF_DOCUMENT]):
+                yield document_of(row, self.readers.lists)
+
+    def all_nodes(self, group: str, access: frozenset[str] = PUBLIC) -> Iterator[Node]:
+        """All readable nodes of a group, by id."""
+        who = self.rights.asker(access)
+        for row in self.opened.each(sql.NODES, {"grp": group, "at": self.generation}):
+            if who.may_read(row[DOCUMENT_OF_NODE], row[AUDIENCE_OF_NODE]):
+                yield node_of(row, self.readers.lists)
+
+    def sources(self, *, noted: bool = False) -> dict[str, SourceRow]:
+        """What the documents were read from, by uri.
+
+        Args:
+            noted: with what was noted since this generation and changes no search: times, and attempts that failed.
+        """
+        rows = self.opened.rows(sql.SOURCES, {"at": self.generation + noted})
+        return {row[0]: source_of(row) for row in rows}
+
+    def named(self, names: Iterable[str]) -> dict[str, str]:
+        """Ids of the documents that are called so, by id or else by the uri of a source; what is not there is left out.
+
+        Nothing is said of who may read them.
+        """
+        rows = self.opened.rows(sql.NAMED, {"names": json.dumps(list(names)), "at": self.generation})
+        return {name: id for name, id, _ in rows}
+
+    def unmade(self) -> tuple[Unmade, ...]:
+        """Which groups could not be made of which documents, by uri; the next `sync` or `materialise` tries again."""
+        return tuple(Unmade(*row) for row in self.opened.rows(sql.UNMADE, {"at": self.generation}))
+
+    def reader_versions(self) -> tuple[str, ...]:
+        """The readers that the sources were given to, with their versions."""
+        return tuple(reader for (reader,) in self.opened.rows(sql.READERS_AT, {"at": self.generation}))
+
+    def groups(self) -> tuple[str, ...]:
+        """Names of the node groups."""
+        return tuple(self.indexes)
+
+    def manifest(self, group: str) -> Manifest:
+        """What a group was built with."""
+        if group not in self.indexes:
+            store = self.opened.store
+            how = f"materialise([corpus.group({group!r}, Definition(...))]), or spolia groups add {group}"
+            if group == MAIN:
+                how = f"spolia index FOLDER --store {store}"
+            there = ", ".join(self.groups()) or "none"
+            raise StoreError(f"{store} has no node group {group!r}. It has: {there}. Write one of these, or: {how}")
+        return self.manifests[group]
+
+    def stats(self) -> Stats:
+        """How much there is."""
+        at = {"at": self.generation}
+        return Stats(
+            self.generation,
+            self.opened.row(sql.COUNT_DOCUMENTS, at)[0],
+            tuple(self.opened.rows(sql.COUNT_SOURCES, at)),
+            tuple(self.opened.rows(sql.COUNT_NODES, at)),
+            tuple(self.opened.rows(sql.COUNT_VECTORS)),
+            self.opened.store.bytes(self.opened.connection),
+        )
+
+    # Search.
+
+    def search(
+        self,
+        group: str,
+        text: str,
+        top_k: int,
+        access: frozenset[str],
+        filter: Filter | None = None,
+        *,
+        every: bool = False,
+    ) -> list[tuple[int, float]]:
+        """Keys and BM25 scores of the best nodes that share a term with `text`, best first, ties by node id.
+
+        A node's id is made of what it is, not of when it came: an order of files or a file that was put back change
+        nothing.
+
+        Args:
+            access: principals who ask; what none of them may read is not found.
+            filter: what it accepts is found; None for all.
+            every: only nodes that hold every term, not just one of them.
+
+        Raises:
+            FilterError: for a field that is not declared, or values of another type.
+        """
+        allowed = None if filter is None else self.allowed(group, access, filter)
+        lexical, readable = self.open.lexical(group), self.rights.narrowed(access)
+        return lexical.search(text, top_k, readable, allowed, every=every, ids=self.ids)
+
+    def nearest(
+        self,
+        group: str,
+        embedder: str,
+        vector: npt.NDArray[np.float32],
+        top_k: int,
+        access: frozenset[str],
+        filter: Filter | None = None,
+    ) -> list[tuple[int, float]]:
+        """Keys and cosines of the nodes nearest to a vector float32[d], best first, ties by node id."""
+        return self.nearest_batch(group, embedder, vector.reshape(1, -1), top_k, access, filter)[0]
+
+    def nearest_batch(
+        self,
+        group: str,
+        embedder: str,
+        vectors: npt.NDArray[np.float32],
+        top_k: int,
+        access: frozenset[str],
+        filter: Filter | None = None,
+    ) -> list[list[tuple[int, float]]]:
+        """`nearest` for each row of float32[m, d], with the same results."""
+        found: list[list[tuple[int, float]]]
+        found = self.open.vectors(group, embedder).search(vectors, top_k, self.allowed(group, access, filter), self.ids)
+        return found
+
+    def sparse(
+        self,
+        group: str,
+        embedder: str,
+        queries: SparseRows,
+        top_k: int,
+        access: frozenset[str],
+        filter: Filter | None = None,
+    ) -> list[list[tuple[int, float]]]:
+        """For each sparse vector, keys and products of the nodes that share a term with it, best first, ties by id."""
+        found = self.open.vectors(group, embedder).search(queries, top_k, self.allowed(group, access, filter), self.ids)
+        return [[(key, score) for key, score in row if score > 0] for row in found]
+
+    def is_exact(self, group: str, embedder: str) -> bool:
+        """Whether the nearest nodes are found by comparing with all of them."""
+        return getattr(self.open.vectors(group, embedder), "is_exact", False)
+
+    def allowed(self, group: str, access: frozenset[str], filter: Filter | None = None) -> Allowed:
+        """The nodes of a group that may be found: the one place where access and filters are decided."""
+        return self.open.records(group).allowed(self.rights.narrowed(access), filter)
+
+    def vectors(self, group: str, embedder: str, allowed: Allowed) -> npt.NDArray[np.float32]:
+        """The vectors float32[n, d] of the allowed nodes of a group, in the order of their keys, as they are kept."""
+        return self.open.stored(group, embedder).at(allowed.positions())
+
+    def check(self) -> list[str]:
+        """What is wrong with the store, in words; nothing if all is well. Reads everything."""
+        from spolia.stores.integrity import problems
+
+        return problems(self)
+
+    # Inside.
+
+    def _readable(self, keys: Sequence[int], access: frozenset[str]) -> list[tuple[int, Node]]:
+        known = self._nodes
+        there = {key: known[key] for key in keys if key in known}
+        if len(there) < len(keys):
+            there |= self._fetched([key for key in keys if key not in there])
+        who = self.rights.asker(access)
+        found = ((key, *there[key]) for key in keys if key in there)
+        return [(key, node) for key, audience, node in found if who.may_read(node.document, audience)]
+
+    def _fetched(self, keys: Sequence[int]) -> dict[int, tuple[int, Node]]:
+        rows = self.opened.rows(sql.NODES_OF_KEYS, {"keys": json.dumps(keys), "at": self.generation})
+        found = {row[0]: (row[AUDIENCE_OF_NODE], node_of(row, self.readers.lists)) for row in rows}
+        with self._lock:
+            if len(self._nodes) + len(found) > NODES_KEPT:
+                self._nodes = {}
+            if len(found) <= NODES_KEPT:
+                self._nodes.update(found)
+        return found
+
+
+def latest(opened: OpenStore) -> Snapshot:
+    """The published snapshot; the same object as long as nothing else is published."""
+    found: Snapshot | None = opened.latest
+    for _ in range(_ATTEMPTS):
+        if found is not None and found.version == opened.row(sql.PUBLISHED):
+            return found
+        if found is not None and not opened.was_published(found.version):
+            opened, found = opened.again(), None
+        published = opened.row(sql.PUBLISHED_WHOLE)
+        lease = opened.leased(published[0])
+        if opened.row(sql.IS_KEPT, published[:1]):  # else it was swept before the lease held it
+            opened.latest = found = Snapshot(opened, published, lease, found)
+            return found
+    raise StoreError(f"{opened.store} is published too fast to be read. Search again.")

@@ -1,1 +1,0 @@
-"""A store whose truth is an SQLite file in a folder."""

@@ -1,0 +1,191 @@
+"""Where the vectors of a group's live nodes stand in memory-mapped segments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spolia.errors import StoreError
+from spolia.stores.access.allowed_nodes import Allowed, Keys
+from spolia.stores.definition import Metric
+from spolia.stores.layout import segment_path
+from spolia.stores.opened import OpenStore
+from spolia.stores.snapshot.hit_order import Ids
+from spolia.stores.tables import sql
+from spolia.stores.vectors.dense import Vectors, checksum_of
+from spolia.stores.vectors.metrics import exact
+from spolia.stores.vectors.search import ordered_scores
+
+Rows = npt.NDArray[np.int64]
+
+_AT_ONCE = 4_096
+_NOWHERE: Rows = np.zeros(0, dtype=np.int64)
+
+
+class PlacedVectors:
+    """The vectors of the live nodes of one group at one generation.
+
+    A node is named by its position in `keys`, a vector by its row in all segments put one below the other. A row may
+    belong to several nodes, whose texts are the same, or to none.
+
+    Args:
+        keys: int64[n] node keys, ascending.
+        segments: memory-mapped vectors, float32[rows, d] each.
+        places: int64[n], for each key the row of its vector.
+    """
+
+    def __init__(self, keys: Keys, segments: Sequence[Vectors], places: Rows) -> None:
+        self.keys, self.places = keys, places
+        self.segments = [np.asarray(segment) for segment in segments]  # plain arrays are cut faster than memmaps
+        self.starts = np.cumsum([0, *(len(segment) for segment in segments)])
+        self.dimension = int(segments[0].shape[1]) if segments else 0
+
+    def positions(self, allowed: Allowed) -> Rows | None:
+        """Positions of what is allowed; None for all.
+
+        Raises:
+            StoreError: what is allowed is of another group or generation.
+        """
+        if len(allowed.keys) != len(self.keys):
+            raise StoreError(
+                f"{len(allowed.keys)} nodes can be allowed, where {len(self.keys)} have vectors here. Ask the snapshot "
+                "that the vectors are of."
+            )
+        return None if allowed.mask is None else np.flatnonzero(allowed.mask)
+
+    def rows(self, positions: Rows | None) -> tuple[Rows, Rows]:
+        """Rows of these nodes, ascending, each once, and for each position which of them it has."""
+        if positions is None:
+            return self._all_rows
+        return _distinct(self.places[positions])
+
+    @cached_property
+    def _all_rows(self) -> tuple[Rows, Rows]:
+        return _distinct(self.places)
+
+    @cached_property
+    def segment_of(self) -> npt.NDArray[np.int32]:
+        """For each position, the segment that its vector is in."""
+        return (np.searchsorted(self.starts, self.places, side="right") - 1).astype(np.int32)
+
+    @cached_property
+    def _owners(self) -> tuple[Rows, npt.NDArray[np.int32]]:
+        """Positions by row, and for each row where those of it begin there."""
+        order = np.argsort(self.places, kind="stable")
+        begins = np.searchsorted(self.places[order], np.arange(self.starts[-1] + 1)).astype(np.int32)
+        return order, begins
+
+    def owners(self, rows: Rows) -> tuple[Rows, Rows]:
+        """Positions of the nodes whose vectors stand in these rows, and for each of them which of the rows it is."""
+        order, begins = self._owners
+        counts = (begins[rows + 1] - begins[rows]).astype(np.int64)
+        which = np.repeat(np.arange(len(rows)), counts)
+        within = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return order[begins[rows][which] + within], which
+
+    def vectors(self, rows: Rows) -> Vectors:
+        """The vectors in these rows, float32[n, d]."""
+        found = np.empty((len(rows), self.dimension), dtype=np.float32)
+        segments = np.searchsorted(self.starts, rows, side="right") - 1
+        for segment in np.unique(segments):
+            inside = segments == segment
+            found[inside] = self.segments[segment][rows[inside] - self.starts[segment]]
+        return found
+
+    def at(self, positions: Rows) -> Vectors:
+        """The vectors of the nodes at these positions, float32[n, d]."""
+        return self.vectors(self.places[positions])
+
+    def best(
+        self, metric: Metric, query: Vectors, positions: Rows, wanted: int, ids: Ids | None = None
+    ) -> list[tuple[int, float]]:
+        """Keys and exact scores of the best of these nodes; `ids` as for `Search`."""
+        rows, which = _distinct(self.places[positions])
+        blocks = [rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE)]
+        scores = np.concatenate([exact(metric, query, self.vectors(block)) for block in blocks] or [np.zeros(0)])[which]
+        return ordered_scores(self.keys[positions], scores, wanted, ids)
+
+
+def _distinct(places: Rows) -> tuple[Rows, Rows]:
+    if (places[1:] > places[:-1]).all():  # as they are when nodes were embedded in their order
+        return places, np.arange(len(places))
+    return np.unique(places, return_inverse=True)
+
+
+def together(parts: Sequence[Rows]) -> Rows:
+    """Positions in one array."""
+    return np.concatenate([_NOWHERE, *parts])
+
+
+ROW = np.dtype([("key", "<i8"), ("segment", "<i4"), ("row", "<i4")])
+LACKING = -1
+"""Stands where the segment does of a node without a vector."""
+
+
+@dataclass(frozen=True, eq=False)
+class VectorPlaces:
+    """Where the vectors of the live nodes of a group stand at a generation.
+
+    Args:
+        opened: the store.
+        group: name of the group.
+        embedder: that made the vectors.
+        generation: at which.
+        rows: for each node its key, the segment of its vector and the row in it; by key.
+        segments: those that there are, by number, and their checksums: when the last one was damaged, its number is
+            given again.
+    """
+
+    opened: OpenStore
+    group: str
+    embedder: str
+    generation: int
+    rows: npt.NDArray[Any]
+    segments: Mapping[int, bytes]
+
+    def at(self, generation: int) -> VectorPlaces:
+        """Those at a later generation."""
+        segments = dict(self._there())
+        same = [number for number, checksum in segments.items() if self.segments.get(number) == checksum]
+        lives = ~np.isin(self.rows["key"], self._dead(generation))
+        stays = np.isin(self.rows["segment"], same) & lives
+        values = {"embedder": self.embedder, "grp": self.group, "at": generation}
+        known = int(self.rows["key"][-1]) if len(self.rows) else 0
+        parts = [self.rows[stays], self._asked(sql.PLACED, {**values, "known": known})]
+        if not (stays == lives).all():
+            moved = json.dumps(self.rows["key"][lives & ~stays].tolist())
+            parts.append(self._asked(sql.PLACED_OF_KEYS, {**values, "keys": moved}))
+        rows = np.concatenate(parts)
+        if len(parts) > 2:
+            rows = rows[np.argsort(rows["key"])]
+        return VectorPlaces(self.opened, self.group, self.embedder, generation, rows, segments)
+
+    def _there(self) -> Iterator[tuple[int, bytes]]:
+        for number, *_ in self.opened.rows(sql.SEGMENTS_OF, (self.embedder,)):
+            # One that is not there was joined in this moment, or damaged: who searches says so.
+            with suppress(OSError):
+                yield number, checksum_of(segment_path(self.opened.folder, self.embedder, number))
+
+    def _dead(self, generation: int) -> list[int]:
+        values = {"grp": self.group, "since": self.generation, "at": generation}
+        return [key for (key,) in self.opened.rows(sql.DEAD_RECORDS, values)] if len(self.rows) else []
+
+    def _asked(self, statement: str, values: Mapping[str, Any]) -> npt.NDArray[Any]:
+        return np.fromiter(_known(self.opened.each(statement, values)), dtype=ROW)
+
+
+def nowhere(opened: OpenStore, group: str, embedder: str) -> VectorPlaces:
+    """What is known of a group before anything was read."""
+    return VectorPlaces(opened, group, embedder, 0, np.zeros(0, dtype=ROW), {})
+
+
+def _known(rows: Iterable[tuple[int, int | None, int | None]]) -> Iterator[tuple[int, int, int]]:
+    for key, segment, row in rows:
+        yield key, LACKING if segment is None else segment, row or 0
