@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.versions import Module, hash_of, recorded, refresh, sources, stale
+from spolia.core.fingerprint.definition import Module, hash_of
+from tests.versions import recorded, refresh, sources, stale
 
 SOURCE = '''
 from spolia.ranking import fused
@@ -70,7 +71,7 @@ def test_what_can_change_a_result_changes_the_hash(before: str, after: str, same
     assert (_hash(SOURCE, RANKING) == _hash(SOURCE.replace(before, after), RANKING.replace(before, after))) == same
 
 
-def _hash(source: str, ranking: str) -> str:
+def _hash(source: str, ranking: str) -> bytes:
     texts = {"spolia.cut": source, "spolia.ranking": ranking}
     return hash_of("spolia.cut", "Cut", lambda name: Module.parsed(texts[name]))
 

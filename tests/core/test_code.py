@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
-from spolia.core.fingerprint import reached
-from spolia.core.fingerprint.reached import reached_digest
+from spolia.core.fingerprint.definition import definition_digest
+from spolia.core.fingerprint.digest import code_digest
 from spolia.core.operator import Operator
 from spolia.errors import ManifestMismatch
 from spolia.indexing.sync import sync
+from spolia.post_retrieval.selection import Cut, Threshold
 from spolia.stores.corpus import Corpus
+from spolia.stores.defined import built_in, signature
 from spolia.stores.definition import Definition, Part, Pieces
 
 MAIN = '''
@@ -124,6 +126,26 @@ def unused():
     return 1
 """
 LATE = "def joined(words):\n    return ' '.join(words)\n"
+SIGNED = """
+from spolia.core.function import step
+from spolia.indexing.transforms.function import transform
+
+LEAST = 3
+
+
+def long_enough(word):
+    return len(word) >= LEAST
+
+
+@transform
+def words(text, *, most=10):
+    return [word for word in text.split() if long_enough(word)][:most]
+
+
+@step
+def twice(pieces):
+    return (*pieces, *pieces)
+"""
 FILES = {"main.py": MAIN, "words.py": WORDS, "late.py": LATE, "__init__.py": ""}
 Quarry = Callable[..., Operator[Part, Pieces]]
 
@@ -153,6 +175,34 @@ def quarry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Quarry]:
 
     yield made
     forget()
+
+
+def test_groups_of_stores_of_before_are_recognised(
+    quarry: Quarry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Signatures as the release of before wrote them down."""
+    (tmp_path / "quarrysig.py").write_text(SIGNED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own, fine = importlib.import_module("quarrysig"), built_in("fine")
+    assert fine is not None
+    transforms = [fine.transform, own.words, own.words.but(most=5), own.words >> own.twice, fine.transform >> own.twice]
+    assert [signature(Definition(transform), {}) for transform in transforms] == [
+        "e30cfe34d796d608826ed4731cef05d4",
+        "6d8127aa58a221696cda02313c1a871e",
+        "b61f87cd5b5289d8a08098e0727ae0ba",
+        "7500b5df6a3fa4048e8abedb29aad199",
+        "c851cfe9b6307e427fccc9c25a265c61",
+    ]
+
+
+def test_a_class_of_spolia_and_of_a_user_have_one_answer_whatever_is_said_beside_the_code(quarry: Quarry) -> None:
+    assert code_digest(Cut) == definition_digest(Cut) != definition_digest(Threshold)
+    quarry()
+    before = code_digest(sys.modules["quarry.words"].Word)
+    quarry({"words.py": ("    text: str\n", "    text: str  # of a page\n\n")})
+    assert code_digest(sys.modules["quarry.words"].Word) == before
+    quarry({"words.py": ("> 3", "> 4")})
+    assert code_digest(sys.modules["quarry.words"].Word) != before
 
 
 CHANGES = [
@@ -256,8 +306,6 @@ def test_a_group_is_not_gone_on_with_when_a_helper_has_changed(quarry: Quarry, t
 
 
 def test_what_cannot_be_looked_through_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    from spolia.core.fingerprint.digest import code_digest
-
     circle: list[object] = []
     circle.append(circle)
     large = list(range(1_000_000))
@@ -266,29 +314,3 @@ def test_what_cannot_be_looked_through_ends(monkeypatch: pytest.MonkeyPatch) -> 
         return f"{text}{circle}{large}"
 
     assert code_digest(looks) == code_digest(looks)
-
-
-def test_a_module_reaches_what_it_imports_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {
-        "__init__": "",
-        "first": "from dunes import second\nif TYPE_CHECKING:\n    import dunes.types\n",
-        "second": "def f():\n    from dunes.third import (\n        a,\n        b,\n    )\n",
-        "third": "import dunes.first\nfrom dunes.errors import E\na = b = 1\n",
-        "types": "",
-        "errors": "class E(Exception): ...\n",
-        "other": "import dunes.first\n",
-    }
-    (tmp_path / "dunes").mkdir()
-    for name, text in files.items():
-        (tmp_path / "dunes" / f"{name}.py").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def hashed(changed: str = "") -> str:
-        for name, text in files.items():
-            (tmp_path / "dunes" / f"{name}.py").write_text(text + ("c = 2\n" if name == changed else ""))
-        for kept in (reached_digest, reached._read):
-            kept.cache_clear()
-        return reached_digest("dunes.first")
-
-    assert hashed() == hashed("other") == hashed("types") == hashed("errors")
-    assert len({hashed(), hashed("first"), hashed("second"), hashed("third")}) == 4

@@ -314,16 +314,17 @@ def test_a_changed_function_is_asked_again_and_named(tmp_path: Path) -> None:
     assert (again, again.table.asked, again.warnings) == (was, 0, ())
 
 
-def test_a_change_in_what_a_measure_of_spolia_imports_is_taken_again(tmp_path: Path) -> None:
+def test_a_change_in_what_a_measure_of_spolia_names_is_taken_again_and_a_comment_is_not(tmp_path: Path) -> None:
     """How recall looks for gold is in another file than recall."""
     shutil.copytree(Path(spolia.__file__).parent, tmp_path / "spolia", ignore=shutil.ignore_patterns("__pycache__"))
-    path, package = tmp_path / "a.experiment", tmp_path / "spolia" / "evaluation"
+    path, package = tmp_path / "a.experiment", tmp_path / "spolia" / "evaluation" / "measures"
     assert in_a_process(path, PYTHONPATH=str(tmp_path)).returncode == 0
-    with (package / "report" / "html.py").open("a") as file:
-        file.write("\nANOTHER = 1\n")
-    assert in_a_process(path, PYTHONPATH=str(tmp_path)).stdout == "asked 0\n\n"  # which no measure imports
-    with (package / "measures" / "retrieval_measure.py").open("a") as file:
-        file.write("\nANOTHER = 1\n")
+    for name in ("retrieval_measure.py", "recall_precision.py"):
+        with (package / name).open("a") as file:
+            file.write("\n\n# A comment.\nANOTHER = 1\n")
+    assert in_a_process(path, PYTHONPATH=str(tmp_path)).stdout == "asked 0\n\n"
+    with (package / "retrieval_measure.py").open("a") as file:
+        file.write("\ndef satisfied(found, item):\n    return 0\n")
     told = in_a_process(path, PYTHONPATH=str(tmp_path)).stdout
     assert told.startswith("asked 0\nComputed again, since it has changed: measures, R@1, code, Recall: was ")
 

@@ -12,4 +12,8 @@ Two processes get the same hash for the same files. What is looked at:
 What is not: code that is reached by a name in a text or through an object's methods, the state of other objects, a
 container that the code itself fills, files, environment, and what is named beyond the first `MOST` functions and
 classes.
+
+Of a class of Spolia: its definition, and what that names in the packages where results are made (`definition`), without
+comments, layout, docstrings, annotations and the words of errors; its `version` tells of what else it is built on.
+Cache keys, signatures of groups, experiments, gates and the record of versions all ask here.
 """

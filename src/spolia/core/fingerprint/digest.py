@@ -13,6 +13,7 @@ from importlib.util import resolve_name
 from types import FunctionType, ModuleType
 from typing import Any
 
+from spolia.core.fingerprint.definition import definition_digest
 from spolia.core.fingerprint.packages import is_own, version
 from spolia.core.fingerprint.written import (
     Chain,
@@ -39,9 +40,11 @@ Told = Any
 
 
 def code_digest(function: Callable[..., Any], source: str = "") -> bytes:
-    """A hash of what a function does.
+    """A hash of what a function or class does: the one answer to whether code has changed.
 
     Args:
+        function: of a user's, with all of the user's code that it refers to; or a class of Spolia, whose versions tell
+            of the code that it is built on.
         source: of the function, where it was read before; see `source_of`.
 
     >>> def cut(text):
@@ -49,6 +52,8 @@ def code_digest(function: Callable[..., Any], source: str = "") -> bytes:
     >>> code_digest(cut) == code_digest(cut)
     True
     """
+    if isinstance(function, type) and function.__module__.partition(".")[0] == "spolia":
+        return definition_digest(function)
     return _Reading(function, source).digest()
 
 

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 from spolia import __version__
 from spolia.core.fingerprint.digest import code_digest
-from spolia.core.fingerprint.reached import reached_digest
 from spolia.core.function import Function
 from spolia.core.operator import Operator
 from spolia.core.wiring import fits, name_of
@@ -92,7 +91,7 @@ def identity(value: Operator[Any, Any] | SetMeasure, run: Run, known: Known) -> 
     stores and models, who asks.
 
     Of a class and of a plain function its code stands for what it does, with all that it refers to; of a class of
-    Spolia all modules that its own one reaches, of a store its generation, of Spolia its version.
+    Spolia its definition and version, of a store its generation, of Spolia its version.
 
     Args:
         known: hashes of classes, and fingerprints of stores and models, that were taken just before.
@@ -143,18 +142,13 @@ def code_of(value: Any, known: Known | None = None) -> dict[str, str]:
     kinds = {type(one) for one in inside(value) if not isinstance(one, Function)}
     classes = kinds.union(*(filter(_is_spolia, kind.__mro__) for kind in kinds if not _is_spolia(kind)))
     known = {} if known is None else known
-    known |= {cls: _class(cls) for cls in classes if cls not in known}
+    known |= {cls: code_digest(cls).hex()[:16] for cls in classes if cls not in known}
     return {cls.__qualname__: str(known[cls]) for cls in sorted(classes, key=lambda cls: cls.__qualname__)}
 
 
 def functions_among(parts: Iterable[Any]) -> dict[str, str]:
     """Plain functions by name, with a hash of their code and all that it refers to."""
     return {f"{one.name}()": one.digest.hex() for one in parts if isinstance(one, Function)}
-
-
-def _class(cls: type) -> str:
-    """Of Spolia's own all modules that its own one reaches; of others what it does, with all that it refers to."""
-    return reached_digest(cls.__module__) if _is_spolia(cls) else code_digest(cls).hex()[:16]
 
 
 def _is_spolia(cls: type) -> bool:

@@ -1,0 +1,140 @@
+"""A hash of a class of Spolia as it is written, with what it names where results are made."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+COMPUTED_OTHERWISE = {"composes", "together", "alike", "is_nested"}
+"""How results are shared and swept; property tests hold that they stay the same."""
+BESIDE_THE_RESULT = COMPUTED_OTHERWISE | {
+    "version",
+    "waits",
+    "needs",
+    "takes",
+    "gives",
+    "tail",
+    "calls",
+    "fanout",
+    "short",
+    "__repr__",
+}
+FOLLOWED = tuple(
+    f"spolia.{part}"
+    for part in (
+        "ranking",
+        "evaluation.measures",
+        "core.sentences",
+        "core.combinators",
+        "core.sweepable",
+        "indexing.splitters",
+        "indexing.structure",
+        "indexing.transforms",
+        "retrieval",
+        "generation",
+        "orchestration",
+        "pre_",
+        "post_",
+    )
+)
+
+
+@dataclass(frozen=True)
+class Module:
+    """The functions, classes and constants of a module, and what it imports, each by name."""
+
+    statements: dict[str, ast.AST]
+    imports: dict[str, str]
+
+    @classmethod
+    def parsed(cls, text: str) -> Module:
+        tree = ast.parse(text)
+        found: dict[str, ast.AST] = {}
+        for node in tree.body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                found[node.name] = node
+            elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                found.update((target.id, node) for target in targets if isinstance(target, ast.Name))
+        sources = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+        return cls(found, {item.name: str(node.module) for node in sources for item in node.names})
+
+
+@cache
+def definition_digest(cls: type) -> bytes:
+    """A hash of what a class of Spolia does: its definition, and what that names where results are made.
+
+    Comments, layout, docstrings, annotations and what errors say make no difference. What it is built on elsewhere
+    (stores, models, the core) is not looked at: an operator's `version` tells of that.
+
+    >>> from spolia.core.combinators.guard import Guard
+    >>> len(definition_digest(Guard))
+    8
+    """
+    return hash_of(cls.__module__, cls.__qualname__, module)
+
+
+def hash_of(home: str, name: str, module: Callable[[str], Module]) -> bytes:
+    """Hash of a class and of all that it names, directly or not, in its module and in those that it is built on.
+
+    What all operators are, `Operator`, is no part of what one of them does.
+    """
+    wanted, done = [(home, name)], dict[tuple[str, str], str]()
+    while wanted:
+        where, part = place = wanted.pop()
+        source = module(where)
+        if part in source.imports and source.imports[part].startswith(FOLLOWED):
+            wanted.append((source.imports[part], part))
+        if place in done or part not in source.statements:
+            continue
+        plain = _plain(source.statements[part], place == (home, name))
+        done[place] = repr(plain)
+        wanted += [(where, used) for used in sorted(_names(plain)) if used != "Operator"]
+    text = "\n".join(sorted(f"{part}={plain}" for (_, part), plain in done.items()))
+    return hashlib.sha256(text.encode()).digest()[:8]
+
+
+@cache
+def module(name: str) -> Module:
+    """A module of Spolia, read from its file."""
+    return Module.parsed(Path(str(import_module(name).__file__)).read_text("utf-8"))
+
+
+def _plain(node: Any, root: bool = False) -> Any:
+    """The tree as nested tuples that are the same in every version of Python."""
+    if isinstance(node, list):
+        return tuple(_plain(item) for item in node)
+    if not isinstance(node, ast.AST):
+        return (type(node).__name__, repr(node))
+    if isinstance(node, ast.Raise):
+        return ("Raise",)  # what an error says does not change a result
+    held = {}
+    for name, value in ast.iter_fields(node):
+        if value is None or value == [] or name in ("annotation", "returns", "ctx", "kind", "type_comment"):
+            continue
+        held[name] = value
+    if isinstance(held.get("body"), list):
+        held["body"] = [item for item in held["body"] if _counts(item, root)]
+    return (type(node).__name__, *((name, _plain(value)) for name, value in held.items()))
+
+
+def _counts(item: ast.stmt, root: bool) -> bool:
+    """Whether a statement has a part in the result: no docstring, and no method for wiring and drawing."""
+    if isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant):
+        return False
+    target = getattr(item, "target", None)
+    return getattr(item, "name", getattr(target, "id", None)) not in (BESIDE_THE_RESULT if root else COMPUTED_OTHERWISE)
+
+
+def _names(plain: Any) -> set[str]:
+    if not isinstance(plain, tuple):
+        return set()
+    if plain and plain[0] == "Name":
+        return {ast.literal_eval(value[1]) for key, value in plain[1:] if key == "id"}
+    return {name for part in plain for name in _names(part)}
