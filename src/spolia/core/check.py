@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 from spolia import errors
 from spolia.core.codec import nearest, plan_of
 from spolia.core.codec.shape import EncodeContext
-from spolia.core.combinators import Choice, Guard, Identity, Loop, Route, Samples, Stopped, places
+from spolia.core.combinators import Branch, Choice, Each, Guard, Identity, Loop, Route, Samples, Stopped, places
 from spolia.core.operator import Operator, Then, Vary
 from spolia.core.wiring import fits, name_of
 from spolia.errors import CodecError, SpoliaError, WiringError
@@ -151,6 +151,7 @@ def _structure(op: Operator[Any, Any]) -> Iterator[Problem]:
         yield from _loop(op)
     elif isinstance(op, Then):
         yield from _samples(op)
+        yield from _fusions(op)
     elif isinstance(op, Choice):
         yield from _twice("options", op.options)
     elif isinstance(op, Vary):
@@ -220,6 +221,51 @@ def _loop(op: Loop[Any]) -> Iterator[Problem]:
             "This loop cannot end before its cap: the body changes nothing, and only the body could stop it. "
             "Give another body, or a judge: until=...",
         )
+    if (beyond := getattr(op.until, "beyond", None)) is not None and (why := beyond(op.max_steps)):
+        yield Problem("until", why)
+
+
+def _fusions(op: Then[Any, Any]) -> Iterator[Problem]:
+    """Fusions that have no weight for a source before them."""
+    found: frozenset[str] | None = None
+    for index, step in enumerate(op.steps):
+        for fusion in (step, *_options(step)):
+            named = getattr(fusion, "fuses", None)
+            if found is not None and named is not None and (lacking := sorted(found - set(named))):
+                yield Problem(
+                    f"steps.{index}",
+                    f"{type(fusion).__name__} has no weight or minimum for the source {lacking[0]!r}, only for "
+                    f"{', '.join(map(repr, named)) or 'none'}. Add it, or give the retriever one of these.",
+                )
+                break
+        found = _sources(step, found)
+
+
+def _options(op: Operator[Any, Any]) -> Iterator[Operator[Any, Any]]:
+    """What stands in an operator's place once it is decided."""
+    decided = op.decided() if isinstance(op, Vary) and op._few() else ()
+    for option in op.options if isinstance(op, Choice) else decided:
+        yield option
+        yield from _options(option)
+
+
+def _sources(op: Operator[Any, Any], before: frozenset[str] | None) -> frozenset[str] | None:
+    """What the `source` of rankings may be after a step, of those before it; None where that is not known."""
+    if isinstance(op, Then):
+        for step in op.steps:
+            before = _sources(step, before)
+        return before
+    if isinstance(op, Identity):
+        return before
+    if isinstance(op, (Branch, Each, Choice, Route, Guard)):
+        arms = [inner for place, inner in op.inner() if place != "router"]
+    elif isinstance(op, Vary):
+        arms = list(_options(op)) or [op.body]
+    else:
+        source = getattr(op, "source", None)
+        return frozenset((source,)) if isinstance(source, str) else None
+    known = [_sources(arm, before) for arm in arms]
+    return None if None in known else frozenset().union(*(some for some in known if some is not None))
 
 
 def _samples(op: Then[Any, Any]) -> Iterator[Problem]:

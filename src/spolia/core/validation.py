@@ -39,7 +39,7 @@ def refuse_misfits(value: Any, error: type[SpoliaError] = WiringError) -> None:
     """
     freeze(value)
     cls: Any = type(value)
-    for name, kind in _declared(cls):
+    for name, kind in declared_fields(cls):
         given = getattr(value, name, None)
         if not fulfils(given, kind):
             said = f"{type(value).__name__} has {name}={given!r:.80} ({type(given).__name__})"
@@ -137,7 +137,7 @@ def _is_union(kind: Any) -> bool:
 
 
 @cache
-def _declared(cls: Any) -> tuple[tuple[str, Any], ...]:
+def declared_fields(cls: Any) -> tuple[tuple[str, Any], ...]:
     """Fields with their types; without those whose types only a type checker sees."""
     found: list[tuple[str, Any]] = []
     for field in fields(cls):
@@ -179,7 +179,7 @@ def capabilities_of(protocol: type) -> frozenset[str]:
 def needed(cls: Any) -> Mapping[str, frozenset[str]]:
     """The capabilities that models in the fields of a dataclass must have, by field."""
     found = {}
-    for name, kind in _declared(cls):
+    for name, kind in declared_fields(cls):
         kinds = [one for each in (get_args(kind) or (kind,)) for one in (get_args(each) or (each,))]
         if names := frozenset().union(*(capabilities_of(one) for one in kinds if isinstance(one, type))):
             found[name] = names

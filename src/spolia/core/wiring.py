@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from inspect import getattr_static
 from typing import Annotated, Any, ForwardRef, Literal, TypeVar, Union, get_args, get_origin
 
@@ -55,6 +55,8 @@ def name_of(kind: Any) -> str:
     >>> name_of(tuple[int, ...]), name_of(None | int)
     ('tuple[int, ...]', 'None | int')
     """
+    if get_origin(kind) is Annotated:
+        return name_of(get_args(kind)[0])
     if kind is Any:
         return "anything"
     if kind is None or kind is type(None):
@@ -71,6 +73,16 @@ def name_of(kind: Any) -> str:
         inner = ", ".join("..." if arg is Ellipsis else name_of(arg) for arg in get_args(kind))
         return f"{get_origin(kind).__name__}[{inner}]"
     return getattr(kind, "__name__", repr(kind))
+
+
+def one_of(names: Iterable[str]) -> Any:
+    """The type of a text that is one of some names, each once.
+
+    >>> one_of(["en", "ko", "en"])
+    typing.Literal['en', 'ko']
+    """
+    literal: Any = Literal
+    return literal[tuple(dict.fromkeys(names))]
 
 
 def fits(wanted: Any, given: Any, bound: Bindings) -> bool:

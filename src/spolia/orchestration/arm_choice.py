@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from spolia.core.call_bounds import total
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade, note
+from spolia.core.wiring import one_of
 from spolia.errors import WiringError
+from spolia.orchestration.similarity_router import arms_of, scores_of
 from spolia.types import ArmScores, Query
 
 
@@ -39,6 +42,10 @@ class PickArm(Operator[ArmScores, str]):
         super().__post_init__()
         if not math.isfinite(self.floor):
             raise WiringError(f"{self.short}: floor is {self.floor}. Write a number.")
+
+    def gives(self, taken: Any, /) -> Any:
+        arms = arms_of(taken) if super().gives(taken) else None
+        return str if arms is None else one_of((*(arms if self.floor <= 1 else ()), self.default))
 
     def apply(self, value: ArmScores, /) -> str:
         best, highest = self.default, max(self.floor, 0.0)
@@ -83,6 +90,12 @@ class Exceeds(Operator[ArmScores, str]):
         if not math.isfinite(self.threshold):
             raise WiringError(f"{self.short}: threshold is {self.threshold}. Write a number.")
 
+    def gives(self, taken: Any, /) -> Any:
+        arms = arms_of(taken) if super().gives(taken) else None
+        may_exceed = arms is None or (self.arm in arms and self.threshold < 1)
+        may_not = arms is None or self.arm not in arms or self.threshold >= 0
+        return one_of((self.arm,) * may_exceed + (self.otherwise,) * may_not)
+
     def apply(self, value: ArmScores, /) -> str:
         score = value.by_arm.get(self.arm, 0.0)
         if not math.isfinite(score):
@@ -122,6 +135,12 @@ class Blend(Operator[Query, ArmScores]):
         super().__post_init__()
         if not 0 <= self.weight <= 1:
             raise WiringError(f"{self.short}: weight is {self.weight}. Write a number from 0 to 1.")
+
+    def gives(self, taken: Any, /) -> Any:
+        super().gives(taken)
+        asked = (self.first, self.second)[self.weight == 0 : 2 - (self.weight == 1)]
+        arms = [arms_of(judge.gives(taken)) for judge in asked]
+        return ArmScores if None in arms else scores_of(dict.fromkeys(name for some in arms for name in some or ()))
 
     def apply(self, value: Query, /) -> ArmScores:
         if self.weight in (0, 1):

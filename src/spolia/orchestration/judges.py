@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade
-from spolia.core.wiring import refuse_counts
+from spolia.core.validation import declared_fields
+from spolia.core.wiring import fits, name_of, refuse_counts
 from spolia.errors import ModelRejected, WiringError
 from spolia.models.parsers import OneOf
 from spolia.models.prompting.role import Ask, Brief, Role
@@ -39,6 +40,28 @@ class StopWhen(Operator[State, Verdict]):
     field: str
     at_least: float
     reason: str = "sufficient"
+
+    def gives(self, taken: Any, /) -> Any:
+        """A verdict; of a state that has no such field, or one that is neither, `WiringError`."""
+        found = super().gives(taken)
+        if isinstance(taken, type) and issubclass(taken, State) and taken is not State:
+            state: Any = taken
+            known = dict(declared_fields(state))
+            if self.field not in (names := [f.name for f in fields(taken)]):
+                raise WiringError(f"{taken.__name__} has no field {self.field!r}. It has: {', '.join(names)}.")
+            if not any(fits(kind, known.get(self.field, Any), {}) for kind in (float, str, tuple)):
+                held = name_of(known[self.field])
+                raise WiringError(f"The field {self.field!r} holds {held}. Write one with a number or entries.")
+        return found
+
+    def beyond(self, steps: int) -> str:
+        """Why a loop of so many steps ends at its cap instead, where each step adds one; empty where it need not."""
+        if self.at_least <= steps:
+            return ""
+        return (
+            f"StopWhen waits for {self.at_least:g} in {self.field!r}, and the loop takes {steps} steps: if each adds "
+            f"one, it ends at its cap. Write at_least={steps} or less, or max_steps={math.ceil(self.at_least)}."
+        )
 
     def apply(self, value: State, /) -> Verdict:
         known = [f.name for f in fields(value)]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade
-from spolia.core.wiring import refuse_counts
+from spolia.core.wiring import one_of, refuse_counts
 from spolia.errors import WiringError
 from spolia.models.parsers import OneOf, Text
 from spolia.models.prompting.role import Ask, Brief, Prompted, Role
 from spolia.models.prompting.template import Setting, chosen
 from spolia.models.protocols import ForetellsTokens, LanguageModel, able_to
-from spolia.orchestration.similarity_router import Arms, refuse_no_arm
+from spolia.orchestration.similarity_router import Arms, refuse_no_arm, scores_of
 from spolia.types import ArmScores, Prompt, Query, Token
 
 ROUTED: Role[str] = Role("spolia:orchestration/prompts/label.txt", Text(), default="none")
@@ -63,6 +63,10 @@ class ByLabel(Operator[Query, str]):
             raise WiringError(
                 f"{self.short}: {self.otherwise!r} is no arm. Write one of: {', '.join(dict(self.arms))}."
             )
+
+    def gives(self, taken: Any, /) -> Any:
+        super().gives(taken)
+        return one_of(name for name, _ in self.arms)
 
     def apply(self, value: Query, /) -> str:
         described = Setting("\n".join(f"- {name}: {what}" for name, what in self.arms))
@@ -127,6 +131,10 @@ class ByNextToken(Prompted, Operator[Query, ArmScores]):
 
     def reads(self, value: Query, /) -> object:
         return self._prompt(value)
+
+    def gives(self, taken: Any, /) -> Any:
+        super().gives(taken)
+        return scores_of(arm for arm, _ in self.arms)
 
     def apply(self, value: Query, /) -> ArmScores:
         mass = self._mass(able_to(self.llm, ForetellsTokens).next_tokens(self._prompt(value), top=self.top))

@@ -107,6 +107,14 @@ class ConvexCombination(Fusion):
         if not all(isfinite(minimum) for _, minimum in self.minimums):
             raise WiringError(f"The minimums are {self.minimums!r}. Write numbers.")
 
+    @property
+    def fuses(self) -> tuple[str, ...]:
+        """The sources that it can fuse: those that have a weight and, where it is needed, a minimum."""
+        weighted = tuple(source for source, _ in self.weights)
+        least = {source for source, _ in self.minimums}
+        needs_least = self.normalisation == "theoretical-min-max"
+        return tuple(source for source in weighted if not needs_least or source in least)
+
     def alike(self) -> object:
         return self.top_k, self.normalisation, self.minimums
 

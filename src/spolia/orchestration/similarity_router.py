@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import note
@@ -53,10 +53,28 @@ class ByKeywords(Operator[Query, ArmScores]):
         if odd := [word for _, words in self.arms for word in words if not _words(word)]:
             raise WiringError(f"{self.short}: the keyword {odd[0]!r} has no letter. Write words.")
 
+    def gives(self, taken: Any, /) -> Any:
+        super().gives(taken)
+        return scores_of(arm for arm, _ in self.arms)
+
     def apply(self, value: Query, /) -> ArmScores:
         sources = [" ".join(_words(text)) for text in (value.text, *_asked_for(value))]
         found = {word for _, words in self.arms for word in map(_plain, words) if _stands(word, sources)}
         return ArmScores(tuple((arm, _share(set(map(_plain, words)) & found, found)) for arm, words in self.arms))
+
+
+def scores_of(arms: Iterable[str]) -> Any:
+    """The type of scores from 0 to 1 of some arms, by which `check` knows what a router may name."""
+    return Annotated[ArmScores, tuple(arms)]
+
+
+def arms_of(kind: Any) -> tuple[str, ...] | None:
+    """The arms that scores of a type are of; None where nothing is known.
+
+    >>> arms_of(scores_of(["law", "medicine"])), arms_of(ArmScores)
+    (('law', 'medicine'), None)
+    """
+    return kind.__metadata__[0] if get_origin(kind) is Annotated else None
 
 
 def refuse_no_arm(arms: Iterable[tuple[str, object]], where: str) -> None:
@@ -138,6 +156,10 @@ class ByMeaning(Operator[Query, ArmScores]):
 
     def reads(self, value: Query, /) -> object:
         return value.text, value.vector
+
+    def gives(self, taken: Any, /) -> Any:
+        super().gives(taken)
+        return scores_of(arm for arm, _ in self.arms)
 
     def apply(self, value: Query, /) -> ArmScores:
         alike = self._cosines(value)

@@ -14,6 +14,8 @@ from typing import Any
 COMPUTED_OTHERWISE = {"composes", "together", "alike", "is_nested"}
 """How results are shared and swept; property tests hold that they stay the same."""
 BESIDE_THE_RESULT = COMPUTED_OTHERWISE | {
+    "fuses",
+    "beyond",
     "version",
     "waits",
     "needs",

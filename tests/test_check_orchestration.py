@@ -1,0 +1,119 @@
+"""What `check` sees of Spolia's own routers, judges and fusions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from spolia.core.check import check
+from spolia.core.combinators import Branch, Choice, Guard, Identity, Loop, Route
+from spolia.core.function import step
+from spolia.core.operator import Operator
+from spolia.errors import WiringError
+from spolia.models.prompting.stand_in_models import ScriptedModel
+from spolia.orchestration.arm_choice import Blend, Exceeds, PickArm
+from spolia.orchestration.judges import StopWhen
+from spolia.orchestration.llm_router import ByLabel
+from spolia.orchestration.rank_fusion import ConvexCombination, ReciprocalRankFusion
+from spolia.orchestration.similarity_router import ByKeywords, ByMeaning
+from spolia.retrieval.bm25 import BM25
+from spolia.retrieval.dense import Dense
+from spolia.stores.corpus import Corpus
+from spolia.testing import HashingEmbedder
+from spolia.types import Chain, Query, State
+
+GROUP = Corpus("notes.spolia").group()
+LAW, DRUGS = ("law", ("court",)), ("drugs", ("dose",))
+WORDS = ByKeywords((LAW, DRUGS))
+MEANING = ByMeaning(HashingEmbedder(), (LAW, ("tides", ("sea",))))
+LABELS = ByLabel(ScriptedModel(("law",)), (("law", "courts"), ("drugs", "doses")), otherwise="law")
+KEYWORDS, VECTORS = BM25(GROUP), Dense(GROUP, HashingEmbedder())
+ARMS: dict[str, Operator[Any, Any]] = {"law": KEYWORDS, "drugs": VECTORS}
+
+
+def problems(flow: Operator[Any, Any]) -> str:
+    return "\n".join(map(str, check(flow).problems))
+
+
+ROUTERS: list[tuple[Operator[Query, str], dict[str, Operator[Any, Any]], str]] = [
+    (LABELS, ARMS, ""),
+    (LABELS, ARMS | {"other": KEYWORDS}, "arms.other: This arm can never run: the router only names law, drugs."),
+    (LABELS, {"law": KEYWORDS}, "arms: The router may name 'drugs', which is no arm."),
+    (WORDS >> PickArm("law"), ARMS, ""),
+    (WORDS >> PickArm("law"), ARMS | {"tides": KEYWORDS}, "arms.tides: This arm can never run"),
+    (WORDS >> PickArm("law", floor=1.5), ARMS, "arms.drugs: This arm can never run: the router only names law."),
+    (WORDS >> Exceeds("drugs", "law", 0.2), ARMS, ""),
+    (WORDS >> Exceeds("drugs", "law", 1.0), ARMS, "arms.drugs: This arm can never run"),
+    (WORDS >> Exceeds("tides", "law"), ARMS | {"tides": KEYWORDS}, "arms.tides: This arm can never run"),
+    (Blend(WORDS, MEANING) >> PickArm("law"), ARMS | {"tides": KEYWORDS}, ""),
+    (Blend(WORDS, MEANING, 1.0) >> PickArm("law"), ARMS | {"tides": KEYWORDS}, "arms.tides: This arm can never run"),
+    (Blend(WORDS, MEANING, 0.0) >> PickArm("law"), {"law": KEYWORDS, "tides": VECTORS}, ""),
+]
+
+
+@pytest.mark.parametrize(("router", "arms", "problem"), ROUTERS)
+def test_arms_that_no_label_score_or_threshold_leads_to_are_told(
+    router: Operator[Query, str], arms: dict[str, Operator[Any, Any]], problem: str
+) -> None:
+    found = problems(Route(router, arms, default="law"))
+    assert problem in found if problem else not found
+
+
+def test_an_arm_below_every_threshold_is_told() -> None:
+    flow = Route(WORDS >> Exceeds("drugs", "law", -0.1), ARMS, default="drugs")
+    assert "arms.law: This arm can never run: the router only names drugs." in problems(flow)
+
+
+@step
+def hop(chain: Chain) -> Chain:
+    return chain.but(pairs=(*chain.pairs, ("?", "!")))
+
+
+@dataclass(frozen=True)
+class Walk(State):
+    query: Query
+
+
+@step
+def walk(state: Walk) -> Walk:
+    return state
+
+
+def test_a_rule_on_a_field_that_the_state_lacks_is_refused_while_building() -> None:
+    with pytest.raises(WiringError, match=r"Chain has no field 'pears'. It has: .*pairs"):
+        Loop(hop, StopWhen("pears", 3))
+    with pytest.raises(WiringError, match=r"The field 'query' holds Query\. Write one with a number or entries\."):
+        Loop(walk, StopWhen("query", 3))
+    assert not problems(Loop(hop, StopWhen("pairs", 3), max_steps=3))
+
+
+def test_a_rule_beyond_the_cap_is_told() -> None:
+    assert "until: StopWhen waits for 4 in 'pairs', and the loop takes 3 steps" in problems(
+        Loop(hop, StopWhen("pairs", 4), max_steps=3)
+    )
+
+
+SPARSE = KEYWORDS.but(source="sparse")
+FUSIONS: list[tuple[Operator[Query, Any], str]] = [
+    (Branch(KEYWORDS, VECTORS) >> ConvexCombination(), ""),
+    (Branch(SPARSE, VECTORS) >> ReciprocalRankFusion(), ""),
+    (Branch(SPARSE, VECTORS) >> ConvexCombination(), "no weight or minimum for the source 'sparse', only for 'bm25', "),
+    (Branch(Choice(KEYWORDS, SPARSE), VECTORS) >> ConvexCombination(), "for the source 'sparse'"),
+    (Branch(Guard(KEYWORDS, SPARSE), VECTORS) >> ConvexCombination(), "for the source 'sparse'"),
+    (Branch(KEYWORDS.vary(source=("bm25", "sparse")), VECTORS) >> ConvexCombination(), "for the source 'sparse'"),
+    (Branch(SPARSE, VECTORS) >> Choice(ReciprocalRankFusion(), ConvexCombination()), "for the source 'sparse'"),
+    (
+        Branch(Identity[Query]() >> SPARSE, VECTORS)
+        >> ConvexCombination((("sparse", 0.5), ("dense", 0.5)), "theoretical-min-max"),
+        "for the source 'sparse'",
+    ),
+    (Branch(Branch(KEYWORDS, VECTORS) >> ReciprocalRankFusion(), VECTORS) >> ConvexCombination(), ""),
+]
+
+
+@pytest.mark.parametrize(("flow", "problem"), FUSIONS)
+def test_a_fusion_whose_sources_lack_a_weight_is_told(flow: Operator[Query, Any], problem: str) -> None:
+    found = problems(flow)
+    assert problem in found if problem else "source" not in found
