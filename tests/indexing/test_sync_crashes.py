@@ -16,6 +16,8 @@ KILLS = 40
 NOT_BY_SYNC = {
     "redefine.write",
     "drop.write",
+    "migrate.step",
+    "migrate.commit",
     "declare.write",
     "unmade.write",
     "clear.nodes",
