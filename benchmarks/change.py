@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from ingest import write_files
 from results import publish
 
-from spolia.indexing.sync import sync
+from spolia.indexing.ingest.sync import sync
 from spolia.stores.corpus import Corpus
 from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.tables import sql

@@ -21,10 +21,10 @@ from typing import Any
 
 from results import publish
 
-from spolia.indexing.intake import Bytes, Item, intake
+from spolia.indexing.ingest.prefetch import FetchItem, SourceBytes, prefetch
+from spolia.indexing.ingest.sync import sync
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.readers.registry import by_suffix, reader_of
-from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
 from spolia.stores.tables.rows import SourceRow
 
@@ -52,13 +52,13 @@ def whole(folder: Path, workers: int) -> int:
 def reading(folder: Path, workers: int) -> int:
     readers, done = by_suffix(), 0
 
-    def item(path: Path) -> Item:
+    def item(path: Path) -> FetchItem:
         reader, data = reader_of(path.name, readers), path.read_bytes()
         assert reader is not None
         blob = Blob(path.name, data)
-        return Item(path.name, reader, len(data), lambda: Bytes(blob, SourceRow(path.name, len(data))))
+        return FetchItem(path.name, reader, len(data), lambda: SourceBytes(blob, SourceRow(path.name, len(data))))
 
-    with tempfile.TemporaryDirectory() as place, intake(Path(place), workers) as taking:
+    with tempfile.TemporaryDirectory() as place, prefetch(Path(place), workers) as taking:
         for taken in taking.ahead(map(item, sorted(folder.iterdir())), lambda uri, row: True):
             done += taken.row.size > 0
     return done

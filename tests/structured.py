@@ -10,7 +10,7 @@ from spolia.filters import Field
 from spolia.models.protocols import Embedder
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import DOCUMENT, Definition, Part, Piece, Splitter, whole
-from spolia.stores.groups.making import Making
+from spolia.stores.groups.nodes import NodeFactory
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.tables.rows import SourceRow
@@ -85,7 +85,7 @@ def _put(
     document = Document(id, source.text, uri=f"{id}.txt", readers=source.readers, meta=source.meta)
     made: dict[str, list[Node]] = {DOCUMENT: [whole(document)]}
     for name, definition in groups.items():
-        making = Making(document, name, definition.transform)
+        making = NodeFactory(document, name, definition.transform)
         made[name] = [
             node.but(readers=secret.get(node.id, node.readers))
             for parent in made[definition.parent]

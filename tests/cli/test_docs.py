@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spolia.filters import Field
-from spolia.indexing.sync import sync
+from spolia.indexing.ingest.sync import sync
 from spolia.indexing.texts import add_texts
 from spolia.stores.corpus import Corpus
 from tests.indexing.making import pdf_of

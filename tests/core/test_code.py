@@ -17,7 +17,7 @@ from spolia.core.fingerprint.definition import definition_digest
 from spolia.core.fingerprint.digest import code_digest
 from spolia.core.operator import Operator
 from spolia.errors import ManifestMismatch
-from spolia.indexing.sync import sync
+from spolia.indexing.ingest.sync import sync
 from spolia.post_retrieval.selection import Cut, Threshold
 from spolia.stores.corpus import Corpus
 from spolia.stores.defined import built_in, signature

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spolia.indexing.files import Files, Lot
+from spolia.indexing.ingest.files import Files, SourceChanges
+from spolia.indexing.ingest.sync import sync
 from spolia.indexing.readers.reader import Reader
 from spolia.indexing.sources.source import Memory, Source
 from spolia.indexing.splitters.sliding_window import SlidingWindow
-from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus
 from spolia.stores.vectors import segment_writer
 from spolia.types import Value
@@ -90,11 +90,11 @@ class Diary(Source):
 
     id = "diary"
 
-    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[Lot]:
+    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[SourceChanges]:
         if "pages" not in memory.cursors:
             files = Files(readers)
             files.give("diary://1.txt", PAGE, 1)
-            yield Lot(files, source=self.id, cursors={"pages": "1"})
+            yield SourceChanges(files, source=self.id, cursors={"pages": "1"})
 
 
 def lay(folder: Path, state: Mapping[str, bytes], hour: int) -> Path:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
-from spolia.indexing import attempts
+from spolia.indexing.ingest import diff
+from spolia.indexing.ingest.report import DocumentReport
+from spolia.indexing.ingest.sync import sync
 from spolia.indexing.readers.reader import Blob, Reading
-from spolia.indexing.report import DocumentReport
-from spolia.indexing.sync import sync
 from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.stores.corpus import Corpus
 from spolia.stores.tables.rows import SourceRow
@@ -82,7 +82,7 @@ def test_a_broken_file_is_tried_three_times_until_it_changes(folder: Path, corpu
         assert report.failed == (("a.bad", "a.bad is locked."),)
         generations.add(report.generation)
     tries = log.read_text().count("a.bad")
-    assert (tries, told(corpus, "a.bad").attempts, len(generations)) == (attempts.ATTEMPTS, 3, 1)
+    assert (tries, told(corpus, "a.bad").attempts, len(generations)) == (diff.ATTEMPTS, 3, 1)
     (folder / "a.bad").write_bytes(b"another")
     for _ in range(6):
         sync(folder, corpus, readers=readers)
@@ -171,7 +171,7 @@ def test_what_is_not_the_files_fault_is_tried_in_every_run(folder: Path, corpus:
 
 def test_a_source_that_is_as_it_was_counts_its_attempts() -> None:
     row = SourceRow("a.pdf", 9, 1, "f00d")
-    once = attempts.failed(row, "Damaged.", DocumentError(), None, "pdf")
-    again = attempts.failed(row, "Damaged.", DocumentError(), once, "pdf")
-    other = attempts.failed(row.but(content_hash="beef"), "Damaged.", DocumentError(), again, "pdf")
+    once = diff.failed(row, "Damaged.", DocumentError(), None, "pdf")
+    again = diff.failed(row, "Damaged.", DocumentError(), once, "pdf")
+    other = diff.failed(row.but(content_hash="beef"), "Damaged.", DocumentError(), again, "pdf")
     assert [DocumentReport.of(one.report).attempts for one in (once, again, other)] == [1, 2, 1]

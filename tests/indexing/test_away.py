@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from spolia.errors import ModelUnavailable
+from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.sync import sync
 from spolia.indexing.texts import add_texts
 from spolia.indexing.transforms.keywords import Keywords
 from spolia.indexing.transforms.summary import Summary
@@ -18,8 +18,8 @@ from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition
-from spolia.stores.groups.materialising import materialise
-from spolia.stores.groups.reaching import FEW, MANY
+from spolia.stores.groups.group_build import FEW, MANY
+from spolia.stores.groups.materialise import materialise
 from spolia.types import Query
 
 SUMMARY = Summary(ScriptedModel(("It is about whales.",)))

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from spolia.indexing import contents, taking
+from spolia.indexing.ingest import prefetch, sync_run
+from spolia.indexing.ingest.report import SyncReport, reports
+from spolia.indexing.ingest.sync import sync
 from spolia.indexing.readers.archives.limits import ArchiveLimits
 from spolia.indexing.readers.archives.zips import ZipReader
 from spolia.indexing.readers.records import large_files
-from spolia.indexing.report import SyncReport, reports
-from spolia.indexing.sync import sync
 from spolia.indexing.texts import add_texts
 from spolia.stores.corpus import Corpus
 from spolia.testing import HashingEmbedder
@@ -93,7 +93,7 @@ def test_parts_are_sources_read_by_their_readers(folder: Path, corpus: Corpus, w
     assert report.unread == ((".xyz", 1),)
     said = reports(corpus)
     assert (said["all.zip"].parts, said["all.zip"].warnings) == (3, ())
-    assert said["all.zip"].dropped == ((contents.UNKNOWN, 1),)
+    assert said["all.zip"].dropped == ((prefetch.UNKNOWN, 1),)
     assert said["all.zip/in.zip/c.txt"].within == "all.zip/in.zip"
     assert counts(sync(folder, corpus)) == {"unchanged": 8}
 
@@ -215,7 +215,7 @@ def test_limits_hold_across_all_levels(
     files: dict[str, bytes | str],
     why: str,
 ) -> None:
-    monkeypatch.setattr(taking, "Contents", partial(contents.Contents, limits=limits))
+    monkeypatch.setattr(sync_run, "Contents", partial(prefetch.ContainerContents, limits=limits))
     (folder / "a.zip").write_bytes(zipped(files))
     (folder / "z.txt").write_text("After it.")
     report = sync(folder, corpus)

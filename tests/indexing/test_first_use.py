@@ -13,7 +13,7 @@ from spolia.errors import StoreBusy
 from spolia.indexing.texts import add_texts
 from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus
-from spolia.stores.groups.materialising import materialise
+from spolia.stores.groups.materialise import materialise
 from spolia.types import Query
 
 SEARCH = """

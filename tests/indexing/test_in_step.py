@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import GroupError, ManifestMismatch, StoreBusy
-from spolia.indexing.planning import planned
-from spolia.indexing.report import reports
+from spolia.indexing.ingest.dry_run import planned
+from spolia.indexing.ingest.report import reports
+from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.splitters.sliding_window import SlidingWindow
-from spolia.indexing.sync import sync
 from spolia.indexing.texts import add_texts
 from spolia.indexing.transforms.function import transform
 from spolia.models.protocols import Kind

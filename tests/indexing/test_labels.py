@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from spolia.errors import StoreError
 from spolia.filters import Between, Field, where
-from spolia.indexing import taking
-from spolia.indexing.labels import Labels
-from spolia.indexing.planning import planned
+from spolia.indexing.ingest import sync_run
+from spolia.indexing.ingest.dry_run import planned
+from spolia.indexing.ingest.metadata import DocumentLabels
+from spolia.indexing.ingest.report import reports
+from spolia.indexing.ingest.sync import sync
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.readers.text import TextReader
-from spolia.indexing.report import reports
-from spolia.indexing.sync import sync
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def labelled(meta: dict[str, Any], readers: Sequence[str] = ()) -> Document:
-    return Labels(metadata=lambda uri: meta, access=lambda uri: readers).on(TEXT)
+    return DocumentLabels(metadata=lambda uri: meta, access=lambda uri: readers).on(TEXT)
 
 
 def test_a_mark_has_sixteen_bytes_and_tells_every_label_apart() -> None:
@@ -110,7 +110,7 @@ def test_many_files_with_one_list_share_it() -> None:
         asked += 1
         return [f"user{number}" for number in range(100)]
 
-    labels = Labels(access=access)
+    labels = DocumentLabels(access=access)
     one, other = labels.on(TEXT), labels.on(TEXT.but(uri="b.txt"))
     assert one.readers is other.readers
     assert asked == 2
@@ -119,7 +119,7 @@ def test_many_files_with_one_list_share_it() -> None:
 @pytest.mark.parametrize("wrong", ["ann", None, [["ann"]], [3], [True], {"ann": 1}.values()])
 def test_what_is_no_list_is_refused_whatever_came_before(wrong: Any) -> None:
     said: dict[str, Any] = {"a.txt": [], "b.txt": ["1"], "c.txt": wrong}
-    labels = Labels(access=lambda uri: said[uri])
+    labels = DocumentLabels(access=lambda uri: said[uri])
     assert [labels.readers(uri) for uri in ("a.txt", "b.txt")] == [(), ("1",)]
     with pytest.raises(StoreError, match="Give a list of principals"):
         labels.readers("c.txt")
@@ -137,7 +137,7 @@ def test_every_file_has_its_list_whatever_lists_its_copies_have_and_had(
     states: Sequence[Mapping[str, tuple[str, ...]]], batch: int, at_once: int
 ) -> None:
     with tempfile.TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(taking, "CUT_AT_ONCE", at_once)
+        patch.setattr(sync_run, "CUT_AT_ONCE", at_once)
         folder, corpus = Path(place, "files"), Corpus(f"{place}/notes.spolia")
         folder.mkdir()
         for lists in states:

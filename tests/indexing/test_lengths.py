@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import SpoliaError
-from spolia.indexing.lengths import Lengths
-from spolia.indexing.report import reports
+from spolia.indexing.ingest.report import reports
+from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.sliding_window import SlidingWindow
-from spolia.indexing.sync import sync
+from spolia.indexing.splitters.token_lengths import Lengths
 from spolia.models.onnx import weights
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.onnx.tokenizer import WordPiece
 from spolia.stores.corpus import Corpus
-from spolia.stores.groups.making import cut
+from spolia.stores.groups.nodes import cut
 from spolia.types import Document, Value
 from tests.indexing.test_splitter import ARABIC, CHINESE, EMOJI, KOREAN, SCRIPTS, THAI, Bytes, covered
 

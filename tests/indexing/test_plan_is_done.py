@@ -10,11 +10,11 @@ import pytest
 
 from spolia.errors import GroupError, ManifestMismatch
 from spolia.filters import Field
-from spolia.indexing.planning import Plan, planned
+from spolia.indexing.ingest.dry_run import Plan, planned
+from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.splitters.sliding_window import SlidingWindow
-from spolia.indexing.sync import sync
 from spolia.indexing.transforms.function import transform
 from spolia.indexing.transforms.summary import Summary
 from spolia.models.prompting.stand_in_models import ScriptedModel

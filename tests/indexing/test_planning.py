@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from spolia.errors import ManifestMismatch
-from spolia.indexing.planning import planned
-from spolia.indexing.report import Progress
+from spolia.indexing.ingest.dry_run import planned
+from spolia.indexing.ingest.report import Progress
+from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.splitters.sliding_window import SlidingWindow
-from spolia.indexing.sync import sync
 from spolia.indexing.texts import add_texts
 from spolia.indexing.transforms.contextual_headers import ContextualHeaders
 from spolia.indexing.transforms.keywords import Keywords
@@ -23,7 +23,7 @@ from spolia.models.http.replies import estimated_tokens
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Embedding
-from spolia.stores.groups.materialising import materialise
+from spolia.stores.groups.materialise import materialise
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Generation, Prompt, Usage, Value

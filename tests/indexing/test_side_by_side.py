@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
+from spolia.indexing.ingest.report import SyncReport
+from spolia.indexing.ingest.sync import sync
 from spolia.indexing.readers.reader import Blob, Reading
-from spolia.indexing.report import SyncReport
-from spolia.indexing.sync import sync
 from spolia.models.protocols import Kind
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
-from spolia.stores.groups.materialising import materialise
+from spolia.stores.groups.materialise import materialise
 from spolia.stores.staging import Staging
 from spolia.stores.vectors.dense import Vectors
 from spolia.testing.hash_embedder import HashingEmbedder

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spolia.errors import SpoliaError
 from spolia.indexing.splitters.sliding_window import SlidingWindow
-from spolia.stores.groups.making import cut
+from spolia.stores.groups.nodes import cut
 from spolia.types import Document, Heading, Node, Value
 
 KOREAN = "서울은 대한민국의 수도이다. 한강이 도시를 가로지른다! 인구는 약 940만 명이다. "

@@ -9,14 +9,14 @@ import pytest
 
 from spolia.errors import DocumentError, FolderError
 from spolia.filters import Field, where
+from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.sync import sync
 from spolia.indexing.texts import add_texts, temporary
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition
-from spolia.stores.groups.materialising import materialise
+from spolia.stores.groups.materialise import materialise
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from spolia.errors import DocumentError, ModelUnavailable
-from spolia.indexing.planning import planned
+from spolia.indexing.ingest.dry_run import planned
+from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.sync import sync
 from spolia.indexing.texts import add_texts
 from spolia.indexing.transforms.function import transform
 from spolia.indexing.transforms.summary import Summary
@@ -22,7 +22,7 @@ from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Part, Piece, Splitter
-from spolia.stores.groups.materialising import materialise
+from spolia.stores.groups.materialise import materialise
 from spolia.stores.portable.exporting import export_store
 from spolia.stores.portable.importing import import_store
 from spolia.types import Query

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.sync import sync
 from spolia.indexing.transforms.contextual_headers import ContextualHeaders
 from spolia.indexing.transforms.questions import QuestionAnswers
 from spolia.journal.trace import Runs
@@ -16,7 +16,7 @@ from spolia.retrieval.bm25 import BM25
 from spolia.run.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Transform
-from spolia.stores.groups.materialising import materialise
+from spolia.stores.groups.materialise import materialise
 from spolia.types import Query
 
 MODEL = ScriptedModel((("seals", "Hm."), ("krill", "Q: What glows?\nA: Krill."), ("", "Hm.")))

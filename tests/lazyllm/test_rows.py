@@ -30,7 +30,7 @@ from spolia.stores.backends.sqlite.folder import FolderBackend
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.defined import BUILT_IN, index_of
 from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric, Part, Piece, Transform, Whole
-from spolia.stores.groups.materialising import materialise
+from spolia.stores.groups.materialise import materialise
 from spolia.stores.indexes import HNSW, Exact
 from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.snapshot.lineage import ancestors, children, descendants, parents

@@ -13,8 +13,8 @@ import pytest
 from spolia.core.operator import Operator
 from spolia.databases.graph_file import GraphFile
 from spolia.errors import ManifestMismatch, ModelError, QueryError, WiringError
+from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.sync import sync
 from spolia.models.http.reranking import RerankModel
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.prompting.stand_in_models import ScriptedModel
@@ -33,7 +33,7 @@ from spolia.retrieval.tree import Descend
 from spolia.retrieval.web.engines import SearXNG
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Embedding
-from spolia.stores.groups.materialising import materialise
+from spolia.stores.groups.materialise import materialise
 from spolia.testing.hash_embedder import HashingEmbedder, HashingTokens
 from spolia.types import Failure, Query, Ranking
 from tests.retrieval.test_learned_sparse import Counting

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.sync import sync
 from spolia.retrieval.dense import Dense
 from spolia.stores.adapters.chroma import Chroma
 from spolia.stores.adapters.lancedb import LanceDB
 from spolia.stores.adapters.qdrant import Qdrant
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Embedding
-from spolia.stores.groups.materialising import materialise
+from spolia.stores.groups.materialise import materialise
 from spolia.stores.indexes import HNSW, Database, Exact, IndexSettings
 from spolia.stores.vectors import external_search
 from spolia.testing.hash_embedder import HashingEmbedder

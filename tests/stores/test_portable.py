@@ -19,11 +19,11 @@ import pytest
 
 from spolia.errors import StoreCorrupt, StoreError, StoreTooNew
 from spolia.filters import Field, where
+from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.sync import sync
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Embedding
-from spolia.stores.groups.materialising import materialise
+from spolia.stores.groups.materialise import materialise
 from spolia.stores.portable.exporting import export_store
 from spolia.stores.portable.form import CONTENTS, checksum
 from spolia.stores.portable.importing import import_store

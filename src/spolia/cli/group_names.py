@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from spolia.errors import GroupError
 from spolia.stores.defined import BUILT_IN
-from spolia.stores.groups.unknown import meant, unknown
+from spolia.stores.groups.definitions import meant, unknown
 
 if TYPE_CHECKING:
     from spolia.cli.user_modules import UserModules

@@ -24,13 +24,13 @@ from spolia.cli.store_options import MAIN, StoreOptions
 from spolia.cli.user_modules import own
 from spolia.errors import ManifestMismatch, MissingExtra, QueryError, WeightsError
 from spolia.flow_files.built_in import covers
-from spolia.indexing.intake import Unreadable, intake
-from spolia.indexing.parts import main_definition
+from spolia.indexing.ingest.prefetch import Unreadable, prefetch
+from spolia.indexing.ingest.report import Progress, SyncReport
+from spolia.indexing.ingest.requested_groups import main_definition
+from spolia.indexing.ingest.sync import sync
+from spolia.indexing.ingest.walk import walk
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
-from spolia.indexing.report import Progress, SyncReport
 from spolia.indexing.sources.source import Source
-from spolia.indexing.sync import sync
-from spolia.indexing.walking import walk
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.onnx.weights import find
 from spolia.models.protocols import Embedder, SparseEmbedder
@@ -239,7 +239,7 @@ def _samples(places: Path | Sequence[Path | Source], readers: Readers) -> Iterat
     if not paths:
         return
     files = [file for file in walk(paths, by_suffix(readers)).files.values() if file.size <= SAMPLED_BYTES]
-    with TemporaryDirectory(prefix="spolia-") as spool, intake(Path(spool), 1) as taking:
+    with TemporaryDirectory(prefix="spolia-") as spool, prefetch(Path(spool), 1) as taking:
         for file in islice(files, 0, None, max(1, len(files) // SAMPLED_FILES)):
             try:
                 yield taking.sample(file).document.text[:SAMPLED_CHARACTERS]

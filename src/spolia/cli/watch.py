@@ -13,8 +13,8 @@ from spolia.errors import SpoliaError, StoreCorrupt
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from spolia.indexing.ingest.report import Progress, SyncReport
     from spolia.indexing.readers.registry import Readers
-    from spolia.indexing.report import Progress, SyncReport
     from spolia.indexing.sources.source import Source
 
 LONGEST_S = 3600.0
@@ -126,8 +126,8 @@ class Watch:
         return there
 
     def _sizes(self) -> Sizes:
+        from spolia.indexing.ingest.walk import walk
         from spolia.indexing.readers.registry import by_suffix
-        from spolia.indexing.walking import walk
 
         sizes: Sizes = {}
         if self.folders:

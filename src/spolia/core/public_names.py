@@ -45,7 +45,8 @@ generation.extract: Extract
 generation.prompt: FString Generate LongContextReorder
 generation.reader: Reader
 generation.verification: VerifyClaims VerifyGrounding
-indexing.planning: planned
+indexing.ingest.dry_run: planned
+indexing.ingest.sync: sync
 indexing.sources.api: APIItems
 indexing.sources.remote_files: RemoteFiles
 indexing.sources.sql: SQLRows
@@ -66,7 +67,6 @@ indexing.structure.extractive_summary: ExtractiveSummary
 indexing.structure.regions: AttachMetadata Regions
 indexing.structure.sections: Sections
 indexing.structure.topics: Topics
-indexing.sync: sync
 indexing.texts: add_texts temporary
 indexing.transforms.by_pattern: ByPattern
 indexing.transforms.contextual_headers: ContextualHeaders Situate
@@ -155,7 +155,7 @@ stores.adapters.opensearch: OpenSearch
 stores.adapters.qdrant: Qdrant
 stores.corpus: Corpus NodeGroup
 stores.definition: Definition Embedding Part Piece Splitter Whole
-stores.groups.materialising: materialise
+stores.groups.materialise: materialise
 stores.indexes: Exact HNSW
 stores.lexical.analysis: Analyzer
 types: Answer Citation Document Failure Generation Hit Item Message Node Prompt Query Quote Ranking Span State

@@ -1,4 +1,5 @@
-from spolia.indexing.planning import planned as planned
+from spolia.indexing.ingest.dry_run import planned as planned
+from spolia.indexing.ingest.sync import sync as sync
 from spolia.indexing.sources.api import APIItems as APIItems
 from spolia.indexing.sources.remote_files import RemoteFiles as RemoteFiles
 from spolia.indexing.sources.sql import SQLRows as SQLRows

@@ -14,13 +14,13 @@ from typing import Any, TypedDict, Unpack
 from spolia.core.operator import Operator
 from spolia.errors import DocumentError
 from spolia.filters import Field
-from spolia.indexing.files import TEXT, Files, Lot
-from spolia.indexing.keeping import keep
-from spolia.indexing.labels import Labels
-from spolia.indexing.parts import Wanted, main_definition
+from spolia.indexing.ingest.files import TEXT, Files, SourceChanges
+from spolia.indexing.ingest.metadata import DocumentLabels
+from spolia.indexing.ingest.report import SyncReport
+from spolia.indexing.ingest.requested_groups import RequestedGroups, main_definition
+from spolia.indexing.ingest.sync import sync
+from spolia.indexing.ingest.sync_run import keep
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
-from spolia.indexing.report import SyncReport
-from spolia.indexing.sync import sync
 from spolia.models.protocols import Embedder
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
 from spolia.stores.definition import Transform
@@ -89,9 +89,9 @@ def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> S
     main = main_definition(how.get("splitter"), how.get("embedder"), how.get("analyzer"))
     return keep(
         corpus,
-        Lot(files),
-        Wanted(how.get("group", "chunk"), main, how.get("groups", ()), how.get("known", ())),
-        Labels(how.get("metadata"), how.get("access")),
+        SourceChanges(files),
+        RequestedGroups(how.get("group", "chunk"), main, how.get("groups", ()), how.get("known", ())),
+        DocumentLabels(how.get("metadata"), how.get("access")),
         fields=how.get("fields"),
         timeout_s=how.get("timeout_s"),
     )

@@ -11,7 +11,7 @@ from spolia.stores.definition import Part as Part
 from spolia.stores.definition import Piece as Piece
 from spolia.stores.definition import Splitter as Splitter
 from spolia.stores.definition import Whole as Whole
-from spolia.stores.groups.materialising import materialise as materialise
+from spolia.stores.groups.materialise import materialise as materialise
 from spolia.stores.indexes import Exact as Exact
 from spolia.stores.indexes import HNSW as HNSW
 from spolia.stores.lexical.analysis import Analyzer as Analyzer

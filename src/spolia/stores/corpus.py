@@ -206,7 +206,7 @@ class NodeGroup(Value):
             StoreBusy: it is not there, and another process writes, and which.
             NotAStore, StoreTooNew, StoreCorrupt, StoreError: the store cannot be read, or not be written, and why.
         """
-        from spolia.stores.groups.asked import serves
+        from spolia.stores.groups.definitions import serves
         from spolia.stores.groups.first_use import built
 
         reach(self)

@@ -13,7 +13,7 @@ from spolia.indexing.structure.regions import AttachMetadata
 from spolia.indexing.transforms.questions import HypotheticalQuestions
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.stores.definition import Part, whole
-from spolia.stores.groups.making import cut
+from spolia.stores.groups.nodes import cut
 from spolia.testing import HashingEmbedder
 from spolia.types import Document
 

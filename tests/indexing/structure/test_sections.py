@@ -18,7 +18,7 @@ from spolia.indexing.readers.reader import Blob
 from spolia.indexing.structure.sections import Sections, numbered_headings
 from spolia.indexing.structure.topics import Topics, joined
 from spolia.stores.definition import Part, Splitter, whole
-from spolia.stores.groups.making import cut
+from spolia.stores.groups.nodes import cut
 from spolia.testing import HashingEmbedder
 from spolia.types import Document
 

@@ -8,9 +8,9 @@ import pytest
 
 from spolia.errors import WiringError
 from spolia.flow_files.files import dump, load
-from spolia.indexing.planning import planned
+from spolia.indexing.ingest.dry_run import planned
+from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.sync import sync
 from spolia.indexing.texts import add_texts
 from spolia.indexing.transforms.by_pattern import ByPattern
 from spolia.indexing.transforms.function import transform
@@ -21,7 +21,7 @@ from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Part, Transform, whole
-from spolia.stores.groups.materialising import materialise
+from spolia.stores.groups.materialise import materialise
 from spolia.types import Document
 
 MODEL = ScriptedModel((("stones", "About stones."), ("salt", "About salt.")))

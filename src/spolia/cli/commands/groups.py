@@ -193,7 +193,7 @@ def _again(corpus: Corpus, name: str, mine: UserModules) -> NodeGroup:
 
 
 def _built(screen: Screen, wanted: list[NodeGroup], rebuild: bool, mine: UserModules) -> Exit:
-    from spolia.stores.groups.materialising import materialise
+    from spolia.stores.groups.materialise import materialise
 
     corpus = wanted[0].corpus
     before = corpus.latest()
@@ -228,7 +228,7 @@ def _tell_where_texts_go(
     """Of what is made: what is wanted, and what the store has below it."""
     from spolia.cli.destinations import tell_of_groups
     from spolia.stores.defined import in_order
-    from spolia.stores.groups.storing import with_those_below
+    from spolia.stores.groups.group_build import with_those_below
 
     given = {group.name: group.definition for group in wanted if group.definition is not None}
     made = with_those_below([group.name for group in wanted], in_order(dict(there)))

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from spolia.indexing.attempts import ATTEMPTS
-from spolia.indexing.report import DocumentReport
+from spolia.indexing.ingest.diff import ATTEMPTS
+from spolia.indexing.ingest.report import DocumentReport
 from spolia.stores.snapshot.snapshot import Snapshot
 from spolia.stores.tables.rows import SourceRow
 from spolia.types import Value

@@ -15,7 +15,7 @@ from spolia.core.run_context import check_cancelled
 from spolia.egress.download import Fetched, fetch
 from spolia.egress.retry import patiently
 from spolia.errors import DocumentError, EgressError, EgressFailed, SourceError, SourceUnavailable
-from spolia.indexing.files import Lot
+from spolia.indexing.ingest.files import SourceChanges
 from spolia.indexing.readers.reader import Reader
 from spolia.indexing.sources.records import at, filled, record_reader, scalars, seconds_of, uri_of, written
 from spolia.indexing.sources.secrets import with_secrets, without_secrets
@@ -197,7 +197,7 @@ class APIItems(Source):
     def id(self) -> str:
         return f"api://{self.name}/"
 
-    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[Lot]:
+    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[SourceChanges]:
         yield from _Reading(self, memory, readers).lots()
 
 
@@ -211,7 +211,7 @@ class _Reading:
         self.there: set[str] | None = set() if CURSOR not in source.url else None
         """Uris of all items, where all are read."""
 
-    def lots(self) -> Iterator[Lot]:
+    def lots(self) -> Iterator[SourceChanges]:
         for items in ApiPages(self.source, self.before):
             for item in items:
                 self._take(item)

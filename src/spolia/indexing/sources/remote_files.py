@@ -16,13 +16,12 @@ from typing import Any
 
 from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, MissingExtra, SourceError, SourceUnavailable, SpoliaError
-from spolia.indexing.files import Lot
-from spolia.indexing.loading import IN_MEMORY, LARGEST_BYTES, Loaded
+from spolia.indexing.ingest.files import IN_MEMORY, LARGEST_BYTES, Loaded, SourceChanges
+from spolia.indexing.ingest.walk import HIDDEN
 from spolia.indexing.readers.reader import Reader
 from spolia.indexing.readers.registry import reader_of
 from spolia.indexing.sources.secrets import with_secrets, without_secrets
 from spolia.indexing.sources.source import LONGEST_URI, Gathering, Memory, Source, changed_at
-from spolia.indexing.walking import HIDDEN
 from spolia.types import Scalar
 
 _PAST_EGRESS = ("http", "https", "webhdfs", "github", "gist", "dask", "jupyter", "jlab", "dbfs", "reference")
@@ -76,7 +75,7 @@ class RemoteFiles(Source):
             path = "/".join(filter(None, ["::".join(others).rstrip("/"), path.strip("/")]))
         return f"{protocol}://{path.rstrip('/')}/"
 
-    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[Lot]:
+    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[SourceChanges]:
         with _translated(self):
             system, root = _opened(self)
             gathering = Gathering(self.id, readers)

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from spolia.errors import SpoliaError
-from spolia.indexing.files import File, Files, Lot, Skipped
-from spolia.indexing.loading import Loaded
+from spolia.indexing.ingest.files import File, Files, Loaded, Skipped, SourceChanges
 from spolia.indexing.readers.reader import Reader
 from spolia.indexing.readers.registry import versioned
 from spolia.indexing.readers.text import TextReader
@@ -59,7 +58,7 @@ class Source(Value):
         """The name under which a store remembers how far it was read."""
 
     @abstractmethod
-    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[Lot]:
+    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[SourceChanges]:
         """What has changed, some at a time; each lot is published before the next is asked for.
 
         Args:
@@ -187,8 +186,8 @@ class Gathering:
     def is_full(self) -> bool:
         return len(self.items) + len(self.gone) >= ITEMS_AT_ONCE or self.bytes >= BYTES_AT_ONCE
 
-    def lot(self, cursors: Mapping[str, str]) -> Lot:
+    def lot(self, cursors: Mapping[str, str]) -> SourceChanges:
         """What was gathered; begins anew."""
-        found = Lot(self.items, self.skipped, self.unread, (), self.source, cursors, frozenset(self.gone))
+        found = SourceChanges(self.items, self.skipped, self.unread, (), self.source, cursors, frozenset(self.gone))
         self._begin()
         return found

@@ -10,12 +10,12 @@ from functools import cached_property
 from itertools import chain
 
 from spolia.errors import DocumentError, EgressError, SourceError
-from spolia.indexing.files import Lot
-from spolia.indexing.labels import Labels
+from spolia.indexing.ingest.files import SourceChanges
+from spolia.indexing.ingest.metadata import DocumentLabels
+from spolia.indexing.ingest.report import DocumentReport, SyncReport
 from spolia.indexing.readers.reader import Equipped, Reader
 from spolia.indexing.readers.registry import versioned
 from spolia.indexing.readers.text import TextReader
-from spolia.indexing.report import DocumentReport, SyncReport
 from spolia.indexing.sources.source import Source
 from spolia.stores.corpus import Corpus
 from spolia.stores.snapshot.snapshot import Snapshot
@@ -41,7 +41,7 @@ class KnownSource:
 
     corpus: Corpus
     source: str
-    labels: Callable[[], Labels]
+    labels: Callable[[], DocumentLabels]
     afresh: bool = False
     readers: Mapping[str, Reader] = field(default_factory=dict)
 
@@ -114,7 +114,7 @@ class KnownSource:
         return self.corpus.latest() if self.corpus.exists() else None
 
 
-def _is_labelled(labels: Labels, uri: str, report: str, readers: tuple[str, ...]) -> bool:
+def _is_labelled(labels: DocumentLabels, uri: str, report: str, readers: tuple[str, ...]) -> bool:
     if labels.access is not None and labels.readers(uri) != readers:
         return False
     try:
@@ -126,12 +126,12 @@ def _is_labelled(labels: Labels, uri: str, report: str, readers: tuple[str, ...]
 def followed(
     source: Source,
     corpus: Corpus,
-    labels: Callable[[], Labels],
+    labels: Callable[[], DocumentLabels],
     readers: Mapping[str, Reader],
     failed: list[tuple[str, str]],
     *,
     afresh: bool,
-) -> Iterator[Lot]:
+) -> Iterator[SourceChanges]:
     """What has changed in a source since it was read the last time.
 
     Args:

@@ -18,7 +18,7 @@ import numpy as np
 
 from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, MissingExtra, SourceError, SourceUnavailable
-from spolia.indexing.files import Lot
+from spolia.indexing.ingest.files import SourceChanges
 from spolia.indexing.readers.reader import Reader
 from spolia.indexing.sources.records import filled, names_in, record_reader, scalars, seconds_of, uri_of, written
 from spolia.indexing.sources.secrets import with_secrets, without_secrets
@@ -165,7 +165,7 @@ class SQLRows(Source):
     def id(self) -> str:
         return f"sql://{self.name}/"
 
-    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[Lot]:
+    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[SourceChanges]:
         with connected(self) as connection:
             yield from _Reading(self, connection, memory, readers).lots()
 
@@ -178,7 +178,7 @@ class _Reading:
         self.cursor = memory.cursors.get("", "")
         self.since = None if memory.afresh else _value(self.cursor, source)
 
-    def lots(self) -> Iterator[Lot]:
+    def lots(self) -> Iterator[SourceChanges]:
         if not self.memory.is_labelled(self.source.id):
             self.since = None
         read = 0
@@ -252,7 +252,7 @@ class _Reading:
 
     # Rows that are gone.
 
-    def _removed(self) -> Iterator[Lot]:
+    def _removed(self) -> Iterator[SourceChanges]:
         """What the store has and the database has not. Of each key only a hash of 8 bytes is kept."""
         there = array("q")
         for row in self._stream(self._from(self.source.key)):

@@ -14,7 +14,7 @@ from typing import Any
 from spolia.egress.download import LARGEST_BYTES, Fetched, fetch
 from spolia.egress.retry import patiently
 from spolia.errors import EgressError, EgressFailed, EgressRefused, SourceError
-from spolia.indexing.files import Lot
+from spolia.indexing.ingest.files import SourceChanges
 from spolia.indexing.readers.reader import Reader
 from spolia.indexing.sources import robots
 from spolia.indexing.sources.robots import Robots, Turns
@@ -49,7 +49,7 @@ class Crawl:
         self.is_whole = True
         """Whether all was seen that is there, so that what was not is gone."""
 
-    def lots(self) -> Iterator[Lot]:
+    def lots(self) -> Iterator[SourceChanges]:
         for url in (*map(normal, self.source.start), *self._of_sitemap()):
             self._lead(url, 0)
         while self.todo:
@@ -275,5 +275,5 @@ class WebPages(Source):
         first = normal(self.start[0]).partition("?")[0]
         return first[: first.rindex("/") + 1]
 
-    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[Lot]:
+    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[SourceChanges]:
         yield from Crawl(self, memory, readers).lots()

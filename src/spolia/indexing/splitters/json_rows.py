@@ -12,7 +12,7 @@ from typing import Any
 from spolia.indexing.splitters.layers import Unit, by_line
 from spolia.indexing.splitters.sized_splitter import Sized
 from spolia.stores.definition import Part, Piece
-from spolia.stores.groups.outline import BETWEEN
+from spolia.stores.groups.nodes import BETWEEN
 
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\[\s\S]?)*+"?|[\[\]{},]')
 _KEY = re.compile(r'\s*"((?:[^"\\]++|\\[\s\S])*+)"\s*:')

@@ -16,7 +16,7 @@ from spolia.indexing.graphemes import may_cut
 from spolia.indexing.splitters.size_limits import SizeBound, places_in
 from spolia.indexing.splitters.windows import Atom, parts, stripped
 from spolia.stores.definition import Part
-from spolia.stores.groups.outline import BETWEEN
+from spolia.stores.groups.nodes import BETWEEN
 from spolia.types import Heading
 
 LABEL = 80

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from spolia.errors import WiringError
-from spolia.indexing.lengths import Lengths, TokenCounter
 from spolia.indexing.splitters.layers import Layer, Layered, Unit
 from spolia.indexing.splitters.size_limits import NOTHING, SizeBound
+from spolia.indexing.splitters.token_lengths import Lengths, TokenCounter
 from spolia.indexing.splitters.windows import Windows
 from spolia.stores.definition import Piece, Splitter
 from spolia.types import kept
@@ -26,7 +26,7 @@ class Sized(Splitter):
         tokenizer: counts tokens, for example `WordPiece()`; None to measure by characters alone.
         covered: share of a text's characters that the tokenizer must know, if it can say so; text that is less covered,
             or that it spells letter by letter, is counted in characters, `chars_per_token` for a token
-            (`spolia.indexing.lengths`).
+            (`spolia.indexing.splitters.token_lengths`).
 
     Raises:
         WiringError: for sizes that make no sense.

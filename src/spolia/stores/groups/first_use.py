@@ -10,9 +10,9 @@ from spolia.core.run_context import check_cancelled, note
 from spolia.errors import GroupError, StoreBusy
 from spolia.stores.defined import built_in, signature
 from spolia.stores.definition import Embedding
-from spolia.stores.groups.asked import serves
-from spolia.stores.groups.materialising import materialise
-from spolia.stores.spool import claimer
+from spolia.stores.groups.definitions import serves
+from spolia.stores.groups.materialise import materialise
+from spolia.stores.layout import claimer
 
 if TYPE_CHECKING:
     from spolia.models.protocols import Embedder, SparseEmbedder

@@ -20,7 +20,7 @@ import tantivy
 from spolia.errors import StoreError
 from spolia.stores.backends.sqlite.connection import problem_with
 from spolia.stores.failpoints import fail_point
-from spolia.stores.files import fsync_file, fsync_folder
+from spolia.stores.layout import fsync_file, fsync_folder
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.lexical.index import AUDIENCE, BODY, COPIED, KEY
 from spolia.stores.lexical.index_files import CHECKSUMS, checksum, checksums

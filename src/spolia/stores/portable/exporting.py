@@ -17,8 +17,8 @@ from spolia.errors import StoreError
 from spolia.stores.access.reader_lists import EVERYBODY
 from spolia.stores.corpus import Corpus
 from spolia.stores.defined import in_order
-from spolia.stores.files import fsync_file, fsync_folder
-from spolia.stores.groups.growing import in_batches
+from spolia.stores.groups.group_build import in_batches
+from spolia.stores.layout import fsync_file, fsync_folder
 from spolia.stores.portable.form import (
     CONTENTS,
     COUNT_BYTES,
@@ -62,7 +62,7 @@ def export_store(corpus: Corpus, path: str | Path, tell: Tell = lambda member, r
         StoreError: the store cannot be read, the file is there already, or holds metadata that JSON does not have.
 
     >>> import tempfile
-    >>> from spolia.indexing.sync import sync
+    >>> from spolia.indexing.ingest.sync import sync
     >>> from spolia.stores.portable.importing import import_store
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = Path(folder, "stones.txt").write_text("Spolia are stones that builders take from older buildings.")

@@ -19,9 +19,8 @@ import numpy as np
 from spolia.errors import StoreError, StoreUnavailable
 from spolia.stores.defined import index_of
 from spolia.stores.failpoints import fail_point
-from spolia.stores.files import fsync_folder
 from spolia.stores.indexes import HNSW, Database, VectorIndex
-from spolia.stores.layout import DATABASES, segment_path
+from spolia.stores.layout import DATABASES, fsync_folder, segment_path
 from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.tables import sql
 from spolia.stores.truth import Connection

@@ -29,8 +29,8 @@ from spolia.core.run_context import check_cancelled
 from spolia.errors import MissingExtra, StoreCorrupt
 from spolia.stores.definition import Metric
 from spolia.stores.failpoints import fail_point
-from spolia.stores.files import fsync_file, fsync_folder
 from spolia.stores.indexes import HNSW
+from spolia.stores.layout import fsync_file, fsync_folder
 from spolia.stores.vectors.dense import Vectors, VectorSegment, checksum_of, open_segment
 from spolia.stores.vectors.quantization import Quantization, fitted
 

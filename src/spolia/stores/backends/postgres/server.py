@@ -225,7 +225,7 @@ class PostgresBackend:
                 yield f"the database: vectors by {embedder!r} have {dimensions} different lengths"
 
     def bytes(self, connection: Connection) -> int:
-        from spolia.stores.files import size_of
+        from spolia.stores.layout import size_of
 
         assert isinstance(connection, PostgresSession)
         return int(connection.one(dialect.BYTES)[0]) + size_of(self.folder)

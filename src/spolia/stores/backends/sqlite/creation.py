@@ -11,8 +11,7 @@ from pathlib import Path
 from spolia.errors import NotAStore
 from spolia.stores.backends.sqlite.connection import connect, translated
 from spolia.stores.failpoints import fail_point
-from spolia.stores.files import fsync_file, fsync_folder
-from spolia.stores.layout import DATABASE, PINS
+from spolia.stores.layout import DATABASE, PINS, fsync_file, fsync_folder
 from spolia.stores.tables import sql
 from spolia.stores.tables.rows import StoreVersion
 

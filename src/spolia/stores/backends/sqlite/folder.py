@@ -11,8 +11,7 @@ from spolia.errors import StoreError
 from spolia.stores.backends.sqlite.connection import ERRORS, Immutable, connect, is_written, problem_with
 from spolia.stores.backends.sqlite.locks import FileLease, WriterLock, leased, unleased
 from spolia.stores.failpoints import fail_point
-from spolia.stores.files import fsync_folder, size_of
-from spolia.stores.layout import DATABASE, PINS, lexical_folder, pin_path
+from spolia.stores.layout import DATABASE, PINS, fsync_folder, lexical_folder, pin_path, size_of
 from spolia.stores.manifest import read
 from spolia.stores.tables import sql
 from spolia.stores.truth import Connection, Embedding, Manifests

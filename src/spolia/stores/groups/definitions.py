@@ -1,26 +1,120 @@
-"""Writing down what groups are made of, before they are built: each after those that it is made from."""
+"""What is asked for of a group, beside what a store has."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from spolia.core.operator import Operator
-from spolia.errors import GroupError
-from spolia.stores.defined import embedded, embedder_of, in_order, manifest_of, signature, transform_of
-from spolia.stores.definition import DOCUMENT, Definition
-from spolia.stores.groups.asked import definition_of, lacking, refuse_other, refuse_to_shorten, searched_otherwise
-from spolia.stores.groups.growing import Growth
-from spolia.stores.groups.storing import with_those_below
+from spolia.errors import GroupError, ManifestMismatch
+from spolia.stores.defined import (
+    BUILT_IN,
+    built_in,
+    embedded,
+    embedder_of,
+    in_order,
+    index_of,
+    manifest_of,
+    refuse_namesakes,
+    signature,
+    transform_of,
+)
+from spolia.stores.definition import DOCUMENT, MAIN, Definition, Embedding, Metric
+from spolia.stores.groups.group_build import GroupBuild, with_those_below
+from spolia.stores.indexes import IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.manifest import Manifest
+from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.staging import AnyWriter
 
 if TYPE_CHECKING:
     from spolia.stores.corpus import NodeGroup
+    from spolia.stores.snapshot.snapshot import Snapshot
 
 
-class Defining:
+def definition_of(group: NodeGroup) -> Definition:
+    """What a group is made of that a store does not have yet.
+
+    Raises:
+        GroupError: nobody says it.
+    """
+    given = group.corpus.given
+    found = group.definition or given.get(group.name) or built_in(group.name)
+    if found is None:
+        there = group.corpus.latest().manifests if group.corpus.exists() else ()
+        raise unknown(group.name, group.corpus.path, {*there, *given})
+    return found
+
+
+def serves(group: NodeGroup, snapshot: Snapshot) -> bool:
+    """Whether a group is built in a snapshot, with all the embeddings that are asked for.
+
+    Raises:
+        ManifestMismatch: it is built there from another definition, or its vectors are searched in another way.
+    """
+    if group.name not in snapshot.indexes:
+        return False
+    if group.definition is not None:
+        refuse_other(group, snapshot.manifests)
+        there = snapshot.manifests[group.name]
+        if searched_otherwise(group.definition, there):
+            here, asked = there.embeddings, map(embedded, group.definition.embeddings)
+            raise ManifestMismatch(
+                f"The vectors of group {group.name!r} of {group.corpus.path} are searched by "
+                f"{', '.join(how.said for how in here)}, and are asked for by {', '.join(how.said for how in asked)}. "
+                "To change that for everybody, without embedding anything again, write materialise([group]); or ask "
+                "for what is there."
+            )
+        return not lacking(group.definition, there)
+    return True
+
+
+def lacking(definition: Definition, there: Manifest) -> list[Embedding]:
+    """The embeddings of a definition that a group was not built with; they can be added at any time.
+
+    Raises:
+        ManifestMismatch: an embedder has the name of one that the group was built with, and is another one.
+    """
+    for how in definition.embeddings:
+        refuse_namesakes(how.embedder, {there.group: there})
+    return [how for how in definition.embeddings if there.embedded(how.embedder.name) is None]
+
+
+def searched_otherwise(definition: Definition, there: Manifest) -> list[GroupEmbedding]:
+    """The embeddings of a definition that a group has with another index or metric; that can be changed at any time."""
+    wanted = [how for how in map(embedded, definition.embeddings) if not how.is_sparse]
+    return [how for how in wanted if (found := there.embedded(how.embedder)) and _searched(found) != _searched(how)]
+
+
+def _searched(how: GroupEmbedding) -> tuple[Metric, IndexSettings]:
+    return how.metric, index_of(how)
+
+
+def refuse_other(group: NodeGroup, manifests: dict[str, Manifest]) -> None:
+    """Raise `ManifestMismatch` if a group of this name is there and made of something else."""
+    there, definition = manifests[group.name], group.definition
+    assert definition is not None
+    if there.signature == signature(definition, manifests):
+        return
+    asked = manifest_of(group.name, definition, there.analyzer, manifests, there.reader)
+    differences = "; ".join(there.but(analyzer=asked.analyzer, embeddings=asked.embeddings).differences(asked))
+    raise ManifestMismatch(
+        f"Group {group.name!r} of {group.corpus.path} is made in another way than is asked for: {differences}. Give it "
+        "another name, or build it anew: materialise([group], rebuild=True)."
+    )
+
+
+def refuse_to_shorten(group: str, there: Manifest, how: GroupEmbedding) -> None:
+    """The cosine is computed of vectors of length 1, and those of another metric were taken as they came."""
+    found = there.embedded(how.embedder)
+    if how.metric == "cosine" and found is not None and found.metric != "cosine":
+        raise GroupError(
+            f"The vectors of group {group!r} by {how.embedder!r} are compared by {found.metric}, and were taken as the "
+            "embedder gave them; the cosine needs vectors of length 1. Keep the metric, or define another group."
+        )
+
+
+class GroupDefinitions:
     """Writes the manifests of groups of one store.
 
     Args:
@@ -49,8 +143,8 @@ class Defining:
         given = {group.name: group.definition for group in self.wanted.values() if group.definition is not None}
         self._given = {**(beside or {}), **given}
         self.definitions: dict[str, Definition] = {}
-        self.built: list[Growth] = []
-        self.to_embed: list[Growth] = []
+        self.built: list[GroupBuild] = []
+        self.to_embed: list[GroupBuild] = []
         self._way: list[str] = []
         self._seen: set[str] = set()
 
@@ -73,7 +167,7 @@ class Defining:
         for growth in self.built:
             self._renew(growth, is_new=growth.group in anew)
 
-    def _growths(self, names: Iterable[str]) -> list[Growth]:
+    def _growths(self, names: Iterable[str]) -> list[GroupBuild]:
         """How these groups and those below them grow, in order."""
         return [self._growth(manifest) for manifest in with_those_below(names, in_order(self.writer.manifests))]
 
@@ -116,9 +210,9 @@ class Defining:
             return
         self.writer.redefine(group.name, manifest, keep_nodes=True)
         embedders = tuple(how.embedder for how in more)
-        self.to_embed.append(Growth(group.name, definition.transform, definition.parent, definition.ref, embedders))
+        self.to_embed.append(GroupBuild(group.name, definition.transform, definition.parent, definition.ref, embedders))
 
-    def _renew(self, growth: Growth, *, is_new: bool) -> None:
+    def _renew(self, growth: GroupBuild, *, is_new: bool) -> None:
         """A group is made of one that is built anew: its nodes end, its signature is another one."""
         there = self.writer.manifests[growth.group]
         made = signature(Definition(growth.transform, growth.parent, growth.ref), self.writer.manifests)
@@ -137,7 +231,7 @@ class Defining:
         manifests = self.writer.manifests
         return next((manifests[name].analyzer for name in sorted(manifests, key=lambda n: n != "chunk")), Analyzer())
 
-    def _growth(self, manifest: Manifest) -> Growth:
+    def _growth(self, manifest: Manifest) -> GroupBuild:
         """How a group grows."""
         definition = self.definitions.get(manifest.group) or self._given.get(manifest.group)
         passed = [how.embedder for one in (*self._given.values(), *self.definitions.values()) for how in one.embeddings]
@@ -149,7 +243,7 @@ class Defining:
                 f"Group {manifest.group!r} is made from {manifest.parent!r}, and would be lost by building that anew. "
                 f"Nothing was changed. {error} {ways_out(manifest.group)}"
             ) from error
-        return Growth(manifest.group, transform, manifest.parent, manifest.ref, embedders)
+        return GroupBuild(manifest.group, transform, manifest.parent, manifest.ref, embedders)
 
 
 def ways_out(group: str) -> str:
@@ -167,3 +261,31 @@ def by_name(groups: Iterable[NodeGroup]) -> list[NodeGroup]:
         elif group.definition not in (None, before.definition):
             raise GroupError(f"Group {group.name!r} is asked for with two definitions. Give one of them another name.")
     return list(found.values())
+
+
+def unknown(name: str, store: object, there: Iterable[str]) -> GroupError:
+    """What to raise for a group that a store does not have, nobody defines, and that is not built in.
+
+    Args:
+        there: the groups that the store has or that are defined.
+
+    >>> print(unknown("sentnce", "notes.spolia", ["chunk"]))  # doctest: +ELLIPSIS
+    There is no node group 'sentnce' in notes.spolia, ... Did you mean sentence? There are chunk, coarse, ...
+    """
+    known = sorted({*there, *BUILT_IN})
+    if name == MAIN:
+        return GroupError(
+            f"{store} has no node group {name!r}, into which documents are put. Write: spolia index FOLDER --store "
+            f"{store}, in Python sync(FOLDER, corpus). There are {', '.join(known)}."
+        )
+    return GroupError(
+        f"There is no node group {name!r} in {store}, and none is built in by this name.{meant(name, known)} There are "
+        f"{', '.join(known)}. One of your own: corpus.group({name!r}, Definition(...)), which the store keeps once "
+        f"it is built; on the command line spolia groups add {name} --from FILE, or spolia groups build {name} --known "
+        "FILE.py."
+    )
+
+
+def meant(name: str, there: Sequence[str]) -> str:
+    """The nearest of some names as a question, with a blank before it; nothing where none is near."""
+    return "".join(f" Did you mean {found}?" for found in get_close_matches(name, there, 1))

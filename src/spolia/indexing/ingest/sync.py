@@ -11,18 +11,16 @@ from typing import Any, TypeAlias
 from spolia.core.operator import Operator
 from spolia.errors import FolderError, SourceError, StoreError
 from spolia.filters import Field
-from spolia.indexing.files import Found
-from spolia.indexing.keeping import keep
-from spolia.indexing.labels import Labels
-from spolia.indexing.onward import Onward
-from spolia.indexing.parts import Wanted, main_definition
+from spolia.indexing.ingest.files import FileListing
+from spolia.indexing.ingest.metadata import DocumentLabels
+from spolia.indexing.ingest.report import Progress, SyncReport
+from spolia.indexing.ingest.requested_groups import RequestedGroups, main_definition
+from spolia.indexing.ingest.sync_run import keep
+from spolia.indexing.ingest.walk import refuse_other, walk
 from spolia.indexing.readers.reader import Reader
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
-from spolia.indexing.report import Progress, SyncReport
-from spolia.indexing.same_folder import refuse_other
 from spolia.indexing.sources.source import Source
 from spolia.indexing.sources.source_diff import followed, together
-from spolia.indexing.walking import walk
 from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.models.protocols import Embedder
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
@@ -101,7 +99,7 @@ def sync(
             store holds another folder, forget that. What was there is found until all of the new is published. What
             could not be read is tried again, however often it was.
         retry: try a file again that could not be read the last time and has not changed since: three times in all, and
-            where its process died, or took too much memory or time, after a while (`spolia.indexing.attempts`); in
+            where its process died, or took too much memory or time, after a while (`spolia.indexing.ingest.diff`); in
             every run where a password or a package was missing. Who looks at a folder all the time may write False.
             It is reported in any case.
         workers: processes in which PDF, office files, HTML, pictures, mails and archives are read, as many at the same
@@ -132,11 +130,11 @@ def sync(
     refuse_swapped(sources, corpus)
     folder, others = told_apart(sources)
     by_name = by_suffix(readers)
-    onward = Onward(progress)
+    onward = TotalProgress(progress)
     kept = partial(
         keep,
         corpus,
-        wanted=Wanted(group, main_definition(splitter, embedder, analyzer), groups, known),
+        wanted=RequestedGroups(group, main_definition(splitter, embedder, analyzer), groups, known),
         fields=fields,
         progress=None if progress is None else onward,
         batch=batch,
@@ -146,7 +144,7 @@ def sync(
         limits=limits,
         timeout_s=timeout_s,
     )
-    labels = partial(Labels, metadata, access)
+    labels = partial(DocumentLabels, metadata, access)
     reports: list[SyncReport] = []
     if folder is not None:
         found = walk(folder, by_name, follow_links=follow_links)
@@ -185,7 +183,7 @@ def told_apart(given: str | Path | Source | Sequence[str | Path | Source]) -> tu
     return (paths if paths or not sources else None), sources
 
 
-def refuse_empty(folder: str, found: Found, readers: dict[str, Reader]) -> None:
+def refuse_empty(folder: str, found: FileListing, readers: dict[str, Reader]) -> None:
     """Raise `FolderError` where there is nothing to index."""
     if found.files or found.closed:
         return
@@ -200,3 +198,44 @@ def refuse_empty(folder: str, found: Found, readers: dict[str, Reader]) -> None:
         f"{folder} {there}. Put files there that end in {endings}, or name another folder. "
         "Nothing was changed; to have an empty store, delete it."
     )
+
+
+class TotalProgress:
+    """Tells of lots as of one run: what was done of those before is counted too.
+
+    Args:
+        progress: is told.
+
+    >>> told = []
+    >>> onward = TotalProgress(told.append)
+    >>> onward(Progress(done=2, total=2))
+    >>> onward.next()
+    >>> onward(Progress(done=1, total=3))
+    >>> [(now.done, now.total) for now in told]
+    [(2, 2), (3, 5)]
+    """
+
+    def __init__(self, progress: Callable[[Progress], None] | None) -> None:
+        self.progress = progress
+        self.before = self.last = Progress(0, 0)
+
+    def __call__(self, now: Progress) -> None:
+        """How far the lot is."""
+        before = self.before
+        self.last = (
+            now
+            if not before.total
+            else now.but(
+                done=before.done + now.done,
+                total=before.total + now.total,
+                failed=before.failed + now.failed,
+                chunks=before.chunks + now.chunks,
+                embedded=before.embedded + now.embedded,
+            )
+        )
+        if self.progress is not None:
+            self.progress(self.last)
+
+    def next(self) -> None:
+        """What follows is of the next lot."""
+        self.before = self.last

@@ -15,30 +15,34 @@ from typing import Any, Literal
 from spolia.core.call_bounds import times
 from spolia.core.operator import Operator
 from spolia.filters import Field, notes_on
-from spolia.indexing.dry_run import DryRun
-from spolia.indexing.files import Files, Found, Lot
-from spolia.indexing.intake import intake
-from spolia.indexing.keeping import Keeping
-from spolia.indexing.labels import Labels
-from spolia.indexing.onward import Onward
-from spolia.indexing.parts import Wanted, behind, is_embedded_first, main_definition
+from spolia.indexing.ingest.cost_estimate import ModelUse, asks, without_models
+from spolia.indexing.ingest.files import FileListing, Files, SourceChanges
+from spolia.indexing.ingest.metadata import DocumentLabels
+from spolia.indexing.ingest.prefetch import prefetch
+from spolia.indexing.ingest.report import Progress
+from spolia.indexing.ingest.requested_groups import RequestedGroups, behind, is_embedded_first, main_definition
+from spolia.indexing.ingest.sync import TotalProgress, refuse_empty, told_apart
+from spolia.indexing.ingest.sync_run import SyncRun
+from spolia.indexing.ingest.walk import walk
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix, versioned
-from spolia.indexing.report import Progress
 from spolia.indexing.sources.source import Source
 from spolia.indexing.sources.source_diff import followed
-from spolia.indexing.sync import refuse_empty, told_apart
-from spolia.indexing.unasked import Asked, asks, unasked
-from spolia.indexing.walking import walk
 from spolia.indexing.workers.protocol import WorkerLimits
+from spolia.models.http.replies import estimated_tokens
 from spolia.models.protocols import Embedder
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.defined import in_order
 from spolia.stores.definition import Transform
-from spolia.stores.groups.growing import Growth
+from spolia.stores.draft import Draft, Lacking
+from spolia.stores.groups.group_build import GroupBuild
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.manifest import Manifest
-from spolia.stores.tables.rows import SourceRow
-from spolia.types import Scalar, Value
+from spolia.stores.manifest import GroupEmbedding, Manifest
+from spolia.stores.staging import Staging
+from spolia.stores.tables import sql
+from spolia.stores.tables.changes import NONE
+from spolia.stores.tables.rows import NOT_YET, SourceRow, Unmade, key_of
+from spolia.stores.truth import Truth
+from spolia.types import NO_BOXES, Document, Meta, Scalar, Value
 
 BATCH = 1_000
 Change = Literal["kept", "new", "rebuilt", "embedded"]
@@ -141,7 +145,7 @@ def planned(
 
     What seems new or changed is read, and cut in memory, as `sync` does it: the numbers are exact, but for groups that
     a model makes, and those below them. Nothing is written, and no model is asked: the prompts of the groups that ask
-    one are made and measured (`spolia.indexing.unasked`).
+    one are made and measured (`spolia.indexing.ingest.cost_estimate`).
 
     Args:
         sources: and what follows: see `sync`.
@@ -162,13 +166,13 @@ def planned(
     began = time.perf_counter()
     by_name = by_suffix(readers)
     folder, elsewhere = told_apart(sources)
-    found = Lot(Files(by_name)) if folder is None else walk(folder, by_name, follow_links=follow_links)
+    found = SourceChanges(Files(by_name)) if folder is None else walk(folder, by_name, follow_links=follow_links)
     if folder is not None:
         refuse_empty(str(folder), found, by_name)
     wanted = _Wanted(group, main_definition(splitter, embedder, analyzer), groups, known)
     with ExitStack() as open:
         place = Path(open.enter_context(TemporaryDirectory(prefix="spolia-")))
-        taking = open.enter_context(intake(place, workers, limits))
+        taking = open.enter_context(prefetch(place, workers, limits))
         there = corpus if corpus.exists() else Corpus(place / "empty.spolia").create()
         writer = open.enter_context(closing(DryRun(there.truth)))
         if fields is not None:
@@ -179,13 +183,13 @@ def planned(
         if fast:
             changes.guess()
         else:
-            labels = partial(Labels, metadata, access)
+            labels = partial(DocumentLabels, metadata, access)
             lots = (
                 followed(one, corpus, labels, by_name, changes.unread, afresh=rebuild or changes.renews)
                 for one in elsewhere
             )
             for lot in chain((found,), *lots):
-                run = Keeping(writer, wanted, labels(), lot, taking, writer.stamps(lot.uris), changes.note, BATCH)
+                run = SyncRun(writer, wanted, labels(), lot, taking, writer.stamps(lot.uris), changes.note, BATCH)
                 run.run(afresh=rebuild)
                 changes.onward.next()
                 changes.unchanged += run.tally.unchanged
@@ -198,21 +202,21 @@ def planned(
 
 
 @dataclass(frozen=True)
-class _Wanted(Wanted):
+class _Wanted(RequestedGroups):
     """Groups that grow without asking a model.
 
     Args:
         asked: what models would have been asked for, by group.
     """
 
-    asked: dict[str, Asked] = field(default_factory=dict)
+    asked: dict[str, ModelUse] = field(default_factory=dict)
 
-    def growths(self, manifests: dict[str, Manifest]) -> list[Growth]:
-        return [unasked(growth, self.asked) for growth in self.exact(manifests)]
+    def growths(self, manifests: dict[str, Manifest]) -> list[GroupBuild]:
+        return [without_models(growth, self.asked) for growth in self.exact(manifests)]
 
-    def exact(self, manifests: dict[str, Manifest]) -> list[Growth]:
+    def exact(self, manifests: dict[str, Manifest]) -> list[GroupBuild]:
         """How the groups grow really."""
-        return Wanted.growths(self, manifests)
+        return RequestedGroups.growths(self, manifests)
 
 
 class _Changes:
@@ -223,8 +227,10 @@ class _Changes:
         renews: whether the main group is made anew, of all files.
     """
 
-    def __init__(self, before: Mapping[str, SourceRow], found: Found, progress: Callable[[Progress], None]) -> None:
-        self.before, self.found, self.onward = before, found, Onward(progress)
+    def __init__(
+        self, before: Mapping[str, SourceRow], found: FileListing, progress: Callable[[Progress], None]
+    ) -> None:
+        self.before, self.found, self.onward = before, found, TotalProgress(progress)
         self.by_kind: dict[str, list[str]] = {name: [] for name in ("new", "changed", "moved", "gone", "failed")}
         self.unread: list[tuple[str, str]] = []
         self.again = self.unchanged = 0
@@ -266,7 +272,7 @@ class _Changes:
 
 
 def _plans(
-    writer: DryRun, before: Mapping[str, Manifest], growths: Sequence[Growth], asked: dict[str, Asked] | None
+    writer: DryRun, before: Mapping[str, Manifest], growths: Sequence[GroupBuild], asked: dict[str, ModelUse] | None
 ) -> Iterator[GroupPlan]:
     by_name = {growth.group: growth for growth in growths}
     untold: set[str] = set()
@@ -279,7 +285,7 @@ def _plans(
             yield GroupPlan(name, change, (left[0][1],), None, None, None if manifest.by_picture else 0)
             continue
         is_told = asked is not None and {growth.parent, growth.ref}.isdisjoint(untold)
-        told = _of_models(growth, (asked or {}).get(name, Asked()) if is_told else None)
+        told = _of_models(growth, (asked or {}).get(name, ModelUse()) if is_told else None)
         if asks(growth) or not is_told:
             untold.add(name)
             unknown = None if manifest.embeddings else 0
@@ -297,7 +303,7 @@ def _change(name: str, before: Mapping[str, Manifest], writer: DryRun) -> Change
     return "rebuilt" if name in writer.redefined else "embedded" if name in writer.embedded else "kept"
 
 
-def _of_models(growth: Growth, asked: Asked | None) -> dict[str, Any]:
+def _of_models(growth: GroupBuild, asked: ModelUse | None) -> dict[str, Any]:
     """What a group asks language models for; None for what only they can tell."""
     each, names = growth.transform.calls(), ("calls", "prompts", "input_tokens", "output_tokens")
     if each == 0 or asked is None:
@@ -315,7 +321,7 @@ def reasons(there: Manifest, here: Manifest) -> tuple[str, ...]:
     return there.differences(here) or ("everything is indexed again",)
 
 
-def _embedding_s(writer: DryRun, growths: Sequence[Growth]) -> float:
+def _embedding_s(writer: DryRun, growths: Sequence[GroupBuild]) -> float:
     """Seconds to embed, as long as a sample took for its characters."""
     total = 0.0
     for growth in growths:
@@ -328,3 +334,143 @@ def _embedding_s(writer: DryRun, growths: Sequence[Growth]) -> float:
                 took = time.perf_counter() - began
                 total += took * counted.characters / sum(map(len, sample)) / len(growth.embedders)
     return total
+
+
+SAMPLED = 16
+
+
+@dataclass
+class GroupCount:
+    """What one group would take.
+
+    Attributes:
+        nodes: that are cut.
+        texts: that are embedded, each once.
+        characters: of these.
+        tokens: of these, one for three bytes.
+        pictures: that are embedded, each once.
+        known: texts and pictures whose vectors are there already.
+        sample: some of the texts, by embedder.
+    """
+
+    nodes: int = 0
+    texts: int = 0
+    characters: int = 0
+    tokens: int = 0
+    pictures: int = 0
+    known: int = 0
+    sample: dict[str, list[str]] = field(default_factory=dict)
+
+
+class DryRun(Staging):
+    """A staging that is never committed: `publish` counts what waits and goes on as if it were there.
+
+    Args:
+        store: which is only read.
+
+    Attributes:
+        counted: by group.
+        redefined: groups whose nodes are made anew.
+        embedded: groups whose nodes stay, and are embedded or searched otherwise.
+    """
+
+    def __init__(self, store: Truth) -> None:
+        self.store, self.timeout_s = store, 0.0
+        self.counted: dict[str, GroupCount] = {}
+        self.redefined: set[str] = set()
+        self.embedded: set[str] = set()
+        self._put: dict[str, bytes] = {}
+        self._seen: set[tuple[str, bytes]] = set()
+        self._begin()
+
+    def is_changed(self, uri: str) -> bool:
+        return False
+
+    def holds(self, document: Document) -> bool:
+        return self._put.get(document.id) == document.but(uri="").digest or super().holds(document)
+
+    def metadata(self) -> Iterator[tuple[str, Meta]]:
+        """Of the documents that there would be; what a transform would say of nodes is not among it."""
+        for document in self._staged.documents.values():
+            yield f"document {document.uri}", document.meta
+        for document in self.documents():
+            if self.holders(document.id):
+                yield f"document {document.uri}", document.meta
+
+    def redefine(self, group: str, manifest: Manifest, *, keep_nodes: bool = False) -> None:
+        there = self.manifests.get(group)
+        super().redefine(group, manifest, keep_nodes=keep_nodes)
+        if there is None:
+            return
+        if not keep_nodes:
+            self.redefined.add(group)
+            return
+        self.embedded.add(group)
+        for how in manifest.embeddings:
+            if not there.embedded(how.embedder):
+                self._count_more(group, how, manifest)
+
+    def _expected(self) -> dict[tuple[str, str], Unmade]:
+        groups = self._staged.expected
+        live = {row.document: uri for uri, row in self.sources().items() if row.document} if groups else {}
+        return {(id, group): Unmade(id, uri, group, NOT_YET) for group in groups for id, uri in live.items()}
+
+    @property
+    def defines(self) -> bool:
+        return False
+
+    def _lacking(self, group: str, embedder: str) -> Iterator[Lacking]:
+        """Nothing is embedded."""
+        return iter(())
+
+    def publish(self) -> int:
+        staged = self._staged
+        for (_, group), nodes in staged.nodes.items():
+            self.of(group).nodes += sum(node.group == group for node in nodes)
+        for group, lacking in staged.unembedded.items():
+            for how in self.manifests[group].embeddings:
+                for hash, one in lacking.items():
+                    self._count(group, how, hash, one)
+        for id, document in staged.documents.items():
+            if id in staged.images and id not in self._put:
+                self._put[id] = document.but(uri="").digest
+                staged.images[id] = NONE
+            staged.documents[id] = document.but(text="", pages=(), headings=(), regions=(), boxes=NO_BOXES)
+        staged.changes.clear()
+        staged.nodes.clear()
+        staged.unembedded.clear()
+        staged.weight = 0
+        return self.generation
+
+    # Counting.
+
+    def of(self, group: str) -> GroupCount:
+        """What a group would take."""
+        return self.counted.setdefault(group, GroupCount())
+
+    def _count_more(self, group: str, how: GroupEmbedding, manifest: Manifest) -> None:
+        """The nodes that a group has, embedded in a further way."""
+        for document in Draft.documents(self):
+            for node in Draft.nodes(self, document.id, group):
+                hash = key_of(node, document, by_picture=manifest.by_picture)
+                self._count(group, how, hash, Lacking(hash, node.id, document.id, node.indexed_text))
+
+    def _count(self, group: str, how: GroupEmbedding, hash: bytes, one: Lacking) -> None:
+        if (key := (how.embedder, hash)) in self._seen:
+            return
+        self._seen.add(key)
+        counted = self.of(group)
+        if self._connection.execute(sql.HAS_VECTOR, key).fetchone() is not None:
+            counted.known += 1
+        elif one.is_picture:
+            counted.pictures += 1
+        else:
+            self._count_text(counted, how.embedder, one.text)
+
+    def _count_text(self, counted: GroupCount, embedder: str, text: str) -> None:
+        counted.texts += 1
+        counted.characters += len(text)
+        counted.tokens += estimated_tokens(text)
+        sample: list[Any] = counted.sample.setdefault(embedder, [])
+        if counted.texts & (counted.texts - 1) == 0 and len(sample) < SAMPLED:  # the 1st, 2nd, 4th, 8th …
+            sample.append(text)

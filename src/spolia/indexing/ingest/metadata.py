@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeAlias
 
 from spolia.errors import DocumentError, QueryError, SpoliaError, StoreError
 from spolia.types import Document, Meta, Scalar, is_unicode, principals, scalar_of
@@ -16,7 +17,7 @@ _LISTS_KEPT = 1_024
 
 
 @dataclass(frozen=True)
-class Labels:
+class DocumentLabels:
     """What the caller says of files beside their content.
 
     Args:
@@ -39,10 +40,10 @@ class Labels:
     _readers: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
     _lists: dict[object, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
 
-    def anew(self, **changes: Any) -> Labels:
+    def anew(self, **changes: Any) -> DocumentLabels:
         """The same with other fields; the caller's functions are asked again."""
         given = {"metadata": self.metadata, "access": self.access, "kept": self.kept, "is_closed": self.is_closed}
-        return Labels(**{**given, **changes})
+        return DocumentLabels(**{**given, **changes})
 
     def refuse_bad_readers(self, uris: Iterable[str]) -> None:
         """Before anything is written: a mistake in a reader list could open a file to those who may not read it.
@@ -199,3 +200,55 @@ def _fields(metadata: Callable[[str], object], uri: str) -> Meta:
 
 def _each(values: object) -> Sequence[object]:
     return values if isinstance(values, (list, tuple)) else (values,)
+
+
+Readers: TypeAlias = tuple[str, ...]
+
+
+class AccessLists:
+    """The documents that sources hold, and their reader lists.
+
+    A document keeps its id when its list is changed, though the id was made of the list that it had before. So what is
+    added with that older list needs another id, or it would give the document its old readers back; and a list is
+    changed in place only where one source alone holds the document.
+
+    Args:
+        there: reader list of documents that sources hold, and how many hold each, by id.
+        ask: the same of a document that is not among them; None for one that no source holds.
+    """
+
+    def __init__(
+        self, there: Mapping[str, tuple[Readers, int]], ask: Callable[[str], tuple[Readers, int] | None]
+    ) -> None:
+        self._lists: dict[str, Readers | None] = {id: readers for id, (readers, _) in there.items()}
+        self._holders = Counter({id: holders for id, (_, holders) in there.items()})
+        self._ask = ask
+
+    def readers(self, id: str) -> Readers:
+        """Who may read a document that a source holds."""
+        return self._list(id) or ()
+
+    def is_free(self, id: str, readers: Readers) -> bool:
+        """Whether a document with this list may have this id: it is new, or that of the same list."""
+        return self._list(id) in (None, readers)
+
+    def add(self, document: Document) -> None:
+        """Another source is going to hold it."""
+        self.change(document.id, document.readers)
+        self._holders[document.id] += 1
+
+    def is_shared(self, id: str) -> bool:
+        """Whether several sources hold it."""
+        return self._list(id) is not None and self._holders[id] > 1
+
+    def change(self, id: str, readers: Readers) -> None:
+        """It has another list now."""
+        self._list(id)
+        self._lists[id] = readers
+
+    def _list(self, id: str) -> Readers | None:
+        """As the store had it when it was asked for the first time, with all changes since."""
+        if id not in self._lists:
+            readers, holders = self._ask(id) or (None, 0)
+            self._lists[id], self._holders[id] = readers, holders
+        return self._lists[id]

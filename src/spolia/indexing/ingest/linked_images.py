@@ -10,11 +10,11 @@ from hashlib import blake2b
 from urllib.parse import unquote
 
 from spolia.errors import SpoliaError
-from spolia.indexing.files import File, Found
-from spolia.indexing.labels import Labels
+from spolia.indexing.ingest.files import File, FileListing
+from spolia.indexing.ingest.metadata import DocumentLabels
+from spolia.indexing.ingest.report import DocumentReport
 from spolia.indexing.readers.pictures.linked_images import LEAST_CAPTION
 from spolia.indexing.readers.reader import Blob, Reading
-from spolia.indexing.report import DocumentReport
 from spolia.types import Region
 
 _MOST, _LARGEST = 200, 50_000_000
@@ -22,7 +22,7 @@ _MOST, _LARGEST = 200, 50_000_000
 
 
 @dataclass(frozen=True)
-class Beside:
+class LinkedImages:
     """The pictures of a folder as the documents in it see them.
 
     What was found in the folder may be shown, and nothing else: no name leads out of it, and hidden files and links
@@ -35,8 +35,8 @@ class Beside:
         labels: who may read what.
     """
 
-    found: Found
-    labels: Labels
+    found: FileListing
+    labels: DocumentLabels
 
     def on(self, reading: Reading) -> Reading:
         """A reading with the pictures that it names; those that cannot be shown are counted."""

@@ -17,14 +17,14 @@ from spolia.models.http.replies import estimated_tokens
 from spolia.models.prompting.stand_in_models import Silent, Unanswered, replaced
 from spolia.models.protocols import LanguageModel
 from spolia.stores.definition import Choosing, Part, Piece, Splitter, Transform
-from spolia.stores.groups.growing import Growth
+from spolia.stores.groups.group_build import GroupBuild
 from spolia.types import Prompt, Usage
 
 MESSAGE_TOKENS = 8
 
 
 @dataclass
-class Asked:
+class ModelUse:
     """What a group would ask models for.
 
     Attributes:
@@ -50,7 +50,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class _Unasked(Splitter):
+class _CountingSplitter(Splitter):
     """Stands for a transform that asks models: it makes nothing, and counts what would be asked.
 
     Args:
@@ -59,7 +59,7 @@ class _Unasked(Splitter):
     """
 
     transform: Transform
-    asked: Asked = field(compare=False)
+    asked: ModelUse = field(compare=False)
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         self.asked.parts += 1
@@ -69,7 +69,7 @@ class _Unasked(Splitter):
 
 
 @dataclass(frozen=True)
-class _EachUnasked(Choosing):
+class _CountingChoice(Choosing):
     """Leaves each document to what makes its pieces, which is not asked either where it would ask models.
 
     Args:
@@ -78,20 +78,20 @@ class _EachUnasked(Choosing):
     """
 
     transform: Transform
-    asked: Asked = field(compare=False)
+    asked: ModelUse = field(compare=False)
 
     def transform_for(self, uri: str, /) -> Transform:
         found = self.transform
         while isinstance(found, Choosing):
             found = found.transform_for(uri)
-        return _Unasked(replaced(found, self.silenced), self.asked) if _asks(found) else found
+        return _CountingSplitter(replaced(found, self.silenced), self.asked) if _asks(found) else found
 
     def silenced(self, value: Any) -> Any:
         """What counts instead of replying, for a model."""
         return Silent(value, self.asked.add) if _is_model(value) else value
 
 
-def unasked(growth: Growth, asked: dict[str, Asked]) -> Growth:
+def without_models(growth: GroupBuild, asked: dict[str, ModelUse]) -> GroupBuild:
     """How a group grows when no model is asked, but counted what for.
 
     Args:
@@ -99,11 +99,11 @@ def unasked(growth: Growth, asked: dict[str, Asked]) -> Growth:
     """
     if not asks(growth):
         return growth
-    tally = asked.setdefault(growth.group, Asked())
-    return replace(growth, transform=_EachUnasked(growth.transform, tally))
+    tally = asked.setdefault(growth.group, ModelUse())
+    return replace(growth, transform=_CountingChoice(growth.transform, tally))
 
 
-def asks(growth: Growth) -> bool:
+def asks(growth: GroupBuild) -> bool:
     """Whether a group's transform asks language models, or embeds."""
     return _asks(growth.transform)
 

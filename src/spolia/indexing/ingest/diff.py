@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from spolia.indexing.attempts import is_due
-from spolia.indexing.beside import Beside
-from spolia.indexing.files import File, Found, is_elsewhere
+from spolia.errors import EncryptedDocument, MissingExtra
+from spolia.indexing.ingest.files import File, FileListing, is_elsewhere
+from spolia.indexing.ingest.linked_images import LinkedImages
+from spolia.indexing.ingest.report import DocumentReport
 from spolia.indexing.readers.reader import Container, Equipped, Reader
 from spolia.indexing.readers.registry import reader_of, versioned
-from spolia.indexing.report import DocumentReport
 from spolia.stores.staging import AnyWriter
 from spolia.stores.tables.rows import SourceRow, Stamp
 
@@ -17,7 +18,7 @@ LACKING = "lacking"
 """The status of a source here that is read again though it has not changed."""
 
 
-class Known:
+class SourceDiff:
     """The sources of a store, compared with what was found by their stamps; rows are fetched of those that differ.
 
     Args:
@@ -36,7 +37,7 @@ class Known:
     """
 
     def __init__(
-        self, writer: AnyWriter, found: Found, stamps: Mapping[str, Stamp], beside: Beside, *, all: bool
+        self, writer: AnyWriter, found: FileListing, stamps: Mapping[str, Stamp], beside: LinkedImages, *, all: bool
     ) -> None:
         self._writer, self._found, self._stamps = writer, found, stamps
         self._containers: dict[str, bool] = {}
@@ -82,7 +83,7 @@ class Known:
             if equipped[reader] and (uri in self._found.files or self._container(uri)):
                 yield uri
 
-    def _seen_otherwise(self, looked_at: Sequence[str] | None, beside: Beside) -> Iterator[str]:
+    def _seen_otherwise(self, looked_at: Sequence[str] | None, beside: LinkedImages) -> Iterator[str]:
         """What shows pictures that stand beside it, and are others by now."""
         for uri, report in self._writer.showing(looked_at):
             if (uri in self._found.files or self._container(uri)) and beside.differs(uri, DocumentReport.of(report)):
@@ -167,3 +168,60 @@ def _above(uri: str) -> Iterator[str]:
 def _is_part(row: SourceRow) -> bool:
     """Whether it was read out of a container."""
     return bool(row.report) and bool(DocumentReport.of(row.report).within)
+
+
+ATTEMPTS = 3
+"""How often a source is tried; then it is left alone until it changes."""
+WAIT_S, GROWTH = 30, 4
+"""Seconds between the first two attempts where the cause may pass, and by how much each further wait is longer."""
+
+
+def failed(row: SourceRow, reason: str, cause: Exception | None, before: SourceRow | None, reader: str) -> SourceRow:
+    """The row of a source that cannot be read, with one attempt more than before.
+
+    Args:
+        row: as the source is now.
+        reason: in words.
+        cause: whether it is `transient` says whether it may pass. None, a missing package and a password that is not
+            known are no fault of the source, and no attempt: it is tried in every run.
+        before: the row that the store has.
+        reader: name of the reader.
+
+    >>> row, error = SourceRow("a.pdf", 9, 1, "f00d"), ValueError()
+    >>> once = failed(row, "It is damaged.", error, None, "pdf")
+    >>> twice = failed(row, "It is damaged.", error, once, "pdf")
+    >>> twice.error, is_due(twice), is_due(failed(row, "It is damaged.", error, twice, "pdf"))
+    ('It is damaged.', True, False)
+    """
+    row = row.but(status="failed", error=reason)
+    told = DocumentReport.of(row.report) if row.report else DocumentReport(reader, 0)
+    if cause is None or isinstance(cause, (EncryptedDocument, MissingExtra)):
+        return row.but(report=told.but(attempts=0, tried_ns=0).json)
+    passes = bool(getattr(cause, "transient", False))
+    tried = told.but(attempts=_attempts(row, before) + 1, tried_ns=time.time_ns(), passes=passes)
+    return row.but(report=tried.json)
+
+
+def _attempts(row: SourceRow, before: SourceRow | None) -> int:
+    """How often it was tried as it is."""
+    if before is None or before.status != "failed" or not before.report or _content(before) != _content(row):
+        return 0
+    return DocumentReport.of(before.report).attempts
+
+
+def _content(row: SourceRow) -> tuple[int, int, str, str]:
+    return row.size, row.mtime_ns, row.content_hash, row.reader
+
+
+def is_due(row: SourceRow) -> bool:
+    """Whether a source that could not be read, and has not changed since, is to be tried again now."""
+    if not row.report:
+        return True
+    told = DocumentReport.of(row.report)
+    return told.attempts < ATTEMPTS and time.time_ns() >= again_ns(told)
+
+
+def again_ns(told: DocumentReport) -> int:
+    """From when on a source is tried again, nanoseconds."""
+    wait_s = WAIT_S * GROWTH ** max(0, told.attempts - 1) if told.passes else 0
+    return told.tried_ns + wait_s * 1_000_000_000

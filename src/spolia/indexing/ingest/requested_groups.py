@@ -10,18 +10,16 @@ from typing import Any
 
 from spolia.core.operator import Operator
 from spolia.errors import GroupError, ManifestMismatch
-from spolia.indexing.files import Found
-from spolia.indexing.intake import Intake, Unreadable
-from spolia.indexing.lengths import TokenCounter
+from spolia.indexing.ingest.files import FileListing
+from spolia.indexing.ingest.prefetch import Prefetch, Unreadable
 from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.splitters.token_lengths import TokenCounter
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.corpus import NodeGroup, refuse_no_groups
 from spolia.stores.defined import embedder_of, in_order, manifest_of, signature, transform_of
 from spolia.stores.definition import Definition, Embedding, Part, Pieces, Transform
-from spolia.stores.groups.asked import refuse_other
-from spolia.stores.groups.defining import Defining, ways_out
-from spolia.stores.groups.growing import Growth
-from spolia.stores.groups.reaching import Reach
+from spolia.stores.groups.definitions import GroupDefinitions, refuse_other, ways_out
+from spolia.stores.groups.group_build import Availability, GroupBuild
 from spolia.stores.lexical.analysis import Analyzer, analyzer_for
 from spolia.stores.manifest import Manifest
 from spolia.stores.staging import AnyWriter
@@ -52,7 +50,7 @@ def main_definition(splitter: Transform | None, embedder: Embedder | None, analy
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequestedGroups:
     """The groups that a caller asks for.
 
     Args:
@@ -67,12 +65,12 @@ class Wanted:
     definition: Definition
     groups: Sequence[NodeGroup] = ()
     known: Sequence[Operator[Any, Any] | type] = ()
-    reaches: dict[str, Reach] = field(default_factory=dict, compare=False, repr=False)
+    reaches: dict[str, Availability] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         refuse_no_groups(self.groups, "groups=")
 
-    def define(self, writer: AnyWriter, found: Found, taking: Intake, *, rebuild: bool) -> bool:
+    def define(self, writer: AnyWriter, found: FileListing, taking: Prefetch, *, rebuild: bool) -> bool:
         """Write the manifests of what is asked for; what is there must be the same. Whether the main group is renewed.
 
         Args:
@@ -95,14 +93,14 @@ class Wanted:
             writer.define(self.main, main)
         if rebuild:
             outdated = [manifest.group for manifest in self._changed(writer.manifests)]
-            defining = Defining(writer, self.groups, True, self.known, {self.main: self.definition})
+            defining = GroupDefinitions(writer, self.groups, True, self.known, {self.main: self.definition})
             defining.define(renewed=() if keeps else (self.main,), outdated=outdated)
         for group in self.groups:
             if group.definition is not None and group.name in writer.manifests:
                 refuse_other(group, writer.manifests)
         return there is not None and there != main
 
-    def growths(self, manifests: dict[str, Manifest]) -> list[Growth]:
+    def growths(self, manifests: dict[str, Manifest]) -> list[GroupBuild]:
         """All groups of the store, each with the objects that make it, in order.
 
         One that is made by what is not known here is made of no document, which is noted of each.
@@ -112,7 +110,7 @@ class Wanted:
         """
         return [self._growth(manifest) for manifest in in_order(manifests)]
 
-    def _growth(self, manifest: Manifest) -> Growth:
+    def _growth(self, manifest: Manifest) -> GroupBuild:
         given = {group.name: group.definition for group in self.groups if group.definition is not None}
         given[self.main] = self.definition
         passed = [embedding.embedder for definition in given.values() for embedding in definition.embeddings]
@@ -126,8 +124,8 @@ class Wanted:
             if manifest.group == self.main:
                 raise
             transform = _Unmakeable(f"{error} The other groups go on. {ways_out(manifest.group)}")
-        reach = self.reaches.setdefault(manifest.group, Reach())
-        return Growth(manifest.group, transform, *lineage, embedders, reach)
+        reach = self.reaches.setdefault(manifest.group, Availability())
+        return GroupBuild(manifest.group, transform, *lineage, embedders, reach)
 
     def refuse_changed(self, manifests: dict[str, Manifest]) -> None:
         """Refuse to go on with groups of the store that would be made otherwise by now.
@@ -171,13 +169,13 @@ class _Unmakeable(Operator[Part, Pieces]):
         return 0
 
 
-def behind(growths: Iterable[Growth]) -> tuple[tuple[str, str], ...]:
+def behind(growths: Iterable[GroupBuild]) -> tuple[tuple[str, str], ...]:
     """Groups that cannot be made here, or whose model is away, and why."""
     reasons = ((each.group, _why_behind(each)) for each in growths)
     return tuple((group, reason) for group, reason in reasons if reason)
 
 
-def makeshift(growths: Iterable[Growth], built: Iterable[Unmade]) -> tuple[tuple[str, str], ...]:
+def makeshift(growths: Iterable[GroupBuild], built: Iterable[Unmade]) -> tuple[tuple[str, str], ...]:
     """Groups that hold what was made of replies that could not be read, and why.
 
     Args:
@@ -187,7 +185,7 @@ def makeshift(growths: Iterable[Growth], built: Iterable[Unmade]) -> tuple[tuple
     return (*kept, *((lack.group, lack.reason) for lack in built if not lack.document))
 
 
-def _why_behind(growth: Growth) -> str:
+def _why_behind(growth: GroupBuild) -> str:
     return growth.transform.reason if isinstance(growth.transform, _Unmakeable) else growth.reach.reason
 
 
@@ -232,7 +230,7 @@ def _embedder_left_out(there: Manifest) -> str:
     )
 
 
-def _samples(found: Found, taking: Intake) -> Iterable[str]:
+def _samples(found: FileListing, taking: Prefetch) -> Iterable[str]:
     """The beginnings of some documents from all over the folder."""
     files = [file for file in found.files.values() if file.size <= _SAMPLED_BYTES]
     step = max(1, len(files) // SAMPLED_FILES)

@@ -1,21 +1,89 @@
-"""Growing groups: nodes from those of the parent group, vectors from texts. Sync and a group's first use both do it."""
+"""Asking what may be away: a server that is, is not asked about thousands of texts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from typing import TypeVar
 
-from spolia.core.run_context import check_cancelled
+from spolia.core.run_context import check_cancelled, overhearing
+from spolia.errors import GroupError, StoreError
 from spolia.models.protocols import Embedder, ImageEmbedder, SparseEmbedder
-from spolia.stores.definition import DOCUMENT, Part, Piece, Splitter, Transform, Whole, transform_for, whole
-from spolia.stores.groups.making import Making
-from spolia.stores.groups.pictures import embed_pictures
-from spolia.stores.groups.reaching import Reach
+from spolia.stores.definition import DOCUMENT, Part, Piece, Pieces, Splitter, Transform, Whole, transform_for, whole
+from spolia.stores.groups.nodes import NodeFactory
+from spolia.stores.groups.picture_vectors import embed_pictures
+from spolia.stores.manifest import Manifest
 from spolia.stores.staging import AnyWriter
 from spolia.stores.tables.rows import Unmade
 from spolia.types import Document, Failure, Node
+
+FEW, MANY = 3, 64
+"""Parts that a transform is given at once: until it has answered, and afterwards."""
+
+
+class Availability:
+    """Whether that which makes a group could be reached, in one run, and whether what it gave could be read.
+
+    After `FEW` failures in a row of a kind that may pass, nothing more is asked for.
+
+    Attributes:
+        failure: the last one of that kind; None where there was none.
+        degraded: why results are not what they should be: replies that could not be read, one each.
+    """
+
+    def __init__(self) -> None:
+        self.failure: Failure | None = None
+        self.degraded: list[str] = []
+        self._in_a_row, self._has_answered = 0, False
+
+    @property
+    def is_away(self) -> bool:
+        """Whether there is no use in asking again in this run."""
+        return self._in_a_row >= FEW
+
+    @property
+    def reason(self) -> str:
+        """Why the group is not in step, if nobody could be reached for what it lacks; else empty."""
+        if self.failure is None or (self._has_answered and not self.is_away):
+            return ""
+        return f"{self.failure.kind}: {self.failure.message} What it lacks is made by the next run that finds it there."
+
+    @property
+    def makeshift(self) -> str:
+        """How often results are not what they should be, and why; empty where all are."""
+        if not self.degraded:
+            return ""
+        times = f"{len(self.degraded)} times" if len(self.degraded) > 1 else "once"
+        return f"{times}: {self.degraded[-1]} To have these made again, drop the group and build it."
+
+    def answers(self, transform: Transform, parts: Sequence[Part]) -> Iterator[Pieces | Failure]:
+        """What a transform makes of each part; once it is away, the failure that told so."""
+        at = 0
+        while at < len(parts) and not self.is_away:
+            some = parts[at : at + (MANY if self._has_answered else FEW)]
+            with overhearing() as said:
+                found = transform.batch(some)
+            self.degraded += said
+            self._note(found)
+            yield from found
+            at += len(some)
+        if at < len(parts):
+            assert self.failure is not None
+            yield from repeat(self.failure, len(parts) - at)
+
+    def _note(self, answers: Sequence[Pieces | Failure]) -> None:
+        for answer in answers:
+            if isinstance(answer, Failure) and passes(answer):
+                self.failure, self._in_a_row = answer, self._in_a_row + 1
+            else:
+                self._has_answered, self._in_a_row = True, 0
+
+
+def passes(failure: Failure) -> bool:
+    """Whether it lies at what was asked, which may be there another time."""
+    return bool(getattr(failure.raised(), "transient", False))
+
 
 T = TypeVar("T")
 
@@ -26,7 +94,7 @@ LISTED = 1_000_000
 
 
 @dataclass(frozen=True)
-class Growth:
+class GroupBuild:
     """How one group grows: what its manifest says, with the objects that do it.
 
     Args:
@@ -43,10 +111,10 @@ class Growth:
     parent: str = DOCUMENT
     ref: str = ""
     embedders: tuple[Embedder | SparseEmbedder, ...] = ()
-    reach: Reach = field(default_factory=Reach, compare=False, repr=False)
+    reach: Availability = field(default_factory=Availability, compare=False, repr=False)
 
 
-class Grown:
+class GroupNodes:
     """The nodes of one document, group by group.
 
     Args:
@@ -71,7 +139,7 @@ class Grown:
         """Why groups could not be made, in words."""
         return {group: f"{failure.kind}: {failure.message}" for group, failure in self.failures.items()}
 
-    def may_grow(self, growth: Growth) -> bool:
+    def may_grow(self, growth: GroupBuild) -> bool:
         """Whether a group's turn has come, as far as those that it is made from could be made; documents are there."""
         if ({growth.parent, growth.ref} - {DOCUMENT}).isdisjoint({*self.failures, *self.passed_over}):
             return True
@@ -84,7 +152,7 @@ class Grown:
             self._known[group] = list(self._there(group))
         return self._known[group]
 
-    def parts(self, growth: Growth) -> list[Part]:
+    def parts(self, growth: GroupBuild) -> list[Part]:
         """What a transform is given."""
         return [
             Part(node, self.document, tuple(self._below(growth.ref, node)) if growth.ref else ())
@@ -122,9 +190,9 @@ class Grown:
 
 def grow(
     documents: Sequence[Document],
-    growths: Sequence[Growth],
+    growths: Sequence[GroupBuild],
     there: Callable[[Document, str], Sequence[Node]] = lambda document, group: (),
-) -> list[Grown]:
+) -> list[GroupNodes]:
     """The nodes of documents in some groups. A transform that asks models gets the parts of all documents at once.
 
     What cannot be made of one document in one group is noted; the other groups and documents go on. What is away is
@@ -134,10 +202,10 @@ def grow(
         growths: each after those that it is made from.
         there: the nodes of a document in a group that is not among them.
     """
-    found = [Grown(document, lambda group, of=document: there(of, group)) for document in documents]  # type: ignore[misc]
+    found = [GroupNodes(document, lambda group, of=document: there(of, group)) for document in documents]  # type: ignore[misc]
     needed = {name for growth in growths for name in (growth.parent, growth.ref)}
     for growth in growths:
-        asked: dict[bytes, tuple[Transform, list[Grown]]] = {}
+        asked: dict[bytes, tuple[Transform, list[GroupNodes]]] = {}
         for one in found:
             if not one.may_grow(growth):
                 continue
@@ -155,12 +223,14 @@ def grow(
     return found
 
 
-def _nodes(one: Grown, growth: Growth, parts: Sequence[Part], pieces: Iterable[Iterable[Piece]]) -> Iterator[Node]:
-    making = Making(one.document, growth.group, transform_for(growth.transform, one.document))
+def _nodes(
+    one: GroupNodes, growth: GroupBuild, parts: Sequence[Part], pieces: Iterable[Iterable[Piece]]
+) -> Iterator[Node]:
+    making = NodeFactory(one.document, growth.group, transform_for(growth.transform, one.document))
     return chain.from_iterable(making.nodes(part, some) for part, some in zip(parts, pieces, strict=True))
 
 
-def _ask(growth: Growth, transform: Transform, found: Sequence[Grown]) -> None:
+def _ask(growth: GroupBuild, transform: Transform, found: Sequence[GroupNodes]) -> None:
     parts = [one.parts(growth) for one in found]
     answers = growth.reach.answers(transform, [part for some in parts for part in some])
     for one, some in zip(found, parts, strict=True):
@@ -172,7 +242,7 @@ def _ask(growth: Growth, transform: Transform, found: Sequence[Grown]) -> None:
 
 
 def embed(
-    writer: AnyWriter, growths: Iterable[Growth], tell: Callable[[int], None] = lambda count: None
+    writer: AnyWriter, growths: Iterable[GroupBuild], tell: Callable[[int], None] = lambda count: None
 ) -> list[Unmade]:
     """Embed what groups hold and has no vector yet.
 
@@ -202,3 +272,65 @@ def in_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
     """Lists of so many items, the last one shorter."""
     while batch := list(islice(items, size)):
         yield batch
+
+
+G = TypeVar("G", GroupBuild, Manifest)
+
+DOCUMENTS_AT_ONCE = 64
+
+
+def store(writer: AnyWriter, one: GroupNodes, before: Mapping[str, str] | None = None) -> None:
+    """Add what could be made of a document that is there, and note what could not.
+
+    Args:
+        before: what could not be made before, and why, by group.
+
+    Raises:
+        StoreError: the store could not take it.
+    """
+    for group, nodes in list(one.made.items()):
+        try:
+            if nodes or not isinstance(nodes, Sequence):
+                writer.add_nodes(one.document, nodes)
+        except Exception as error:
+            if isinstance(error, StoreError) and not isinstance(error, GroupError):
+                raise
+            one.fail(group, Failure.of(error, group))  # metadata of another type; a late failure of a splitter
+    there, now = before or {}, one.reasons
+    made = {group: "" for group in there if group in one.made or group in one.passed_over}
+    if changed := {group: why for group, why in {**now, **made}.items() if there.get(group, "") != why}:
+        writer.note_unmade(one.document.id, changed)
+
+
+def make_up(writer: AnyWriter, growths: Sequence[GroupBuild], unmade: Sequence[Unmade]) -> Iterator[GroupNodes]:
+    """Try again what could not be made, and what is made of that; but not in groups whose model is away.
+
+    Args:
+        growths: all groups of the store, in order.
+        unmade: of documents that have not changed since.
+    """
+    before: dict[str, dict[str, str]] = {}
+    for lack in unmade:
+        before.setdefault(lack.document, {})[lack.group] = lack.reason
+    alike: dict[frozenset[str], list[str]] = {}
+    for document, reasons in before.items():
+        alike.setdefault(frozenset(reasons), []).append(document)
+    for groups, documents in alike.items():
+        for some in in_batches(iter(documents), DOCUMENTS_AT_ONCE):
+            check_cancelled()
+            if not (left := groups - {growth.group for growth in growths if growth.reach.is_away}):
+                break
+            wanted = with_those_below(left, growths)
+            found = [writer.document(id) for id in some]
+            for one in grow(found, wanted, lambda document, group: writer.nodes(document.id, group)):
+                store(writer, one, before[one.document.id])
+                yield one
+
+
+def with_those_below(groups: Iterable[str], all: Sequence[G]) -> list[G]:
+    """These groups and those that are made from them, of `all` in order; the documents are what they are."""
+    found, wanted = set(groups) - {DOCUMENT}, set(groups)
+    for one in all:
+        if not found.isdisjoint((one.parent, one.ref)):
+            found.add(one.group)
+    return [one for one in all if one.group in found | wanted]

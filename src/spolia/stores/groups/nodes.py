@@ -9,13 +9,12 @@ from itertools import count
 
 from spolia.errors import GroupError
 from spolia.stores.definition import CONTEXT_CHARACTERS, Part, Piece, Splitter, Transform, transform_for, whole
-from spolia.stores.groups.outline import Outline
-from spolia.types import Document, Meta, Node, Span
+from spolia.types import Document, Heading, Meta, Node, Span
 
 _HALF = re.compile("[\ud800-\udfff]")
 
 
-class Making:
+class NodeFactory:
     """Makes the nodes of one document in one group.
 
     Args:
@@ -25,7 +24,7 @@ class Making:
 
     >>> document = Document("d", "Rome was not built in a day.", title="Stones")
     >>> from spolia.stores.definition import Whole, whole
-    >>> (node,) = Making(document, "word", Whole()).nodes(Part(whole(document), document), [Piece("Rome", 0)])
+    >>> (node,) = NodeFactory(document, "word", Whole()).nodes(Part(whole(document), document), [Piece("Rome", 0)])
     >>> node.id, node.parent, node.number, node.indexed_text, node.span
     ('d:word:1', 'd', 1, 'Stones\\nRome', Span(start=0, end=4, pages=None, lines=(1, 1)))
     """
@@ -99,7 +98,7 @@ def cut(document: Document, transform: Transform, group: str = "chunk") -> Itera
     """
     part, transform = Part(whole(document), document), transform_for(transform, document)
     pieces = transform.pieces(part) if isinstance(transform, Splitter) else transform(part)
-    return Making(document, group, transform).nodes(part, pieces)
+    return NodeFactory(document, group, transform).nodes(part, pieces)
 
 
 def _joined(inherited: Meta, own: Meta, fresh: Meta) -> Meta:
@@ -135,3 +134,51 @@ class _Places:
             mark = "\n" if "\n" in self._text or "\r" not in self._text else "\r"
             self._ends = [found.end() for found in re.finditer(mark, self._text)]
         return Span(start, end, None, (bisect_right(self._ends, start) + 1, bisect_right(self._ends, end - 1) + 1))
+
+
+BETWEEN = " > "
+
+
+class Outline:
+    """Tells the title and the headings above places that come in order.
+
+    Args:
+        document: with its headings.
+        longest: characters of the answer at most; each of its parts is shortened alike.
+
+    >>> headings = (Heading(0, 1, "Rome"), Heading(9, 2, "Arches"), Heading(40, 2, "Roads"))
+    >>> outline = Outline(Document("d", "", title="Stones", headings=headings), 100)
+    >>> outline.above(0), outline.above(9), outline.above(20), outline.above(41)
+    ('Stones', 'Stones > Rome', 'Stones > Rome > Arches', 'Stones > Rome > Roads')
+    """
+
+    def __init__(self, document: Document, longest: int) -> None:
+        self._title, self._headings, self._longest = document.title, document.headings, longest
+        self._next = 0
+        self._path: list[Heading] = []
+
+    def above(self, start: int) -> str:
+        """Title and headings; a heading that stands at `start` itself belongs to the text, not to what is above it."""
+        if not self._headings:
+            return self._title[: self._longest]
+        while self._next < len(self._headings) and self._headings[self._next].start < start:
+            heading = self._headings[self._next]
+            self._close(heading.level)
+            self._path.append(heading)
+            self._next += 1
+        if self._next < len(self._headings) and self._headings[self._next].start == start:
+            self._close(self._headings[self._next].level)
+        return self._joined()
+
+    def _close(self, level: int) -> None:
+        while self._path and self._path[-1].level >= level:
+            self._path.pop()
+
+    def _joined(self) -> str:
+        parts = [self._title] if self._title else []
+        parts += [heading.text for heading in self._path if heading.text != self._title]
+        joined = BETWEEN.join(parts)
+        if len(joined) <= self._longest:
+            return joined
+        each = max(1, self._longest // len(parts) - len(BETWEEN))
+        return BETWEEN.join(part[:each].rstrip() for part in parts)[: self._longest]

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from spolia.indexing.beside import Beside
-from spolia.indexing.files import File, Found
-from spolia.indexing.intake import Intake, Unreadable, fetched
-from spolia.indexing.known import Known
-from spolia.indexing.labels import Labels
-from spolia.indexing.report import DocumentReport
+from spolia.indexing.ingest.diff import SourceDiff
+from spolia.indexing.ingest.files import File, FileListing
+from spolia.indexing.ingest.linked_images import LinkedImages
+from spolia.indexing.ingest.metadata import DocumentLabels
+from spolia.indexing.ingest.prefetch import Prefetch, Unreadable, fetched
+from spolia.indexing.ingest.report import DocumentReport
 from spolia.stores.staging import AnyWriter
 from spolia.stores.tables.rows import Stamp
 
 
 @dataclass(frozen=True)
-class Closed:
+class Revoked:
     """What a run has published before it has read anything.
 
     Args:
@@ -28,7 +28,9 @@ class Closed:
     relabelled: frozenset[str] = frozenset()
 
 
-def close(writer: AnyWriter, found: Found, labels: Labels, stamps: Mapping[str, Stamp], taking: Intake) -> Closed:
+def revoke(
+    writer: AnyWriter, found: FileListing, labels: DocumentLabels, stamps: Mapping[str, Stamp], taking: Prefetch
+) -> Revoked:
     """Take away what is gone, give documents the readers that they have by now, and publish that.
 
     Args:
@@ -38,25 +40,27 @@ def close(writer: AnyWriter, found: Found, labels: Labels, stamps: Mapping[str, 
         taking: reads new files that may be what is gone, under another name.
     """
     if labels.access is None and stamps.keys() <= found.files.kept.keys():
-        return Closed()
-    known = Known(writer, found, stamps, Beside(found, labels), all=False)
-    return _Closing(writer, found, labels, known, taking).close()
+        return Revoked()
+    known = SourceDiff(writer, found, stamps, LinkedImages(found, labels), all=False)
+    return _Revocation(writer, found, labels, known, taking).close()
 
 
-class _Closing:
-    def __init__(self, writer: AnyWriter, found: Found, labels: Labels, known: Known, taking: Intake) -> None:
+class _Revocation:
+    def __init__(
+        self, writer: AnyWriter, found: FileListing, labels: DocumentLabels, known: SourceDiff, taking: Prefetch
+    ) -> None:
         self.writer, self.found, self.labels, self.known, self.taking = writer, found, labels, known, taking
         self.parts = {part: container for container, parts in known.parts.items() for part in parts}
         self.heirs = self._heirs()
 
-    def close(self) -> Closed:
+    def close(self) -> Revoked:
         removed = tuple(uri for uri in self.known.gone if uri not in self.heirs)
         for uri in removed:
             self.writer.remove(uri)
         relabelled = frozenset(self._relabelled()) if self.labels.access is not None else frozenset[str]()
         if not self._lacks_vectors():  # else they are made first, and this is published with them
             self.writer.publish()
-        return Closed(removed, relabelled)
+        return Revoked(removed, relabelled)
 
     # What was moved stays until its turn comes: nothing is cut or asked again for another name.
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from spolia.stores.definition import DOCUMENT, Part, transform_for
-from spolia.stores.groups.growing import Grown, Growth
-from spolia.stores.groups.storing import make_up, with_those_below
+from spolia.stores.groups.group_build import GroupBuild, GroupNodes, make_up, with_those_below
 from spolia.stores.staging import AnyWriter
 from spolia.stores.tables.rows import NOT_YET, Unmade
 from spolia.types import Document
 
 
-def relabel(writer: AnyWriter, growths: Sequence[Growth], old: Document, new: Document) -> None:
+def relabel(writer: AnyWriter, growths: Sequence[GroupBuild], old: Document, new: Document) -> None:
     """Give a document the metadata and readers of another one with the same text.
 
     Its nodes stay, and nothing is asked or embedded again, but in groups whose transform reads what has changed
@@ -35,14 +34,14 @@ def relabel(writer: AnyWriter, growths: Sequence[Growth], old: Document, new: Do
             """Each of them is stored as it comes."""
 
 
-def _parts(writer: AnyWriter, growths: Sequence[Growth], document: Document) -> Mapping[str, Sequence[Part]]:
+def _parts(writer: AnyWriter, growths: Sequence[GroupBuild], document: Document) -> Mapping[str, Sequence[Part]]:
     """What the transform of each group is given."""
-    there = Grown(document, lambda group: writer.nodes(document.id, group))
+    there = GroupNodes(document, lambda group: writer.nodes(document.id, group))
     return {growth.group: there.parts(growth) for growth in growths if growth.group != DOCUMENT}
 
 
 def _reads_otherwise(
-    growth: Growth, document: Document, before: Mapping[str, Sequence[Part]], now: Mapping[str, Sequence[Part]]
+    growth: GroupBuild, document: Document, before: Mapping[str, Sequence[Part]], now: Mapping[str, Sequence[Part]]
 ) -> bool:
     if growth.group == DOCUMENT:
         return False

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 from spolia.errors import StoreCorrupt
-from spolia.indexing.files import Skipped
+from spolia.indexing.ingest.files import FileListing, Skipped
 from spolia.stores.corpus import Corpus
-from spolia.stores.tables.rows import Unmade
+from spolia.stores.tables.rows import SourceRow, Unmade
 from spolia.types import Value
 
 
@@ -178,3 +178,70 @@ def reports(corpus: Corpus) -> Mapping[str, DocumentReport]:
         for uri, source in corpus.snapshot().sources().items()
         if source.status == "indexed" and source.report
     }
+
+
+@dataclass
+class SyncCounts:
+    """Numbers that grow while files are dealt with; see `SyncReport` and `Progress`."""
+
+    total: int = 0
+    done: int = 0
+    added: int = 0
+    changed: int = 0
+    moved: int = 0
+    removed: int = 0
+    unchanged: int = 0
+    warned: int = 0
+    chunks: int = 0
+    embedded: int = 0
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
+    counted: dict[str, str] = field(default_factory=dict)
+
+    def put(self, uri: str, report: DocumentReport, *, is_new: bool) -> None:
+        """Count a document that was stored."""
+        self.count(uri, "added" if is_new else "changed")
+        self.warned += bool(report.warnings)
+        self.chunks += report.chunks
+
+    def count(self, uri: str, what: Literal["added", "changed", "moved", "removed", "unchanged"]) -> None:
+        """Count what became of a source."""
+        setattr(self, what, getattr(self, what) + 1)
+        self.counted[uri] = what
+
+    def fail(self, row: SourceRow) -> None:
+        """Count a source that cannot be read."""
+        self.failed.append((row.uri, row.error))
+        if row.is_stale:
+            self.stale.append(row.uri)
+
+    def take_back(self, uris: Iterable[str]) -> None:
+        """Another writer was there first, so that these were not stored as they were counted; they are taken again."""
+        for uri in uris:
+            if what := self.counted.pop(uri, ""):
+                setattr(self, what, getattr(self, what) - 1)
+            self.failed = [one for one in self.failed if one[0] != uri]
+            self.stale = [one for one in self.stale if one != uri]
+
+    def progress(self, uri: str, change: str) -> Progress:
+        """How far it is."""
+        return Progress(self.done, self.total, uri, len(self.failed), self.chunks, self.embedded, change)
+
+    def report(self, generation: int, found: FileListing, seconds: float) -> SyncReport:
+        """What was done in the end."""
+        return SyncReport(
+            generation=generation,
+            added=self.added,
+            changed=self.changed,
+            moved=self.moved,
+            removed=self.removed,
+            unchanged=self.unchanged,
+            failed=tuple(self.failed),
+            stale=tuple(self.stale),
+            skipped=tuple(found.skipped),
+            unread=tuple(found.unread.most_common()),
+            warned=self.warned,
+            chunks=self.chunks,
+            embedded=self.embedded,
+            seconds=seconds,
+        )

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from os.path import splitext
 from pathlib import Path
 from tempfile import mkstemp
 from typing import TypeAlias
 
 from spolia.core.run_context import check_cancelled, on_cancel
 from spolia.errors import DocumentError, SpoliaError, WorkersFailed
-from spolia.indexing.files import File
-from spolia.indexing.loading import IN_MEMORY
+from spolia.indexing.ingest.files import IN_MEMORY, File
+from spolia.indexing.readers.archives.limits import LIMITS, ArchiveLimits
 from spolia.indexing.readers.reader import Blob, Container, Reader, Reading
-from spolia.indexing.readers.registry import versioned
+from spolia.indexing.readers.registry import reader_of, versioned
 from spolia.indexing.workers.pool import Workers, pickled
 from spolia.indexing.workers.protocol import WorkerLimits
-from spolia.stores.spool import claimed
+from spolia.stores.layout import claimed
 from spolia.stores.tables.rows import SourceRow
 
 MOST_WORKERS = 4
@@ -48,7 +49,7 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True)
-class Bytes:
+class SourceBytes:
     """A source's bytes and the row that stands for them, before they are read."""
 
     blob: Blob
@@ -56,7 +57,7 @@ class Bytes:
 
 
 @dataclass(frozen=True)
-class Item:
+class FetchItem:
     """Something to read.
 
     Args:
@@ -69,10 +70,10 @@ class Item:
     uri: str
     reader: Reader
     size: int
-    fetch: Callable[[], Bytes]
+    fetch: Callable[[], SourceBytes]
 
 
-def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> Bytes:
+def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> SourceBytes:
     """The bytes of a file.
 
     Args:
@@ -92,11 +93,11 @@ def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> 
         raise Unreadable(row, reason, None if is_here else error) from error
     blob = Blob(file.uri, loaded.content)
     row = SourceRow(file.uri, loaded.size, loaded.mtime_ns, blob.content_hash, reader=versioned(file.reader))
-    return Bytes(blob, row.but(created_ns=loaded.created_ns, accessed_ns=loaded.accessed_ns))
+    return SourceBytes(blob, row.but(created_ns=loaded.created_ns, accessed_ns=loaded.accessed_ns))
 
 
 @dataclass(frozen=True)
-class Looked:
+class FetchResult:
     """What was begun ahead: bytes, and what was read of them.
 
     Args:
@@ -104,32 +105,32 @@ class Looked:
         has_parts: whether something stands in them; None where nobody has looked.
     """
 
-    bytes: Bytes
+    bytes: SourceBytes
     reading: Reading | Unreadable | None = None
     has_parts: bool | None = None
 
 
-Begun: TypeAlias = "Future[Looked]"
+Begun: TypeAlias = "Future[FetchResult]"
 
 
-class Taken:
+class FetchedItem:
     """An item that is under way. What was not begun ahead is done when it is asked for."""
 
-    def __init__(self, item: Item, intake: Intake, begun: Begun | None) -> None:
+    def __init__(self, item: FetchItem, intake: Prefetch, begun: Begun | None) -> None:
         self.uri, self.reader = item.uri, item.reader
         self._item, self._intake, self._begun = item, intake, begun
 
     @cached_property
-    def _found(self) -> Looked:
+    def _found(self) -> FetchResult:
         if self._begun is None:
-            return Looked(self._item.fetch())
+            return FetchResult(self._item.fetch())
         try:
             return self._begun.result()
         finally:
             check_cancelled()
 
     @property
-    def bytes(self) -> Bytes:
+    def bytes(self) -> SourceBytes:
         """Its bytes.
 
         Raises:
@@ -169,7 +170,7 @@ class Taken:
             self._intake.drop(found.bytes.blob)
 
 
-class Intake:
+class Prefetch:
     """Reads sources.
 
     Args:
@@ -182,7 +183,7 @@ class Intake:
         self.workers, self.spool, self.is_first = workers, spool, is_first
         self._threads = ThreadPoolExecutor(workers.count if workers else 1, thread_name_prefix="spolia-read")
         self._sent: dict[int, tuple[object, bool]] = {}
-        self._sampled: dict[str, Looked] = {}
+        self._sampled: dict[str, FetchResult] = {}
 
     def sample(self, file: File) -> Reading:
         """What is in a file whose turn has not come yet; it is not read again then.
@@ -197,15 +198,15 @@ class Intake:
         assert looked.reading is not None
         return looked.reading
 
-    def ahead(self, items: Iterable[Item], is_wanted: Callable[[str, SourceRow], bool]) -> Iterator[Taken]:
+    def ahead(self, items: Iterable[FetchItem], is_wanted: Callable[[str, SourceRow], bool]) -> Iterator[FetchedItem]:
         """Items in their order, while workers read the next ones: some for each worker, fewer where they are large.
 
         Args:
             is_wanted: whether an item will probably be read, by its uri and row; it is asked in threads.
         """
-        waiting, under_way = deque[Taken](), deque[tuple[Begun, int]]()
+        waiting, under_way = deque[FetchedItem](), deque[tuple[Begun, int]]()
 
-        def next_one() -> Taken:
+        def next_one() -> FetchedItem:
             if waiting[0]._begun is not None:
                 under_way.popleft()
             return waiting.popleft()
@@ -216,7 +217,7 @@ class Intake:
                 if self.workers is not None and self._is_apart(item.reader, item.size):
                     begun = self._threads.submit(copy_context().run, self._work, item, is_wanted)
                     under_way.append((begun, item.size))
-                waiting.append(Taken(item, self, begun))
+                waiting.append(FetchedItem(item, self, begun))
                 while waiting and (waiting[0]._begun is None or self._is_enough([size for _, size in under_way])):
                     yield next_one()
             while waiting:
@@ -230,20 +231,20 @@ class Intake:
         workers = self.workers.count if self.workers else 0
         return len(sizes) > (AHEAD if sum(sizes) <= AHEAD_BYTES else 2) * workers
 
-    def _work(self, item: Item, is_wanted: Callable[[str, SourceRow], bool]) -> Looked:
+    def _work(self, item: FetchItem, is_wanted: Callable[[str, SourceRow], bool]) -> FetchResult:
         found = item.fetch()
-        return self._looked(item.reader, found) if is_wanted(item.uri, found.row) else Looked(found)
+        return self._looked(item.reader, found) if is_wanted(item.uri, found.row) else FetchResult(found)
 
-    def _looked(self, reader: Reader, found: Bytes) -> Looked:
+    def _looked(self, reader: Reader, found: SourceBytes) -> FetchResult:
         sampled = self._sampled.pop(found.row.uri, None)
         if sampled is not None and sampled.bytes.row.content_hash == found.row.content_hash:
             return replace(sampled, bytes=found)
         try:
-            return Looked(found, *self._look(reader, found))
+            return FetchResult(found, *self._look(reader, found))
         except Unreadable as failure:
-            return Looked(found, failure, has_parts=False)
+            return FetchResult(found, failure, has_parts=False)
 
-    def read(self, reader: Reader, found: Bytes) -> Reading:
+    def read(self, reader: Reader, found: SourceBytes) -> Reading:
         """The document in a source.
 
         Raises:
@@ -256,7 +257,7 @@ class Intake:
         assert reading is not None
         return reading
 
-    def _look(self, reader: Reader, found: Bytes) -> tuple[Reading, bool | None]:
+    def _look(self, reader: Reader, found: SourceBytes) -> tuple[Reading, bool | None]:
         try:
             reading, has_parts = self._reading(reader, found.blob)
             if len(reading.document.text) > LONGEST_TEXT:
@@ -332,7 +333,7 @@ def _fault(reader: Reader | Container, error: Exception) -> str:
 
 
 @contextmanager
-def intake(folder: Path, workers: int | None = None, limits: WorkerLimits | None = None) -> Iterator[Intake]:
+def prefetch(folder: Path, workers: int | None = None, limits: WorkerLimits | None = None) -> Iterator[Prefetch]:
     """What reads the sources of a run.
 
     Args:
@@ -342,7 +343,7 @@ def intake(folder: Path, workers: int | None = None, limits: WorkerLimits | None
     """
     spool, lock, is_first = claimed(folder)
     count = min(MOST_WORKERS, os.cpu_count() or 1) if workers is None else workers
-    made = Intake(Workers(count, limits, spool) if count else None, spool, is_first)
+    made = Prefetch(Workers(count, limits, spool) if count else None, spool, is_first)
     try:
         with on_cancel(made.workers.end) if made.workers else nullcontext():
             yield made
@@ -352,3 +353,111 @@ def intake(folder: Path, workers: int | None = None, limits: WorkerLimits | None
         os.close(lock)
         with suppress(OSError):  # another run has its folder there
             spool.parent.rmdir()
+
+
+UNKNOWN = "files of no known format"
+
+
+@dataclass
+class ContainerContents:
+    """All that is in one container, however deep: it counts together.
+
+    Args:
+        whole: uri of the container that is in no other one.
+        limits: for all of it.
+
+    Attributes:
+        seen: uris of what is there.
+        unread: number of files that no reader knows, by suffix.
+    """
+
+    whole: str
+    limits: ArchiveLimits = LIMITS
+    seen: set[str] = field(default_factory=set)
+    unread: Counter[str] = field(default_factory=Counter)
+    _entries: int = 0
+    _size: int = 0
+
+    def items(
+        self, container: Container, found: SourceBytes, depth: int, readers: Mapping[str, Reader], intake: Prefetch
+    ) -> Iterator[FetchItem]:
+        """What stands right in a container, if a reader knows it.
+
+        Args:
+            depth: how many containers it is in, itself counted.
+
+        Raises:
+            DocumentError: it cannot be unpacked, is nested too deep, or there is more in it than is allowed.
+        """
+        if depth > self.limits.depth:
+            raise DocumentError(
+                f"It is nested {depth} deep; {self.limits.depth} levels are allowed. Unpack what is inside."
+            )
+        for part in intake.parts(container, found.blob):
+            self._count(part)
+            uri = self._name(part.uri, found.blob.uri)
+            if (reader := reader_of(uri, readers)) is None:
+                self.unread[splitext(uri)[1].lower()] += 1
+                intake.drop(part)
+                continue
+            self.seen.add(uri)
+            yield _item(Blob(uri, part.content), reader, found.row)
+
+    def _count(self, part: Blob) -> None:
+        self._entries += 1
+        self._size += part.size
+        if self._entries > self.limits.entries or self._size > self.limits.size:
+            raise DocumentError(
+                f"{self.whole} holds, with all that is within it, {self._entries} files or more of {self._size} bytes; "
+                f"{self.limits.entries} and {self.limits.size} are allowed. Split it."
+            )
+
+    def _name(self, said: str, container: str) -> str:
+        """A name of its own, within the container whatever that says."""
+        said = said if said.startswith(f"{container}/") else f"{container}/{said.lstrip('/')}"
+        stem, suffix = splitext(said)
+        number, uri = 1, said
+        while uri in self.seen:
+            number += 1
+            uri = f"{stem}-{number}{suffix}"
+        return uri
+
+
+def _item(blob: Blob, reader: Reader, container: SourceRow) -> FetchItem:
+    def fetch() -> SourceBytes:
+        row = SourceRow(blob.uri, blob.size, container.mtime_ns, blob.content_hash, reader=versioned(reader))
+        return SourceBytes(blob, row.but(created_ns=container.created_ns, accessed_ns=container.accessed_ns))
+
+    return FetchItem(blob.uri, reader, blob.size, fetch)
+
+
+@dataclass(frozen=True)
+class ContainerResult:
+    """What became of a container.
+
+    Args:
+        parts: number of the files in it that a reader knows, with those within them.
+        unknown: number of the others.
+        problem: why not all of it could be unpacked; None if all was.
+    """
+
+    parts: int = 0
+    unknown: int = 0
+    problem: SpoliaError | None = None
+
+    def on(self, reading: Reading) -> Reading:
+        """The container's own document, with what is to be known of what is in it.
+
+        Raises:
+            DocumentError: not all could be unpacked, and it has no text that could be found without that.
+        """
+        if self.unknown:
+            reading = reading.but(dropped=(*reading.dropped, (UNKNOWN, self.unknown)))
+        if self.problem is not None:
+            if not reading.document.text.strip():
+                raise self.problem
+            reading = reading.but(warnings=(*reading.warnings, f"Not all that is in it was read: {self.problem}"))
+        return reading
+
+
+NOT_OPENED = ContainerResult()

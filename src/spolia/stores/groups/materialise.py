@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import check_cancelled
+from spolia.errors import GroupError
+from spolia.filters import Schema
 from spolia.stores.corpus import NodeGroup, refuse_no_groups
-from spolia.stores.groups.asked import lacking, refuse_other, searched_otherwise
-from spolia.stores.groups.defining import Defining, by_name
-from spolia.stores.groups.growing import Growth, embed, grow, in_batches
-from spolia.stores.groups.naming import Unseen
-from spolia.stores.groups.storing import DOCUMENTS_AT_ONCE, make_up, store
+from spolia.stores.definition import Naming
+from spolia.stores.groups.definitions import GroupDefinitions, by_name, lacking, refuse_other, searched_otherwise
+from spolia.stores.groups.group_build import (
+    DOCUMENTS_AT_ONCE,
+    GroupBuild,
+    GroupNodes,
+    embed,
+    grow,
+    in_batches,
+    make_up,
+    store,
+)
 from spolia.stores.tables.rows import NOT_YET, Unmade
 from spolia.types import Document, Failure, Node
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
+
 
 Tell = Callable[[str, int, int], None]
 """Is told the group, how many documents were cut, how many texts embedded."""
@@ -61,7 +71,7 @@ def materialise(
             group was built anew, which would lose what it has; nothing was published.
 
     >>> import tempfile
-    >>> from spolia.indexing.sync import sync
+    >>> from spolia.indexing.ingest.sync import sync
     >>> from spolia.stores.corpus import Corpus
     >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -110,7 +120,7 @@ def unmade_of(groups: Iterable[NodeGroup], unmade: Iterable[Unmade]) -> list[Unm
     return [lack for lack in unmade if lack.group in names]
 
 
-class Building(Defining):
+class Building(GroupDefinitions):
     """Builds groups of one store.
 
     Args:
@@ -133,7 +143,7 @@ class Building(Defining):
             SpoliaError: what a transform raised that could make nothing of any document, or is away, in a rebuild.
             GroupError: a transform names metadata that no document has.
         """
-        unseen = Unseen(self.built, self.writer.schema)
+        unseen = MissingMetadata(self.built, self.writer.schema)
         made: set[str] = set()
         before = dict.fromkeys((growth.group for growth in self.built), NOT_YET)
         failures: dict[str, Failure] = {}
@@ -186,10 +196,53 @@ def _refuse_nothing_made(failures: Mapping[str, Failure], made: Set[str]) -> Non
             raise error
 
 
-def refuse_away(growths: Iterable[Growth]) -> None:
+def refuse_away(growths: Iterable[GroupBuild]) -> None:
     """Raise what kept a group that is made anew from being made: it would lose what it has of the documents."""
     for growth in growths:
         if growth.reach.reason and growth.reach.failure is not None:
             error = growth.reach.failure.raised()
             error.add_note(f"Group {growth.group!r} stays as it was. Nothing was published.")
             raise error
+
+
+class MissingMetadata:
+    """What transforms name and no document that passes has, nor is declared.
+
+    Args:
+        growths: the groups that are built.
+        schema: the declared fields, which any document may get.
+    """
+
+    def __init__(self, growths: Iterable[GroupBuild], schema: Schema) -> None:
+        named = {growth.group: set(_named(growth.transform)) - schema.by_name.keys() for growth in growths}
+        self._left = {group: names for group, names in named.items() if names}
+        self._seen: set[str] = set()
+
+    def look(self, one: GroupNodes) -> None:
+        """A document and what was made of it passes."""
+        for group, names in self._left.items():
+            made = one.made.get(group)
+            own = [node.meta for node in made] if isinstance(made, list) else []
+            self._seen.update(name for meta in (one.document.meta, *own) for name, _ in meta)
+            names -= self._seen
+
+    def refuse(self) -> None:
+        """All documents have passed.
+
+        Raises:
+            GroupError: a field was named that nothing has.
+        """
+        for group, names in self._left.items():
+            if names:
+                raise GroupError(
+                    f"Group {group!r} names the metadata {', '.join(sorted(names))}, which no document has; they have: "
+                    f"{', '.join(sorted(self._seen)) or 'none'}. Write one of these, or give it to the documents: "
+                    "sync(..., metadata=...). What only later ones will have is declared: fields=(Field(NAME),)."
+                )
+
+
+def _named(transform: Operator[Any, Any]) -> Iterator[str]:
+    if isinstance(transform, Naming):
+        yield from transform.fields
+    for _, inner in transform.inner():
+        yield from _named(inner)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
@@ -12,17 +12,18 @@ from os.path import splitext
 from pathlib import Path
 
 from spolia.errors import FolderError
-from spolia.indexing.files import Files, Found, Skipped, is_elsewhere
-from spolia.indexing.loading import LATEST_NS
+from spolia.indexing.ingest.files import LATEST_NS, FileListing, Files, Skipped, is_elsewhere
 from spolia.indexing.readers.reader import Reader
 from spolia.indexing.readers.registry import reader_of
-from spolia.indexing.same_folder import FOLDER, ROOT
+from spolia.stores.tables.rows import Stamp
 
 HIDDEN = (".", "~$")
 STORE_SUFFIX, STORE_FILE = ".spolia", "corpus.db"
 
 
-def walk(folder: str | Path | Sequence[str | Path], readers: dict[str, Reader], *, follow_links: bool = False) -> Found:
+def walk(
+    folder: str | Path | Sequence[str | Path], readers: dict[str, Reader], *, follow_links: bool = False
+) -> FileListing:
     """All files of a folder that can be read. Hidden files, stores and what links lead out to are left out.
 
     Args:
@@ -59,7 +60,7 @@ def _refuse_no_folder(folder: str) -> None:
 class _Walk:
     def __init__(self, given: Sequence[str], base: str, readers: dict[str, Reader], follow_links: bool) -> None:
         self.readers, self.follow_links = readers, follow_links
-        self.found = Found(Files(readers), source=FOLDER, cursors={ROOT: os.path.realpath(base)})
+        self.found = FileListing(Files(readers), source=FOLDER, cursors={ROOT: os.path.realpath(base)})
         self._seen: set[tuple[int, int]] = set()
         for path in given:
             name = os.path.relpath(path, base)
@@ -167,3 +168,45 @@ def _uri(name: str) -> str:
     if name.isascii():
         return name
     return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+FOLDER, ROOT = "folder", "root"
+"""Under which a store remembers its folder, as it does how far sources were read."""
+
+
+def refuse_other(folder: str, found: FileListing, known: Mapping[str, Stamp], root: str, *, store: str) -> None:
+    """Refuse a folder that is not where the store's folder was, nor that folder in another place.
+
+    It is the same in another place if it has at least half of the documents by their names, as a copy has, or all by
+    their sizes and times, as folders have that were moved into one another.
+
+    Args:
+        folder: as it was named, for the message.
+        found: what is in it.
+        known: what the store holds.
+        root: where its folder was the last time; empty where that is not known.
+
+    Raises:
+        FolderError: it is another folder.
+    """
+    if root and root == found.cursors.get(ROOT):
+        return
+    held = {uri: (size, mtime_ns) for uri, (size, mtime_ns, *_) in known.items() if is_top(uri, known)}
+    if not held or 2 * sum(uri in found.files for uri in held) >= len(held):
+        return
+    if set(held.values()) <= set(found.files.sizes().values()):
+        return
+    there = sum(uri in found.files for uri in held)
+    where = f"of {root}, and " if root else "and "
+    raise FolderError(
+        f"{store} holds {len(held)} documents {where}{there or 'none'} of them {'are' if there > 1 else 'is'} in "
+        f"{folder}: to index it would forget the others. A store has one folder: name that, or another --store, or "
+        "write --rebuild (rebuild=True) to forget what it holds."
+    )
+
+
+def is_top(uri: str, known: Mapping[str, Stamp]) -> bool:
+    """Whether a document is a file of a folder: neither of another source nor read out of a container."""
+    parts = uri.split("/")
+    above = ("/".join(parts[:depth]) for depth in range(1, len(parts)))
+    return not is_elsewhere(uri) and known.keys().isdisjoint(above)
