@@ -34,10 +34,10 @@ from results import publish
 from spolia.evaluation.data.dataset import DataSet
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Manifest
-from spolia.stores.tables.rows import SourceRow
 from spolia.types import Document, Node, Query, Span
 
 DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parents[2] / "shared" / "datasets")

@@ -34,10 +34,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from ingest import write_files
 from results import publish
 
-from spolia.indexing.ingest.sync import sync
+from spolia.indexing.sync.sync import sync
+from spolia.stores.backends import sql
 from spolia.stores.corpus import Corpus
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.stores.tables import sql
 from spolia.types import Value
 
 AGAIN = 3

@@ -36,7 +36,7 @@ from made import made, suffix_of
 from mutating import changed
 
 from spolia.errors import MissingExtra, SpoliaError
-from spolia.indexing.readers.reader import Blob, Container, Reader
+from spolia.indexing.readers.reader import Blob, Container, FileReader
 from spolia.indexing.readers.registry import by_suffix, reader_of
 from spolia.indexing.workers.pool import Workers
 from spolia.indexing.workers.protocol import WorkerLimits
@@ -49,7 +49,7 @@ Fixtures: TypeAlias = dict[str, dict[str, list[bytes]]]
 """By format, and within it by the suffix that a file is called by."""
 
 
-def by_format(files: list[Path], readers: Mapping[str, Reader]) -> Fixtures:
+def by_format(files: list[Path], readers: Mapping[str, FileReader]) -> Fixtures:
     """Files of a folder: each suffix is a format."""
     found: Fixtures = {}
     for path in files:
@@ -58,7 +58,7 @@ def by_format(files: list[Path], readers: Mapping[str, Reader]) -> Fixtures:
     return found
 
 
-def lacking(there: Fixtures, more: Mapping[str, bytes], readers: Mapping[str, Reader]) -> Fixtures:
+def lacking(there: Fixtures, more: Mapping[str, bytes], readers: Mapping[str, FileReader]) -> Fixtures:
     """Files for all other suffixes; each reader is a format. What is not made is another file of the same reader."""
     made_of, of_reader = dict[str, list[bytes]](), dict[str, list[bytes]]()
     for name, content in more.items():

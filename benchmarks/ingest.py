@@ -26,8 +26,8 @@ from typing import Any
 from results import publish
 
 from spolia.evaluation.data.dataset import DataSet
-from spolia.indexing.ingest.report import Progress
-from spolia.indexing.ingest.sync import sync
+from spolia.indexing.sync.report import Progress
+from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 
 DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parents[2] / "shared" / "datasets")
@@ -36,7 +36,7 @@ BATCH = 1000
 PEERS = {"LazyLLM": 286}  # files per CPU-second, measured apart from this project on passages of this length
 ONE_RUN = """
 import json, sys
-from spolia.indexing.ingest.sync import sync
+from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 report = sync(sys.argv[1], Corpus(sys.argv[2]))
 print(json.dumps([report.added, report.unchanged, report.chunks, report.embedded, report.generation, report.seconds]))

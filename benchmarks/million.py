@@ -41,12 +41,12 @@ from results import publish  # noqa: E402
 from store import ASKED, BETWEEN, FIRST, PER_FILE, REAL, TOP_K, lines, rows, written  # noqa: E402
 from vectors import quantiles  # noqa: E402
 
-from spolia.indexing.ingest.sync import sync  # noqa: E402
+from spolia.indexing.sync.sync import sync  # noqa: E402
 from spolia.models.onnx.minilm import MiniLM  # noqa: E402
 from spolia.retrieval.bm25 import BM25  # noqa: E402
 from spolia.retrieval.dense import Dense  # noqa: E402
 from spolia.stores.corpus import Corpus  # noqa: E402
-from spolia.stores.vectors.segment_writer import FROZEN_ROWS  # noqa: E402
+from spolia.stores.vectors.segments import FROZEN_ROWS  # noqa: E402
 from spolia.types import Query, Value  # noqa: E402
 
 OF_MODEL = 384

@@ -18,7 +18,7 @@ def sync_files() -> list[str]:
     The file has 32 bytes. What is imported at the first use is imported before, by another run; that includes the
     files that only define something.
     """
-    from spolia.indexing.ingest.sync import sync
+    from spolia.indexing.sync.sync import sync
     from spolia.stores.corpus import Corpus
 
     found: set[str] = set()

@@ -43,7 +43,7 @@ from results import publish  # noqa: E402
 from vectors import child, quantiles  # noqa: E402
 
 from spolia.filters import AnyOf, Between, Field  # noqa: E402
-from spolia.indexing.ingest.sync import sync  # noqa: E402
+from spolia.indexing.sync.sync import sync  # noqa: E402
 from spolia.indexing.transforms.function import transform  # noqa: E402
 from spolia.models.onnx.minilm import MiniLM  # noqa: E402
 from spolia.retrieval.bm25 import BM25  # noqa: E402

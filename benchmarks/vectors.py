@@ -37,16 +37,21 @@ from results import publish  # noqa: E402
 
 from spolia.models.onnx.minilm import MiniLM  # noqa: E402
 from spolia.stores.access.allowed_nodes import Allowed  # noqa: E402
+from spolia.stores.files import graph_folder, segment_path  # noqa: E402
 from spolia.stores.indexes import HNSW  # noqa: E402
-from spolia.stores.layout import graph_folder, segment_path  # noqa: E402
 from spolia.stores.vectors.dense import Vectors, open_segment, write_segment  # noqa: E402
-from spolia.stores.vectors.exact_search import ExactSearch  # noqa: E402
-from spolia.stores.vectors.graph_build import build_graphs  # noqa: E402
-from spolia.stores.vectors.graph_search import GraphSearch  # noqa: E402
-from spolia.stores.vectors.graphs import VectorGraph, graph_path  # noqa: E402
+from spolia.stores.vectors.graphs import (  # noqa: E402
+    VectorGraph,
+    build_graphs,
+    graph_path,
+)
 from spolia.stores.vectors.placement import PlacedVectors  # noqa: E402
 from spolia.stores.vectors.search import VectorSearch  # noqa: E402
-from spolia.stores.vectors.segment_writer import FROZEN_ROWS  # noqa: E402
+from spolia.stores.vectors.segment_search import (
+    ExactSearch,
+    GraphSearch,
+)
+from spolia.stores.vectors.segments import FROZEN_ROWS  # noqa: E402
 
 EMBEDDER, TOP_K, ASKED, SMALL = "minilm", 10, 500, 2_003
 SETTINGS = HNSW()

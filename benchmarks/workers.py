@@ -21,12 +21,12 @@ from typing import Any
 
 from results import publish
 
-from spolia.indexing.ingest.prefetch import FetchItem, SourceBytes, prefetch
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.readers.registry import by_suffix, reader_of
+from spolia.indexing.sync.prefetch import FetchItem, SourceBytes, prefetch
+from spolia.indexing.sync.sync import sync
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
-from spolia.stores.tables.rows import SourceRow
 
 DATA = Path(os.environ.get("SPOLIA_DATASETS") or Path(__file__).resolve().parents[2] / "shared" / "datasets")
 

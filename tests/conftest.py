@@ -77,7 +77,7 @@ def address(request: pytest.FixtureRequest, fast_folder: Path) -> Iterator[str]:
     server: Server = request.getfixturevalue("server")
     found = server.address()
     yield found
-    from spolia.stores import opened
-    from spolia.stores.addresses import truth_of
+    from spolia.stores import open_store
+    from spolia.stores.backends.backend import backend_of
 
-    opened._open.pop(truth_of(found).place, None)  # its connections, of which the server gives a hundred
+    open_store._open.pop(backend_of(found).place, None)  # its connections, of which the server gives a hundred

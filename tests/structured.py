@@ -8,12 +8,12 @@ from pathlib import Path
 
 from spolia.filters import Field
 from spolia.models.protocols import Embedder
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import DOCUMENT, Definition, Part, Piece, Splitter, whole
 from spolia.stores.groups.nodes import NodeFactory
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import GroupEmbedding, Manifest
-from spolia.stores.tables.rows import SourceRow
 from spolia.stores.writer import Writer
 from spolia.types import Document, Meta, Node
 

@@ -37,7 +37,7 @@ def lines(text: str) -> list[str]:
 
 
 def spolia() -> Side:
-    from spolia.indexing.ingest.sync import sync
+    from spolia.indexing.sync.sync import sync
     from spolia.indexing.transforms.function import transform
     from spolia.retrieval.bm25 import BM25
     from spolia.retrieval.dense import Dense

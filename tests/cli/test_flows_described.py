@@ -9,7 +9,7 @@ import pytest
 
 from spolia.cli.options import FLOWS
 from spolia.flow_files.built_in import BUILT_IN
-from spolia.indexing.ingest.sync import sync
+from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 
 from .conftest import Spolia

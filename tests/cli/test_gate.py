@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 
 from .conftest import Spolia

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spolia.indexing.ingest.sync import sync
+from spolia.indexing.sync.sync import sync
 from spolia.indexing.transforms.summary import Summary
 from spolia.models.http.chat import ChatModel
 from spolia.stores.corpus import Corpus

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest
-from spolia.stores.tables.rows import SourceRow
 from spolia.types import Document, Node, Span
 
 from .conftest import Spolia

@@ -17,11 +17,11 @@ from spolia.core.fingerprint.definition import definition_digest
 from spolia.core.fingerprint.digest import code_digest
 from spolia.core.operator import Operator
 from spolia.errors import ManifestMismatch
-from spolia.indexing.ingest.sync import sync
+from spolia.indexing.sync.sync import sync
 from spolia.post_retrieval.selection import Cut, Threshold
 from spolia.stores.corpus import Corpus
-from spolia.stores.defined import built_in, signature
 from spolia.stores.definition import Definition, Part, Pieces
+from spolia.stores.stored_definition import built_in, signature
 
 MAIN = '''
 import json

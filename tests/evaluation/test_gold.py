@@ -13,7 +13,7 @@ from spolia.evaluation.experiment.gold_locations import whereabouts
 from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.measures.registry import parse_measures
 from spolia.evaluation.report.html import html
-from spolia.indexing.ingest.sync import sync
+from spolia.indexing.sync.sync import sync
 from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.types import Hit, Item, Node, Query, Quote, Ranking

@@ -39,7 +39,7 @@ from spolia.generation.reader import Reader
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
-from spolia.stores.tables.rows import SourceRow
+from spolia.stores.backends.rows import SourceRow
 from spolia.types import (
     Answer,
     Citation,

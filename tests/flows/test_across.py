@@ -13,9 +13,9 @@ from spolia.flow_files.files import dump, load
 from spolia.models.protocols import Embedder
 from spolia.orchestration.rank_fusion import ConvexCombination, HighestScore
 from spolia.retrieval.dense import Dense
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.manifest import GroupEmbedding, Manifest
-from spolia.stores.tables.rows import SourceRow
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Node, Query, Ranking, Span
 from tests.retrieval.test_learned_sparse import Counting

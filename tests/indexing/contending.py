@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass
 
 from spolia.errors import StoreBusy
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.sync.sync import sync
 from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.stores.corpus import Corpus
 from spolia.types import Value

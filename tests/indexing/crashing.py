@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spolia.indexing.ingest.files import Files, SourceChanges
-from spolia.indexing.ingest.sync import sync
-from spolia.indexing.readers.reader import Reader
+from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.sources.source import Memory, Source
 from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.sync.files import Files, SourceChanges
+from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
-from spolia.stores.vectors import segment_writer
+from spolia.stores.vectors import segments
 from spolia.types import Value
 from tests.stores.crashing import Ingestion, main
 from tests.stores.scenario import DIMENSION, EMBEDDER, embed, leave_vectors_behind
@@ -90,7 +90,7 @@ class Diary(Source):
 
     id = "diary"
 
-    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[SourceChanges]:
+    def lots(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
         if "pages" not in memory.cursors:
             files = Files(readers)
             files.give("diary://1.txt", PAGE, 1)
@@ -119,7 +119,7 @@ def synced(corpus: Corpus, state: Mapping[str, bytes], hour: int, said: Path | N
 
 
 def all_states(corpus: Corpus, said: Path | None = None) -> None:
-    segment_writer.SMALL_SEGMENTS = 4
+    segments.SMALL_SEGMENTS = 4
     synced(corpus, FIRST, 1, said)
     leave_vectors_behind(corpus, ["Nobody knows where."])
     for hour, state in enumerate((SECOND, SECOND, THIRD, FOURTH), 2):  # one state twice, with other times

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
-from spolia.indexing.ingest import diff
-from spolia.indexing.ingest.report import DocumentReport
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.sync import diff
+from spolia.indexing.sync.report import DocumentReport
+from spolia.indexing.sync.sync import sync
 from spolia.indexing.workers.protocol import WorkerLimits
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
-from spolia.stores.tables.rows import SourceRow
 from spolia.types import Value
 from tests.indexing.workers.hostile import Obeying
 

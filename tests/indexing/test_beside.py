@@ -12,12 +12,12 @@ import pytest
 
 from spolia import BM25, Corpus, Definition, Query, Run, sync
 from spolia.errors import StoreError
-from spolia.indexing.ingest.dry_run import planned
-from spolia.indexing.ingest.report import reports
 from spolia.indexing.readers.markup.markdown import MarkdownReader
 from spolia.indexing.readers.pictures.png import png_of
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.structure.regions import Regions
+from spolia.indexing.sync.dry_run import planned
+from spolia.indexing.sync.report import reports
 from tests.indexing.readers.fixtures import zip_of
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from spolia.indexing.ingest import prefetch, sync_run
-from spolia.indexing.ingest.report import SyncReport, reports
-from spolia.indexing.ingest.sync import sync
+from spolia.indexing.readers import text
 from spolia.indexing.readers.archives.limits import ArchiveLimits
 from spolia.indexing.readers.archives.zips import ZipReader
-from spolia.indexing.readers.records import large_files
-from spolia.indexing.texts import add_texts
+from spolia.indexing.sync import prefetch, sync_run
+from spolia.indexing.sync.entry_points import add_texts
+from spolia.indexing.sync.report import SyncReport, reports
+from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 from spolia.testing import HashingEmbedder
 from tests.indexing.making import locked_pdf, pdf_of
@@ -240,8 +240,8 @@ def test_large_tables_and_large_members(
     folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     if workers == 0:
-        monkeypatch.setattr(large_files, "LARGEST", 500)
-        monkeypatch.setattr(large_files, "PART_ROWS", 20)
+        monkeypatch.setattr(text, "LARGEST", 500)
+        monkeypatch.setattr(text, "PART_ROWS", 20)
         rows = "".join(f"{n},stone {n}\n" for n in range(50))
         (folder / "t.csv").write_text("number,what\n" + rows)
         sync(folder, corpus, workers=0)

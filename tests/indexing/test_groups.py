@@ -10,21 +10,21 @@ import pytest
 
 from spolia.errors import GroupError, ManifestMismatch, StoreError
 from spolia.filters import Between, Field, where
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.texts import add_texts
+from spolia.indexing.sync.entry_points import add_texts
+from spolia.indexing.sync.sync import sync
 from spolia.indexing.transforms.function import transform
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.run import Run
 from spolia.stores.corpus import Corpus, NodeGroup
-from spolia.stores.defined import built_in, transform_of
 from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric
 from spolia.stores.groups.materialise import materialise
 from spolia.stores.indexes import HNSW, Exact, IndexSettings
 from spolia.stores.manifest import Manifest
 from spolia.stores.snapshot.lineage import ancestors, descendants, parents
+from spolia.stores.stored_definition import built_in, transform_of
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import GroupError, ManifestMismatch, StoreBusy
-from spolia.indexing.ingest.dry_run import planned
-from spolia.indexing.ingest.report import reports
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.splitters.sliding_window import SlidingWindow
-from spolia.indexing.texts import add_texts
+from spolia.indexing.sync.dry_run import planned
+from spolia.indexing.sync.entry_points import add_texts
+from spolia.indexing.sync.report import reports
+from spolia.indexing.sync.sync import sync
 from spolia.indexing.transforms.function import transform
 from spolia.models.protocols import Kind
 from spolia.retrieval.bm25 import BM25

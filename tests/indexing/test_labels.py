@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from spolia.errors import StoreError
 from spolia.filters import Between, Field, where
-from spolia.indexing.ingest import sync_run
-from spolia.indexing.ingest.dry_run import planned
-from spolia.indexing.ingest.metadata import DocumentLabels
-from spolia.indexing.ingest.report import reports
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.readers.text import TextReader
+from spolia.indexing.sync import sync_run
+from spolia.indexing.sync.dry_run import planned
+from spolia.indexing.sync.metadata import DocumentLabels
+from spolia.indexing.sync.report import reports
+from spolia.indexing.sync.sync import sync
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus

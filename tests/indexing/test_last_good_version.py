@@ -9,9 +9,9 @@ from zipfile import ZipFile
 import pytest
 
 from spolia.filters import Field, where
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.structure.regions import AttachMetadata
+from spolia.indexing.sync.sync import sync
 from spolia.indexing.transforms.function import transform
 from spolia.indexing.transforms.summary import Summary
 from spolia.models.prompting.stand_in_models import ScriptedModel
@@ -128,7 +128,7 @@ def test_an_archive_that_is_broken_keeps_what_was_in_it_for_those_who_may_read_i
     sync(folder, corpus, access=lambda uri: ["ann", "bob"])
     (folder / "old.zip").write_bytes((folder / "old.zip").read_bytes()[:-30])
     if lost == "all":
-        monkeypatch.setattr("spolia.indexing.ingest.files.load", _refuse)
+        monkeypatch.setattr("spolia.indexing.sync.files.load", _refuse)
     report = sync(folder, corpus, access=lambda uri: ["ann", *["bob"] * (not uri.startswith("old.zip"))])
     assert [uri for uri, _ in report.failed] == ["old.zip"]
     assert report.removed == 1  # the copy of a file that bob may read: a document has one list

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import SpoliaError
-from spolia.indexing.ingest.report import reports
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.splitters.token_lengths import Lengths
+from spolia.indexing.sync.report import reports
+from spolia.indexing.sync.sync import sync
 from spolia.models.onnx import weights
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.onnx.tokenizer import WordPiece

@@ -10,17 +10,17 @@ import pytest
 
 from spolia.errors import GroupError, ManifestMismatch
 from spolia.filters import Field
-from spolia.indexing.ingest.dry_run import Plan, planned
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.sync.dry_run import Plan, planned
+from spolia.indexing.sync.sync import sync
 from spolia.indexing.transforms.function import transform
 from spolia.indexing.transforms.summary import Summary
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.stores.corpus import Corpus
-from spolia.stores.defined import in_order, signature, transform_of
 from spolia.stores.definition import Definition, Embedding
+from spolia.stores.stored_definition import in_order, signature, transform_of
 from spolia.testing.hash_embedder import HashingEmbedder
 
 EMBEDDER = HashingEmbedder(16)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from spolia.indexing.ingest.report import SyncReport
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.sync.report import SyncReport
+from spolia.indexing.sync.sync import sync
 from spolia.models.protocols import Kind
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from spolia.errors import ManifestMismatch
-from spolia.indexing.ingest.dry_run import planned
-from spolia.indexing.ingest.report import DocumentReport, Progress, SyncReport, reports
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.sync.dry_run import planned
+from spolia.indexing.sync.report import DocumentReport, Progress, SyncReport, reports
+from spolia.indexing.sync.sync import sync
 from spolia.models.onnx.tokenizer import WordPiece
 from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import Corpus
@@ -187,7 +187,7 @@ def test_two_files_that_change_places(folder: Path, corpus: Corpus) -> None:
 def test_what_was_read_is_published_after_a_while_however_little_it_is(
     folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spolia.indexing.ingest.sync_run.LONGEST_UNPUBLISHED_S", 0.0)
+    monkeypatch.setattr("spolia.indexing.sync.sync_run.LONGEST_UNPUBLISHED_S", 0.0)
     seen: list[int] = []
 
     def stop(now: Progress) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from spolia.errors import FolderError
-from spolia.indexing.ingest import files
-from spolia.indexing.ingest.report import SyncReport
-from spolia.indexing.ingest.sync import sync
+from spolia.indexing.sync import files
+from spolia.indexing.sync.report import SyncReport
+from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 from tests.indexing.making import locked_pdf, pdf_of
 
@@ -67,7 +67,7 @@ def test_a_broken_file_is_not_read_for_ever(folder: Path, corpus: Corpus, monkey
         read.append(Path(path).name)
         return files.load(path, follow=follow, spool=spool)
 
-    monkeypatch.setattr("spolia.indexing.ingest.files.load", noted)
+    monkeypatch.setattr("spolia.indexing.sync.files.load", noted)
     again = sync(folder, corpus, retry=False)
     assert (again.failed, again.unchanged, again.generation, read) == (first.failed, 1, first.generation, [])
     (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nothing more")
@@ -147,7 +147,7 @@ def test_what_is_in_a_folder_that_cannot_be_listed_is_kept(
             raise PermissionError(13, "Permission denied", path)
         return opened(path, *how, **more)
 
-    monkeypatch.setattr("spolia.indexing.ingest.walk.os.open", refuse)
+    monkeypatch.setattr("spolia.indexing.sync.walk.os.open", refuse)
     report = sync(folder, corpus)
     assert report.removed == 0
     assert "Permission denied" in reasons(report)["sub/"]
@@ -214,7 +214,7 @@ def test_a_file_that_cannot_be_opened_keeps_what_was_known(
     def refuse(*_: object, **__: object) -> object:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("spolia.indexing.ingest.files.load", refuse)
+    monkeypatch.setattr("spolia.indexing.sync.files.load", refuse)
     report = sync(folder, corpus)
     assert report.failed == (("good.txt", "It cannot be read: Permission denied."),)
     assert texts(corpus) == {"good.txt": GOOD}
@@ -235,7 +235,7 @@ def test_a_file_that_vanishes_between_listing_and_reading(
             Path(path).unlink(missing_ok=True)
         return load(path, follow=follow, spool=spool)
 
-    monkeypatch.setattr("spolia.indexing.ingest.files.load", late)
+    monkeypatch.setattr("spolia.indexing.sync.files.load", late)
     assert sync(folder, corpus).failed == (("gone.txt", "It cannot be read: No such file or directory."),)
     assert sync(folder, corpus).removed == 1
     assert set(corpus.snapshot().sources()) == {"good.txt"}
@@ -347,7 +347,7 @@ def test_a_file_of_many_megabytes_takes_memory_in_proportion(folder: Path, corpu
     (folder / "long.txt").write_text("".join(lines))
     code = (
         "import sys\n"
-        "from spolia.indexing.ingest.sync import sync\n"
+        "from spolia.indexing.sync.sync import sync\n"
         "from spolia.stores.corpus import Corpus\n"
         "sync(sys.argv[1], Corpus(sys.argv[2]))\n"
         "print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])"
@@ -365,7 +365,7 @@ def test_a_killed_run_leaves_a_whole_store_and_the_next_one_goes_on(
         (folder / f"{at:03}.txt").write_text(f"Passage {at}.")
     code = (
         "import sys, time\n"
-        "from spolia.indexing.ingest.sync import sync\n"
+        "from spolia.indexing.sync.sync import sync\n"
         "from spolia.stores.corpus import Corpus\n"
         "def tell(progress):\n"
         "    if progress.done == 120: print('now', flush=True); time.sleep(60)\n"

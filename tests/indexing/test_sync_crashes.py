@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spolia.stores.failpoints import FAIL_POINTS
+from spolia.stores.files import FAIL_POINTS
 from tests.stores.test_crashes import results
 
 KILLS = 40

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from spolia.errors import DocumentError, ModelUnavailable
-from spolia.indexing.ingest.dry_run import planned
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.texts import add_texts
+from spolia.indexing.sync.dry_run import planned
+from spolia.indexing.sync.entry_points import add_texts
+from spolia.indexing.sync.sync import sync
 from spolia.indexing.transforms.function import transform
 from spolia.indexing.transforms.summary import Summary
 from spolia.journal import Runs
@@ -23,8 +23,8 @@ from spolia.run import Run
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Part, Piece, Splitter
 from spolia.stores.groups.materialise import materialise
-from spolia.stores.portable.exporting import export_store
-from spolia.stores.portable.importing import import_store
+from spolia.stores.portable.store_export import export_store
+from spolia.stores.portable.store_import import import_store
 from spolia.types import Query
 
 BAD = "bad.txt"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.sentences import Sentences
+from spolia.indexing.sync.sync import sync
 from spolia.indexing.transforms.contextual_headers import ContextualHeaders
 from spolia.indexing.transforms.questions import QuestionAnswers
 from spolia.journal.trace import Runs

@@ -17,17 +17,17 @@ from spolia.errors import DocumentError, FilterError, GroupError, ManifestMismat
 from spolia.filters import Field, where
 from spolia.flow_files import across
 from spolia.indexing import Summary, transform
-from spolia.indexing.ingest.dry_run import planned
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.registry import READERS
 from spolia.indexing.splitters.sentences import Sentences
+from spolia.indexing.sync.dry_run import planned
 from spolia.post_retrieval import KeywordFilter
 from spolia.retrieval import BySimilarity, similarity
 from spolia.stores.adapters.lancedb import LanceDB
-from spolia.stores.defined import signature
 from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialise import materialise
 from spolia.stores.indexes import HNSW, IndexSettings
+from spolia.stores.stored_definition import signature
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Hit, Node, Ranking
 

@@ -25,15 +25,15 @@ from spolia.post_retrieval.presentation import ShowMetadata
 from spolia.post_retrieval.reranker import reranker
 from spolia.retrieval import BySimilarity, Phrase, similarity
 from spolia.stores.adapters.milvus import Milvus
-from spolia.stores.addresses import truth_of
+from spolia.stores.backends.backend import backend_of
 from spolia.stores.backends.sqlite.folder import FolderBackend
 from spolia.stores.corpus import NodeGroup
-from spolia.stores.defined import BUILT_IN, index_of
 from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric, Part, Piece, Transform, Whole
 from spolia.stores.groups.materialise import materialise
 from spolia.stores.indexes import HNSW, Exact
 from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.snapshot.lineage import ancestors, children, descendants, parents
+from spolia.stores.stored_definition import BUILT_IN, index_of
 from spolia.stores.vectors.external_index import collection
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Node, Value
@@ -205,10 +205,10 @@ def test_d5_two_addresses_of_one_path_are_one_store(folder: Path, corpus: Corpus
 
 
 def test_d8_the_address_says_what_a_store_is() -> None:
-    assert isinstance(truth_of("notes.spolia"), FolderBackend)
+    assert isinstance(backend_of("notes.spolia"), FolderBackend)
     with pytest.raises(StoreError, match="No store can be kept at"):
-        truth_of("http://notes")
-    assert not isinstance(truth_of("postgresql://ann@host/notes"), FolderBackend)
+        backend_of("http://notes")
+    assert not isinstance(backend_of("postgresql://ann@host/notes"), FolderBackend)
 
 
 class Runes:

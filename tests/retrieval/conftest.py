@@ -5,10 +5,10 @@ from typing import TypeAlias
 import pytest
 
 from spolia.models.protocols import Embedder
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import GroupEmbedding, Manifest
-from spolia.stores.tables.rows import SourceRow
 from spolia.types import Document, Node, Span
 
 Stored: TypeAlias = Callable[..., NodeGroup]

@@ -13,8 +13,8 @@ import pytest
 from spolia.core.operator import Operator
 from spolia.databases.graph_file import GraphFile
 from spolia.errors import ManifestMismatch, ModelError, QueryError, WiringError
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.sentences import Sentences
+from spolia.indexing.sync.sync import sync
 from spolia.models.http.reranking import RerankModel
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.prompting.stand_in_models import ScriptedModel
@@ -239,7 +239,7 @@ def test_what_has_no_fingerprint_is_known_by_name_and_dimension(tmp_path: Path) 
 
 
 def test_how_an_embedder_runs_is_no_part_of_what_a_group_was_built_with(group: NodeGroup) -> None:
-    from spolia.stores.defined import embedded
+    from spolia.stores.stored_definition import embedded
 
     fast, slow = embedded(Embedding(MiniLM(threads=2))), embedded(Embedding(MiniLM()))
     assert fast.plain != slow.plain

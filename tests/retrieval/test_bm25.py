@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from spolia.errors import QueryError, StoreError, WiringError
 from spolia.evaluation.data.dataset import DataSet
-from spolia.indexing.ingest.sync import sync
+from spolia.indexing.sync.sync import sync
 from spolia.journal import Runs
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run

@@ -25,11 +25,11 @@ from spolia.retrieval.bm25 import BM25, Phrase
 from spolia.retrieval.dense import Dense
 from spolia.retrieval.similarity_search import BySimilarity, similarity
 from spolia.run import Run
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.snapshot.document_metadata import file_meta
-from spolia.stores.tables.rows import SourceRow
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Failure, Filter, Meta, Node, Query, Ranking, Scalar, Span
 

@@ -25,7 +25,7 @@ from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Part, Piece, Pieces
-from spolia.stores.layout import LINKS
+from spolia.stores.files import LINKS
 from spolia.stores.vectors.placement import PlacedVectors
 from spolia.testing import HashingEmbedder
 from tests.structured import Cut, stored

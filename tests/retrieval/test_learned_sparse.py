@@ -11,8 +11,8 @@ import pytest
 
 from spolia.errors import FilterError, ManifestMismatch, QueryError
 from spolia.filters import where
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.sentences import Sentences
+from spolia.indexing.sync.sync import sync
 from spolia.models.protocols import Kind, SparseEmbedder
 from spolia.models.vectors import SparseRows
 from spolia.retrieval.dense import Dense

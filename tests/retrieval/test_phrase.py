@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from spolia.errors import QueryError
 from spolia.retrieval.bm25 import BM25, Phrase
 from spolia.run import Run
-from spolia.stores.lexical.phrases import holds
+from spolia.stores.lexical.analysis import holds
 from spolia.types import Query
 from tests.retrieval.conftest import Stored
 

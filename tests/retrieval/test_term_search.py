@@ -18,10 +18,10 @@ from spolia.retrieval.bm25_variants import BM25Variant, FieldedBM25, Variant
 from spolia.retrieval.term_counts import Counts, counts_of
 from spolia.retrieval.tfidf import TFIDF
 from spolia.run import Run
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import Manifest
-from spolia.stores.tables.rows import SourceRow
 from spolia.types import Document, Node, Query, Ranking, Span
 from tests.retrieval.conftest import Stored, store
 from tests.retrieval.lucene import Lucene

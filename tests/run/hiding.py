@@ -12,12 +12,12 @@ from zlib import crc32
 
 from spolia.core.codec import encode
 from spolia.filters import Between, Condition, Field, Schema, where
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.snapshot.document_metadata import file_meta
-from spolia.stores.tables.rows import SourceRow
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Meta, Node, Query, Span
 from tests.retrieval.test_learned_sparse import Counting

@@ -25,11 +25,11 @@ from spolia.retrieval.graph.edges import Belonging, InOrder, SharedEntities, Sim
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.retrieval.similarity_search import Similarity, similarity
 from spolia.stores.access.allowed_nodes import Allowed
+from spolia.stores.backends import sql
+from spolia.stores.backends.backend import Backend
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.stores.tables import sql
-from spolia.stores.truth import Truth
 from spolia.testing.hash_embedder import HashingTokens
 from spolia.types import Filter, Node, Query, Ranking, Span
 from tests.run.hiding import EMBEDDER, GROUPS, PICTURE, PRINCIPALS, QUERY, SECRET, SPARSE
@@ -40,9 +40,9 @@ from tests.tree import classes, modules, operators
 
 def truths() -> list[type]:
     """Classes of stores that hold the truth."""
-    wanted = [name for name in vars(Truth) if not name.startswith("_") and callable(getattr(Truth, name))]
+    wanted = [name for name in vars(Backend) if not name.startswith("_") and callable(getattr(Backend, name))]
     found = {cls for name in modules() for cls in vars(sys.modules[name]).values() if inspect.isclass(cls)}
-    own = [cls for cls in found if cls is not Truth and cls.__module__.startswith("spolia.")]
+    own = [cls for cls in found if cls is not Backend and cls.__module__.startswith("spolia.")]
     return sorted((cls for cls in own if all(hasattr(cls, name) for name in wanted)), key=lambda cls: cls.__name__)
 
 

@@ -16,10 +16,10 @@ from spolia.errors import WiringError
 from spolia.flow_files.built_in import bm25, dense, hybrid
 from spolia.journal import Cache, Runs
 from spolia.run import Run
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import GroupEmbedding, Manifest
-from spolia.stores.tables.rows import SourceRow
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Failure, Node, Query, Ranking, Span
 

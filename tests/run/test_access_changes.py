@@ -12,10 +12,10 @@ from spolia.errors import StoreError
 from spolia.flow_files.built_in import hybrid
 from spolia.journal import Runs
 from spolia.run import Run
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import GroupEmbedding, Manifest
-from spolia.stores.tables.rows import SourceRow
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Node, Query, Ranking, Span
 

@@ -30,7 +30,7 @@ from spolia.run import Run
 from spolia.stores.backends.postgres.server import PostgresBackend
 from spolia.stores.corpus import Corpus
 from spolia.stores.indexes import Exact, IndexSettings
-from spolia.stores.vectors import external_search
+from spolia.stores.vectors import external_index
 from spolia.types import Failure, Node, Ranking, digest_of
 from tests.run.hiding import (
     ALL,
@@ -154,7 +154,7 @@ def test_nobody_sees_what_is_not_theirs_or_is_filtered_out(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("place", "instead"),
     [
-        ("spolia.stores.access.rights.Asker.may_read", lambda *_: True),
+        ("spolia.stores.access.reader_lists.Asker.may_read", lambda *_: True),
         ("spolia.stores.snapshot.records.Records._mask", lambda self, _: self._all()),
         ("spolia.run.frame.Frame.narrowing", lambda *_: None),
         ("spolia.run.frame.Frame.access", lambda *_: EVERYBODY),
@@ -188,7 +188,7 @@ def test_what_an_index_lets_through_is_stopped_when_texts_are_fetched(
 ) -> None:
     lists = random_lists(Random(3))
     corpus = filled(in_folder(tmp_path), lists, Exact())
-    monkeypatch.setattr("spolia.stores.access.rights.Rights.narrowed", lambda *_: None)
+    monkeypatch.setattr("spolia.stores.access.reader_lists.Rights.narrowed", lambda *_: None)
     for retriever in (BM25(corpus.group(), 100), Dense(corpus.group(), EMBEDDER, 100)):
         assert secrets(retriever(QUERY)) <= readable(lists, frozenset())
 
@@ -233,7 +233,7 @@ def _here(cls: type[IndexSettings]) -> Callable[[ExitStack], IndexSettings]:
 def test_nobody_sees_what_is_not_theirs_through_any_index(
     cls: type[IndexSettings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(external_search, "_COMPARED", 0)  # so that a database is asked however few there are
+    monkeypatch.setattr(external_index, "_COMPARED", 0)  # so that a database is asked however few there are
     with ExitStack() as stack, Runs(tmp_path / "runs.db") as runs:
         lists = random_lists(Random(cls.__name__))
         corpus = filled(in_folder(tmp_path), lists, _here(cls)(stack))

@@ -15,13 +15,13 @@ import numpy as np
 
 from spolia.core.codec import encode
 from spolia.stores.access.allowed_nodes import Allowed
+from spolia.stores.backends import sql
 from spolia.stores.corpus import Corpus
-from spolia.stores.defined import index_of
+from spolia.stores.files import DATABASES as FOLDER
 from spolia.stores.indexes import Database, IndexSettings
-from spolia.stores.layout import DATABASES as FOLDER
 from spolia.stores.manifest import GroupEmbedding
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.stores.tables import sql
+from spolia.stores.stored_definition import index_of
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.external_index import collection
 from tests.stores import scenario

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import tantivy  # noqa: F401  imported once for all children
 
-from spolia.stores import failpoints
-from spolia.stores.addresses import POSTGRES
+from spolia.stores import files
+from spolia.stores.backends.backend import POSTGRES
 from spolia.stores.corpus import Corpus
 from tests.stores.scenario import FIFTH, STATES, cut_a_segment, ingest, problems, source_of, sync, tables
 
@@ -102,7 +102,7 @@ def at_point(folder: Path, point: str, ingestion: Ingestion, expected: dict[str,
         cut_a_segment(corpus)
 
     def run() -> None:
-        failpoints.arm(point)
+        files.arm(point)
         if damaged:
             ingestion.last(corpus)
         else:

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.filters import Field
-from spolia.stores.addresses import POSTGRES
+from spolia.stores.backends.backend import POSTGRES
+from spolia.stores.backends.publication import KEPT
+from spolia.stores.backends.rows import SourceRow, hash_of
 from spolia.stores.corpus import Corpus
-from spolia.stores.layout import segment_path
+from spolia.stores.files import segment_path
 from spolia.stores.manifest import GroupEmbedding, Manifest
-from spolia.stores.tables.publishing import KEPT
-from spolia.stores.tables.rows import SourceRow, hash_of
-from spolia.stores.vectors import segment_writer
+from spolia.stores.vectors import segments
 from spolia.stores.vectors.dense import write_segment
 from spolia.stores.writer import Writer
 from spolia.types import Document, Node, Span
@@ -123,7 +123,7 @@ def _sync_one(writer: Writer, known: Mapping[str, SourceRow], gone: dict[str, st
 
 def ingest(corpus: Corpus, said: Path | None = None) -> None:
     """All of it: make a store and bring it from state to state, past what a crash leaves behind."""
-    segment_writer.SMALL_SEGMENTS = 4
+    segments.SMALL_SEGMENTS = 4
     corpus.create()
     _synced(corpus, FIRST, said)
     leave_vectors_behind(corpus, ["Carsten \nHe retired in 1931.\n"])

@@ -9,13 +9,12 @@ import numpy.typing as npt
 
 from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.definition import Metric
+from spolia.stores.files import graph_folder, segment_path
 from spolia.stores.indexes import HNSW
-from spolia.stores.layout import graph_folder, segment_path
 from spolia.stores.vectors.dense import Vectors, open_segment, write_segment
-from spolia.stores.vectors.graph_build import build_graphs
-from spolia.stores.vectors.graph_search import GraphSearch, Opener
-from spolia.stores.vectors.graphs import VectorGraph, graph_path
+from spolia.stores.vectors.graphs import VectorGraph, build_graphs, graph_path
 from spolia.stores.vectors.placement import PlacedVectors
+from spolia.stores.vectors.segment_search import GraphSearch, Opener
 
 EMBEDDER = "clustered/1"
 SETTINGS = HNSW(connectivity=16, expansion_add=96, expansion_search=96, above=5_000)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import NotAStore, StoreError, StoreTooNew
+from spolia.stores.backends.sql import SCHEMA_VERSION
 from spolia.stores.corpus import Corpus
-from spolia.stores.tables.sql import SCHEMA_VERSION
 from spolia.stores.writer import Writer
 from tests.stores.scenario import FIRST, SECOND, add_missing_vectors, put, sync
 
@@ -134,7 +134,7 @@ from spolia.stores.backends.sqlite import creation, folder, garbage_collection
 from spolia.stores import files, integrity, writer
 from spolia.stores.lexical import index
 from spolia.stores.corpus import Corpus
-from spolia.stores.tables.sql import SCHEMA_VERSION
+from spolia.stores.backends.sql import SCHEMA_VERSION
 from tests.stores.scenario import EMBEDDER, FIRST, embed, put, sync
 corpus, nobody, said = Corpus(sys.argv[1]), frozenset(), {}
 def tried(name, do):

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.sentences import Sentences
+from spolia.indexing.sync.sync import sync
 from spolia.retrieval.dense import Dense
 from spolia.stores.adapters.chroma import Chroma
 from spolia.stores.adapters.lancedb import LanceDB
@@ -20,7 +20,7 @@ from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialise import materialise
 from spolia.stores.indexes import HNSW, Database, Exact, IndexSettings
-from spolia.stores.vectors import external_search
+from spolia.stores.vectors import external_index
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
 from tests.stores.beside import differing
@@ -56,7 +56,7 @@ def found(group: NodeGroup, text: str) -> list[tuple[str, float]]:
 def test_a_database_answers_as_exact_search_does_and_follows(
     tmp_path: Path, settings: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(external_search, "_COMPARED", 0)
+    monkeypatch.setattr(external_index, "_COMPARED", 0)
     corpus, folder = Corpus(str(tmp_path / "notes.spolia")), tmp_path / "docs"
     fill(folder, 20)
     groups = [group_of(corpus, settings), group_of(corpus, Exact(), "exact")]

@@ -14,7 +14,7 @@ import pytest
 
 import spolia
 from spolia.stores.corpus import Corpus
-from spolia.stores.failpoints import FAIL_POINTS, POSTGRES_FAIL_POINTS
+from spolia.stores.files import FAIL_POINTS, POSTGRES_FAIL_POINTS
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = 60

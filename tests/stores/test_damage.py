@@ -13,7 +13,7 @@ import pytest
 
 from spolia.errors import StoreCorrupt, StoreError
 from spolia.stores.corpus import Corpus
-from spolia.stores.vectors import segment_writer
+from spolia.stores.vectors import segments
 from tests.stores.scenario import EMBEDDER, FIRST, SECOND, add_missing_vectors, embed, put, sync
 
 NOBODY: frozenset[str] = frozenset()
@@ -131,7 +131,7 @@ def test_a_damaged_truth_is_found(corpus: Corpus) -> None:
 
 
 def test_many_small_segments_become_one(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_writer, "SMALL_SEGMENTS", 4)
+    monkeypatch.setattr(segments, "SMALL_SEGMENTS", 4)
     pinned = corpus.snapshot()
     near = pinned.nearest("chunk", EMBEDDER, embed(["stones"])[0], 9, NOBODY)
     for number in range(6):

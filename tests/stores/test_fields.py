@@ -11,12 +11,12 @@ import pytest
 from spolia.errors import FilterError
 from spolia.filters import Between, Condition, Field, where
 from spolia.run import Run
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest
-from spolia.stores.portable.exporting import export_store
-from spolia.stores.portable.importing import import_store
+from spolia.stores.portable.store_export import export_store
+from spolia.stores.portable.store_import import import_store
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.stores.tables.rows import SourceRow
 from spolia.stores.writer import Writer
 from spolia.types import Document, Meta, Node
 

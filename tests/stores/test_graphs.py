@@ -15,14 +15,21 @@ import pytest
 from spolia.errors import StoreCorrupt
 from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.definition import Metric
-from spolia.stores.layout import graph_folder, segment_path
+from spolia.stores.files import graph_folder, segment_path
 from spolia.stores.vectors import graphs
 from spolia.stores.vectors.dense import Vectors
-from spolia.stores.vectors.exact_search import ExactSearch
-from spolia.stores.vectors.graph_build import NOT_AVAILABLE, build_graphs, damaged_graphs, sweep_graphs
-from spolia.stores.vectors.graph_search import GraphSearch
-from spolia.stores.vectors.graphs import VectorGraph, build_graph, graph_path, is_whole
+from spolia.stores.vectors.graphs import (
+    NOT_AVAILABLE,
+    VectorGraph,
+    build_graph,
+    build_graphs,
+    damaged_graphs,
+    graph_path,
+    is_whole,
+    sweep_graphs,
+)
 from spolia.stores.vectors.placement import PlacedVectors, Rows
+from spolia.stores.vectors.segment_search import ExactSearch, GraphSearch
 from tests.stores.searched import EMBEDDER, SETTINGS, drawn, graph_search, kept, placed_in, recall
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -206,7 +213,7 @@ def test_without_usearch_nothing_is_built_and_it_is_said(
 ) -> None:
     monkeypatch.setitem(sys.modules, "usearch", None)
     monkeypatch.setattr(graphs, "find_spec", lambda _: None)
-    monkeypatch.setattr("spolia.stores.vectors.graph_build.available", graphs.available)
+    monkeypatch.setattr("spolia.stores.vectors.graphs.available", graphs.available)
     assert build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", SETTINGS.but(above=100)) == [NOT_AVAILABLE]
     assert build_graphs(tmp_path, EMBEDDER, {1: 600}, "cosine", SETTINGS) == []  # none is wanted
 
@@ -214,7 +221,7 @@ def test_without_usearch_nothing_is_built_and_it_is_said(
 BUILD = """
 import sys
 from pathlib import Path
-from spolia.stores.vectors.graph_build import build_graphs
+from spolia.stores.vectors.graphs import build_graphs
 from tests.stores.searched import EMBEDDER, SETTINGS
 build_graphs(Path(sys.argv[1]), EMBEDDER, {1: 600, 2: 600}, "cosine", SETTINGS.but(above=100))
 """
@@ -276,7 +283,7 @@ def test_graphs_and_the_embedder_live_in_one_process(segment: Path, graph: Path,
 
 
 def test_a_killed_sweep_goes_on(tmp_path: Path, graph: Path) -> None:
-    code = "import sys; from pathlib import Path; from spolia.stores.vectors.graph_build import sweep_graphs; "
+    code = "import sys; from pathlib import Path; from spolia.stores.vectors.graphs import sweep_graphs; "
     command = [sys.executable, "-c", code + "sweep_graphs(Path(sys.argv[1]), [])", str(tmp_path)]
     killed = subprocess.run(command, env={**os.environ, "SPOLIA_FAIL_POINT": "graphs.sweep"}, check=False)
     assert killed.returncode == -signal.SIGKILL

@@ -14,17 +14,17 @@ import pytest
 from spolia import Corpus, add_texts, sync
 from spolia.errors import StoreError
 from spolia.filters import Field
-from spolia.stores import failpoints
-from spolia.stores.addresses import POSTGRES
-from spolia.stores.portable.exporting import export_store
-from spolia.stores.portable.importing import import_store
-from spolia.stores.tables import migrations, sql
+from spolia.stores import files
+from spolia.stores.backends import publication, sql
+from spolia.stores.backends.backend import POSTGRES
+from spolia.stores.portable.store_export import export_store
+from spolia.stores.portable.store_import import import_store
 from spolia.testing.hash_embedder import HashingEmbedder
 from tests.stores.crashing import ended, forked
 from tests.stores.stored import HERE, stored
 
 TRUTHS = ("folder", "postgres")
-SCHEMAS = sorted(migrations.STEPS)
+SCHEMAS = sorted(publication.STEPS)
 ANN = frozenset({"ann"})
 READERS = {
     "bridges.md": "markdown 4",
@@ -113,14 +113,14 @@ def test_a_store_that_was_brought_up_to_date_has_the_tables_of_a_new_one(earlier
 
 def test_a_migration_that_fails_changes_nothing(earlier: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     was = version(earlier)
-    step = migrations.STEPS[was]
+    step = publication.STEPS[was]
 
     def fail(connection: Any) -> None:
         step(connection)
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(migrations, "STEPS", {was: fail})
+        patched.setattr(publication, "STEPS", {was: fail})
         for use in (earlier.latest, earlier.writer().__enter__):
             with pytest.raises((StoreError, OSError)):
                 use()
@@ -128,12 +128,12 @@ def test_a_migration_that_fails_changes_nothing(earlier: Corpus, monkeypatch: py
     assert earlier.latest().check() == []
 
 
-@pytest.mark.parametrize("point", [name for name in failpoints.FAIL_POINTS if name.startswith("migrate.")])
+@pytest.mark.parametrize("point", [name for name in files.FAIL_POINTS if name.startswith("migrate.")])
 def test_killed_while_it_is_brought_up_to_date_it_is_as_it_was(earlier: Corpus, point: str) -> None:
     was = version(earlier)
 
     def killed() -> None:
-        failpoints.arm(point)
+        files.arm(point)
         earlier.latest()
 
     assert ended(forked(killed)) == -signal.SIGKILL
@@ -147,9 +147,9 @@ def test_two_that_open_it_at_once_bring_it_up_to_date_once(earlier: Corpus, monk
 
     def counted(connection: Any) -> None:
         steps.append(threading.get_ident())
-        migrations._from_5(connection)
+        publication._from_5(connection)
 
-    monkeypatch.setattr(migrations, "STEPS", {was: counted})
+    monkeypatch.setattr(publication, "STEPS", {was: counted})
 
     def open_it() -> None:
         met.wait()

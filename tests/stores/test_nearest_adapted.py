@@ -12,11 +12,11 @@ import pytest
 from spolia.errors import StoreUnavailable
 from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.definition import Metric
-from spolia.stores.vectors import external_search
+from spolia.stores.vectors import external_index
 from spolia.stores.vectors.dense import Vectors
-from spolia.stores.vectors.exact_search import ExactSearch
-from spolia.stores.vectors.external_search import AdaptedSearch, disagreement, follow
+from spolia.stores.vectors.external_index import AdaptedSearch, disagreement, follow
 from spolia.stores.vectors.placement import PlacedVectors
+from spolia.stores.vectors.segment_search import ExactSearch
 from tests.stores.searched import drawn, placed_in, recall
 
 ROWS, DIMENSION = 3_000, 16
@@ -62,7 +62,7 @@ class InSQLite:
 def both(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[InSQLite, PlacedVectors]:
-    monkeypatch.setattr(external_search, "_COMPARED", 100)
+    monkeypatch.setattr(external_index, "_COMPARED", 100)
     placed = placed_in(tmp_path / "store", drawn(ROWS, DIMENSION, unit=request.param == "cosine"))
     index = InSQLite(tmp_path / "index.db", request.param)
     follow(index, zip(placed.keys.tolist(), placed.vectors(placed.places), strict=True), ())
@@ -109,7 +109,7 @@ def test_a_database_that_is_gone_is_done_without(
 
     monkeypatch.setattr(index, "search", gone)
     noted: list[str] = []
-    monkeypatch.setattr(external_search, "note", noted.append)
+    monkeypatch.setattr(external_index, "note", noted.append)
     allowed, queries = Allowed(placed.keys), drawn(3, DIMENSION, 4)
     found = AdaptedSearch(index, placed, index.metric).search(queries, 10, allowed)
     assert recall(found, ExactSearch(placed, index.metric).search(queries, 10, allowed)) == 1.0

@@ -14,8 +14,8 @@ from spolia.errors import StoreError
 from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.definition import Metric
 from spolia.stores.vectors.dense import Vectors
-from spolia.stores.vectors.exact_search import ExactSearch
 from spolia.stores.vectors.placement import PlacedVectors
+from spolia.stores.vectors.segment_search import ExactSearch
 from tests.stores.searched import compared, drawn, placed_in
 
 METRICS: tuple[Metric, ...] = ("cosine", "dot", "euclidean")

@@ -14,17 +14,17 @@ from docx import Document as Docx
 from PIL import Image
 
 from spolia.errors import GroupError, ManifestMismatch, ModelUnavailable, StoreError
-from spolia.indexing.ingest.dry_run import planned
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.structure.regions import Regions
+from spolia.indexing.sync.dry_run import planned
+from spolia.indexing.sync.sync import sync
 from spolia.models.protocols import Embedder, ImageEmbedder, Kind
 from spolia.retrieval.dense import Dense
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialise import materialise
-from spolia.stores.portable.exporting import export_store
-from spolia.stores.portable.importing import import_store
-from spolia.stores.tables.rows import SourceRow
+from spolia.stores.portable.store_export import export_store
+from spolia.stores.portable.store_import import import_store
 from spolia.stores.vectors.dense import Vectors
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Query, Region, Value

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spolia.stores.access.allowed_nodes import Allowed
+from spolia.stores.backends import sql
 from spolia.stores.corpus import Corpus
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.stores.tables import sql
-from spolia.stores.vectors import placement, segment_writer
+from spolia.stores.vectors import placement, segments
 from spolia.stores.vectors.placement import VectorPlaces, nowhere
 from tests.stores.scenario import EMBEDDER, FIRST, add_missing_vectors, cut_a_segment, sync
 
@@ -64,7 +64,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_they_are_what_reading_them_anew_says(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, states: list[dict[str, str]]
 ) -> None:
-    monkeypatch.setattr(segment_writer, "SMALL_SEGMENTS", 3)  # so that they are joined now and then
+    monkeypatch.setattr(segments, "SMALL_SEGMENTS", 3)  # so that they are joined now and then
     corpus = Corpus(str(tmp_path_factory.mktemp("store") / "notes.spolia"))
     for state in states:
         snapshot = published(corpus, state)
@@ -86,8 +86,8 @@ def test_one_changed_document_costs_its_own_nodes(fresh: Corpus, asked: list[int
 def test_only_what_stood_in_joined_segments_is_asked_for_again(
     fresh: Corpus, asked: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_writer, "SMALL_SEGMENTS", 3)
-    monkeypatch.setattr(segment_writer, "SEGMENT_ROWS", 10)
+    monkeypatch.setattr(segments, "SMALL_SEGMENTS", 3)
+    monkeypatch.setattr(segments, "SEGMENT_ROWS", 10)
     state = {f"{number}.txt": f"Stone {number} of old temples." for number in range(20)}
     published(fresh, state)
     for name in ("one", "two", "three"):

@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from spolia.stores.tables import sql
+from spolia.stores.backends import sql
 
 FOR_EACH = (
     *("LIVE_DOCUMENT", "IS_REFERENCED", "LIVE_SOURCE", "LIVE_SOURCES_OF", "LIVE_NODES_OF", "SOURCES_OF_URIS"),

@@ -19,14 +19,13 @@ import pytest
 
 from spolia.errors import StoreCorrupt, StoreError, StoreTooNew
 from spolia.filters import Field, where
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.splitters.sentences import Sentences
+from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialise import materialise
-from spolia.stores.portable.exporting import export_store
-from spolia.stores.portable.form import CONTENTS, checksum
-from spolia.stores.portable.importing import import_store
+from spolia.stores.portable.store_export import CONTENTS, checksum, export_store
+from spolia.stores.portable.store_import import import_store
 from spolia.testing.hash_embedder import HashingEmbedder
 from tests.retrieval.test_learned_sparse import Counting
 
@@ -388,7 +387,7 @@ def test_a_newer_format_is_refused(exported: Path, version: object, kind: type[S
 IMPORT = """
 import sys
 from spolia.stores.corpus import Corpus
-from spolia.stores.portable.importing import import_store
+from spolia.stores.portable.store_import import import_store
 import_store(sys.argv[1], Corpus(sys.argv[2]))
 """
 

@@ -19,18 +19,18 @@ from psycopg.sql import SQL, Literal
 from spolia.errors import MissingExtra, NotAStore, StoreBusy, StoreError, StoreTooNew, StoreUnavailable
 from spolia.filters import Field, where
 from spolia.models.vectors import SparseRows
-from spolia.stores import opened
+from spolia.stores import open_store
 from spolia.stores.backends.postgres import dialect, session, vector_search
 from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.backends.postgres.vector_search import DatabaseSearch
 from spolia.stores.backends.postgres.vectors import index_name
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Metric
-from spolia.stores.failpoints import FAIL_POINTS, POSTGRES_FAIL_POINTS
+from spolia.stores.files import FAIL_POINTS, POSTGRES_FAIL_POINTS
 from spolia.stores.indexes import HNSW, Exact
 from spolia.stores.manifest import GroupEmbedding
 from spolia.stores.snapshot.lineage import children
-from spolia.stores.tables.rows import SourceRow
 from spolia.stores.vectors.dense import Vectors
 from spolia.testing.stores.concurrency import HOLDER, started
 from spolia.testing.wire import Wire
@@ -280,7 +280,7 @@ def test_a_server_that_is_cut_off_or_goes_silent_in_the_middle_of_a_write_loses_
         write()
     assert len(found(corpus, "zeppelin")) == 10
     assert corpus.snapshot().check() == []
-    opened._open.pop(there.truth.place, None)
+    open_store._open.pop(there.truth.place, None)
 
 
 # Locks.

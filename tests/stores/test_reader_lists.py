@@ -10,7 +10,7 @@ import pytest
 
 from spolia import Corpus, add_texts
 from spolia.errors import StoreError
-from spolia.stores.tables.rows import SourceRow
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.writer import Writer
 from spolia.types import Document
 

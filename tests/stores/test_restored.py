@@ -20,7 +20,7 @@ from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.graph.edges import InOrder
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.run import Run
-from spolia.stores.addresses import POSTGRES
+from spolia.stores.backends.backend import POSTGRES
 from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.types import Query, Ranking

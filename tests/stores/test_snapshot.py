@@ -12,9 +12,9 @@ import pytest
 from spolia import stores
 from spolia.errors import StoreError
 from spolia.run import Run
+from spolia.stores.backends.backend import Lease
 from spolia.stores.corpus import Corpus
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.stores.truth import Lease
 from tests.stores.scenario import EMBEDDER, MANIFEST, SECOND, add_missing_vectors, put, sync
 
 TRUTHS = ("folder", "postgres")

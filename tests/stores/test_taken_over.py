@@ -18,15 +18,15 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from spolia.filters import Between, Condition, Field, Schema, where
-from spolia.stores import opened
+from spolia.stores import open_store
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest
-from spolia.stores.opened import OpenStore
+from spolia.stores.open_store import OpenStore
 from spolia.stores.snapshot.document_metadata import file_meta
 from spolia.stores.snapshot.lineage import passing
 from spolia.stores.snapshot.records import Records
 from spolia.stores.snapshot.snapshot import Snapshot, latest
-from spolia.stores.tables.rows import SourceRow
 from spolia.stores.writer import Writer
 from spolia.types import Document, Meta, Node
 from tests.stores.servers import Server
@@ -214,7 +214,7 @@ def test_filters_and_access_are_those_of_a_plain_look(history: Sequence[tuple[Se
 def test_they_are_in_a_database_too(server: Server, history: Sequence[tuple[Sequence[Change], Condition]]) -> None:
     corpus = Corpus(server.address())
     holds(corpus, history)
-    opened._open.pop(corpus.truth.place)
+    open_store._open.pop(corpus.truth.place)
 
 
 def test_nothing_is_read_again_that_has_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

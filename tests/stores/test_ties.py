@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from spolia.models.vectors import SparseRows
+from spolia.stores.backends.rows import SourceRow, hash_of
 from spolia.stores.corpus import Corpus
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import GroupEmbedding, Manifest
-from spolia.stores.tables.rows import SourceRow, hash_of
 from spolia.types import Document, Node, Span
 
 TEXT = "The moon pulls the sea."

@@ -13,23 +13,20 @@ from hypothesis import strategies as st
 from spolia.errors import StoreError
 from spolia.models.vectors import SparseRows
 from spolia.stores.access.allowed_nodes import Allowed
+from spolia.stores.backends import sql
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
+from spolia.stores.files import graph_folder, segment_path
 from spolia.stores.indexes import HNSW, Exact
-from spolia.stores.layout import graph_folder, segment_path
 from spolia.stores.manifest import GroupEmbedding as Manifested
 from spolia.stores.manifest import Manifest
-from spolia.stores.opened import opened
-from spolia.stores.tables import sql
-from spolia.stores.tables.rows import SourceRow
-from spolia.stores.vectors import open_search, segment_writer
+from spolia.stores.open_store import opened
+from spolia.stores.vectors import open_search, segments
 from spolia.stores.vectors.dense import Vectors
-from spolia.stores.vectors.exact_search import ExactSearch
-from spolia.stores.vectors.graph_build import build_graphs
-from spolia.stores.vectors.graph_search import GraphSearch
-from spolia.stores.vectors.graphs import graph_path
+from spolia.stores.vectors.graphs import build_graphs, graph_path
 from spolia.stores.vectors.open_search import vector_search
-from spolia.stores.vectors.segment_writer import SegmentWriter, joined
-from spolia.stores.vectors.segments import open_any
+from spolia.stores.vectors.segment_search import ExactSearch, GraphSearch
+from spolia.stores.vectors.segments import SegmentWriter, joined, open_any
 from spolia.stores.writer import Writer
 from spolia.types import Document, Node, Span
 from tests.stores.searched import drawn
@@ -102,7 +99,7 @@ def test_vectors_of_no_text_are_taken(taking: SegmentWriter) -> None:
 
 
 def test_sparse_vectors_go_the_same_way(taking: SegmentWriter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_writer, "SMALL_SEGMENTS", 3)
+    monkeypatch.setattr(segments, "SMALL_SEGMENTS", 3)
     texts = [{1: 0.5, 8: 1.0}, {}, {2: 3.0}, {8: 0.25}, {1: 1.0}]
     for number, text in enumerate(texts):
         taking.add_sparse("splade", hashes(1, number), SparseRows.of([text]))
@@ -129,7 +126,7 @@ def test_joining_comes_to_rest_with_few_segments(counts: list[int], above: int |
         groups = joined(rows, above, small=4_096, many=16)
         numbers = [number for group in groups for number in group]
         assert len(numbers) == len(set(numbers))
-        assert all(rows[number] < segment_writer.FROZEN_ROWS for number in numbers)
+        assert all(rows[number] < segments.FROZEN_ROWS for number in numbers)
         for group in groups:
             number = max(rows) + 1
             rows[number] = sum(rows.pop(old) for old in group)
@@ -137,8 +134,8 @@ def test_joining_comes_to_rest_with_few_segments(counts: list[int], above: int |
             break
     assert not groups
     assert sum(rows.values()) == sum(counts)
-    loose = [count for count in rows.values() if count < segment_writer.FROZEN_ROWS]
-    assert sum(loose) < segment_writer.FROZEN_ROWS
+    loose = [count for count in rows.values() if count < segments.FROZEN_ROWS]
+    assert sum(loose) < segments.FROZEN_ROWS
     if above is not None and len(loose) > 1:
         bare = sum(count for count in loose if count < above)
         assert bare < max(above, sum(loose) // 4)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from spolia.errors import ManifestMismatch, StoreError
+from spolia.stores.backends.rows import NOT_YET, SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import GroupEmbedding
-from spolia.stores.tables.rows import NOT_YET, SourceRow
 from spolia.types import Document, Heading, Node, Span
 from tests.stores.scenario import (
     EMBEDDER,

@@ -97,7 +97,7 @@ def tell_of_groups(
         known: operators of the user's own.
     """
     from spolia.models.http.remote import Remote
-    from spolia.stores.defined import asked_by
+    from spolia.stores.stored_definition import asked_by
 
     given = [(*one.transform.resources, *(how.embedder for how in one.embeddings)) for one in definitions]
     asked = chain(*given, *(asked_by(manifest, known) for manifest in manifests))

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from spolia.cli.screen import one_line
 from spolia.errors import QueryError
-from spolia.stores.tables.rows import EARLIEST_NS
+from spolia.stores.backends.rows import EARLIEST_NS
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from spolia.indexing.ingest.report import DocumentReport
+    from spolia.indexing.sync.report import DocumentReport
+    from spolia.stores.backends.rows import SourceRow
     from spolia.stores.snapshot.snapshot import Snapshot
-    from spolia.stores.tables.rows import SourceRow
     from spolia.types import Document
 
 
@@ -110,7 +110,7 @@ def one_held(snapshot: Snapshot, name: str, access: Sequence[str] | None = None)
 
 
 def _held(source: SourceRow, document: Document | None, characters: int, unmade: Unmade) -> StoredSource:
-    from spolia.indexing.ingest.report import DocumentReport
+    from spolia.indexing.sync.report import DocumentReport
 
     report = DocumentReport.of(source.report) if source.report else None
     return StoredSource(source, document, characters, report, unmade.get(source.document, {}))
@@ -130,7 +130,7 @@ def _near(name: str, there: Sequence[str]) -> str:
 
 def parts_of(uri: str, sources: Mapping[str, SourceRow]) -> list[str]:
     """What was read out of a container, by uri, and out of what was; nothing of what is no container."""
-    from spolia.indexing.ingest.report import DocumentReport
+    from spolia.indexing.sync.report import DocumentReport
 
     within: dict[str, list[str]] = {}
     for row in sources.values():

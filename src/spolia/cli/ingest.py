@@ -24,20 +24,20 @@ from spolia.cli.store_options import MAIN, StoreOptions
 from spolia.cli.user_modules import own
 from spolia.errors import ManifestMismatch, MissingExtra, QueryError, WeightsError
 from spolia.flow_files.built_in import covers
-from spolia.indexing.ingest.prefetch import Unreadable, prefetch
-from spolia.indexing.ingest.report import Progress, SyncReport
-from spolia.indexing.ingest.requested_groups import main_definition
-from spolia.indexing.ingest.sync import sync
-from spolia.indexing.ingest.walk import walk
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sources.source import Source
+from spolia.indexing.sync.prefetch import Unreadable, prefetch
+from spolia.indexing.sync.report import Progress, SyncReport
+from spolia.indexing.sync.requested_groups import main_definition
+from spolia.indexing.sync.sync import sync
+from spolia.indexing.sync.walk import walk
 from spolia.models.onnx.minilm import MiniLM
 from spolia.models.onnx.weights import find
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.corpus import Corpus
-from spolia.stores.defined import signature, transform_of
 from spolia.stores.definition import Definition, Embedding, Transform
 from spolia.stores.manifest import Manifest
+from spolia.stores.stored_definition import signature, transform_of
 
 EVERYBODY = "everybody"
 _MEANT = {"everyone", "anybody", "anyone", "all", "public", "*"}

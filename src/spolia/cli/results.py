@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rich.padding import Padding
 
     from spolia.cli.screen import Screen
+    from spolia.stores.backends.rows import Unmade
     from spolia.stores.corpus import Corpus
-    from spolia.stores.tables.rows import Unmade
 
 
 SHOWN_CHARACTERS = 300

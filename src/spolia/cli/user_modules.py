@@ -15,7 +15,7 @@ from spolia.core.operator import Operator
 from spolia.errors import QueryError
 from spolia.evaluation.measures.measure import SetMeasure
 from spolia.indexing.readers.function_reader import Reads
-from spolia.indexing.readers.reader import Reader
+from spolia.indexing.readers.reader import FileReader
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.definition import Definition
 
@@ -37,7 +37,7 @@ class UserModules:
     operators: tuple[Operator[Any, Any] | type, ...] = ()
     groups: Mapping[str, Definition] = field(default_factory=dict)
     measures: tuple[type[SetMeasure], ...] = ()
-    readers: Mapping[str, Reader | Reads] = field(default_factory=dict)
+    readers: Mapping[str, FileReader | Reads] = field(default_factory=dict)
 
 
 def own(named: Sequence[str] | None) -> UserModules:
@@ -52,7 +52,7 @@ def own(named: Sequence[str] | None) -> UserModules:
     operators: list[Operator[Any, Any] | type] = []
     groups: dict[str, Definition] = {}
     measures: list[type[SetMeasure]] = []
-    readers: dict[str, Reader | Reads] = {}
+    readers: dict[str, FileReader | Reads] = {}
     for one in named or ():
         for name, value in _things(one).items():
             if isinstance(value, NodeGroup) and value.definition is not None:
@@ -68,7 +68,7 @@ def own(named: Sequence[str] | None) -> UserModules:
     return UserModules(tuple(operators), groups, tuple(measures), readers)
 
 
-def _readers(place: str, said: object) -> Mapping[str, Reader | Reads]:
+def _readers(place: str, said: object) -> Mapping[str, FileReader | Reads]:
     """What reads which files.
 
     Raises:

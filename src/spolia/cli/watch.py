@@ -13,9 +13,9 @@ from spolia.errors import SpoliaError, StoreCorrupt
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from spolia.indexing.ingest.report import Progress, SyncReport
     from spolia.indexing.readers.registry import Readers
     from spolia.indexing.sources.source import Source
+    from spolia.indexing.sync.report import Progress, SyncReport
 
 LONGEST_S = 3600.0
 POLL_S = 60.0
@@ -126,8 +126,8 @@ class Watch:
         return there
 
     def _sizes(self) -> Sizes:
-        from spolia.indexing.ingest.walk import walk
         from spolia.indexing.readers.registry import by_suffix
+        from spolia.indexing.sync.walk import walk
 
         sizes: Sizes = {}
         if self.folders:

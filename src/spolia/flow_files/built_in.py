@@ -17,8 +17,8 @@ from spolia.orchestration.rank_fusion import ConvexCombination
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
-from spolia.stores.defined import built_in
 from spolia.stores.lexical.analysis import in_words
+from spolia.stores.stored_definition import built_in
 from spolia.types import Answer, Query, Ranking
 
 CANDIDATES = 100

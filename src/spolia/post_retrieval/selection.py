@@ -13,7 +13,7 @@ from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.models.protocols import Embedder
 from spolia.models.vector_checks import embedded
-from spolia.stores.lexical.phrases import holds, words
+from spolia.stores.lexical.analysis import holds, words
 from spolia.types import Node, Ranking
 
 ALMOST = 1e-9

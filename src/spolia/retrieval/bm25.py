@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from spolia.retrieval.group_search import GroupSearch, searched
 from spolia.stores.corpus import NodeGroup
-from spolia.stores.lexical.phrases import holds
+from spolia.stores.lexical.analysis import holds
 from spolia.types import Filter, Hit, Query
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from spolia.stores.tables import sql
+from spolia.stores.backends import sql
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot

@@ -24,8 +24,8 @@ from spolia.errors import ModelError
 from spolia.models.protocols import TokenEmbedder
 from spolia.models.vectors import TokenVectors, Vectors, max_sims
 from spolia.retrieval.term_counts import derived, texts_of
-from spolia.stores.layout import fsync_file, tokens_folder
-from spolia.stores.tables.rows import hash_of
+from spolia.stores.backends.rows import hash_of
+from spolia.stores.files import fsync_file, tokens_folder
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot

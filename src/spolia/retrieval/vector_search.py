@@ -12,9 +12,9 @@ from spolia.errors import FilterError, ManifestMismatch, ModelError, QueryError
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.retrieval.group_search import GroupSearch, searched
 from spolia.stores.corpus import NodeGroup
-from spolia.stores.defined import refuse_other_embedder
 from spolia.stores.definition import MAIN
 from spolia.stores.snapshot.hit_order import best_hits
+from spolia.stores.stored_definition import refuse_other_embedder
 from spolia.types import Failure, Filter, Hit, Query, Ranking
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def by_meaning(
     snapshot: Snapshot, group: NodeGroup, query: Query, embedder: Embedder, allowed: Allowed
 ) -> dict[int, float]:
     """The score of each allowed node by its key, in the metric of the group; raises as `best` does."""
-    from spolia.stores.vectors.metrics import exact, questions
+    from spolia.stores.vectors.search import exact, questions
 
     refuse_other(group, snapshot, embedder)
     how = snapshot.manifest(group.name).embedded(embedder.name)
@@ -233,7 +233,7 @@ class VectorSearch(GroupSearch, Generic[V]):
 
     def snapshot(self) -> Snapshot:
         """The generation that is searched. A built-in group gets vectors by the embedder at their first use."""
-        from spolia.stores.groups.first_use import with_vectors
+        from spolia.stores.groups.materialisation import with_vectors
 
         return with_vectors(self.group, self.embedder).snapshot()
 

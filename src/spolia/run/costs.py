@@ -52,7 +52,7 @@ class Costs:
                     raise BudgetSpent(why)
             for limiter, share in shares.items():
                 limiter.held += share
-        held = Held(Usage(calls=usage.calls))
+        held = UsageReservation(Usage(calls=usage.calls))
         try:
             yield held
         finally:
@@ -96,7 +96,7 @@ class Costs:
         return self if row is None or self.rows is None else self.rows[row]
 
 
-class Held:
+class UsageReservation:
     """What a reservation will be charged."""
 
     __slots__ = ("spent",)

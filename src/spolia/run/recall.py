@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from spolia.core.operator import Operator
 from spolia.errors import CodecError
 from spolia.journal.cache import Cache, CacheEntry
-from spolia.run.shared import SharedEntry, SharedResults
+from spolia.run.shared_results import SharedEntry, SharedResults
 from spolia.types import Failure, Filter, Usage, digest_of
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _taken(entry: CacheEntry, frame: Frame, op: Step, value: Any, compute: Compu
     return out
 
 
-class Rows:
+class CachedRows:
     """One window of a batch whose results are kept: those that are there are taken, the rest computed in one call.
 
     Args:

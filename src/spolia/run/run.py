@@ -26,7 +26,7 @@ from spolia.journal.trace import Journal, new_run_id
 from spolia.run.budget import Budget, Limiter
 from spolia.run.frame import Frame, _opening, pool_of
 from spolia.run.lane import Lane
-from spolia.run.shared import MOST_BYTES, SharedResults
+from spolia.run.shared_results import MOST_BYTES, SharedResults
 from spolia.run.stream import Scope
 from spolia.types import Failure, Filter, Usage
 

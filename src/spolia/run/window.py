@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import surrounding
-from spolia.run.recall import Rows
+from spolia.run.recall import CachedRows
 from spolia.types import Failure
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def window(around: Frame, op: Operator[A, B], values: Sequence[A], above: Sequen
             frame.span = next(run.numbers)
     started = perf_counter()
     if run.results is not None and not op.composes and not around.keeping:
-        results = Rows(run.results, around, op, values, frames, kept_rows).recalled()
+        results = CachedRows(run.results, around, op, values, frames, kept_rows).recalled()
     else:
         results = kept_rows(around, op, values, frames)
     seconds = (perf_counter() - started) / max(1, len(values))
@@ -56,7 +56,7 @@ def kept_rows(
 ) -> list[Any | Failure]:
     """The results of rows: from the cache if they cost, else computed."""
     if op.cached and (cache := around.run.cache) is not None:
-        return Rows(cache, around, op, values, frames, vectorised).recalled()
+        return CachedRows(cache, around, op, values, frames, vectorised).recalled()
     return vectorised(around, op, values, frames)
 
 

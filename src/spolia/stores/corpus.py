@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 from spolia.core.run_context import pin, reach
 from spolia.core.validation import refuse_misfits
 from spolia.errors import GroupError, StoreError
-from spolia.stores.addresses import POSTGRES, truth_of
+from spolia.stores.backends.backend import POSTGRES, Backend, backend_of
 from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.definition import DOCUMENT, Definition
-from spolia.stores.truth import Truth
 from spolia.types import Value, kept
 
 if TYPE_CHECKING:
@@ -55,9 +54,9 @@ class Corpus(Value):
             address_of(self.path)
 
     @property
-    def truth(self) -> Truth:
+    def truth(self) -> Backend:
         """Where its documents, nodes and vectors are."""
-        return truth_of(self.path)
+        return backend_of(self.path)
 
     waits: ClassVar[bool] = False
 
@@ -119,7 +118,7 @@ class Corpus(Value):
 
     def latest(self) -> Snapshot:
         """The published generation, whatever the current run has pinned."""
-        from spolia.stores.opened import opened
+        from spolia.stores.open_store import opened
         from spolia.stores.snapshot.snapshot import latest
 
         reach(self)
@@ -207,7 +206,7 @@ class NodeGroup(Value):
             NotAStore, StoreTooNew, StoreCorrupt, StoreError: the store cannot be read, or not be written, and why.
         """
         from spolia.stores.groups.definitions import serves
-        from spolia.stores.groups.first_use import built
+        from spolia.stores.groups.materialisation import built
 
         reach(self)
         return pin(self.corpus.pinned_under, lambda: built(self), lambda snapshot: serves(self, snapshot))

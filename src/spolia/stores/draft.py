@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from spolia.errors import StoreError
 from spolia.filters import Schema
 from spolia.stores.access.reader_lists import StoredLists
-from spolia.stores.manifest import Manifest, read
-from spolia.stores.tables import sql
-from spolia.stores.tables.changes import Changes
-from spolia.stores.tables.rows import (
+from spolia.stores.backends import sql
+from spolia.stores.backends.backend import Backend, Connection, translated
+from spolia.stores.backends.changes import Changes
+from spolia.stores.backends.publication import read_schema
+from spolia.stores.backends.rows import (
     SourceRow,
     Stamp,
     Unmade,
@@ -25,8 +26,7 @@ from spolia.stores.tables.rows import (
     source_of,
     unpacked,
 )
-from spolia.stores.tables.schema import read_schema
-from spolia.stores.truth import Connection, Truth, translated
+from spolia.stores.manifest import Manifest, read
 from spolia.types import Document, Meta, Node
 
 _PAGE = 1_000
@@ -67,7 +67,7 @@ class Draft:
         indexes: for each group, the generation of its lexical index and the last node key that was known then.
     """
 
-    store: Truth
+    store: Backend
     generation: int
     manifests: dict[str, Manifest]
     schema: Schema

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from spolia.errors import StoreError
 from spolia.filters import Field, Schema
+from spolia.stores.backends import sql
+from spolia.stores.backends.backend import Backend
+from spolia.stores.backends.changes import NONE
+from spolia.stores.backends.rows import NOT_YET, SourceRow, Stamp, Unmade, hash_of_picture, node_row
 from spolia.stores.draft import Draft, Lacking
 from spolia.stores.manifest import Manifest, refuse_other
-from spolia.stores.tables import sql
-from spolia.stores.tables.changes import NONE
-from spolia.stores.tables.rows import NOT_YET, SourceRow, Stamp, Unmade, hash_of_picture, node_row
-from spolia.stores.truth import Truth
 from spolia.stores.writer import Writer
 from spolia.types import Document, Meta, Node, principals
 
@@ -102,7 +102,7 @@ class Staging(Draft):
         conflicts: uris of sources that others have changed since this looked at them; what waited for them was dropped.
     """
 
-    def __init__(self, store: Truth, timeout_s: float) -> None:
+    def __init__(self, store: Backend, timeout_s: float) -> None:
         self.store, self.timeout_s = store, timeout_s
         with closing(Writer(store, timeout_s)) as writer:  # takes over what a killed run has left
             self._is_damaged = writer.is_dirty

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 
 from spolia.errors import GroupError, NotAStore, StoreError
 from spolia.filters import Field, Schema
+from spolia.stores.backends import sql
+from spolia.stores.backends.backend import Backend, WriteSession, translated
+from spolia.stores.backends.changes import NONE
+from spolia.stores.backends.publication import Publication, Transaction
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.draft import Draft
-from spolia.stores.failpoints import fail_point
+from spolia.stores.files import fail_point
 from spolia.stores.manifest import Manifest, refuse_odd_name, refuse_other, written
-from spolia.stores.tables import sql
-from spolia.stores.tables.changes import NONE
-from spolia.stores.tables.publishing import Publication
-from spolia.stores.tables.rows import SourceRow
-from spolia.stores.tables.transaction import Transaction
-from spolia.stores.truth import Truth, Writing, translated
 from spolia.types import Document, Meta, Node, principals
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from spolia.models.vectors import SparseRows
-    from spolia.stores.truth import Embedding
+    from spolia.stores.backends.backend import VectorWriter
 
 
 class Writer(Draft):
@@ -42,12 +41,12 @@ class Writer(Draft):
         mended: what was found damaged and was built again, in words.
     """
 
-    def __init__(self, store: Truth, timeout_s: float) -> None:
+    def __init__(self, store: Backend, timeout_s: float) -> None:
         self.store = store
         self.mended: list[str] = []
-        self._embedded: Embedding | None = None
+        self._embedded: VectorWriter | None = None
         self._embedded_to: dict[tuple[str, str], int] = {}
-        self._writing: Writing = store.writing(timeout_s)
+        self._writing: WriteSession = store.writing(timeout_s)
         try:
             self._connection = self._writing.connection
             self._transaction = Transaction(store, self._connection)
@@ -296,7 +295,7 @@ class Writer(Draft):
             embedding.add_sparse(embedder, hashes, rows)
 
     @contextmanager
-    def _embedding(self) -> Iterator[Embedding]:
+    def _embedding(self) -> Iterator[VectorWriter]:
         self._transaction.refuse_if_ended()
         if self._embedded is None:
             self._embedded = self.store.embedding(self._connection)

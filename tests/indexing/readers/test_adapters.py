@@ -12,14 +12,14 @@ import pytest
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
 from spolia.indexing.readers.adapters.docling import DoclingReader
 from spolia.indexing.readers.adapters.xberg import XbergReader
-from spolia.indexing.readers.reader import Blob, Reader
+from spolia.indexing.readers.reader import Blob, FileReader
 from spolia.indexing.readers.registry import by_suffix, reader_of
 from tests.indexing.readers.fixtures import FIXTURES
 
 PAGES = ["# Old Stones\n\nBasalt is dark.", "", "| stone | t |\n|---|---|\n| basalt | 3.0 |"]
 
 
-def expect_pages(reader: Reader) -> None:
+def expect_pages(reader: FileReader) -> None:
     """What both make of three pages of Markdown."""
     reading = reader.read(Blob("in/a.pdf", b"x"))
     document = reading.document
@@ -126,7 +126,7 @@ def test_xberg_itself(name: str) -> None:
 
 
 @pytest.mark.parametrize(("reader", "extra"), [(XbergReader(), "xberg"), (DoclingReader(), "docling")])
-def test_what_is_not_installed_is_named(reader: Reader, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_installed_is_named(reader: FileReader, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("xberg", "docling", "docling.datamodel.base_models"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtra, match=rf"spolia\[{extra}\]"):

@@ -9,7 +9,7 @@ from itertools import islice
 import pytest
 
 from spolia.errors import SpoliaError
-from spolia.indexing.readers.reader import Blob, Container, Reader, Reading
+from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading
 from spolia.indexing.readers.registry import READERS, by_suffix, reader_of
 from tests.indexing.readers.compound import msg, xls
 from tests.indexing.readers.fixtures import FIXTURES
@@ -61,7 +61,7 @@ def test_a_truncated_file_is_read_or_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
-def test_every_reader_takes_every_other_format(reader: Reader) -> None:
+def test_every_reader_takes_every_other_format(reader: FileReader) -> None:
     """A wrong suffix ends in a reading, or in an error that names the file."""
     wrong = f"wrong{reader.suffixes[0]}"
     for make in MADE.values():

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument, SpoliaError
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.readers.archives.limits import refuse_many
 from spolia.indexing.readers.office import excel
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.readers.registry import by_suffix, reader_of
+from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 from tests.indexing.readers.compound import record, xls
 from tests.indexing.readers.fixtures import FIXTURES, PIXEL, changed_zip, odf, xlsx, zip_of

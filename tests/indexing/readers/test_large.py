@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import DocumentError
-from spolia.indexing.readers.reader import Blob, Container, Reader
-from spolia.indexing.readers.records import large_files
+from spolia.indexing.readers import text
+from spolia.indexing.readers.reader import Blob, Container, FileReader
 from spolia.indexing.readers.records.csv_files import CsvReader
 from spolia.indexing.readers.registry import by_suffix, reader_of
 from spolia.indexing.readers.text import TextReader
@@ -17,10 +17,10 @@ from spolia.indexing.readers.text import TextReader
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_files, "LARGEST", 1000)
-    monkeypatch.setattr(large_files, "PART_BYTES", 500)
-    monkeypatch.setattr(large_files, "PART_ROWS", 20)
-    monkeypatch.setattr(large_files, "_PIECE", 64)
+    monkeypatch.setattr(text, "LARGEST", 1000)
+    monkeypatch.setattr(text, "PART_BYTES", 500)
+    monkeypatch.setattr(text, "PART_ROWS", 20)
+    monkeypatch.setattr(text, "_PIECE", 64)
 
 
 def parts(name: str, data: bytes) -> list[Blob]:
@@ -81,7 +81,7 @@ def test_a_quote_that_is_never_closed_holds_no_more_than_a_part() -> None:
 
 
 def test_a_line_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_files, "LONGEST_ROW", 2000)
+    monkeypatch.setattr(text, "LONGEST_ROW", 2000)
     found = parts("big.txt", b"x" * 10_000)
     assert sum(len(part.data) for part in found) == 10_000
     assert max(len(part.data) for part in found) < 2200
@@ -101,8 +101,8 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
         for n in range(120):
             file.write(b"".join(b"%d,stone %d\n" % (n, m) for m in range(20_000)))
     blob = Blob("big.csv", path)
-    assert blob.size > large_files.LARGEST
-    reader: Reader = CsvReader()
+    assert blob.size > text.LARGEST
+    reader: FileReader = CsvReader()
     assert isinstance(reader, Container)
     tracemalloc.start()
     count = sum(1 for _ in reader.parts(blob))

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from spolia.errors import DocumentError, MissingExtra
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.readers.pdf.reader import PdfReader
 from spolia.indexing.readers.pictures.image import ImageReader
 from spolia.indexing.readers.pictures.ocr import Ocr
 from spolia.indexing.readers.reader import Blob
+from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 from tests.indexing.making import pdf_of
 from tests.indexing.readers.drawing import FIRST, Sheet, pdf, stream, text

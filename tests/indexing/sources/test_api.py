@@ -11,8 +11,8 @@ import pytest
 
 from spolia.egress import retry
 from spolia.errors import SourceError
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.sources.api import APIItems
+from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 from tests.indexing.sources.site import Site, served
 

@@ -13,11 +13,11 @@ import fsspec
 import pytest
 
 from spolia.errors import SourceError, StoreError
-from spolia.indexing.ingest.dry_run import planned
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.readers.registry import READERS
 from spolia.indexing.sources import remote_files
 from spolia.indexing.sources.remote_files import RemoteFiles
+from spolia.indexing.sync.dry_run import planned
+from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 from spolia.stores.draft import Draft
 from tests.indexing.sources.lettered import PROGRAM, LetteredReader

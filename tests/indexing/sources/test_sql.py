@@ -12,11 +12,11 @@ import psycopg
 import pytest
 
 from spolia.errors import SourceError
-from spolia.indexing.ingest.dry_run import planned
-from spolia.indexing.ingest.report import Progress
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.sources import source, sql
 from spolia.indexing.sources.sql import SQLRows, connected
+from spolia.indexing.sync.dry_run import planned
+from spolia.indexing.sync.report import Progress
+from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 from tests.stores.servers import Server
 

@@ -12,11 +12,11 @@ import pytest
 
 from spolia.cli.documents import held
 from spolia.errors import SourceError
-from spolia.indexing.ingest.dry_run import planned
-from spolia.indexing.ingest.report import Progress
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.readers.registry import READERS
 from spolia.indexing.sources.web import WebPages
+from spolia.indexing.sync.dry_run import planned
+from spolia.indexing.sync.report import Progress
+from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 from spolia.stores.snapshot.document_metadata import file_meta
 from tests.indexing.sources.lettered import PROGRAM, LetteredReader

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.core.registry import Catalogue
-from spolia.indexing.graphemes import may_cut
 from spolia.indexing.splitters.semantic import SemanticBreaks
 from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.splitters.tables import TableAware
 from spolia.indexing.splitters.token_window import LONGEST, TokenWindow
 from spolia.indexing.structure.regions import Regions
 from spolia.indexing.structure.topics import Topics
+from spolia.indexing.text_length import may_cut
 from spolia.models.protocols import Kind
 from spolia.stores.definition import Part, Piece, Splitter
 from spolia.types import Document, Heading, Node, Span, Value

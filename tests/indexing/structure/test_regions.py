@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import WiringError
-from spolia.indexing.ingest.sync import sync
 from spolia.indexing.readers.markup.markdown import MarkdownReader
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.splitters.tables import TableAware
 from spolia.indexing.structure.regions import Regions
+from spolia.indexing.sync.sync import sync
 from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Part, whole

@@ -16,7 +16,7 @@ from pathlib import Path
 from psycopg import connect
 from psycopg.sql import SQL, Identifier
 
-from spolia.stores.addresses import POSTGRES
+from spolia.stores.backends.backend import POSTGRES
 from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.backends.postgres.vectors import with_vectors
 from spolia.stores.corpus import Corpus

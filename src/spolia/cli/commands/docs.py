@@ -154,7 +154,7 @@ def remove(name: Name, store: StorePath, wait: Wait = WAIT_S, json: AsJson = Fal
 
 
 def _comes_back(removed: StoredSource) -> str:
-    from spolia.indexing.ingest.files import TEXT, is_elsewhere
+    from spolia.indexing.sync.files import TEXT, is_elsewhere
 
     if removed.source.uri.startswith(TEXT):
         return "It was added as a text, so that nothing brings it back."

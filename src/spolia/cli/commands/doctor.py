@@ -143,7 +143,7 @@ def _table(found: Sequence[Finding]) -> Table:
 
 def fail_points(json: AsJson = False) -> Exit:
     """List the fail points; SPOLIA_FAIL_POINT=name, or name@n for the n-th time, kills the process there."""
-    from spolia.stores.failpoints import FAIL_POINTS
+    from spolia.stores.files import FAIL_POINTS
 
     screen = Screen(json=json)
     screen.give(fail_points=list(FAIL_POINTS))

@@ -14,7 +14,7 @@ from spolia.cli.screen import Screen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from spolia.stores.portable.form import Contents
+    from spolia.stores.portable.store_export import Contents
 
 From = Annotated[str, typer.Argument(metavar="STORE", help="The store to write down.", show_default=False)]
 To = Annotated[str, typer.Argument(metavar="STORE", help="Where to make the store: nothing is there, or an empty one.")]
@@ -28,7 +28,7 @@ def export(store: From, file: NewFile, json: AsJson = False) -> Exit:
     The file holds all texts, also those that only some may read: keep it as you keep the store.
     """
     from spolia.stores.corpus import Corpus
-    from spolia.stores.portable.exporting import export_store
+    from spolia.stores.portable.store_export import export_store
 
     screen = Screen(json=json)
     with screen.progress("writing") as told:
@@ -42,7 +42,7 @@ def export(store: From, file: NewFile, json: AsJson = False) -> Exit:
 def import_(file: OldFile, store: To, json: AsJson = False) -> Exit:
     """Make a store of an exported file: every checksum is compared first, then everything is published at once."""
     from spolia.stores.corpus import Corpus
-    from spolia.stores.portable.importing import import_store
+    from spolia.stores.portable.store_import import import_store
 
     screen = Screen(json=json)
     with screen.progress("checking") as told:
@@ -68,7 +68,7 @@ def servers_of(found: Contents) -> Iterator[str]:
     """Which servers the groups of a store send texts to when documents are added; who made the file chose them."""
     from spolia.cli.destinations import destination
     from spolia.models.http.remote import Remote
-    from spolia.stores.defined import asked_by
+    from spolia.stores.stored_definition import asked_by
 
     for manifest in found.manifests:
         for model in asked_by(manifest):

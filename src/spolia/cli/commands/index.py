@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
-    from spolia.indexing.ingest.report import DocumentReport, SyncReport
-    from spolia.stores.tables.rows import Unmade
+    from spolia.indexing.sync.report import DocumentReport, SyncReport
+    from spolia.stores.backends.rows import Unmade
 
 SHOWN, KINDS = 10, 8
 SYNC = """Keep a store in step with a folder or other sources: with --watch as long as it runs, else once.
@@ -105,7 +105,7 @@ def document_data(store: str) -> dict[str, dict[str, Any]]:
 
 def _read(store: str) -> list[tuple[str, str, DocumentReport]]:
     """What was read of every document, by file."""
-    from spolia.indexing.ingest.report import reports
+    from spolia.indexing.sync.report import reports
     from spolia.stores.corpus import Corpus
 
     return [(uri, "indexed", one) for uri, one in sorted(reports(Corpus(str(store))).items())]
@@ -156,7 +156,7 @@ def warnings_of(report: SyncReport, store: str) -> list[tuple[str, str]]:
     """What the store's documents were read with, by file: those without any text first."""
     if not report.warned:
         return []
-    from spolia.indexing.ingest.report import reports
+    from spolia.indexing.sync.report import reports
     from spolia.stores.corpus import Corpus
 
     found = [(uri, " ".join(one.warnings), one.chunks) for uri, one in reports(Corpus(str(store))).items()]

@@ -14,8 +14,8 @@ from spolia.cli.store_options import StoreOptions
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from spolia.indexing.ingest.dry_run import GroupPlan, Plan
-    from spolia.indexing.ingest.report import Progress
+    from spolia.indexing.sync.dry_run import GroupPlan, Plan
+    from spolia.indexing.sync.report import Progress
 
 SHOWN = 10
 
@@ -37,7 +37,7 @@ def plan(
     from dataclasses import asdict
 
     from spolia.cli.ingest import command, parts
-    from spolia.indexing.ingest.dry_run import planned
+    from spolia.indexing.sync.dry_run import planned
     from spolia.stores.corpus import Corpus
 
     screen, corpus = Screen(json=json), Corpus(making.store)

@@ -7,10 +7,9 @@ from itertools import islice
 from typing import Any
 
 from spolia.databases.cypher.evaluation import GROUP, Evaluator, Row, aggregates
-from spolia.databases.cypher.functions import key_of, rank, shown
+from spolia.databases.cypher.functions import Matcher, key_of, rank, shown
 from spolia.databases.cypher.meter import Meter
 from spolia.databases.cypher.parser import clauses_of
-from spolia.databases.cypher.pattern_match import Matcher
 from spolia.databases.cypher.syntax import Clause, Expression, Match, Project, Unwind, Variable
 from spolia.databases.database import QueryLimits, QueryRows
 from spolia.databases.property_graph import PropertyGraph

@@ -9,9 +9,9 @@ from difflib import get_close_matches
 
 from spolia.errors import DataError
 from spolia.evaluation.experiment.flows import Flow, groups_of
+from spolia.stores.backends import rows, sql
 from spolia.stores.corpus import Corpus
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.stores.tables import rows, sql
 from spolia.types import Gold, Item, Quote, Value
 
 SHOWN = 80

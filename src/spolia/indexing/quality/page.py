@@ -10,11 +10,11 @@ from html import escape
 from itertools import pairwise
 from pathlib import Path
 
-from spolia.indexing.ingest.diff import ATTEMPTS, again_ns
-from spolia.indexing.ingest.report import DocumentReport
 from spolia.indexing.quality.quality import Quality, quality
+from spolia.indexing.sync.diff import ATTEMPTS, again_ns
+from spolia.indexing.sync.report import DocumentReport
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.stores.tables.rows import SourceRow
 from spolia.types import Document, Node
 
 HERE = Path(__file__).parent

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from spolia.indexing.ingest.diff import ATTEMPTS
-from spolia.indexing.ingest.report import DocumentReport
+from spolia.indexing.sync.diff import ATTEMPTS
+from spolia.indexing.sync.report import DocumentReport
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.stores.tables.rows import SourceRow
 from spolia.types import Value
 
 
@@ -62,7 +62,7 @@ def quality(snapshot: Snapshot, access: Iterable[str] = ()) -> Quality:
     """The quality of what these principals may read, with all that failed.
 
     >>> import tempfile
-    >>> from spolia.indexing.texts import add_texts
+    >>> from spolia.indexing.sync.entry_points import add_texts
     >>> from spolia.stores.corpus import Corpus
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     corpus = Corpus(f"{folder}/notes.spolia")

@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from spolia.indexing.readers.encoding import decoded
 from spolia.indexing.readers.file_metadata import fields, split
 from spolia.indexing.readers.html_elements import (
     AROUND,
@@ -23,6 +22,7 @@ from spolia.indexing.readers.html_elements import (
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, SPACE, Layout, LayoutTable, Mark
 from spolia.indexing.readers.pictures.linked_images import Linked
 from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.text import decoded
 from spolia.types import Meta, Value
 
 _CHARSET = re.compile(rb"<meta[^<>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)

@@ -31,14 +31,14 @@ from spolia.indexing.readers.office.pptx import PptxReader
 from spolia.indexing.readers.office.rtf import RtfReader
 from spolia.indexing.readers.pdf.reader import PdfReader
 from spolia.indexing.readers.pictures.image import ImageReader
-from spolia.indexing.readers.reader import Reader
+from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.readers.records.csv_files import CsvReader
 from spolia.indexing.readers.records.json_files import JsonLinesReader, JsonReader
 from spolia.indexing.readers.records.notebook import NotebookReader
 from spolia.indexing.readers.records.xml_files import XmlReader
 from spolia.indexing.readers.text import TextReader
 
-READERS: tuple[Reader, ...] = (
+READERS: tuple[FileReader, ...] = (
     TextReader(),
     MarkdownReader(),
     HtmlReader(),
@@ -66,11 +66,11 @@ READERS: tuple[Reader, ...] = (
     TarReader(),
     PackedReader(),
 )
-Readers: TypeAlias = Sequence[Reader] | Mapping[str, Reader | Reads]
+Readers: TypeAlias = Sequence[FileReader] | Mapping[str, FileReader | Reads]
 """All of them; or, by suffix or pattern, those that read some files otherwise than the built-in ones."""
 
 
-def by_suffix(readers: Readers = READERS) -> dict[str, Reader]:
+def by_suffix(readers: Readers = READERS) -> dict[str, FileReader]:
     """The reader of each pattern and suffix, patterns first; where two know one, the later one.
 
     Raises:
@@ -89,14 +89,14 @@ def by_suffix(readers: Readers = READERS) -> dict[str, Reader]:
     return patterns | {known: reader for known, reader in found.items() if known not in patterns}
 
 
-def _pairs(readers: Readers) -> Iterator[tuple[str, Reader]]:
+def _pairs(readers: Readers) -> Iterator[tuple[str, FileReader]]:
     if isinstance(readers, Mapping):
         yield from _pairs(READERS)
         for known, reader in readers.items():
-            yield known, reader if isinstance(reader, Reader) else FunctionReader(reader, (known,))
+            yield known, reader if isinstance(reader, FileReader) else FunctionReader(reader, (known,))
     else:
         for reader in readers:
-            if not isinstance(reader, Reader):
+            if not isinstance(reader, FileReader):
                 name = getattr(reader, "__name__", "READER")
                 raise GroupError(
                     f"{reader!r:.80} ({type(reader).__name__}) is no reader. Write which files it reads: "
@@ -116,7 +116,7 @@ def _is_pattern(known: str) -> bool:
     return not known.startswith(".") or any(mark in known for mark in "*?[/")
 
 
-def reader_of(name: str, readers: Mapping[str, Reader]) -> Reader | None:
+def reader_of(name: str, readers: Mapping[str, FileReader]) -> FileReader | None:
     """The reader for a file of this name; None where no reader knows it.
 
     A pattern with a slash is compared with the whole name, one without with what follows the last slash; case does not
@@ -139,7 +139,7 @@ def reader_of(name: str, readers: Mapping[str, Reader]) -> Reader | None:
     return (readers.get(last[before:]) if before > 0 else None) or readers.get(last[dot:])
 
 
-def versioned(reader: Reader) -> str:
+def versioned(reader: FileReader) -> str:
     """A reader as the rows of its sources name it.
 
     >>> versioned(MarkdownReader())

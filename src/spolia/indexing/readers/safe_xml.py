@@ -16,7 +16,7 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from spolia.errors import DocumentError
-from spolia.indexing.readers.encoding import Decoded, decoded
+from spolia.indexing.readers.text import Decoded, decoded
 
 DEEPEST = 500
 """Elements within elements of a tree."""

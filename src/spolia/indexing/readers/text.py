@@ -1,14 +1,308 @@
-"""Plain text: the document is the decoded file, character for character."""
+"""From bytes to characters. What is not UTF-8 is guessed, and the guess is said."""
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import log
+from typing import BinaryIO, NamedTuple
 
-from spolia.indexing.readers.encoding import source_text
-from spolia.indexing.readers.reader import Blob, Reading
-from spolia.indexing.readers.records.large_files import beginning, is_large, parts
+from spolia.errors import DocumentError
+from spolia.indexing.readers.reader import Blob, Reading, is_page, signature_of
 from spolia.types import Value
+
+_BOMS = (
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_CONTROLS = bytes([*range(9), *range(0x0E, 0x1B), *range(0x1C, 0x20), 0x7F])
+_LETTERS = bytes([*range(0x41, 0x5B), *range(0x61, 0x7B)])
+_HIGH = bytes(range(0x80, 0x100))
+# Every byte has a character: the five that cp1252 leaves out are read as in Latin-1.
+_CP1252 = "".join(bytes([byte]).decode("cp1252", "ignore") or chr(byte) for byte in range(256))
+_STRAY = {0xDC00 + byte: _CP1252[byte] for byte in range(0x80, 0x100)}
+_SAMPLE = 4096
+_HEX_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Decoded(Value):
+    """A text, the name of its encoding, and what was not certain about it."""
+
+    text: str
+    encoding: str = "utf-8"
+    warnings: tuple[str, ...] = ()
+
+
+def decoded(data: bytes, uri: str, declared: str = "") -> Decoded:
+    """The characters of a text file, without a byte order mark; line ends stay as they are.
+
+    Args:
+        data: all bytes.
+        uri: the file's name, for messages.
+        declared: the encoding that the content itself names; it counts unless a mark or the bytes say otherwise.
+
+    Raises:
+        DocumentError: it is no text, or in an encoding that cannot be told.
+
+    >>> decoded(b"caf\\xe9", "a.txt").text, decoded("café".encode("utf-16"), "b.txt").text
+    ('café', 'café')
+    """
+    data = data.removeprefix(codecs.BOM_UTF8)
+    for bom, encoding in _BOMS:
+        if data.startswith(bom):
+            return _strictly(data[len(bom) :], encoding, uri)
+    if other := signature_of(data):
+        raise _not_text(uri, f"it is {other.what}", data)
+    controls = len(data) - len(data.translate(None, _CONTROLS))
+    if controls and (wide := _without_mark(data)):
+        guess = f"It has no byte order mark; it was read as {wide.upper()}, because every second byte is 0."
+        return _strictly(data, wide, uri, guess)
+    if declared and declared not in ("utf-8", "ascii"):
+        return _declared(data, declared, uri)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        return _guessed(data, uri, controls, error)
+    if controls * 10 > len(data):
+        raise _not_text(uri, f"{controls} of its {len(data)} bytes are control characters", data)
+    return Decoded(text, warnings=_controls(controls))
+
+
+def source_text(blob: Blob) -> Decoded:
+    """The characters of a text file whose format is not HTML.
+
+    Raises:
+        DocumentError: as for `decoded`, and for a whole HTML page under the name of another format.
+    """
+    found = decoded(blob.data, blob.uri)
+    if is_page(found.text):
+        raise DocumentError(
+            f"{blob.uri} is an HTML page, although its name says otherwise: it begins with {found.text[:20]!r}. "
+            "Give it the suffix .html, or take it out of the folder."
+        )
+    return found
+
+
+def _declared(data: bytes, encoding: str, uri: str) -> Decoded:
+    if encoding in ("iso8859-1", "cp1252"):  # as browsers do
+        return Decoded(codecs.charmap_decode(data, "strict", _CP1252)[0], "cp1252")
+    return _strictly(data, "utf-8" if encoding.startswith(("utf-16", "utf-32")) else encoding, uri)
+
+
+def _controls(count: int) -> tuple[str, ...]:
+    return (f"It holds {count} control characters.",) if count else ()
+
+
+def _strictly(data: bytes, encoding: str, uri: str, warning: str = "") -> Decoded:
+    warnings = [warning] if warning else []
+    try:
+        return Decoded(data.decode(encoding), encoding, tuple(warnings))
+    except UnicodeDecodeError:
+        text = data.decode(encoding, "replace")
+    if lost := text.count("\ufffd"):
+        if lost * 10 > len(text):
+            raise _not_text(uri, f"{lost} of its {len(text)} characters are not {encoding.upper()}", data)
+        warnings.append(f"{lost} characters were not {encoding.upper()} and are shown as \ufffd.")
+    return Decoded(text, encoding, tuple(warnings))
+
+
+def _without_mark(data: bytes) -> str:
+    """UTF-16 of mostly Western text has a 0 in every second byte."""
+    sample = data[:_SAMPLE]
+    pairs = len(sample) // 2
+    even, odd = sample[0::2].count(0), sample[1::2].count(0)
+    if len(data) % 2 == 0 and odd * 10 > pairs * 7 and even * 20 < pairs:
+        return "utf-16-le"
+    if len(data) % 2 == 0 and even * 10 > pairs * 7 and odd * 20 < pairs:
+        return "utf-16-be"
+    return ""
+
+
+def _guessed(data: bytes, uri: str, controls: int, error: UnicodeDecodeError) -> Decoded:
+    if controls * 100 > len(data) or b"\0" in data:
+        raise _not_text(uri, f"{controls} of its {len(data)} bytes are control characters", data)
+    place = f"byte {error.start + 1} is {data[error.start]:#04x}"
+    high = len(data) - len(data.translate(None, _HIGH))
+    letters = len(data) - len(data.translate(None, _LETTERS))
+    text = data.decode("utf-8", "surrogateescape")
+    stray = len(text) - len(text.encode("utf-8", "ignore").decode())
+    if (len(text) - (len(data) - high) - stray) * 2 > stray:  # more than half as many characters that are UTF-8
+        warning = f"Bytes that are not UTF-8: {stray} ({place}); they were read as cp1252, which is a guess."
+        return Decoded(text.translate(_STRAY), "utf-8 and cp1252", (warning,))
+    if asian := east_asian(data):
+        return _strictly(
+            data, asian, uri, f"It is not UTF-8 ({place}); it was read as {asian.upper()}, which is a guess."
+        )
+    if high > letters:
+        raise DocumentError(
+            f"{uri}: its encoding cannot be told: it is not UTF-8 ({place}), and too many bytes are above 0x7f for a "
+            "Western European one. Convert it, for example: iconv -f SHIFT_JIS -t UTF-8 OLD > NEW"
+        )
+    warning = f"It is not UTF-8 ({place}); it was read as cp1252 (Western European, Latin-1), which is a guess."
+    return Decoded(codecs.charmap_decode(data, "strict", _CP1252)[0], "cp1252", (warning, *_controls(controls)))
+
+
+def _not_text(uri: str, why: str, data: bytes) -> DocumentError:
+    return DocumentError(
+        f"{uri} is not a text, although its name says so: {why}; it begins with "
+        f"{data[:_HEX_SHOWN].hex(' ') or 'nothing'}. Give it the suffix of its format, or take it out of the folder."
+    )
+
+
+class _Range(NamedTuple):
+    """First bytes, from and to, and which share of a text begins with one of them."""
+
+    low: int
+    high: int
+    share: float
+
+
+_ENCODINGS = {
+    "cp932": (_Range(0x81, 0x81, 0.08), _Range(0x82, 0x83, 0.5), _Range(0x88, 0x97, 0.4)),
+    "euc_jp": (_Range(0xA1, 0xA1, 0.08), _Range(0xA4, 0xA5, 0.5), _Range(0xB0, 0xCF, 0.4)),
+    "gb18030": (_Range(0xA1, 0xA1, 0.05), _Range(0xA3, 0xA3, 0.07), _Range(0xB0, 0xD7, 0.86)),
+    "big5": (_Range(0xA1, 0xA1, 0.1), _Range(0xA4, 0xC6, 0.88)),
+    "cp949": (_Range(0xA1, 0xA1, 0.02), _Range(0xB0, 0xC8, 0.96)),
+}
+_EAST_ASIAN_SAMPLE = 20_000
+_COMMON, _AHEAD = 0.7, 0.25
+_RARE = 0.02 / 126
+_NOT = -1e9
+
+
+def east_asian(data: bytes) -> str:
+    """Name of the encoding; empty where none is likely, or more than one.
+
+    >>> east_asian("佐藤太郎は東京に住む".encode("cp932")), east_asian("그는 서울에 산다".encode("cp949"))
+    ('cp932', 'cp949')
+    """
+    rated = sorted(((_likelihood(data[:_EAST_ASIAN_SAMPLE], name), name) for name in _ENCODINGS), reverse=True)
+    (best, name), (second, _) = rated[:2]
+    return name if best > _NOT and best - second >= _AHEAD else ""
+
+
+def _likelihood(data: bytes, name: str) -> float:
+    """Mean logarithm of the probability of a character that is not ASCII; very small where it is not this encoding."""
+    try:
+        text = data.decode(name, "strict" if len(data) < _EAST_ASIAN_SAMPLE else "ignore")
+    except UnicodeDecodeError:
+        return _NOT
+    found = [character.encode(name, "replace") for character in text if not character.isascii()]
+    shares = [_share(raw, _ENCODINGS[name]) for raw in found]
+    if not found or sum(share > _RARE for share in shares) < _COMMON * len(found):
+        return _NOT
+    return sum(map(log, shares)) / len(shares)
+
+
+def _share(raw: bytes, ranges: tuple[_Range, ...]) -> float:
+    if len(raw) != 2:  # half-width kana: any high byte would do
+        return _RARE
+    return next((one.share / (one.high - one.low + 1) for one in ranges if one.low <= raw[0] <= one.high), _RARE)
+
+
+LARGEST = 20_000_000
+"""Bytes that are read as one document; a larger file is read in parts."""
+PART_BYTES, PART_ROWS = 5_000_000, 50_000
+"""Of a part at most; a single row that is longer is a part of its own."""
+LONGEST_ROW = 100_000_000
+"""Bytes of a row; beyond them it is cut."""
+_PIECE = 1 << 20
+_HEAD = 1 << 16
+
+
+def is_large(blob: Blob) -> bool:
+    """Whether it is read in parts."""
+    return blob.size > LARGEST
+
+
+def beginning(blob: Blob) -> Blob:
+    """The first rows of a large file, as a blob under its name."""
+    with blob.open() as file:
+        head = file.read(_HEAD)
+    return Blob(blob.uri, head[: head.rfind(b"\n") + 1] or head)
+
+
+def parts(blob: Blob, word: str, *, quoted: bool = False, head: int = 0) -> Iterator[Blob]:
+    """The parts of a large file, in UTF-8: `big.csv/rows-1-50000.csv`.
+
+    Args:
+        word: what is counted: `rows` or `lines`.
+        quoted: a line break within double quotes belongs to its row.
+        head: lines at the beginning that every part begins with, and that are not counted.
+
+    Raises:
+        DocumentError: it is no text, or in an encoding whose lines cannot be told.
+    """
+    encoding = _encoding(blob)
+    suffix = blob.uri[blob.uri.rfind(".") :]
+    above, number, rows, size = b"", 0, list[bytes](), 0
+    for row in _rows(blob, encoding, quoted):
+        if head:
+            above, head = above + row, head - 1
+            continue
+        if rows and (size + len(row) > PART_BYTES or len(rows) == PART_ROWS):
+            yield _part(blob, word, suffix, above, number, rows)
+            number, rows, size = number + len(rows), [], 0
+        rows.append(row)
+        size += len(row)
+    if rows:
+        yield _part(blob, word, suffix, above, number, rows)
+
+
+def _part(blob: Blob, word: str, suffix: str, above: bytes, before: int, rows: list[bytes]) -> Blob:
+    return Blob(f"{blob.uri}/{word}-{before + 1}-{before + len(rows)}{suffix}", above + b"".join(rows))
+
+
+def _encoding(blob: Blob) -> str:
+    """By the beginning; what comes later and is otherwise is shown as lost."""
+    with blob.open() as file:
+        sample = file.read(_HEAD)
+    sample = sample[: sample.rfind(b"\n") + 1] or sample
+    found = decoded(sample, blob.uri).encoding
+    if found.startswith("utf-32") or found == "utf-8 and cp1252":
+        raise DocumentError(
+            f"{blob.uri} is too large to be read as {found}. Convert it: iconv -f UTF-32 -t UTF-8 OLD > NEW"
+        )
+    return found
+
+
+def _rows(blob: Blob, encoding: str, quoted: bool) -> Iterator[bytes]:
+    """Rows in UTF-8, with their line ends."""
+    open_row, quotes, size = list[bytes](), 0, 0
+    with blob.open() as file:
+        for line in _lines(file, encoding):
+            quotes += line.count(b'"') if quoted else 0
+            open_row.append(line)
+            size += len(line)
+            if quotes % 2 == 0 or size > PART_BYTES:  # a quote that is never closed must not hold all that follows
+                yield b"".join(open_row)
+                open_row, quotes, size = [], 0, 0
+    if open_row:
+        yield b"".join(open_row)
+
+
+def _lines(file: BinaryIO, encoding: str) -> Iterator[bytes]:
+    """Lines in UTF-8, none longer than `LONGEST_ROW`."""
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    kept, first, is_plain = list[bytes](), True, encoding in ("utf-8", "ascii")
+    while piece := file.read(_PIECE):
+        text = piece if is_plain else decoder.decode(piece).encode("utf-8", "replace")
+        if first and text:
+            text, first = text.removeprefix(codecs.BOM_UTF8), False
+        *ended, rest = text.split(b"\n")
+        for line in ended:
+            yield b"".join((*kept, line, b"\n"))
+            kept.clear()
+        kept.append(rest)
+        if sum(map(len, kept)) > LONGEST_ROW:
+            yield b"".join(kept)
+            kept.clear()
+    if last := b"".join(kept):
+        yield last
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ from spolia.core.run_context import check_cancelled
 from spolia.egress.download import Fetched, fetch
 from spolia.egress.retry import patiently
 from spolia.errors import DocumentError, EgressError, EgressFailed, SourceError, SourceUnavailable
-from spolia.indexing.ingest.files import SourceChanges
-from spolia.indexing.readers.reader import Reader
+from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.sources.records import at, filled, record_reader, scalars, seconds_of, uri_of, written
 from spolia.indexing.sources.secrets import with_secrets, without_secrets
 from spolia.indexing.sources.source import Gathering, Memory, Source
 from spolia.indexing.sources.web_pages import host_of, normal
+from spolia.indexing.sync.files import SourceChanges
 
 CURSOR, PAGE = "{cursor}", "{page}"
 _NEXT = re.compile(r"<([^<>]*)>\s*;[^<>]*?\brel\s*=\s*\"?next\b", re.IGNORECASE)
@@ -197,12 +197,12 @@ class APIItems(Source):
     def id(self) -> str:
         return f"api://{self.name}/"
 
-    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[SourceChanges]:
+    def lots(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
         yield from _Reading(self, memory, readers).lots()
 
 
 class _Reading:
-    def __init__(self, source: APIItems, memory: Memory, readers: Mapping[str, Reader]) -> None:
+    def __init__(self, source: APIItems, memory: Memory, readers: Mapping[str, FileReader]) -> None:
         self.source, self.memory = source, memory
         self.gathering = Gathering(source.id, readers)
         self.reader = record_reader(source.format, readers)

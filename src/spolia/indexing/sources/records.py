@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from spolia.errors import DocumentError, SourceError
-from spolia.indexing.readers.reader import Blob, Reader, Reading
+from spolia.indexing.readers.reader import Blob, FileReader, Reading
 from spolia.indexing.readers.registry import reader_of
 from spolia.types import Meta, Scalar, Value
 
@@ -52,7 +52,7 @@ class RecordReader(Value):
     ('Stones.', 'On stones', (('year', 2020),))
     """
 
-    body: Reader
+    body: FileReader
     version = 1
     suffixes = ()
 
@@ -87,7 +87,7 @@ def written(text: str, title: str, meta: Meta) -> bytes:
     return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def record_reader(format: str, readers: Mapping[str, Reader]) -> RecordReader:
+def record_reader(format: str, readers: Mapping[str, FileReader]) -> RecordReader:
     """The reader of records whose texts are of a format.
 
     Args:

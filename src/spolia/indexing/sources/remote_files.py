@@ -16,12 +16,12 @@ from typing import Any
 
 from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, MissingExtra, SourceError, SourceUnavailable, SpoliaError
-from spolia.indexing.ingest.files import IN_MEMORY, LARGEST_BYTES, Loaded, SourceChanges
-from spolia.indexing.ingest.walk import HIDDEN
-from spolia.indexing.readers.reader import Reader
+from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.readers.registry import reader_of
 from spolia.indexing.sources.secrets import with_secrets, without_secrets
 from spolia.indexing.sources.source import LONGEST_URI, Gathering, Memory, Source, changed_at
+from spolia.indexing.sync.files import IN_MEMORY, LARGEST_BYTES, Loaded, SourceChanges
+from spolia.indexing.sync.walk import HIDDEN
 from spolia.types import Scalar
 
 _PAST_EGRESS = ("http", "https", "webhdfs", "github", "gist", "dask", "jupyter", "jlab", "dbfs", "reference")
@@ -75,7 +75,7 @@ class RemoteFiles(Source):
             path = "/".join(filter(None, ["::".join(others).rstrip("/"), path.strip("/")]))
         return f"{protocol}://{path.rstrip('/')}/"
 
-    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[SourceChanges]:
+    def lots(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
         with _translated(self):
             system, root = _opened(self)
             gathering = Gathering(self.id, readers)
@@ -103,7 +103,7 @@ def _is_within(uri: str, there: set[str], prefix: str) -> bool:
 
 
 def _gather(
-    gathering: Gathering, system: Any, path: str, uri: str, said: Mapping[str, Any], readers: Mapping[str, Reader]
+    gathering: Gathering, system: Any, path: str, uri: str, said: Mapping[str, Any], readers: Mapping[str, FileReader]
 ) -> None:
     if len(uri) > LONGEST_URI:
         gathering.skip(uri[:LONGEST_URI], f"Its address is longer than {LONGEST_URI} characters.")

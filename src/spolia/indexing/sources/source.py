@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from spolia.errors import SpoliaError
-from spolia.indexing.ingest.files import File, Files, Loaded, Skipped, SourceChanges
-from spolia.indexing.readers.reader import Reader
+from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.readers.registry import versioned
 from spolia.indexing.readers.text import TextReader
-from spolia.stores.tables.rows import EARLIEST_NS, Stamp
+from spolia.indexing.sync.files import File, Files, Loaded, Skipped, SourceChanges
+from spolia.stores.backends.rows import EARLIEST_NS, Stamp
 from spolia.types import Value
 
 
@@ -58,7 +58,7 @@ class Source(Value):
         """The name under which a store remembers how far it was read."""
 
     @abstractmethod
-    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[SourceChanges]:
+    def lots(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
         """What has changed, some at a time; each lot is published before the next is asked for.
 
         Args:
@@ -116,9 +116,9 @@ class Given(File):
 class Items(Files):
     """Items by uri, in the order in which they came."""
 
-    def __init__(self, readers: Mapping[str, Reader]) -> None:
+    def __init__(self, readers: Mapping[str, FileReader]) -> None:
         super().__init__(readers)
-        self._ways: dict[str, tuple[Reader, Load]] = {}
+        self._ways: dict[str, tuple[FileReader, Load]] = {}
 
     def __getitem__(self, uri: str) -> File:
         size, mtime_ns, path, _ = self.kept[uri]
@@ -128,11 +128,11 @@ class Items(Files):
     def reader_version(self, uri: str) -> str:
         return versioned(self._ways[uri][0])
 
-    def list(self, uri: str, size: int, mtime_ns: int, reader: Reader, get: Load) -> None:
+    def list(self, uri: str, size: int, mtime_ns: int, reader: FileReader, get: Load) -> None:
         """What is fetched only if it has changed."""
         self.kept[uri], self._ways[uri] = (size, mtime_ns, "", False), (reader, get)
 
-    def hold(self, uri: str, data: bytes, seconds: float | None, reader: Reader) -> None:
+    def hold(self, uri: str, data: bytes, seconds: float | None, reader: FileReader) -> None:
         """What is here already."""
         at = changed_at(seconds, data)
         self.list(uri, len(data), at, reader, lambda spool: Loaded(data, len(data), at, max(at, 0), max(at, 0)))
@@ -159,7 +159,7 @@ class Gathering:
         readers: of formats.
     """
 
-    def __init__(self, source: str, readers: Mapping[str, Reader]) -> None:
+    def __init__(self, source: str, readers: Mapping[str, FileReader]) -> None:
         self.source, self.readers = source, readers
         self._begin()
 
@@ -167,7 +167,7 @@ class Gathering:
         self.items, self.gone, self.skipped = Items(self.readers), set[str](), list[Skipped]()
         self.unread, self.bytes = Counter[str](), 0
 
-    def hold(self, uri: str, data: bytes, seconds: float | None, reader: Reader) -> None:
+    def hold(self, uri: str, data: bytes, seconds: float | None, reader: FileReader) -> None:
         """An item that is here; see `Items.hold`."""
         self.gone.discard(uri)
         self.items.hold(uri, data, seconds, reader)

@@ -10,17 +10,17 @@ from functools import cached_property
 from itertools import chain
 
 from spolia.errors import DocumentError, EgressError, SourceError
-from spolia.indexing.ingest.files import SourceChanges
-from spolia.indexing.ingest.metadata import DocumentLabels
-from spolia.indexing.ingest.report import DocumentReport, SyncReport
-from spolia.indexing.readers.reader import Equipped, Reader
+from spolia.indexing.readers.reader import Equipped, FileReader
 from spolia.indexing.readers.registry import versioned
 from spolia.indexing.readers.text import TextReader
 from spolia.indexing.sources.source import Source
+from spolia.indexing.sync.files import SourceChanges
+from spolia.indexing.sync.metadata import DocumentLabels
+from spolia.indexing.sync.report import DocumentReport, SyncReport
+from spolia.stores.backends import sql
+from spolia.stores.backends.rows import Stamp
 from spolia.stores.corpus import Corpus
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.stores.tables import sql
-from spolia.stores.tables.rows import Stamp
 
 _PAGE = 1_000
 _LAST = "\U0010ffff"
@@ -43,7 +43,7 @@ class KnownSource:
     source: str
     labels: Callable[[], DocumentLabels]
     afresh: bool = False
-    readers: Mapping[str, Reader] = field(default_factory=dict)
+    readers: Mapping[str, FileReader] = field(default_factory=dict)
 
     @cached_property
     def cursors(self) -> Mapping[str, str]:
@@ -127,7 +127,7 @@ def followed(
     source: Source,
     corpus: Corpus,
     labels: Callable[[], DocumentLabels],
-    readers: Mapping[str, Reader],
+    readers: Mapping[str, FileReader],
     failed: list[tuple[str, str]],
     *,
     afresh: bool,

@@ -18,11 +18,11 @@ import numpy as np
 
 from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, MissingExtra, SourceError, SourceUnavailable
-from spolia.indexing.ingest.files import SourceChanges
-from spolia.indexing.readers.reader import Reader
+from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.sources.records import filled, names_in, record_reader, scalars, seconds_of, uri_of, written
 from spolia.indexing.sources.secrets import with_secrets, without_secrets
 from spolia.indexing.sources.source import ITEMS_AT_ONCE, Gathering, Memory, Source
+from spolia.indexing.sync.files import SourceChanges
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -165,13 +165,15 @@ class SQLRows(Source):
     def id(self) -> str:
         return f"sql://{self.name}/"
 
-    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[SourceChanges]:
+    def lots(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
         with connected(self) as connection:
             yield from _Reading(self, connection, memory, readers).lots()
 
 
 class _Reading:
-    def __init__(self, source: SQLRows, connection: Connection, memory: Memory, readers: Mapping[str, Reader]) -> None:
+    def __init__(
+        self, source: SQLRows, connection: Connection, memory: Memory, readers: Mapping[str, FileReader]
+    ) -> None:
         self.source, self.connection, self.memory = source, connection, memory
         self.gathering = Gathering(source.id, readers)
         self.reader = record_reader(source.format, readers)

@@ -14,14 +14,14 @@ from typing import Any
 from spolia.egress.download import LARGEST_BYTES, Fetched, fetch
 from spolia.egress.retry import patiently
 from spolia.errors import EgressError, EgressFailed, EgressRefused, SourceError
-from spolia.indexing.ingest.files import SourceChanges
-from spolia.indexing.readers.reader import Reader
+from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.sources import robots
 from spolia.indexing.sources.robots import Robots, Turns
 from spolia.indexing.sources.secrets import with_secrets
 from spolia.indexing.sources.source import Gathering, Memory, Source
 from spolia.indexing.sources.web_pages import changed_s, host_of, links, listed, normal, page_bytes, page_reader
-from spolia.stores.tables.rows import Stamp
+from spolia.indexing.sync.files import SourceChanges
+from spolia.stores.backends.rows import Stamp
 
 AT_A_TIME = 64
 """Pages that are published together, at most."""
@@ -37,7 +37,7 @@ class Crawl:
         readers: of formats.
     """
 
-    def __init__(self, source: WebPages, memory: Memory, readers: Mapping[str, Reader]) -> None:
+    def __init__(self, source: WebPages, memory: Memory, readers: Mapping[str, FileReader]) -> None:
         self.source, self.memory, self.readers = source, memory, readers
         self.gathering = Gathering(source.id, readers)
         self.headers = {"User-Agent": "spolia"} | {name: with_secrets(value) for name, value in source.headers}
@@ -275,5 +275,5 @@ class WebPages(Source):
         first = normal(self.start[0]).partition("?")[0]
         return first[: first.rindex("/") + 1]
 
-    def lots(self, memory: Memory, readers: Mapping[str, Reader]) -> Iterator[SourceChanges]:
+    def lots(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
         yield from Crawl(self, memory, readers).lots()

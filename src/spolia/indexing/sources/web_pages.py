@@ -15,7 +15,7 @@ from urllib.parse import quote, urldefrag, urljoin, urlsplit, urlunsplit
 from spolia.egress.download import Fetched
 from spolia.errors import SourceError
 from spolia.indexing.readers.html_elements import DEEPEST, depth_of, flat
-from spolia.indexing.readers.reader import Reader
+from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.readers.registry import reader_of
 from spolia.indexing.readers.safe_xml import characters, events
 from spolia.indexing.sources.source import LONGEST_URI
@@ -69,7 +69,7 @@ def media_type(found: Fetched) -> tuple[str, str]:
     return _ALIASES.get(said.get_content_type(), said.get_content_type()), (said.get_content_charset() or "").lower()
 
 
-def page_reader(found: Fetched, readers: Mapping[str, Reader]) -> Reader | None:
+def page_reader(found: Fetched, readers: Mapping[str, FileReader]) -> FileReader | None:
     """Who reads a page: whoever reads what the server says that it is, else its name tells."""
     kind, _ = media_type(found)
     name = urlsplit(found.url).path.rpartition("/")[2] or "index"

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from spolia.core.sentences import each_sentence
-from spolia.indexing.graphemes import cut_before, may_cut
 from spolia.indexing.splitters.size_limits import SizeBound
+from spolia.indexing.text_length import cut_before, may_cut
 
 
 class Atom(NamedTuple):

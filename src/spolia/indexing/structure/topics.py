@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from spolia.core.sentences import each_sentence
 from spolia.errors import WiringError
-from spolia.indexing.graphemes import may_cut
+from spolia.indexing.text_length import may_cut
 from spolia.models.protocols import Embedder
 from spolia.stores.definition import Part, Piece, Splitter
 

@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 
 from spolia import errors
 from spolia.errors import DocumentError, MissingExtra, ReaderDied, SpoliaError, WorkersFailed
-from spolia.indexing.readers.reader import Blob, Container, Reader, Reading
+from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading
 from spolia.indexing.workers.protocol import WorkerLimits, reading_of, receive, send
 
 STARTS = 4
@@ -60,7 +60,7 @@ class Process:
     is_busy: bool = False
     ended: bool = False
 
-    def read(self, reader: Reader, blob: Blob) -> tuple[Reading, bool]:
+    def read(self, reader: FileReader, blob: Blob) -> tuple[Reading, bool]:
         said, attached = self._asked(reader, blob, parts=False)
         try:
             return reading_of(said, attached), bool(said["has_parts"])
@@ -87,7 +87,7 @@ class Process:
             if under_way:  # who asked wants no more, and the rest would be taken for the next reply
                 self.stop()
 
-    def _asked(self, reader: Reader | Container, blob: Blob, *, parts: bool) -> tuple[dict[str, Any], list[bytes]]:
+    def _asked(self, reader: FileReader | Container, blob: Blob, *, parts: bool) -> tuple[dict[str, Any], list[bytes]]:
         self._running()
         self.seconds = self.limits.seconds_for(blob.size)
         path = str(blob.content.absolute()) if isinstance(blob.content, Path) else ""
@@ -286,7 +286,7 @@ class Workers:
         for worker in (*self._readers, *self._unpackers):
             worker.end()
 
-    def read(self, reader: Reader, blob: Blob) -> Reading:
+    def read(self, reader: FileReader, blob: Blob) -> Reading:
         """What a reader gets out of a blob, read by a worker.
 
         Raises:
@@ -296,7 +296,7 @@ class Workers:
         """
         return self.look(reader, blob)[0]
 
-    def look(self, reader: Reader, blob: Blob) -> tuple[Reading, bool]:
+    def look(self, reader: FileReader, blob: Blob) -> tuple[Reading, bool]:
         """What `read` gives, and whether something stands in the blob that `parts` would give."""
         return self._persist(reader, blob, lambda worker: worker.read(reader, blob))
 
@@ -318,7 +318,7 @@ class Workers:
         finally:
             worker.is_busy = False
 
-    def _persist(self, reader: Reader, blob: Blob, work: Callable[[Process], R]) -> R:
+    def _persist(self, reader: FileReader, blob: Blob, work: Callable[[Process], R]) -> R:
         worker = self._idle.get()
         try:
             for attempt in range(1, self.limits.attempts + 1):

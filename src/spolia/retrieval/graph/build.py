@@ -18,10 +18,10 @@ import numpy as np
 from spolia.errors import WiringError
 from spolia.retrieval.graph.edges import Belonging, Edges, InOrder, SharedEntities, Similar
 from spolia.retrieval.graph.links import Having, Links, NearestNeighbours, Pairs, Positions, nearest, sharing
-from spolia.stores.layout import fsync_file
+from spolia.stores.backends.rows import StoreVersion, unpacked
+from spolia.stores.files import fsync_file
 from spolia.stores.snapshot.lineage import AncestorPath, LineageRow, rows_of
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.stores.tables.rows import StoreVersion, unpacked
 
 Nearest = dict[Edges, NearestNeighbours]
 

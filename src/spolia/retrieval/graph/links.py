@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.core.run_context import check_cancelled
-from spolia.stores.truth import Stored
+from spolia.stores.backends.backend import Stored
 from spolia.stores.vectors.dense import Vectors
-from spolia.stores.vectors.metrics import unit
+from spolia.stores.vectors.search import unit
 
 Positions = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.float32]

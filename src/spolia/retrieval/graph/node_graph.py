@@ -86,8 +86,8 @@ class NodeGraph(Value):
 
     def _opened(self, snapshot: Snapshot) -> Links:
         from spolia.retrieval.graph.build import SUFFIX, GraphBuild, drop_others, earlier, kept
-        from spolia.stores.layout import links_folder
-        from spolia.stores.tables import sql
+        from spolia.stores.backends import sql
+        from spolia.stores.files import links_folder
 
         folder = links_folder(snapshot.opened.folder, self.group.name)
         path = folder / f"g{snapshot.version}-{digest_of(self.edges).hex()[:16]}{SUFFIX}"

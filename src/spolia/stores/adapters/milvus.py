@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from spolia.errors import StoreBusy, StoreError, StoreUnavailable
 from spolia.stores.adapters.collection import Collection, Near
-from spolia.stores.adapters.engine import Served
-from spolia.stores.adapters.opened import Opened, Shared
+from spolia.stores.adapters.engine import OpenEngines, Served, Shared
 
 if TYPE_CHECKING:
     from spolia.stores.indexes import Vectors
 
 # Not refused for minutes after a server came back, because of how long it was away.
 _OWN = {"grpc.use_local_subchannel_pool": 1, "grpc.max_reconnect_backoff_ms": 500}
-_LITE = Opened[str]()
+_LITE = OpenEngines[str]()
 _PASSING = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "CANCELLED"}
 _NOT_LOADED = 101
 _WORDS = ("timeout", "timed out", "fail connecting", "connection refused", "server unavailable")

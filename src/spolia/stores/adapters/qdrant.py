@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.errors import StoreBusy, StoreError, StoreUnavailable
 from spolia.stores.adapters.collection import Collection, Near
-from spolia.stores.adapters.engine import Served
-from spolia.stores.adapters.opened import Opened, Shared
+from spolia.stores.adapters.engine import OpenEngines, Served, Shared
 
 if TYPE_CHECKING:
     from spolia.stores.indexes import Vectors
 
-_LOCAL = Opened[Any]()
+_LOCAL = OpenEngines[Any]()
 _UNSIGNED = 2**64
 
 

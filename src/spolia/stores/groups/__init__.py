@@ -1,1 +1,1 @@
-"""Node groups being built: nodes of pieces, growth from group to group."""
+"""Building node groups: definitions, nodes, vectors, storage."""

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from spolia.core.operator import Operator
 from spolia.errors import GroupError, ManifestMismatch
-from spolia.stores.defined import (
+from spolia.stores.definition import DOCUMENT, MAIN, Definition, Embedding, Metric
+from spolia.stores.groups.group_build import GroupBuild, with_those_below
+from spolia.stores.indexes import IndexSettings
+from spolia.stores.lexical.analysis import Analyzer
+from spolia.stores.manifest import GroupEmbedding, Manifest
+from spolia.stores.staging import AnyWriter
+from spolia.stores.stored_definition import (
     BUILT_IN,
     built_in,
     embedded,
@@ -20,12 +26,6 @@ from spolia.stores.defined import (
     signature,
     transform_of,
 )
-from spolia.stores.definition import DOCUMENT, MAIN, Definition, Embedding, Metric
-from spolia.stores.groups.group_build import GroupBuild, with_those_below
-from spolia.stores.indexes import IndexSettings
-from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.manifest import GroupEmbedding, Manifest
-from spolia.stores.staging import AnyWriter
 
 if TYPE_CHECKING:
     from spolia.stores.corpus import NodeGroup

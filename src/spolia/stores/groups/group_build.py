@@ -10,12 +10,12 @@ from typing import TypeVar
 from spolia.core.run_context import check_cancelled, overhearing
 from spolia.errors import GroupError, StoreError
 from spolia.models.protocols import Embedder, ImageEmbedder, SparseEmbedder
+from spolia.stores.backends.rows import Unmade
 from spolia.stores.definition import DOCUMENT, Part, Piece, Pieces, Splitter, Transform, Whole, transform_for, whole
 from spolia.stores.groups.nodes import NodeFactory
 from spolia.stores.groups.picture_vectors import embed_pictures
 from spolia.stores.manifest import Manifest
 from spolia.stores.staging import AnyWriter
-from spolia.stores.tables.rows import Unmade
 from spolia.types import Document, Failure, Node
 
 FEW, MANY = 3, 64

@@ -9,6 +9,7 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import check_cancelled
 from spolia.errors import GroupError
 from spolia.filters import Schema
+from spolia.stores.backends.rows import NOT_YET, Unmade
 from spolia.stores.corpus import NodeGroup, refuse_no_groups
 from spolia.stores.definition import Naming
 from spolia.stores.groups.definitions import GroupDefinitions, by_name, lacking, refuse_other, searched_otherwise
@@ -22,7 +23,6 @@ from spolia.stores.groups.group_build import (
     make_up,
     store,
 )
-from spolia.stores.tables.rows import NOT_YET, Unmade
 from spolia.types import Document, Failure, Node
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def materialise(
             group was built anew, which would lose what it has; nothing was published.
 
     >>> import tempfile
-    >>> from spolia.indexing.ingest.sync import sync
+    >>> from spolia.indexing.sync.sync import sync
     >>> from spolia.stores.corpus import Corpus
     >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -12,8 +12,8 @@ import numpy as np
 from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, ModelRejected, SpoliaError
 from spolia.models.protocols import ImageEmbedder
+from spolia.stores.backends.rows import Unmade
 from spolia.stores.staging import AnyWriter
-from spolia.stores.tables.rows import Unmade
 
 if TYPE_CHECKING:
     from spolia.models.protocols import Vectors

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from spolia.stores.backends.rows import NOT_YET, Unmade
 from spolia.stores.definition import DOCUMENT, Part, transform_for
 from spolia.stores.groups.group_build import GroupBuild, GroupNodes, make_up, with_those_below
 from spolia.stores.staging import AnyWriter
-from spolia.stores.tables.rows import NOT_YET, Unmade
 from spolia.types import Document
 
 

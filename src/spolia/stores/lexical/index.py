@@ -3,7 +3,7 @@
 score(query, node) = Σ over terms t of idf(t) · tf · (k1 + 1) / (tf + k1 · (1 - b + b · length / mean length)), with
 k1 = 1.2 and b = 0.75, lengths in Lucene's one-byte code (Robertson, Zaragoza, "The probabilistic relevance framework:
 BM25 and beyond", 2009). N and n, of idf, are of the nodes that are there; the mean length is also of those that are
-gone and still in the index (`spolia.stores.lexical.index_files`).
+gone and still in the index (`spolia.stores.integrity`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from weakref import WeakKeyDictionary
 import tantivy
 
 from spolia.errors import StoreCorrupt
+from spolia.stores.integrity import gone
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.lexical.index_files import gone
 from spolia.stores.snapshot.hit_order import Ids, best_hits
 
 if TYPE_CHECKING:

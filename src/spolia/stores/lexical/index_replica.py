@@ -17,17 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spolia.errors import StoreCorrupt
-from spolia.stores.failpoints import fail_point
-from spolia.stores.layout import LEXICAL, LOCK, lexical_folder
-from spolia.stores.lexical.index_files import damaged, is_worn, shortened
+from spolia.stores.backends import sql
+from spolia.stores.backends.backend import translated
+from spolia.stores.backends.rows import StoreVersion, indexed_text
+from spolia.stores.files import LEXICAL, LOCK, fail_point, lexical_folder
+from spolia.stores.integrity import damaged, is_worn, shortened
 from spolia.stores.manifest import Manifest
-from spolia.stores.tables import sql
-from spolia.stores.tables.rows import StoreVersion, indexed_text
-from spolia.stores.truth import translated
 
 if TYPE_CHECKING:
     from spolia.stores.lexical.index_writer import Added
-    from spolia.stores.opened import OpenStore
+    from spolia.stores.open_store import OpenStore
     from spolia.stores.snapshot.snapshot import Snapshot
 
 _AT_ONCE = 2_000

@@ -19,11 +19,10 @@ import tantivy
 
 from spolia.errors import StoreError
 from spolia.stores.backends.sqlite.connection import problem_with
-from spolia.stores.failpoints import fail_point
-from spolia.stores.layout import fsync_file, fsync_folder
+from spolia.stores.files import fail_point, fsync_file, fsync_folder
+from spolia.stores.integrity import CHECKSUMS, checksum, checksums
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.lexical.index import AUDIENCE, BODY, COPIED, KEY
-from spolia.stores.lexical.index_files import CHECKSUMS, checksum, checksums
 
 _HEAP_BYTES, _FEW_BYTES = 50_000_000, 15_000_000
 """Of memory for an index from nothing, and for one that goes on, which is the least: taking it costs milliseconds."""

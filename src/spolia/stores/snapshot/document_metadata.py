@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.filters import FILE_FIELDS, Field
-from spolia.stores.tables import sql
-from spolia.stores.tables.rows import EARLIEST_NS, unpacked
+from spolia.stores.backends import sql
+from spolia.stores.backends.rows import EARLIEST_NS, unpacked
 from spolia.types import Meta, Scalar
 
 Ask = Callable[[str, Any], list[Any]]

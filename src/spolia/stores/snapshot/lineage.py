@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from spolia.errors import GroupError
+from spolia.stores.backends import sql
 from spolia.stores.definition import DOCUMENT, whole
-from spolia.stores.tables import sql
 from spolia.types import Filter, Node
 
 if TYPE_CHECKING:

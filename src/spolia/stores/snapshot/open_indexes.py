@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 if TYPE_CHECKING:
+    from spolia.stores.backends.backend import Stored
     from spolia.stores.lexical.index import Lexical
     from spolia.stores.snapshot.document_metadata import DocumentMetadata
     from spolia.stores.snapshot.records import Records
     from spolia.stores.snapshot.snapshot import Snapshot
-    from spolia.stores.truth import Stored
     from spolia.stores.vectors.placement import VectorPlaces
     from spolia.stores.vectors.search import VectorSearch
     from spolia.stores.vectors.sparse import SparseSearch

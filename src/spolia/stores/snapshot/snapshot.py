@@ -9,14 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spolia.errors import StoreError
-from spolia.stores.access.reader_lists import ReaderLists
-from spolia.stores.access.rights import Rights
-from spolia.stores.definition import DOCUMENT, MAIN
-from spolia.stores.manifest import Manifest, of
-from spolia.stores.opened import OpenStore
-from spolia.stores.snapshot.open_indexes import OpenIndexes
-from spolia.stores.tables import sql
-from spolia.stores.tables.rows import (
+from spolia.stores.access.reader_lists import ReaderLists, Rights
+from spolia.stores.backends import sql
+from spolia.stores.backends.publication import read_schema
+from spolia.stores.backends.rows import (
     AUDIENCE_OF_DOCUMENT,
     AUDIENCE_OF_NODE,
     DOCUMENT_OF_NODE,
@@ -27,7 +23,10 @@ from spolia.stores.tables.rows import (
     node_of,
     source_of,
 )
-from spolia.stores.tables.schema import read_schema
+from spolia.stores.definition import DOCUMENT, MAIN
+from spolia.stores.manifest import Manifest, of
+from spolia.stores.open_store import OpenStore
+from spolia.stores.snapshot.open_indexes import OpenIndexes
 from spolia.types import Box, Document, Filter, Hit, Node, Span, Value
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
     from spolia.models.vectors import SparseRows
     from spolia.stores.access.allowed_nodes import Allowed
-    from spolia.stores.truth import Lease
+    from spolia.stores.backends.backend import Lease
 
 _ATTEMPTS = 50
 NODES_KEPT = 8_192

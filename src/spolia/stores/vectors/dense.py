@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.errors import StoreCorrupt
-from spolia.stores.failpoints import fail_point
-from spolia.stores.layout import fsync_file, fsync_folder
+from spolia.stores.files import fail_point, fsync_file, fsync_folder
 
 MAGIC = b"SPLVEC01"
 HASH_BYTES = 16

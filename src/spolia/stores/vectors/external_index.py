@@ -1,38 +1,141 @@
-"""What stands beside the vectors of a store in a folder: graphs over large segments, and vector databases.
+"""The index of a vector database as a search of a store: what it finds is looked at again, what it lacks is compared.
 
-Both are derived. Databases are brought in step before a generation is published, so that what they lack is never
-published; what they hold beyond it is passed over when it is found. Graphs are built after it, since without them
-search is right and only slower.
+A database knows keys and vectors, and nothing of generations, readers and filters. So more is asked for than is wanted,
+what is not allowed is passed over, and scores are computed from the store's own vectors, which are the truth: a node
+has the same score, whatever found it. Where too little is allowed or found, exact search over the store answers.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
+from spolia.core.run_context import note
 from spolia.errors import StoreError, StoreUnavailable
-from spolia.stores.defined import index_of
-from spolia.stores.failpoints import fail_point
+from spolia.stores.access.allowed_nodes import Allowed, Keys
+from spolia.stores.backends import sql
+from spolia.stores.backends.backend import Connection
+from spolia.stores.definition import Metric
+from spolia.stores.files import DATABASES, fail_point, fsync_folder, segment_path
 from spolia.stores.indexes import HNSW, Database, VectorIndex
-from spolia.stores.layout import DATABASES, fsync_folder, segment_path
 from spolia.stores.manifest import GroupEmbedding, Manifest
-from spolia.stores.tables import sql
-from spolia.stores.truth import Connection
+from spolia.stores.snapshot.hit_order import Ids
+from spolia.stores.stored_definition import index_of
 from spolia.stores.vectors.dense import Vectors, open_segment
-from spolia.stores.vectors.external_search import AdaptedSearch, disagreement, follow
-from spolia.stores.vectors.graph_build import build_graphs, sweep_graphs
+from spolia.stores.vectors.graphs import build_graphs, sweep_graphs
 from spolia.stores.vectors.open_search import located, sparse_search, vector_search
+from spolia.stores.vectors.placement import PlacedVectors, Rows
+from spolia.stores.vectors.search import Found, questions
+from spolia.stores.vectors.segment_search import ExactSearch
 from spolia.stores.vectors.sparse import SparseSearch
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.stores.vectors.search import VectorSearch
+
+
+_COMPARED = 5_000
+"""Allowed nodes up to which they are compared: that takes as long as asking a database."""
+_MOST = 4_096
+"""What is fetched at most; some servers give no more than 10,000."""
+_GROWTH = 4
+_BATCH = 1_000
+_SHOWN = 3
+
+T = TypeVar("T")
+
+
+class SearchableIndex(Protocol):
+    """As much of a `VectorIndex` as searching needs."""
+
+    def search(self, queries: Vectors, top_k: int) -> list[list[tuple[int, float]]]: ...
+
+
+class AdaptedSearch:
+    """Searches a group's vectors in a database, and exactly where that does not do.
+
+    Args:
+        index: holds the vectors of the group's nodes, or more.
+        placed: the same in the store.
+        metric: `cosine`, `dot` or `euclidean`.
+    """
+
+    def __init__(self, index: SearchableIndex, placed: PlacedVectors, metric: Metric) -> None:
+        self.index, self.placed, self.metric = index, placed, metric
+        self._exact = ExactSearch(placed, metric)
+
+    def search(self, queries: Vectors, top_k: int, allowed: Allowed, ids: Ids | None = None) -> Found:
+        """See `Search`. When the database cannot be reached, exact search answers, with a note."""
+        self.placed.positions(allowed)
+        wanted, count = min(top_k, allowed.count), allowed.count
+        fetch = -(-4 * wanted * len(allowed.keys) // max(count, 1))
+        if wanted <= 0 or count <= _COMPARED or fetch > _MOST:
+            return self._exact.search(queries, top_k, allowed, ids)
+        asked = questions(self.metric, queries, self.placed.dimension)
+        near = self._fetched(asked, allowed, wanted, fetch)
+        return [
+            self._exact.search(asked[row][None], top_k, allowed, ids)[0]
+            if row not in near
+            else self.placed.best(self.metric, asked[row], near[row], wanted, ids)
+            for row in range(len(asked))
+        ]
+
+    def _fetched(self, queries: Vectors, allowed: Allowed, wanted: int, fetch: int) -> dict[int, Rows]:
+        """For each query that the database answers well enough, positions of the allowed nodes that it found."""
+        near: dict[int, Rows] = {}
+        while fetch <= _MOST and (open_ := [row for row in range(len(queries)) if row not in near]):
+            try:
+                found = self.index.search(queries[open_], fetch)
+            except StoreUnavailable as error:
+                note(f"{error} Vectors were compared one by one instead, which is slower.")
+                break
+            for row, hits in zip(open_, found, strict=True):
+                keys = np.fromiter((key for key, _ in hits), dtype=np.int64)
+                held = allowed.holds(keys)
+                if np.count_nonzero(held[: -(-len(held) // 2)]) >= wanted:
+                    near[row] = np.searchsorted(self.placed.keys, np.unique(keys[held]))
+            fetch *= _GROWTH
+        return near
+
+
+def follow(index: VectorIndex, added: Iterable[tuple[int, Vectors]], dead: Iterable[int]) -> None:
+    """Bring a database to where the truth is; repeated after a kill, it changes nothing twice.
+
+    Args:
+        added: keys and vectors float32[d] of the nodes that are new.
+        dead: keys of nodes that no generation needs any more.
+    """
+    for batch in _batches(added):
+        index.add([key for key, _ in batch], np.stack([vector for _, vector in batch]))
+    for keys in _batches(dead):
+        index.remove(keys)
+
+
+def _batches(items: Iterable[T]) -> Iterator[list[T]]:
+    each = iter(items)
+    while batch := list(islice(each, _BATCH)):
+        yield batch
+
+
+def disagreement(index: VectorIndex, keys: Keys) -> str:
+    """How the keys in a database differ from those that it should hold, in words; empty if they do not."""
+    held = np.fromiter(index.keys(), dtype=np.int64)
+    differing = {"are missing": np.setdiff1d(keys, held), "should not be there": np.setdiff1d(held, keys)}
+    said = [f"{len(found)} {what} ({_some(found.tolist())})" for what, found in differing.items() if len(found)]
+    if len(held) != len(np.unique(held)):
+        said.append(f"{len(held) - len(np.unique(held))} are there more than once")
+    return f"Of the keys in the database, {' and '.join(said)}." if said else ""
+
+
+def _some(keys: Sequence[int]) -> str:
+    return ", ".join(map(str, keys[:_SHOWN])) + (" …" if len(keys) > _SHOWN else "")
 
 
 def chosen_search(snapshot: Snapshot, group: str, embedder: str) -> VectorSearch | SparseSearch:

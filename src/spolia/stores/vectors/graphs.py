@@ -1,12 +1,11 @@
-"""Graphs of near neighbours, one beside each large segment: derived, so that any can be deleted and built again.
+"""Vectors as int8 codes for graphs: a quarter of the bytes, and distances that cost a quarter of the time.
 
-A segment never changes, so neither does its graph, and none belongs to a generation. A graph file is: what usearch
-wrote, the mean of the vectors (float32), a footer (JSON: the segment's checksum, how the vectors are coded, sizes, the
-CRC-32 of all before), the length of the footer (u32) and 8 bytes of magic. It is mapped into memory. It is read through
-once when it is opened, since usearch would follow a damaged link out of the file.
-
-Source: Malkov, Yashunin, "Efficient and robust approximate nearest neighbor search using Hierarchical Navigable Small
-World graphs", 2018.
+For cosine and Euclidean distance the mean is taken off, which changes no distance, and what is left is scaled so that
+all but the rarest numbers fit into -127..127; between unit vectors the Euclidean distance has the order of the cosine.
+Dot products are scaled only, the query by itself, since its length says nothing about their order; a graph by dot
+products finds more than one by distances of vectors made equally long (Morozov, Babenko, "Non-metric similarity graphs
+for maximum inner product search", 2018; measured again: recall 0.99 against 0.66 on sentences). Codes of one byte find
+the same neighbours, whose scores are computed from the vectors again.
 """
 
 from __future__ import annotations
@@ -16,7 +15,9 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,14 +29,69 @@ import numpy.typing as npt
 from spolia.core.run_context import check_cancelled
 from spolia.errors import MissingExtra, StoreCorrupt
 from spolia.stores.definition import Metric
-from spolia.stores.failpoints import fail_point
+from spolia.stores.files import GRAPHS, VECTORS, fail_point, fsync_file, fsync_folder, graph_folder, segment_path
 from spolia.stores.indexes import HNSW
-from spolia.stores.layout import fsync_file, fsync_folder
 from spolia.stores.vectors.dense import Vectors, VectorSegment, checksum_of, open_segment
-from spolia.stores.vectors.quantization import Quantization, fitted
 
 if TYPE_CHECKING:
     from usearch.index import Index
+
+
+Codes = npt.NDArray[np.int8]
+
+_SAMPLED = 20_000
+_FITTING = 0.9999
+_LARGEST = 127
+
+
+@dataclass(frozen=True, eq=False)
+class Quantization:
+    """How the vectors of one segment are coded.
+
+    Args:
+        metric: of the vectors.
+        mean: float32[d], taken off; zeros for dot products.
+        scale: codes for 1.
+    """
+
+    metric: Metric
+    mean: Vectors
+    scale: float
+
+    @property
+    def distance(self) -> str:
+        """What usearch calls the distance between codes."""
+        return "ip" if self.metric == "dot" else "l2sq"
+
+    def of_rows(self, rows: Vectors) -> Codes:
+        """Codes of vectors, int8[n, d]."""
+        return _rounded((rows - self.mean) * np.float32(self.scale))
+
+    def of_query(self, query: Vectors) -> Codes:
+        """Code of a query, int8[d]."""
+        if self.metric == "dot":
+            largest = float(np.abs(query).max())
+            return _rounded(query * np.float32(_LARGEST / largest if largest else 0.0))
+        return self.of_rows(query)
+
+
+def fitted(metric: Metric, vectors: Vectors) -> Quantization:
+    """The coding of a segment, from a sample of its vectors float32[n, d].
+
+    >>> fitted("euclidean", np.array([[0, 4], [2, 4]], dtype=np.float32)).of_query(np.float32([2, 4])).tolist()
+    [127, 0]
+    """
+    sample = vectors[:: -(-len(vectors) // _SAMPLED)]
+    mean = np.zeros(sample.shape[1], np.float32) if metric == "dot" else sample.mean(axis=0, dtype=np.float64)
+    mean = mean.astype(np.float32)
+    reach = float(np.quantile(np.abs(sample - mean), _FITTING))
+    return Quantization(metric, mean, _LARGEST / reach if reach else 1.0)
+
+
+def _rounded(scaled: Vectors) -> Codes:
+    codes: Codes = np.clip(np.rint(scaled), -_LARGEST, _LARGEST).astype(np.int8)
+    return codes
+
 
 MAGIC = b"SPLGRF01"
 SUFFIX = ".hnsw"
@@ -205,3 +261,75 @@ def _damaged(path: Path, why: str) -> StoreCorrupt:
         f"The graph {path} is damaged: {why}. Searches go on without it, slower. Write writer.repair(), or "
         "spolia index FOLDER --store PATH: it is built again."
     )
+
+
+NOT_AVAILABLE = (
+    "usearch is not installed: vectors are searched without a graph, with the same results, slower. Write: pip install "
+    "'spolia[hnsw]'"
+)
+
+
+def build_graphs(
+    store: Path,
+    embedder: str,
+    segments: Mapping[int, int],
+    metric: Metric,
+    settings: HNSW,
+    *,
+    checked: bool = False,
+) -> list[str]:
+    """Build what graphs are missing over the large segments of an embedder; what was out of order, in words.
+
+    Each is a file of its own, durable before the next one is begun. Searches of this process go on meanwhile, exactly.
+
+    Args:
+        segments: number and rows of each segment; those of fewer than `settings.above` rows get no graph.
+        checked: read the graphs that are there, and build damaged ones again.
+    """
+    large = [number for number, rows in sorted(segments.items()) if rows >= settings.above]
+    if not large or not available():
+        return [NOT_AVAILABLE] if large else []
+    said = []
+    for number in large:
+        path, segment = (
+            graph_path(graph_folder(store, embedder), number, metric, settings),
+            segment_path(store, embedder, number),
+        )
+        if checked and path.exists() and (wrong := _damage(path, segment)):
+            path.unlink()
+            said.append(f"{wrong} It was built again.")
+        if not is_whole(path, segment):
+            build_graph(path, segment, metric, settings)
+    return said
+
+
+def _damage(path: Path, segment: Path) -> str:
+    try:
+        VectorGraph(path, segment)
+    except StoreCorrupt as error:
+        return str(error)
+    return ""
+
+
+def damaged_graphs(store: Path) -> list[str]:
+    """What is wrong with the graphs that there are, in words. All of them are read; none is needed."""
+    if not available():
+        return []
+    segments = {
+        path: store / VECTORS / path.parent.name / f"{path.name.partition('.')[0]}.seg"
+        for path in sorted((store / GRAPHS).glob(f"*/*{SUFFIX}"))
+    }
+    return [said for path, segment in segments.items() if segment.exists() and (said := _damage(path, segment))]
+
+
+def sweep_graphs(store: Path, segments: Iterable[tuple[str, int]]) -> None:
+    """Remove graphs of segments that are gone, and what a killed builder left.
+
+    Args:
+        segments: embedder and number of all that there are.
+    """
+    known = {(graph_folder(store, embedder), f"{number:06d}") for embedder, number in segments}
+    for path in sorted((store / GRAPHS).glob("*/*")):
+        if (path.parent, path.name.partition(".")[0]) not in known or path.suffix == ".tmp":
+            fail_point("graphs.sweep")
+            path.unlink()

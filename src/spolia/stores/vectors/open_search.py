@@ -11,16 +11,14 @@ from spolia.core.run_context import note
 from spolia.errors import MissingExtra, StoreCorrupt, StoreError
 from spolia.stores.access.allowed_nodes import Keys
 from spolia.stores.definition import Metric
+from spolia.stores.files import graph_folder, segment_path
 from spolia.stores.indexes import HNSW, IndexSettings
-from spolia.stores.layout import graph_folder, segment_path
-from spolia.stores.opened import OpenStore
+from spolia.stores.open_store import OpenStore
 from spolia.stores.vectors.dense import VectorSegment, checksum_of
-from spolia.stores.vectors.exact_search import ExactSearch
-from spolia.stores.vectors.graph_build import NOT_AVAILABLE
-from spolia.stores.vectors.graph_search import GraphSearch
-from spolia.stores.vectors.graphs import VectorGraph, graph_path
+from spolia.stores.vectors.graphs import NOT_AVAILABLE, VectorGraph, graph_path
 from spolia.stores.vectors.placement import LACKING, PlacedVectors, Rows, VectorPlaces, nowhere
 from spolia.stores.vectors.search import VectorSearch
+from spolia.stores.vectors.segment_search import ExactSearch, GraphSearch
 from spolia.stores.vectors.segments import AnySegment, open_any
 from spolia.stores.vectors.sparse import SparseSearch, SparseSegment
 

@@ -14,14 +14,13 @@ import numpy.typing as npt
 
 from spolia.errors import StoreError
 from spolia.stores.access.allowed_nodes import Allowed, Keys
+from spolia.stores.backends import sql
 from spolia.stores.definition import Metric
-from spolia.stores.layout import segment_path
-from spolia.stores.opened import OpenStore
+from spolia.stores.files import segment_path
+from spolia.stores.open_store import OpenStore
 from spolia.stores.snapshot.hit_order import Ids
-from spolia.stores.tables import sql
 from spolia.stores.vectors.dense import Vectors, checksum_of
-from spolia.stores.vectors.metrics import exact
-from spolia.stores.vectors.search import ordered_scores
+from spolia.stores.vectors.search import exact, ordered_scores
 
 Rows = npt.NDArray[np.int64]
 

@@ -1,15 +1,81 @@
-"""Searching the vectors of a group, by whatever means: the same question and the same kind of answer."""
+"""How near vectors are to a query: roughly for many of them at once, exactly for the few that may be the best.
+
+Rough scores are float32 matrix products, which differ in their last digits between one query and many, one block and
+another. So all that come within `slack` of the best are looked at again in float64, row by row: results do not depend
+on how they were computed, nor on the index that found the candidates.
+"""
 
 from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
+from spolia.errors import StoreError
 from spolia.stores.access.allowed_nodes import Allowed, Keys
+from spolia.stores.definition import Metric
 from spolia.stores.snapshot.hit_order import Ids, best_hits
 from spolia.stores.vectors.dense import Vectors
-from spolia.stores.vectors.metrics import Scores
+
+_ULP = 2.0**-23
+
+Scores = npt.NDArray[np.float64]
+
+
+def questions(metric: Metric, queries: Vectors, dimension: int) -> Vectors:
+    """Queries float32[m, d] that fit to the vectors of a store; of length 1 for the cosine.
+
+    Raises:
+        StoreError: another dimension, NaN or infinity.
+    """
+    queries = np.asarray(queries, dtype=np.float32)
+    if queries.ndim != 2 or queries.shape[1] != dimension:
+        raise StoreError(
+            f"The queries' vectors have shape {queries.shape}, those of the store have {dimension} numbers each. "
+            "Search with the embedder that the group was built with."
+        )
+    if not np.isfinite(queries).all():
+        row = int(np.flatnonzero(~np.isfinite(queries).all(axis=1))[0])
+        raise StoreError(f"Query {row} holds NaN or infinity. Check what the embedder returned before searching.")
+    return unit(queries) if metric == "cosine" else queries
+
+
+def unit(vectors: Vectors) -> Vectors:
+    """Rows scaled to length 1; zeros stay zeros."""
+    lengths = np.sqrt((vectors.astype(np.float64) ** 2).sum(axis=1, keepdims=True))
+    return (vectors / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
+
+
+def rough(metric: Metric, products: Vectors, squares: Vectors) -> Vectors:
+    """Numbers in the order of the scores, of the products of queries and rows and the squared lengths of the rows.
+
+    The distance is |q|² - 2qx + |x|² squared; |q|² is the same for all rows, so it is left out.
+    """
+    return 2 * products - squares if metric == "euclidean" else products
+
+
+def slack(metric: Metric, query: Vectors, radius: float) -> np.float32:
+    """How much `rough` may put a row below another that is as good or less: twice the error of a float32 sum.
+
+    Args:
+        radius: length of the longest row.
+    """
+    error = len(query) * _ULP * float(np.linalg.norm(query.astype(np.float64))) * radius
+    if metric == "euclidean":
+        error = 2 * error + len(query) * _ULP * radius**2
+    return np.float32(2 * error)
+
+
+def exact(metric: Metric, query: Vectors, rows: Vectors) -> Scores:
+    """Scores of rows float32[n, d], higher is better: the cosine of unit vectors, the dot product, or -distance."""
+    wide, asked = rows.astype(np.float64), query.astype(np.float64)
+    if metric == "euclidean":
+        scores: Scores = 0.0 - np.sqrt(((wide - asked) ** 2).sum(axis=1))
+    else:
+        scores = (wide * asked).sum(axis=1)
+    return scores
+
 
 Q = TypeVar("Q", contravariant=True)
 Found = list[list[tuple[int, float]]]

@@ -20,9 +20,8 @@ from spolia.models.vectors import SparseRows, Terms, Weights
 from spolia.stores.access.allowed_nodes import Allowed, Keys
 from spolia.stores.snapshot.hit_order import Ids
 from spolia.stores.vectors.dense import head, open_checked, write_checked
-from spolia.stores.vectors.metrics import Scores
 from spolia.stores.vectors.placement import Rows
-from spolia.stores.vectors.search import Found, ordered_scores
+from spolia.stores.vectors.search import Found, Scores, ordered_scores
 
 MAGIC = b"SPLSPR01"
 ENTRY_BYTES = 8

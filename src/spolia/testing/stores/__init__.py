@@ -14,7 +14,7 @@ from spolia.testing.stores.search import Searching
 
 
 class StoreContract(Publishing, Searching, Sharing, Carrying):
-    """Tests of one kind of truth: `spolia.stores.truth.Truth`, at the addresses that `address` gives."""
+    """Tests of one kind of truth: `spolia.stores.backends.backend.Backend`, at the addresses that `address` gives."""
 
 
 __all__ = ["StoreContract"]

@@ -12,12 +12,12 @@ from zlib import crc32
 
 from spolia.filters import Between, Condition, Field, Schema, where
 from spolia.models.vectors import SparseRows
+from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Metric
 from spolia.stores.manifest import GroupEmbedding, Manifest
-from spolia.stores.opened import forget
+from spolia.stores.open_store import forget
 from spolia.stores.snapshot.document_metadata import file_meta, with_file_fields
-from spolia.stores.tables.rows import SourceRow
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Document, Meta, Node, Span, Value
 

@@ -10,11 +10,11 @@ from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
 from spolia.errors import ManifestMismatch, NotAStore, StoreError
+from spolia.stores.backends import sql
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest
-from spolia.stores.portable.exporting import export_store
-from spolia.stores.portable.importing import import_store
-from spolia.stores.tables import sql
+from spolia.stores.portable.store_export import export_store
+from spolia.stores.portable.store_import import import_store
 from spolia.testing.stores.fixtures import (
     ALL,
     DENSE,

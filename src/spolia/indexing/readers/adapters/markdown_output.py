@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from spolia.indexing.readers.markup.markdown import headings_of, regions_of
-from spolia.indexing.readers.reader import Blob, Reader, Reading
+from spolia.indexing.readers.reader import Blob, FileReader, Reading
 from spolia.types import Meta
 
 _BETWEEN = "\n\n"
 
 
 def reading_of(
-    reader: Reader,
+    reader: FileReader,
     blob: Blob,
     pages: Sequence[str],
     *,

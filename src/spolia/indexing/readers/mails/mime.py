@@ -17,13 +17,12 @@ from mimetypes import guess_extension
 from typing import Any
 
 from spolia.errors import DocumentError, EncryptedDocument
-from spolia.indexing.readers.encoding import Decoded, decoded
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.html import content_of
 from spolia.indexing.readers.layout import Layout
 from spolia.indexing.readers.pictures.linked_images import Linked
-from spolia.indexing.readers.reader import Blob, Reading
-from spolia.indexing.readers.signatures import signature_of
+from spolia.indexing.readers.reader import Blob, Reading, signature_of
+from spolia.indexing.readers.text import Decoded, decoded
 from spolia.types import Meta, Value
 
 _REFUSED = re.compile("[\x00-\x1f\x7f/\\\\\ud800-\udfff]+")

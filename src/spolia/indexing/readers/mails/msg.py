@@ -11,7 +11,6 @@ from io import BytesIO
 from typing import Any
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra, SpoliaError
-from spolia.indexing.readers.encoding import decoded
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.html import content_of
 from spolia.indexing.readers.layout import Layout
@@ -20,6 +19,7 @@ from spolia.indexing.readers.office.package import damaged
 from spolia.indexing.readers.office.rtf import rtf_text
 from spolia.indexing.readers.pictures.linked_images import Linked
 from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.text import decoded
 from spolia.types import Value
 
 _SUBJECT, _BODY, _HTML, _RTF, _CLASS, _MESSAGE_ID = "0037", "1000", "1013", "1009", "001A", "1035"

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from spolia.indexing.readers.encoding import source_text
 from spolia.indexing.readers.file_metadata import fields, split
 from spolia.indexing.readers.markup.lines import SourceLine, lines_of, region
 from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.text import source_text
 from spolia.types import Heading, Region, Value
 
 _HEADING = re.compile(r"(={1,6}|#{1,6})[ \t]+(\S.*)")

@@ -11,10 +11,10 @@ import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 
-from spolia.indexing.readers.encoding import source_text
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.layout import BLANK_LINE, LINE, Layout
 from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.text import source_text
 from spolia.types import Value
 
 _TOKEN = re.compile(

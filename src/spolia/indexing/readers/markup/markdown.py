@@ -16,11 +16,11 @@ from typing import Any
 
 import yaml
 
-from spolia.indexing.readers.encoding import source_text
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.markup.lines import SourceLine, cells, lines_of, region
 from spolia.indexing.readers.pictures.linked_images import Linked
 from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.text import source_text
 from spolia.types import Heading, Meta, Region, Value
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(?:(?!---|\.\.\.).*\n){0,200}?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")

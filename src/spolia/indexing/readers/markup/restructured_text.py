@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from spolia.indexing.readers.encoding import source_text
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.markup.lines import SourceLine, lines_of, region
 from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.text import source_text
 from spolia.types import Heading, Region, Value
 
 _ADORNMENT = re.compile(r"([!-/:-@[-`{-~])\1*+")

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spolia.indexing.readers.encoding import decoded
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.text import decoded
 from spolia.types import Heading, Value
 
 LANGUAGES = {

@@ -17,8 +17,7 @@ from spolia.errors import DocumentError, MissingExtra
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.layout import BLANK_LINE, Layout
 from spolia.indexing.readers.office.package import damaged, locked, package, properties
-from spolia.indexing.readers.reader import Blob, Reading
-from spolia.indexing.readers.signatures import OLD_OFFICE
+from spolia.indexing.readers.reader import OLD_OFFICE, Blob, Reading
 from spolia.types import Value
 
 _FAT_IN_HEADER, _HEADER, _ENTRY, _NAME, _START = 76, 512, 128, 64, 116

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from spolia.errors import DocumentError, EncryptedDocument, SpoliaError
 from spolia.indexing.readers.archives.limits import refuse_many
 from spolia.indexing.readers.file_metadata import fields, split
-from spolia.indexing.readers.reader import Blob
+from spolia.indexing.readers.reader import OLD_OFFICE, ZIP, Blob, signature_of
 from spolia.indexing.readers.safe_xml import tree
-from spolia.indexing.readers.signatures import OLD_OFFICE, ZIP, signature_of
 from spolia.types import Meta
 
 LARGEST_BYTES = 500_000_000

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pypdfium2 import raw
 
-from spolia.indexing.readers.pdf.geometry import Area, Sheet
+from spolia.indexing.readers.pdf.geometry import Area, VisiblePage
 from spolia.indexing.readers.pdf.pdfium import kinds
 
 _MOST_OBJECTS = 20_000
@@ -50,7 +50,7 @@ class Drawn:
     passed_over: bool = False
 
 
-def drawn_on(page: Any, sheet: Sheet) -> Drawn:
+def drawn_on(page: Any, sheet: VisiblePage) -> Drawn:
     """Rules and pictures of a page."""
     found = Drawn()
     for number, (object, matrix) in enumerate(_objects(page)):
@@ -113,13 +113,13 @@ def _applied(matrix: Matrix, x: float, y: float) -> tuple[float, float]:
     return a * x + c * y + e, b * x + d * y + f
 
 
-def _bounds(object: Any, matrix: Matrix, sheet: Sheet) -> Area:
+def _bounds(object: Any, matrix: Matrix, sheet: VisiblePage) -> Area:
     left, bottom, right, top = c_float(), c_float(), c_float(), c_float()
     raw.FPDFPageObj_GetBounds(object, byref(left), byref(bottom), byref(right), byref(top))
     return sheet.area(*_applied(matrix, left.value, bottom.value), *_applied(matrix, right.value, top.value))
 
 
-def _add_rules(found: Drawn, path: Any, outer: Matrix, sheet: Sheet) -> None:
+def _add_rules(found: Drawn, path: Any, outer: Matrix, sheet: VisiblePage) -> None:
     """The straight strokes of a path; a thin rectangle gives one for each long side."""
     for (x, y), (u, v) in _strokes(path, outer, sheet):
         if abs(y - v) <= _STRAIGHT and abs(x - u) >= _SHORTEST:
@@ -128,7 +128,7 @@ def _add_rules(found: Drawn, path: Any, outer: Matrix, sheet: Sheet) -> None:
             found.down.append(Rule((x + u) / 2, min(y, v), max(y, v)))
 
 
-def _strokes(path: Any, outer: Matrix, sheet: Sheet) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+def _strokes(path: Any, outer: Matrix, sheet: VisiblePage) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
     count = raw.FPDFPath_CountSegments(path)
     if not 1 < count <= _MOST_POINTS or not _visible(path):
         return

@@ -67,14 +67,14 @@ _area = partial(tuple.__new__, Area)  # `Area._make` without a frame of Python f
 
 
 @dataclass(frozen=True)
-class Sheet:
+class VisiblePage:
     """The visible part of a page and how it is turned: leads from the file's coordinates to those of a reader's eye.
 
     Args:
         left, bottom, right, top: of the visible part, in the file's coordinates, where y grows upwards.
         quarters: clockwise turns by 90° when it is shown.
 
-    >>> Sheet(0, 0, 600, 800, quarters=1).area(10, 20, 110, 40)  # a line below becomes a column at the left
+    >>> VisiblePage(0, 0, 600, 800, quarters=1).area(10, 20, 110, 40)  # a line below becomes a column at the left
     Area(left=20, top=10, right=40, bottom=110)
     """
 
@@ -85,7 +85,7 @@ class Sheet:
     quarters: int = 0
 
     @classmethod
-    def of(cls, page: Any) -> Sheet:
+    def of(cls, page: Any) -> VisiblePage:
         """That of a page of PDFium."""
         left, bottom, right, top = map(_sane, page.get_bbox())
         return cls(left, bottom, right, top, page.get_rotation() // 90 % 4)
@@ -106,7 +106,7 @@ class Sheet:
     def areas(self, sides: Any) -> list[Area]:
         """Many rectangles at once: n × 4, left, bottom, right, top.
 
-        >>> Sheet(0, 0, 600, 800, quarters=1).areas([[10, 20, 110, 40]])
+        >>> VisiblePage(0, 0, 600, 800, quarters=1).areas([[10, 20, 110, 40]])
         [Area(left=20.0, top=10.0, right=40.0, bottom=110.0)]
         """
         return list(map(_area, self.shown(sides).tolist()))

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from spolia.indexing.readers.hyphenation import HYPHEN
-from spolia.indexing.readers.pdf.geometry import Area, Sheet
+from spolia.indexing.readers.pdf.geometry import Area, VisiblePage
 from spolia.indexing.readers.pdf.lines import NO_TEXT
 from spolia.indexing.readers.pdf.pdfium import boxes
 
@@ -36,7 +36,7 @@ Row = list[Letter]
 _left = itemgetter(2)
 
 
-def letters_of(text_page: Any, text: str, stretches: Iterable[tuple[int, int]], sheet: Sheet) -> list[Letter]:
+def letters_of(text_page: Any, text: str, stretches: Iterable[tuple[int, int]], sheet: VisiblePage) -> list[Letter]:
     """The characters of some stretches of a page, in the order of the file."""
     numbers = [
         at

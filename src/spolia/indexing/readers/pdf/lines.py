@@ -18,7 +18,7 @@ from unicodedata import combining
 from pypdfium2 import raw
 
 from spolia.indexing.readers.hyphenation import HYPHEN
-from spolia.indexing.readers.pdf.geometry import Area, Sheet
+from spolia.indexing.readers.pdf.geometry import Area, VisiblePage
 from spolia.indexing.readers.pdf.headings import may_be_heading
 from spolia.indexing.readers.pdf.pdfium import fonts, rectangles, sizes
 
@@ -105,7 +105,7 @@ def text_of(text_page: Any) -> str:
     return text
 
 
-def lines_of(text_page: Any, text: str, sheet: Sheet) -> list[PageLine]:
+def lines_of(text_page: Any, text: str, sheet: VisiblePage) -> list[PageLine]:
     """The lines in the order of the file. One that holds no text is left out."""
     found = list(_LINE.finditer(text))
     texts = [line[0].strip() for line in found]
@@ -115,7 +115,7 @@ def lines_of(text_page: Any, text: str, sheet: Sheet) -> list[PageLine]:
     return [PageLine(words, area, line.start()) for words, area, line in zip(texts, areas, found, strict=True) if words]
 
 
-def areas_of(text_page: Any, spans: Sequence[tuple[int, int]], sheet: Sheet) -> list[Area]:
+def areas_of(text_page: Any, spans: Sequence[tuple[int, int]], sheet: VisiblePage) -> list[Area]:
     """Where stretches of a page stand; nothing at the corner for those that stand nowhere.
 
     Args:

@@ -15,7 +15,7 @@ from pypdfium2 import PdfiumError, raw
 
 from spolia.indexing.readers.hyphenation import HYPHEN
 from spolia.indexing.readers.pdf.drawings import drawn_on
-from spolia.indexing.readers.pdf.geometry import Area, Sheet
+from spolia.indexing.readers.pdf.geometry import Area, VisiblePage
 from spolia.indexing.readers.pdf.grids import Grid, grids_of
 from spolia.indexing.readers.pdf.headings import Styled
 from spolia.indexing.readers.pdf.letters import Letter, area_of, letters_of, written
@@ -44,7 +44,7 @@ _LONGEST = 100_000
 _SILENT = (raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP)
 
 
-def notes_of(page: Any, form: Any, sheet: Sheet) -> Iterator[PageLine]:
+def notes_of(page: Any, form: Any, sheet: VisiblePage) -> Iterator[PageLine]:
     """A line for each filled field (`Name: value`) and each comment, after all other text of the page.
 
     Args:
@@ -91,7 +91,7 @@ def _string(ask: Callable[..., int]) -> str:
     return " ".join(NO_TEXT.sub("", bytes(buffer).decode("utf-16-le", "replace")).split())
 
 
-def _area(note: Any, sheet: Sheet) -> Area:
+def _area(note: Any, sheet: VisiblePage) -> Area:
     box = raw.FS_RECTF()
     raw.FPDFAnnot_GetRect(note, byref(box))
     return sheet.area(box.left, box.bottom, box.right, box.top)
@@ -235,7 +235,7 @@ def page_of(pdf: Any, number: int, wanted: PageParts) -> PdfPage:
 
 
 def _read(page: Any, text_page: Any, wanted: PageParts) -> PdfPage:
-    sheet = Sheet.of(page)
+    sheet = VisiblePage.of(page)
     text = text_of(text_page)
     if not text.isascii():
         text = read_from_the_right(text, lambda numbers: areas_of(text_page, [(at, 1) for at in numbers], sheet))

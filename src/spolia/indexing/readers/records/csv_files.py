@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from io import StringIO
 from statistics import mode
 
-from spolia.indexing.readers.encoding import source_text
 from spolia.indexing.readers.reader import Blob, Reading
-from spolia.indexing.readers.records.large_files import beginning, is_large, parts
+from spolia.indexing.readers.text import beginning, is_large, parts, source_text
 from spolia.types import Region, Value
 
 SAMPLE = 1 << 16

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spolia.indexing.readers.encoding import Decoded, source_text
 from spolia.indexing.readers.reader import Blob, Reading
-from spolia.indexing.readers.records.large_files import beginning, is_large, parts
+from spolia.indexing.readers.text import Decoded, beginning, is_large, parts, source_text
 from spolia.types import Region, Value
 
 _MOST_COLUMNS = 1000

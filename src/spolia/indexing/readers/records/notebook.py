@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from spolia.errors import DocumentError
-from spolia.indexing.readers.encoding import source_text
 from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.html import words_of
 from spolia.indexing.readers.markup.markdown import headings_of, regions_of
 from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.readers.text import source_text
 from spolia.types import Heading, Region, Value
 
 

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from psycopg import errors
+
 from spolia.errors import NotAStore, StoreError
 from spolia.models.file_hash import cache_folder
+from spolia.stores.backends import sql
+from spolia.stores.backends.backend import Connection, VectorWriter, translated
 from spolia.stores.backends.postgres import dialect
 from spolia.stores.backends.postgres.address import Address, address_of
-from spolia.stores.backends.postgres.errors import problem
-from spolia.stores.backends.postgres.locks import PostgresWriteSession, SessionLease, leased, lock_number
-from spolia.stores.backends.postgres.session import READ_S, WRITE_S, PostgresSession, connected
-from spolia.stores.tables import sql
-from spolia.stores.tables.migrations import is_earlier, migrate
-from spolia.stores.truth import Connection, Embedding, translated
+from spolia.stores.backends.postgres.dialect import problem
+from spolia.stores.backends.postgres.session import (
+    READ_S,
+    WRITE_S,
+    PostgresSession,
+    PostgresWriteSession,
+    SessionLease,
+    connected,
+    leased,
+    lock_number,
+)
+from spolia.stores.backends.publication import is_earlier, migrate
+from spolia.stores.backends.rows import StoreVersion
+from spolia.stores.files import fail_point
 
 if TYPE_CHECKING:
+    from spolia.stores.backends.backend import Manifests, Stored
     from spolia.stores.lexical.index_writer import Added
     from spolia.stores.manifest import Manifest
-    from spolia.stores.opened import OpenStore
+    from spolia.stores.open_store import OpenStore
     from spolia.stores.snapshot.snapshot import Snapshot
-    from spolia.stores.truth import Manifests, Stored
     from spolia.stores.vectors.search import VectorSearch
     from spolia.stores.vectors.sparse import SparseSearch
 
@@ -66,7 +79,6 @@ class PostgresBackend:
                 session.close()
 
     def create(self) -> None:
-        from spolia.stores.backends.postgres.creation import create
 
         with translated(self, "made"):
             create(self.address)
@@ -166,7 +178,7 @@ class PostgresBackend:
 
     # Vectors.
 
-    def embedding(self, connection: Connection) -> Embedding:
+    def embedding(self, connection: Connection) -> VectorWriter:
         from spolia.stores.backends.postgres.vectors import VectorTableWriter
 
         return VectorTableWriter(self._opened(timeout_s=WRITE_S)[0])
@@ -225,7 +237,69 @@ class PostgresBackend:
                 yield f"the database: vectors by {embedder!r} have {dimensions} different lengths"
 
     def bytes(self, connection: Connection) -> int:
-        from spolia.stores.layout import size_of
+        from spolia.stores.files import size_of
 
         assert isinstance(connection, PostgresSession)
         return int(connection.one(dialect.BYTES)[0]) + size_of(self.folder)
+
+
+def create(address: Address) -> None:
+    """Make the schema, the extension `vector` and the tables, unless they are there.
+
+    Raises:
+        NotAStore: the schema holds something else.
+        StoreError: pgvector is not installed on the server, or the database is not in UTF-8.
+    """
+    session = PostgresSession(connected(address, WRITE_S))
+    try:
+        with session.raw.transaction():
+            session.ask(dialect.ONE_MAKER, (address.schema,))
+            if not _is_there(session, address):
+                _fill(session, address)
+                fail_point("postgres.create_commit")
+    finally:
+        session.close()
+
+
+def _is_there(session: PostgresSession, address: Address) -> bool:
+    table, encoding, others = session.one(dialect.FIND, {"schema": address.schema})
+    if encoding != "UTF8":
+        raise StoreError(
+            f"The database of {address} is encoded in {encoding}, and a store holds any text. Make one: "
+            "CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0"
+        )
+    if table is None and others:
+        raise NotAStore(
+            f"There is no store at {address}: the schema holds {others}; it was not touched. Name another schema."
+        )
+    return table is not None
+
+
+def _fill(session: PostgresSession, address: Address) -> None:
+    fail_point("postgres.create")
+    if session.one(dialect.THERE_IS_A_SCHEMA, (address.schema,)) is None:
+        session.ask(dialect.MAKE_SCHEMA.format(schema=address.schema))
+    _extend(session, address)
+    session.ask(dialect.SET_PATH, {"schema": address.schema})
+    for statement in dialect.TABLES:
+        session.ask(statement)
+    session.execute(sql.NEW_STORE, (os.urandom(16).hex(),))
+    session.execute(sql.PUBLISH, (0, "{}", ""))
+    session.execute(sql.ADD_PUBLICATION, StoreVersion.after(-1))
+
+
+def _extend(session: PostgresSession, address: Address) -> None:
+    if session.one(dialect.HAS_EXTENSION):
+        return
+    try:
+        session.ask(dialect.EXTENSION)
+    except (errors.UndefinedFile, errors.FeatureNotSupported) as error:
+        raise StoreError(
+            f"The server of {address} does not have pgvector, in which the vectors are kept. Install it there "
+            "(https://github.com/pgvector/pgvector), then repeat."
+        ) from error
+    except errors.InsufficientPrivilege as error:
+        raise StoreError(
+            f"The user of {address} may not install pgvector in the database. Have a superuser write there: "
+            "CREATE EXTENSION vector"
+        ) from error

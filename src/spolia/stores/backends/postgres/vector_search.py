@@ -17,20 +17,19 @@ from psycopg.sql import SQL, Composed, Literal
 
 from spolia.errors import StoreError
 from spolia.stores.access.allowed_nodes import Allowed, Keys
+from spolia.stores.backends import sql
+from spolia.stores.backends.backend import translated
 from spolia.stores.backends.postgres import dialect
 from spolia.stores.backends.postgres.session import PostgresSession
 from spolia.stores.backends.postgres.vectors import OPERATORS, has_index, with_vectors
-from spolia.stores.defined import index_of
 from spolia.stores.definition import Metric
 from spolia.stores.indexes import HNSW, IndexSettings
-from spolia.stores.opened import OpenStore
+from spolia.stores.open_store import OpenStore
 from spolia.stores.snapshot.hit_order import Ids
-from spolia.stores.tables import sql
-from spolia.stores.truth import translated
+from spolia.stores.stored_definition import index_of
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.external_index import how_embedded
-from spolia.stores.vectors.metrics import exact, questions
-from spolia.stores.vectors.search import Found, ordered_scores
+from spolia.stores.vectors.search import Found, exact, ordered_scores, questions
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot

@@ -18,16 +18,15 @@ from spolia.errors import StoreError
 from spolia.models.vectors import SparseRows
 from spolia.stores.backends.postgres import dialect
 from spolia.stores.backends.postgres.session import PostgresSession
-from spolia.stores.defined import index_of
 from spolia.stores.definition import Metric
-from spolia.stores.failpoints import fail_point
+from spolia.stores.files import fail_point
 from spolia.stores.indexes import HNSW
 from spolia.stores.manifest import GroupEmbedding as Embedding
 from spolia.stores.manifest import Manifest
+from spolia.stores.stored_definition import index_of
 from spolia.stores.vectors.dense import Vectors
-from spolia.stores.vectors.segments import AnyRows, dimension_of
+from spolia.stores.vectors.segments import AnyRows, accepted, dimension_of, refuse_other_count, refuse_other_kind
 from spolia.stores.vectors.sparse import SparseSearch, SparseSegment, lists_of, packed, unpacked
-from spolia.stores.vectors.vector_checks import accepted, refuse_other_count, refuse_other_kind
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
@@ -91,14 +90,14 @@ class VectorTableWriter:
     def add(
         self, embedder: str, hashes: Sequence[bytes], vectors: Vectors, *, unit: bool = True, dimension: int = 0
     ) -> None:
-        """Take vectors; see `spolia.stores.vectors.segment_writer.SegmentWriter.add`."""
+        """Take vectors; see `spolia.stores.vectors.segments.SegmentWriter.add`."""
         refuse_other_kind(embedder, self._dimension(embedder), sparse=False)
         known = self._dimension(embedder) or dimension or None
         rows = accepted(embedder, len(hashes), vectors, known, unit)
         self._collect(embedder, hashes, [row[None] for row in rows])
 
     def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:
-        """Take sparse vectors; see `spolia.stores.vectors.segment_writer.SegmentWriter.add_sparse`."""
+        """Take sparse vectors; see `spolia.stores.vectors.segments.SegmentWriter.add_sparse`."""
         refuse_other_kind(embedder, self._dimension(embedder), sparse=True)
         refuse_other_count(hashes, rows)
         self._collect(embedder, hashes, [rows.only(at) for at in range(len(rows))])

@@ -1,1 +1,1 @@
-"""A store in a folder: the truth in SQLite's file, everything derived beside it."""
+"""A store in a folder: rows in SQLite's file, everything derived beside it."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +14,10 @@ from typing import Any
 from urllib.parse import quote
 
 from spolia.errors import NotAStore, StoreBusy, StoreCorrupt, StoreError
-from spolia.stores.layout import DATABASE
-from spolia.stores.tables import sql
-from spolia.stores.tables.migrations import is_earlier, migrate
+from spolia.stores.backends import sql
+from spolia.stores.backends.publication import is_earlier, migrate
+from spolia.stores.backends.rows import StoreVersion
+from spolia.stores.files import DATABASE, PINS, fail_point, fsync_file, fsync_folder
 
 WAIT_S = 10.0
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -220,3 +223,71 @@ def _denied(store: Path, what: str, doing: str, text: str) -> StoreError:
 def _says(text: str, *numbers: int) -> bool:
     """tantivy writes the number of the system's error into its message."""
     return any(f"code: {number}," in text or f"os error {number})" in text for number in numbers)
+
+
+def create(path: Path) -> None:
+    """Make an empty store at `path`, an empty folder or nothing; a store that is there is left as it is.
+
+    Raises:
+        NotAStore: something else is there.
+    """
+    path = path.absolute()
+    if not _is_free(path):
+        connect(path, writing=False).close()
+        return
+    folder = path.with_name(f"{path.name}.tmp{os.getpid()}")
+    with translated(path, "made"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(path)
+        (folder / PINS).mkdir(parents=True)
+        try:
+            _fill(folder)
+            _name(folder, path)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_free(path: Path) -> bool:
+    with translated(path, "made"):
+        return not path.exists() or (path.is_dir() and not any(path.iterdir()))
+
+
+def _sweep(path: Path) -> None:
+    """Remove what processes have left that were killed while making this store."""
+    for folder in path.parent.glob(f"{glob.escape(path.name)}.tmp*"):
+        pid = folder.name.removeprefix(f"{path.name}.tmp")
+        if pid == str(os.getpid()) or (pid.isdecimal() and not os.path.exists(f"/proc/{pid}")):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fill(folder: Path) -> None:
+    (folder / PINS / "0").touch(mode=0o644)
+    connection = sqlite3.connect(folder / DATABASE, isolation_level=None)
+    try:
+        connection.execute(sql.WRITE_AHEAD)
+        connection.execute(sql.BEGIN)
+        fail_point("create.write")
+        for statement in sql.SCHEMA:
+            connection.execute(statement)
+        connection.execute(sql.NEW_STORE, (os.urandom(16).hex(),))
+        connection.execute(sql.PUBLISH, (0, "{}", ""))
+        connection.execute(sql.ADD_PUBLICATION, StoreVersion.after(-1))
+        connection.execute(sql.COMMIT)
+    finally:
+        connection.close()
+    fail_point("create.fsync")
+    fsync_file(folder / DATABASE)
+    fsync_folder(folder)
+
+
+def _name(folder: Path, path: Path) -> None:
+    fail_point("create.rename")
+    try:
+        os.rename(folder, path)
+    except OSError as error:
+        if not (path / DATABASE).exists():  # else another process has made it at the same time
+            raise NotAStore(
+                f"No store could be made at {path}: {error.strerror}. Name a path that does not exist."
+            ) from error
+    fail_point("create.fsync_folder")
+    fsync_folder(path.parent)

@@ -1,29 +1,114 @@
-"""A store in a folder: the truth in SQLite's file, everything derived beside it."""
+"""One writer at a time, and leases by which readers keep the generation that they have pinned.
+
+Both are advisory locks of the kernel (`flock`), so that they end with the process, however it ends.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spolia.errors import StoreError
-from spolia.stores.backends.sqlite.connection import ERRORS, Immutable, connect, is_written, problem_with
-from spolia.stores.backends.sqlite.locks import FileLease, WriterLock, leased, unleased
-from spolia.stores.failpoints import fail_point
-from spolia.stores.layout import DATABASE, PINS, fsync_folder, lexical_folder, pin_path, size_of
+from spolia.stores.backends import sql
+from spolia.stores.backends.backend import Connection, Manifests, VectorWriter, busy
+from spolia.stores.backends.sqlite.connection import ERRORS, Immutable, connect, is_written, problem_with, translated
+from spolia.stores.files import DATABASE, LOCK, PINS, fail_point, fsync_folder, lexical_folder, pin_path, size_of
 from spolia.stores.manifest import read
-from spolia.stores.tables import sql
-from spolia.stores.truth import Connection, Embedding, Manifests
 
 if TYPE_CHECKING:
+    from spolia.stores.backends.backend import Stored
     from spolia.stores.lexical.index_writer import Added
     from spolia.stores.manifest import Manifest
-    from spolia.stores.opened import OpenStore
+    from spolia.stores.open_store import OpenStore
     from spolia.stores.snapshot.snapshot import Snapshot
-    from spolia.stores.truth import Stored
     from spolia.stores.vectors.search import VectorSearch
     from spolia.stores.vectors.sparse import SparseSearch
+
+
+_POLL_S = 0.02
+
+
+class WriterLock:
+    """The right to write to a store; whoever else wants it waits, then learns the pid of the holder.
+
+    Raises:
+        StoreBusy: it was not free within `timeout_s` seconds.
+    """
+
+    def __init__(self, store: Path, timeout_s: float) -> None:
+        self._pid = os.getpid()
+        with translated(store, "locked for writing"):
+            self._descriptor = os.open(store / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._wait(store, timeout_s)
+            with translated(store, "locked for writing"):
+                fail_point("lock.write")
+                os.pwrite(self._descriptor, b"%-12d\n" % os.getpid(), 0)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def _wait(self, store: Path, timeout_s: float) -> None:
+        end = time.monotonic() + timeout_s
+        while not _locked(self._descriptor, fcntl.LOCK_EX):
+            if time.monotonic() >= end:
+                pid = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
+                whose = "this process" if pid == str(os.getpid()) else "another process"
+                raise busy(store, f"{whose}, pid {pid}", timeout_s)
+            time.sleep(min(_POLL_S, max(0.0, end - time.monotonic())))
+
+    def close(self) -> None:
+        """Let the next one write. A child that was forked meanwhile has the lock too, so that closing is not enough."""
+        if os.getpid() == self._pid:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        os.close(self._descriptor)
+
+
+class FileLease:
+    """Keeps a published generation from being swept as long as it lives; see `Lease`."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def is_held(self) -> bool:
+        return True
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
+def leased(store: Path, generation: int) -> FileLease | None:
+    """A lease on a generation; None when it is being swept or has been."""
+    try:
+        descriptor = os.open(pin_path(store, generation), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if _locked(descriptor, fcntl.LOCK_SH):
+        return FileLease(descriptor)
+    os.close(descriptor)
+    return None
+
+
+def unleased(store: Path, generation: int) -> FileLease | None:
+    """The exclusive lease on a generation that nobody reads, so that nobody begins to; None when somebody does."""
+    descriptor = os.open(pin_path(store, generation), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    if _locked(descriptor, fcntl.LOCK_EX):
+        return FileLease(descriptor)
+    os.close(descriptor)
+    return None
+
+
+def _locked(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
 
 Identity = tuple[int, int, int, int]
 """Device, inode, size and time of the last change of `corpus.db`; zeros when it is not there."""
@@ -53,7 +138,7 @@ class FolderBackend:
         return (self.folder / DATABASE).is_file()
 
     def create(self) -> None:
-        from spolia.stores.backends.sqlite.creation import create
+        from spolia.stores.backends.sqlite.connection import create
 
         create(self.folder)
 
@@ -108,7 +193,7 @@ class FolderBackend:
         freeze(lexical_folder(self.folder, manifest.group, generation), below, dead, added, manifest.analyzer)
 
     def is_worn(self, manifest: Manifest, base: int, dead: int) -> bool:
-        from spolia.stores.lexical.index_files import is_worn
+        from spolia.stores.integrity import is_worn
 
         return is_worn(lexical_folder(self.folder, manifest.group, base), dead)
 
@@ -116,14 +201,14 @@ class FolderBackend:
         return lexical_folder(self.folder, group, snapshot.indexes[group][0])
 
     def index_damage(self, manifest: Manifest, generation: int, *, all: bool) -> str:
-        from spolia.stores.lexical.index_files import damaged, shortened
+        from spolia.stores.integrity import damaged, shortened
 
         return (damaged if all else shortened)(lexical_folder(self.folder, manifest.group, generation))
 
     # Vectors.
 
-    def embedding(self, connection: Connection) -> Embedding:
-        from spolia.stores.vectors.segment_writer import SegmentWriter
+    def embedding(self, connection: Connection) -> VectorWriter:
+        from spolia.stores.vectors.segments import SegmentWriter
 
         return SegmentWriter(self.folder, connection)
 
@@ -190,7 +275,7 @@ class FolderBackend:
         if not any(manifest.embeddings for manifest in manifests.values()):
             return
         from spolia.stores.vectors.external_index import database_problems
-        from spolia.stores.vectors.graph_build import damaged_graphs
+        from spolia.stores.vectors.graphs import damaged_graphs
 
         yield from damaged_graphs(self.folder)
         uuid = connection.execute(sql.UUID).fetchone()[0]

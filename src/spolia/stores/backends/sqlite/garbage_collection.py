@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from spolia.errors import StoreCorrupt
-from spolia.stores.failpoints import fail_point
-from spolia.stores.layout import LEXICAL, PINS, VECTORS, lexical_folder, segment_path
-from spolia.stores.tables import sql
-from spolia.stores.truth import Connection
+from spolia.stores.backends import sql
+from spolia.stores.backends.backend import Connection
+from spolia.stores.files import LEXICAL, PINS, VECTORS, fail_point, lexical_folder, segment_path
 from spolia.stores.vectors.segments import content_of, dimension_of, open_any
 
 

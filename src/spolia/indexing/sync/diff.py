@@ -1,0 +1,227 @@
+"""What a store has beside what was found: what has changed, what is gone, what is in which container."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from spolia.errors import EncryptedDocument, MissingExtra
+from spolia.indexing.readers.reader import Container, Equipped, FileReader
+from spolia.indexing.readers.registry import reader_of, versioned
+from spolia.indexing.sync.files import File, FileListing, is_elsewhere
+from spolia.indexing.sync.linked_images import LinkedImages
+from spolia.indexing.sync.report import DocumentReport
+from spolia.stores.backends.rows import SourceRow, Stamp
+from spolia.stores.staging import AnyWriter
+
+LACKING = "lacking"
+"""The status of a source here that is read again though it has not changed."""
+
+
+class SourceDiff:
+    """The sources of a store, compared with what was found by their stamps; rows are fetched of those that differ.
+
+    Args:
+        writer: of the store.
+        found: what there is.
+        stamps: of the sources that the store has.
+        beside: the pictures that documents see.
+        all: fetch all rows.
+
+    Attributes:
+        unlike: files of another stamp than their source.
+        parts: uris of what is in each container that was found.
+        rows: by uri.
+        gone: rows of what is not there any more; those that turn up elsewhere are taken out.
+        reopened: containers that are opened though they are as they were, for what is in them.
+    """
+
+    def __init__(
+        self, writer: AnyWriter, found: FileListing, stamps: Mapping[str, Stamp], beside: LinkedImages, *, all: bool
+    ) -> None:
+        self._writer, self._found, self._stamps = writer, found, stamps
+        self._containers: dict[str, bool] = {}
+        self.unlike: dict[str, File] = found.files.unlike(stamps)
+        self.parts: dict[str, list[str]] = {}
+        gone = []
+        others = sorted(uri for uri in stamps if uri not in found.files.kept)
+        if found.uris is None:
+            others = [uri for uri in others if not is_elsewhere(uri)]
+        pages = {uri for uri, row in writer.sources(filter(is_elsewhere, others)).items() if not _is_part(row)}
+        for uri in others:
+            if uri in pages:  # below the address of another one, as no file is below another file
+                gone += [uri] if found.misses(uri) else []
+            elif container := self._container(uri):
+                self.parts.setdefault(container, []).append(uri)
+            elif found.misses(uri) or any(found.misses(above) for above in _above(uri)):
+                gone.append(uri)
+        self._broken = [uri for parts in self.parts.values() for uri in parts if stamps[uri][2] == "failed"]
+        looked_at = None if found.uris is None else list(stamps)  # of a lot, the rows of all that it is about
+        again = (*self._readable_now(looked_at), *self._seen_otherwise(looked_at, beside), *self._read_otherwise())
+        lacking = list(dict.fromkeys(again))
+        self.unlike |= {uri: found.files[uri] for uri in lacking if uri in found.files}
+        self.rows = writer.sources(looked_at if all else [*self.unlike, *gone, *self._broken, *lacking])
+        self.rows |= {uri: self.rows[uri].but(status=LACKING) for uri in lacking}
+        self.gone = {uri: self.rows[uri] for uri in gone if found.misses(uri) or _is_part(self.rows[uri])}
+        self._gone_with: dict[str, list[str]] = {}
+        for uri, row in self.gone.items():
+            if row.status == "indexed":
+                self._gone_with.setdefault(row.content_hash, []).append(uri)
+        self.reopened: set[str] = set()
+        for uri in lacking:
+            if uri not in found.files:
+                self.reopen(uri)
+
+    def _readable_now(self, looked_at: Sequence[str] | None) -> Iterator[str]:
+        """What lacked a program when it was read, and has the same bytes, where that program is there now."""
+        equipped: dict[FileReader | None, bool] = {}
+        for uri in self._writer.lacking(looked_at):
+            file = self._found.files.get(uri)
+            reader = file.reader if file is not None else reader_of(uri, self._found.files.readers)
+            if reader not in equipped:
+                equipped[reader] = isinstance(reader, Equipped) and not reader.lacking()
+            if equipped[reader] and (uri in self._found.files or self._container(uri)):
+                yield uri
+
+    def _seen_otherwise(self, looked_at: Sequence[str] | None, beside: LinkedImages) -> Iterator[str]:
+        """What shows pictures that stand beside it, and are others by now."""
+        for uri, report in self._writer.showing(looked_at):
+            if (uri in self._found.files or self._container(uri)) and beside.differs(uri, DocumentReport.of(report)):
+                yield uri
+
+    def _read_otherwise(self) -> Iterator[str]:
+        """What stands in a container, and would go to another reader now, or to another version of its reader."""
+        for uri in (uri for parts in self.parts.values() for uri in parts):
+            *_, status, before = self._stamps[uri]
+            reader = reader_of(uri, self._found.files.readers) if status == "indexed" else None
+            if reader is not None and versioned(reader) != before:
+                yield uri
+
+    def _container(self, uri: str) -> str:
+        """The container that was found and that a source is in."""
+        return next((above for above in _above(uri) if above in self._found.files and self._is_container(above)), "")
+
+    def _is_container(self, uri: str) -> bool:
+        if uri not in self._containers:
+            self._containers[uri] = isinstance(self._found.files[uri].reader, Container)
+        return self._containers[uri]
+
+    def get(self, uri: str) -> SourceRow | None:
+        """What is known of a source, as far as it was fetched."""
+        return self.rows.get(uri)
+
+    def fetch(self, container: str) -> list[str]:
+        """The rows of all that is in a container; returns the uris."""
+        there = self.parts.get(container, [])
+        self.rows |= self._writer.sources([uri for uri in there if uri not in self.rows])
+        return there
+
+    def within(self, uri: str) -> list[str]:
+        """Everything that is known to stand in a source."""
+        outermost = next((above for above in _above(uri) if above in self.parts), uri)
+        return [part for part in self.parts.get(outermost, ()) if part.startswith(f"{uri}/")]
+
+    def given_up(self, *, retry: bool, afresh: bool = False) -> list[SourceRow]:
+        """What could not be read the last time, has not changed since, and is not to be tried again now.
+
+        Args:
+            retry: try what may be read now.
+            afresh: try all of it, however often that was done.
+        """
+        rows = []
+        for uri, file in self.unlike.items():
+            if self._stamps.get(uri) == (file.size, file.mtime_ns, "failed", versioned(file.reader)):
+                rows.append(self.rows[uri])
+        for uri in self._broken:
+            if self._container(uri) not in self.unlike:
+                rows.append(self.rows[uri])
+        found = [row for row in rows if not (afresh or (retry and is_due(row)))]
+        given_up = {row.uri for row in found}
+        for uri in self._broken:
+            if uri not in given_up:
+                self.reopen(uri)
+        return found
+
+    def reopen(self, part: str) -> None:
+        """Look into the containers of a source again."""
+        above = [uri for uri in _above(part) if uri in self._stamps and uri not in self.reopened]
+        self.reopened.update(above)
+        self.rows |= self._writer.sources([uri for uri in above if uri not in self.rows])
+
+    def is_elsewhere(self, content_hash: str) -> bool:
+        """Whether something that is gone held the same."""
+        return content_hash in self._gone_with
+
+    def gone_with(self, content_hash: str) -> Iterator[SourceRow]:
+        """What is gone and held the same."""
+        return (self.gone[uri] for uri in self._gone_with.get(content_hash, ()) if uri in self.gone)
+
+
+def _above(uri: str) -> Iterator[str]:
+    """Everything that a source may be in by its name, the outermost first."""
+    at = uri.find("/")
+    while at > 0:
+        yield uri[:at]
+        at = uri.find("/", at + 1)
+
+
+def _is_part(row: SourceRow) -> bool:
+    """Whether it was read out of a container."""
+    return bool(row.report) and bool(DocumentReport.of(row.report).within)
+
+
+ATTEMPTS = 3
+"""How often a source is tried; then it is left alone until it changes."""
+WAIT_S, GROWTH = 30, 4
+"""Seconds between the first two attempts where the cause may pass, and by how much each further wait is longer."""
+
+
+def failed(row: SourceRow, reason: str, cause: Exception | None, before: SourceRow | None, reader: str) -> SourceRow:
+    """The row of a source that cannot be read, with one attempt more than before.
+
+    Args:
+        row: as the source is now.
+        reason: in words.
+        cause: whether it is `transient` says whether it may pass. None, a missing package and a password that is not
+            known are no fault of the source, and no attempt: it is tried in every run.
+        before: the row that the store has.
+        reader: name of the reader.
+
+    >>> row, error = SourceRow("a.pdf", 9, 1, "f00d"), ValueError()
+    >>> once = failed(row, "It is damaged.", error, None, "pdf")
+    >>> twice = failed(row, "It is damaged.", error, once, "pdf")
+    >>> twice.error, is_due(twice), is_due(failed(row, "It is damaged.", error, twice, "pdf"))
+    ('It is damaged.', True, False)
+    """
+    row = row.but(status="failed", error=reason)
+    told = DocumentReport.of(row.report) if row.report else DocumentReport(reader, 0)
+    if cause is None or isinstance(cause, (EncryptedDocument, MissingExtra)):
+        return row.but(report=told.but(attempts=0, tried_ns=0).json)
+    passes = bool(getattr(cause, "transient", False))
+    tried = told.but(attempts=_attempts(row, before) + 1, tried_ns=time.time_ns(), passes=passes)
+    return row.but(report=tried.json)
+
+
+def _attempts(row: SourceRow, before: SourceRow | None) -> int:
+    """How often it was tried as it is."""
+    if before is None or before.status != "failed" or not before.report or _content(before) != _content(row):
+        return 0
+    return DocumentReport.of(before.report).attempts
+
+
+def _content(row: SourceRow) -> tuple[int, int, str, str]:
+    return row.size, row.mtime_ns, row.content_hash, row.reader
+
+
+def is_due(row: SourceRow) -> bool:
+    """Whether a source that could not be read, and has not changed since, is to be tried again now."""
+    if not row.report:
+        return True
+    told = DocumentReport.of(row.report)
+    return told.attempts < ATTEMPTS and time.time_ns() >= again_ns(told)
+
+
+def again_ns(told: DocumentReport) -> int:
+    """From when on a source is tried again, nanoseconds."""
+    wait_s = WAIT_S * GROWTH ** max(0, told.attempts - 1) if told.passes else 0
+    return told.tried_ns + wait_s * 1_000_000_000

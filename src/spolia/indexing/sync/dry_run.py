@@ -1,0 +1,476 @@
+"""What a run of `sync` would do, rehearsed: nothing is written, no model is asked."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+from spolia.core.call_bounds import times
+from spolia.core.operator import Operator
+from spolia.filters import Field, notes_on
+from spolia.indexing.readers.registry import READERS, Readers, by_suffix, versioned
+from spolia.indexing.sources.source import Source
+from spolia.indexing.sources.source_diff import followed
+from spolia.indexing.sync.cost_estimate import ModelUse, asks, without_models
+from spolia.indexing.sync.files import FileListing, Files, SourceChanges
+from spolia.indexing.sync.metadata import DocumentLabels
+from spolia.indexing.sync.prefetch import prefetch
+from spolia.indexing.sync.report import Progress
+from spolia.indexing.sync.requested_groups import RequestedGroups, behind, is_embedded_first, main_definition
+from spolia.indexing.sync.sync import TotalProgress, refuse_empty, told_apart
+from spolia.indexing.sync.sync_run import SyncRun
+from spolia.indexing.sync.walk import walk
+from spolia.indexing.workers.protocol import WorkerLimits
+from spolia.models.http.replies import estimated_tokens
+from spolia.models.protocols import Embedder
+from spolia.stores.backends import sql
+from spolia.stores.backends.backend import Backend
+from spolia.stores.backends.changes import NONE
+from spolia.stores.backends.rows import NOT_YET, SourceRow, Unmade, key_of
+from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.definition import Transform
+from spolia.stores.draft import Draft, Lacking
+from spolia.stores.groups.group_build import GroupBuild
+from spolia.stores.lexical.analysis import Analyzer
+from spolia.stores.manifest import GroupEmbedding, Manifest
+from spolia.stores.staging import Staging
+from spolia.stores.stored_definition import in_order
+from spolia.types import NO_BOXES, Document, Meta, Scalar, Value
+
+BATCH = 1_000
+Change = Literal["kept", "new", "rebuilt", "embedded"]
+
+
+@dataclass(frozen=True)
+class GroupPlan(Value):
+    """What would become of a node group.
+
+    Args:
+        group: its name.
+        change: `kept` in step, `new`, `rebuilt` as a whole, or `embedded`: its nodes stay, and are embedded or searched
+            otherwise.
+        why: what is made otherwise; or why nothing can be made.
+        nodes: that would be cut; None where only a model can tell, or nothing was cut.
+        texts: that would be embedded; None likewise.
+        pictures: that would be embedded; None likewise.
+        known: texts and pictures that were embedded before, so that they are not again.
+        calls: to language models at most, when none is answered from a cache; None where no bound is known.
+        prompts: that would be sent to them, each once; None where only a model can tell, or nothing was cut. A reply
+            that cannot be read is sent back, which makes more calls.
+        input_tokens: of the prompts, estimated: one for three bytes, and 8 for each message.
+        output_tokens: of the replies, at most.
+        text_tokens: of the texts to embed, estimated: one for three bytes.
+        cost_usd: of prompts and replies, at most, by the prices of the models; None where none states a price.
+    """
+
+    group: str
+    change: Change
+    why: tuple[str, ...] = ()
+    nodes: int | None = 0
+    texts: int | None = 0
+    pictures: int | None = 0
+    known: int = 0
+    calls: int | None = 0
+    prompts: int | None = 0
+    input_tokens: int | None = 0
+    output_tokens: int | None = 0
+    text_tokens: int | None = 0
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True)
+class Plan(Value):
+    """What a run would do.
+
+    Args:
+        rebuild: the main group is built anew, for which `sync` has to be told `rebuild=True`.
+        new: files that the store does not have.
+        changed: files with another content.
+        moved: files that are elsewhere now, by their new names.
+        gone: files that are not there any more.
+        failed: files that cannot be read, and sources that could not be asked, by their names.
+        unasked: sources beside folders that were not asked (`fast`), by their names.
+        again: number of files that are as they were, and are cut or embedded again because of a rebuild.
+        unchanged: number of files that are as they were.
+        groups: each after those that it is made from.
+        fields: what a person should know of fields that would be declared anew, as `SyncReport.fields`; of what is
+            read, so that with `fast` nothing is said of files that are new.
+        seconds: estimated, by a sample of the texts; None where nothing was measured (`timed`).
+    """
+
+    rebuild: bool = False
+    new: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    unasked: tuple[str, ...] = ()
+    again: int = 0
+    unchanged: int = 0
+    groups: tuple[GroupPlan, ...] = ()
+    fields: tuple[str, ...] = ()
+    seconds: float | None = None
+
+
+def planned(
+    sources: str | Path | Source | Sequence[str | Path | Source],
+    corpus: Corpus,
+    *,
+    splitter: Transform | None = None,
+    embedder: Embedder | None = None,
+    analyzer: Analyzer | None = None,
+    readers: Readers = READERS,
+    group: str = "chunk",
+    groups: Sequence[NodeGroup] = (),
+    fields: Sequence[Field] | None = None,
+    metadata: Callable[[str], Mapping[str, Scalar | Sequence[Scalar]]] | None = None,
+    access: Callable[[str], Iterable[str]] | None = None,
+    known: Sequence[Operator[Any, Any] | type] = (),
+    progress: Callable[[Progress], None] = lambda now: None,
+    follow_links: bool = False,
+    rebuild: bool = False,
+    fast: bool = False,
+    timed: bool = False,
+    workers: int | None = None,
+    limits: WorkerLimits | None = None,
+) -> Plan:
+    """What `sync` with these arguments would do. Groups of another definition, or whose code has changed, are rebuilt.
+
+    What seems new or changed is read, and cut in memory, as `sync` does it: the numbers are exact, but for groups that
+    a model makes, and those below them. Nothing is written, and no model is asked: the prompts of the groups that ask
+    one are made and measured (`spolia.indexing.sync.cost_estimate`).
+
+    Args:
+        sources: and what follows: see `sync`.
+        fast: read nothing: files are told apart by size and time, sources are not asked, nodes and texts not counted.
+        timed: embed a few of the texts, to estimate how long a run takes: for embedders in this process.
+
+    Raises:
+        FolderError: as `sync` does.
+        GroupError: a group of the store is made by what is not known here.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     _ = Path(place, "stones.txt").write_text("Spolia are stones that builders take from older buildings.")
+    ...     plan = planned(place, Corpus(f"{place}/notes.spolia"))
+    >>> plan.new, [(one.group, one.change, one.nodes) for one in plan.groups]
+    (('stones.txt',), [('chunk', 'new', 1)])
+    """
+    began = time.perf_counter()
+    by_name = by_suffix(readers)
+    folder, elsewhere = told_apart(sources)
+    found = SourceChanges(Files(by_name)) if folder is None else walk(folder, by_name, follow_links=follow_links)
+    if folder is not None:
+        refuse_empty(str(folder), found, by_name)
+    wanted = _Wanted(group, main_definition(splitter, embedder, analyzer), groups, known)
+    with ExitStack() as open:
+        place = Path(open.enter_context(TemporaryDirectory(prefix="spolia-")))
+        taking = open.enter_context(prefetch(place, workers, limits))
+        there = corpus if corpus.exists() else Corpus(place / "empty.spolia").create()
+        writer = open.enter_context(closing(DryRun(there.truth)))
+        if fields is not None:
+            writer.declare(fields)
+        before, changes = dict(writer.manifests), _Changes(writer.sources(), found, progress)
+        renews, main = wanted.define(writer, found, taking, rebuild=True), before.get(group)
+        changes.renews = renews and not (main and is_embedded_first(main, writer.manifests[group]))
+        if fast:
+            changes.guess()
+        else:
+            labels = partial(DocumentLabels, metadata, access)
+            lots = (
+                followed(one, corpus, labels, by_name, changes.unread, afresh=rebuild or changes.renews)
+                for one in elsewhere
+            )
+            for lot in chain((found,), *lots):
+                run = SyncRun(writer, wanted, labels(), lot, taking, writer.stamps(lot.uris), changes.note, BATCH)
+                run.run(afresh=rebuild)
+                changes.onward.next()
+                changes.unchanged += run.tally.unchanged
+        growths = wanted.exact(writer.manifests)
+        plans = tuple(_plans(writer, before, growths, None if fast else wanted.asked))
+        seconds = time.perf_counter() - began + _embedding_s(writer, growths) if timed and not fast else None
+        unasked = tuple(one.id for one in elsewhere) if fast else ()
+        notes = notes_on(writer.declared, writer.metadata()) if writer.declared != writer.schema else ()
+        return changes.plan(unasked=unasked, groups=plans, fields=notes, seconds=seconds)
+
+
+@dataclass(frozen=True)
+class _Wanted(RequestedGroups):
+    """Groups that grow without asking a model.
+
+    Args:
+        asked: what models would have been asked for, by group.
+    """
+
+    asked: dict[str, ModelUse] = field(default_factory=dict)
+
+    def growths(self, manifests: dict[str, Manifest]) -> list[GroupBuild]:
+        return [without_models(growth, self.asked) for growth in self.exact(manifests)]
+
+    def exact(self, manifests: dict[str, Manifest]) -> list[GroupBuild]:
+        """How the groups grow really."""
+        return RequestedGroups.growths(self, manifests)
+
+
+class _Changes:
+    """Files by what became of them.
+
+    Attributes:
+        unread: sources that could not be asked, and why.
+        renews: whether the main group is made anew, of all files.
+    """
+
+    def __init__(
+        self, before: Mapping[str, SourceRow], found: FileListing, progress: Callable[[Progress], None]
+    ) -> None:
+        self.before, self.found, self.onward = before, found, TotalProgress(progress)
+        self.by_kind: dict[str, list[str]] = {name: [] for name in ("new", "changed", "moved", "gone", "failed")}
+        self.unread: list[tuple[str, str]] = []
+        self.again = self.unchanged = 0
+        self.renews = False
+
+    def plan(self, **more: Any) -> Plan:
+        """The plan for these files."""
+        uris: dict[str, Any] = {name: tuple(found) for name, found in self.by_kind.items()}
+        uris["failed"] += tuple(source for source, _ in self.unread)
+        left = self.again + self.unchanged
+        again, unchanged = (left, 0) if self.renews else (0, left)
+        return Plan(self.renews, again=again, unchanged=unchanged, **uris, **more)
+
+    def note(self, now: Progress) -> None:
+        """A file was dealt with."""
+        self.onward(now)
+        if now.change == "changed" and self.renews and self._is_as_it_was(now.uri):
+            self.again += 1
+        elif now.change:
+            names = {"added": "new", "removed": "gone"}
+            self.by_kind[names.get(now.change, now.change)].append(now.uri)
+
+    def guess(self) -> None:
+        """Without reading any."""
+        self.by_kind["gone"] += [uri for uri in self.before if self.found.misses(uri)]
+        for uri in self.found.files:
+            if uri not in self.before:
+                self.by_kind["new"].append(uri)
+            elif self._is_as_it_was(uri):
+                self.unchanged += 1
+            else:
+                self.by_kind["changed"].append(uri)
+
+    def _is_as_it_was(self, uri: str) -> bool:
+        row, file = self.before.get(uri), self.found.files.get(uri)
+        if row is None or file is None:
+            return False
+        return (row.size, row.mtime_ns, row.reader) == (file.size, file.mtime_ns, versioned(file.reader))
+
+
+def _plans(
+    writer: DryRun, before: Mapping[str, Manifest], growths: Sequence[GroupBuild], asked: dict[str, ModelUse] | None
+) -> Iterator[GroupPlan]:
+    by_name = {growth.group: growth for growth in growths}
+    untold: set[str] = set()
+    for manifest in in_order(writer.manifests):
+        name = manifest.group
+        growth, counted, change = by_name[name], writer.of(name), _change(name, before, writer)
+        why = tuple(reasons(before[name], manifest)) if change in ("rebuilt", "embedded") else ()
+        if left := behind([growth]):
+            untold.add(name)
+            yield GroupPlan(name, change, (left[0][1],), None, None, None if manifest.by_picture else 0)
+            continue
+        is_told = asked is not None and {growth.parent, growth.ref}.isdisjoint(untold)
+        told = _of_models(growth, (asked or {}).get(name, ModelUse()) if is_told else None)
+        if asks(growth) or not is_told:
+            untold.add(name)
+            unknown = None if manifest.embeddings else 0
+            pictures = None if manifest.by_picture else 0
+            yield GroupPlan(name, change, why, None, unknown, pictures, text_tokens=unknown, **told)
+        else:
+            told["text_tokens"] = counted.tokens
+            of_vectors = counted.texts, counted.pictures, counted.known
+            yield GroupPlan(name, change, why, counted.nodes, *of_vectors, **told)
+
+
+def _change(name: str, before: Mapping[str, Manifest], writer: DryRun) -> Change:
+    if name not in before:
+        return "new"
+    return "rebuilt" if name in writer.redefined else "embedded" if name in writer.embedded else "kept"
+
+
+def _of_models(growth: GroupBuild, asked: ModelUse | None) -> dict[str, Any]:
+    """What a group asks language models for; None for what only they can tell."""
+    each, names = growth.transform.calls(), ("calls", "prompts", "input_tokens", "output_tokens")
+    if each == 0 or asked is None:
+        return dict.fromkeys(names, 0 if each == 0 else None)
+    usage = asked.usage
+    most = times(each, asked.parts)
+    return {
+        **dict(zip(names, (most, usage.calls, usage.input_tokens, usage.output_tokens), strict=True)),
+        "cost_usd": usage.cost_usd if asked.has_price else None,
+    }
+
+
+def reasons(there: Manifest, here: Manifest) -> tuple[str, ...]:
+    """In what two manifests of a group differ."""
+    return there.differences(here) or ("everything is indexed again",)
+
+
+def _embedding_s(writer: DryRun, growths: Sequence[GroupBuild]) -> float:
+    """Seconds to embed, as long as a sample took for its characters."""
+    total = 0.0
+    for growth in growths:
+        counted = writer.of(growth.group)
+        for embedder in growth.embedders:
+            sample = counted.sample.get(embedder.name, ())
+            if sample and isinstance(embedder, Embedder):
+                began = time.perf_counter()
+                embedder.embed(sample, kind="passage")
+                took = time.perf_counter() - began
+                total += took * counted.characters / sum(map(len, sample)) / len(growth.embedders)
+    return total
+
+
+SAMPLED = 16
+
+
+@dataclass
+class GroupCount:
+    """What one group would take.
+
+    Attributes:
+        nodes: that are cut.
+        texts: that are embedded, each once.
+        characters: of these.
+        tokens: of these, one for three bytes.
+        pictures: that are embedded, each once.
+        known: texts and pictures whose vectors are there already.
+        sample: some of the texts, by embedder.
+    """
+
+    nodes: int = 0
+    texts: int = 0
+    characters: int = 0
+    tokens: int = 0
+    pictures: int = 0
+    known: int = 0
+    sample: dict[str, list[str]] = field(default_factory=dict)
+
+
+class DryRun(Staging):
+    """A staging that is never committed: `publish` counts what waits and goes on as if it were there.
+
+    Args:
+        store: which is only read.
+
+    Attributes:
+        counted: by group.
+        redefined: groups whose nodes are made anew.
+        embedded: groups whose nodes stay, and are embedded or searched otherwise.
+    """
+
+    def __init__(self, store: Backend) -> None:
+        self.store, self.timeout_s = store, 0.0
+        self.counted: dict[str, GroupCount] = {}
+        self.redefined: set[str] = set()
+        self.embedded: set[str] = set()
+        self._put: dict[str, bytes] = {}
+        self._seen: set[tuple[str, bytes]] = set()
+        self._begin()
+
+    def is_changed(self, uri: str) -> bool:
+        return False
+
+    def holds(self, document: Document) -> bool:
+        return self._put.get(document.id) == document.but(uri="").digest or super().holds(document)
+
+    def metadata(self) -> Iterator[tuple[str, Meta]]:
+        """Of the documents that there would be; what a transform would say of nodes is not among it."""
+        for document in self._staged.documents.values():
+            yield f"document {document.uri}", document.meta
+        for document in self.documents():
+            if self.holders(document.id):
+                yield f"document {document.uri}", document.meta
+
+    def redefine(self, group: str, manifest: Manifest, *, keep_nodes: bool = False) -> None:
+        there = self.manifests.get(group)
+        super().redefine(group, manifest, keep_nodes=keep_nodes)
+        if there is None:
+            return
+        if not keep_nodes:
+            self.redefined.add(group)
+            return
+        self.embedded.add(group)
+        for how in manifest.embeddings:
+            if not there.embedded(how.embedder):
+                self._count_more(group, how, manifest)
+
+    def _expected(self) -> dict[tuple[str, str], Unmade]:
+        groups = self._staged.expected
+        live = {row.document: uri for uri, row in self.sources().items() if row.document} if groups else {}
+        return {(id, group): Unmade(id, uri, group, NOT_YET) for group in groups for id, uri in live.items()}
+
+    @property
+    def defines(self) -> bool:
+        return False
+
+    def _lacking(self, group: str, embedder: str) -> Iterator[Lacking]:
+        """Nothing is embedded."""
+        return iter(())
+
+    def publish(self) -> int:
+        staged = self._staged
+        for (_, group), nodes in staged.nodes.items():
+            self.of(group).nodes += sum(node.group == group for node in nodes)
+        for group, lacking in staged.unembedded.items():
+            for how in self.manifests[group].embeddings:
+                for hash, one in lacking.items():
+                    self._count(group, how, hash, one)
+        for id, document in staged.documents.items():
+            if id in staged.images and id not in self._put:
+                self._put[id] = document.but(uri="").digest
+                staged.images[id] = NONE
+            staged.documents[id] = document.but(text="", pages=(), headings=(), regions=(), boxes=NO_BOXES)
+        staged.changes.clear()
+        staged.nodes.clear()
+        staged.unembedded.clear()
+        staged.weight = 0
+        return self.generation
+
+    # Counting.
+
+    def of(self, group: str) -> GroupCount:
+        """What a group would take."""
+        return self.counted.setdefault(group, GroupCount())
+
+    def _count_more(self, group: str, how: GroupEmbedding, manifest: Manifest) -> None:
+        """The nodes that a group has, embedded in a further way."""
+        for document in Draft.documents(self):
+            for node in Draft.nodes(self, document.id, group):
+                hash = key_of(node, document, by_picture=manifest.by_picture)
+                self._count(group, how, hash, Lacking(hash, node.id, document.id, node.indexed_text))
+
+    def _count(self, group: str, how: GroupEmbedding, hash: bytes, one: Lacking) -> None:
+        if (key := (how.embedder, hash)) in self._seen:
+            return
+        self._seen.add(key)
+        counted = self.of(group)
+        if self._connection.execute(sql.HAS_VECTOR, key).fetchone() is not None:
+            counted.known += 1
+        elif one.is_picture:
+            counted.pictures += 1
+        else:
+            self._count_text(counted, how.embedder, one.text)
+
+    def _count_text(self, counted: GroupCount, embedder: str, text: str) -> None:
+        counted.texts += 1
+        counted.characters += len(text)
+        counted.tokens += estimated_tokens(text)
+        sample: list[Any] = counted.sample.setdefault(embedder, [])
+        if counted.texts & (counted.texts - 1) == 0 and len(sample) < SAMPLED:  # the 1st, 2nd, 4th, 8th …
+            sample.append(text)

@@ -1,0 +1,160 @@
+"""Documents that are in no folder: texts under names of the caller's, and stores for one use."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypedDict, Unpack
+
+from spolia.core.operator import Operator
+from spolia.errors import DocumentError
+from spolia.filters import Field
+from spolia.indexing.readers.registry import READERS, Readers, by_suffix
+from spolia.indexing.sync.files import TEXT, Files, SourceChanges
+from spolia.indexing.sync.metadata import DocumentLabels
+from spolia.indexing.sync.report import SyncReport
+from spolia.indexing.sync.requested_groups import RequestedGroups, main_definition
+from spolia.indexing.sync.sync import sync
+from spolia.indexing.sync.sync_run import keep
+from spolia.models.protocols import Embedder
+from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
+from spolia.stores.definition import Transform
+from spolia.stores.lexical.analysis import Analyzer
+from spolia.stores.open_store import forget
+from spolia.types import Scalar
+
+MEMORY = Path("/dev/shm")
+TIMES, EACH, ROOM = 20, 8 * 2**10, 16 * 2**20
+"""Bytes that a store takes at most: for each one of its documents, for each document, and beside. With vectors of 384
+numbers, 100 documents of 14 kB took 6, nothing and nothing; 2,000 of 33 bytes 2.5 kB each."""
+
+
+class How(TypedDict, total=False):
+    """What `sync` can be told about the groups of a store and the labels of its documents, by the same names."""
+
+    splitter: Transform | None
+    embedder: Embedder | None
+    analyzer: Analyzer | None
+    readers: Readers
+    group: str
+    groups: Sequence[NodeGroup]
+    fields: Sequence[Field] | None
+    metadata: Callable[[str], Mapping[str, Scalar | Sequence[Scalar]]] | None
+    access: Callable[[str], Iterable[str]] | None
+    known: Sequence[Operator[Any, Any] | type]
+    timeout_s: float | None
+
+
+def add_texts(corpus: Corpus, texts: Mapping[str, str], **how: Unpack[How]) -> SyncReport:
+    """Put texts into a store, each in the place of what had its name; the store's other documents stay.
+
+    A text is a document like any other, whose uri is `text:NAME`. It stays when a folder is indexed into the same
+    store, also with `rebuild=True`. One that is the same as before is not cut again. To take some away:
+    `with corpus.writer() as writer: writer.remove("text:NAME")`.
+
+    Args:
+        corpus: the store; made if it is not there.
+        texts: by name. The end of a name says the format, as `.md` or `.html`; else it is plain text.
+        how: what the groups are made of and what is said of the documents, as for `sync`: the same as the store was
+            built with.
+
+    Raises:
+        DocumentError: a text without a name, or that is no text.
+        ManifestMismatch, GroupError, StoreError: as for `sync`.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     corpus = Corpus(f"{folder}/notes.spolia")
+    ...     report = add_texts(corpus, {"faq/tides.md": "# Tides\\n\\nThe moon causes them."})
+    ...     [document.uri for document in corpus.snapshot().documents()]
+    ['text:faq/tides.md']
+    """
+    if unknown := sorted(set(how) - set(How.__annotations__)):
+        raise TypeError(
+            f"add_texts() has no argument {', '.join(unknown)}. It has: {', '.join(sorted(How.__annotations__))}."
+        )
+    refuse_no_corpus(corpus, "add_texts(corpus, {NAME: TEXT})")
+    if not isinstance(texts, Mapping):
+        raise DocumentError(f"{texts!r:.60} ({type(texts).__name__}) are no texts by name. Write {{'a.md': TEXT}}.")
+    readers = how.get("readers", READERS)
+    by_name, now = by_suffix(readers), time.time_ns()
+    files = Files(by_name)
+    for name, text in texts.items():
+        files.give(TEXT + name, _bytes(name, text), now)
+    main = main_definition(how.get("splitter"), how.get("embedder"), how.get("analyzer"))
+    return keep(
+        corpus,
+        SourceChanges(files),
+        RequestedGroups(how.get("group", "chunk"), main, how.get("groups", ()), how.get("known", ())),
+        DocumentLabels(how.get("metadata"), how.get("access")),
+        fields=how.get("fields"),
+        timeout_s=how.get("timeout_s"),
+    )
+
+
+def _bytes(name: str, text: str) -> bytes:
+    if not name.strip() or "\0" in name or not isinstance(text, str):
+        raise DocumentError(
+            f"The document {name!r} is {type(text).__name__}. Write a name, without NUL characters, and a text: "
+            "add_texts(corpus, {name: text})."
+        )
+    return text.encode("utf-8", "replace")
+
+
+@contextmanager
+def temporary(
+    documents: Sequence[str | Path] | Mapping[str, str] | str | Path,
+    *,
+    within: str | Path | None = None,
+    **how: Unpack[How],
+) -> Iterator[Corpus]:
+    """A store for one use: of a folder, a list of files, or texts by name. At the end nothing is left of it.
+
+    It is in memory where the machine has a folder there (`/dev/shm`) with room for it: 16 MB, and for each document
+    8 kB and 20 times its size; else where temporary files are. A process that is killed leaves its folder `spolia-…`.
+
+    Args:
+        documents: as for `sync`, or for `add_texts`.
+        within: the folder to make it in, whatever room there is.
+        how: what the groups are made of and what is said of the documents, as for `sync`.
+
+    Raises:
+        FolderError, DocumentError, GroupError, StoreError: as for `sync` and `add_texts`.
+
+    >>> from spolia.retrieval.bm25 import BM25
+    >>> from spolia.types import Query
+    >>> with temporary({"a": "The moon causes the tides.", "b": "Salt is dug in mines."}) as corpus:
+    ...     [node.text for node in BM25(corpus.group("sentence"))(Query("Who digs salt?")).nodes]
+    ['Salt is dug in mines.']
+    """
+    place = within if within is not None else _in_memory(documents)
+    with TemporaryDirectory(prefix="spolia-", dir=place, ignore_cleanup_errors=True) as folder:
+        corpus = Corpus(f"{folder}/temporary.spolia")
+        if isinstance(documents, Mapping):
+            add_texts(corpus, documents, **how)
+        else:
+            sync(documents, corpus, **how)
+        try:
+            yield corpus
+        finally:
+            forget(corpus.truth)
+
+
+def _in_memory(documents: Sequence[str | Path] | Mapping[str, str] | str | Path) -> Path | None:
+    """The folder in memory, if it has room for a store of these documents."""
+    if not os.access(MEMORY, os.W_OK):
+        return None
+    sizes = map(len, documents.values()) if isinstance(documents, Mapping) else _sizes(documents)
+    wanted = sum(TIMES * size + EACH for size in sizes) + ROOM
+    return MEMORY if shutil.disk_usage(MEMORY).free >= wanted else None
+
+
+def _sizes(paths: Sequence[str | Path] | str | Path) -> Iterator[int]:
+    for path in (paths,) if isinstance(paths, (str, Path)) else paths:
+        files = Path(path).rglob("*") if Path(path).is_dir() else (Path(path),)
+        yield from (file.stat().st_size for file in files if file.is_file())

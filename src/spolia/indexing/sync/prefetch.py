@@ -1,0 +1,463 @@
+"""Sources on their way to being documents: loaded, and read by workers or in this process, ahead of who files them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import copy_context
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from os.path import splitext
+from pathlib import Path
+from tempfile import mkstemp
+from typing import TypeAlias
+
+from spolia.core.run_context import check_cancelled, on_cancel
+from spolia.errors import DocumentError, SpoliaError, WorkersFailed
+from spolia.indexing.readers.archives.limits import LIMITS, ArchiveLimits
+from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading
+from spolia.indexing.readers.registry import reader_of, versioned
+from spolia.indexing.sync.files import IN_MEMORY, File
+from spolia.indexing.workers.pool import Workers, pickled
+from spolia.indexing.workers.protocol import WorkerLimits
+from spolia.stores.backends.rows import SourceRow
+from spolia.stores.files import claimed
+
+MOST_WORKERS = 4
+LONGEST_TEXT, LARGEST_HERE = 200_000_000, 900_000_000
+"""Characters of a document, which a store can take, and bytes that are read in this process."""
+AHEAD, AHEAD_BYTES = 8, 32 << 20
+"""Files that are read ahead for each worker, so that none waits while another has a long one; bytes of all these."""
+
+
+class Unreadable(Exception):
+    """A source that no document can be got out of.
+
+    Args:
+        row: as it is.
+        reason: in words.
+        cause: says whether it may pass; None where it is not the source's fault.
+    """
+
+    def __init__(self, row: SourceRow, reason: str, cause: Exception | None) -> None:
+        super().__init__(reason)
+        self.row, self.reason, self.cause = row, reason, cause
+
+
+@dataclass(frozen=True)
+class SourceBytes:
+    """A source's bytes and the row that stands for them, before they are read."""
+
+    blob: Blob
+    row: SourceRow
+
+
+@dataclass(frozen=True)
+class FetchItem:
+    """Something to read.
+
+    Args:
+        uri: its name.
+        reader: reads it.
+        size: bytes, as far as is known.
+        fetch: gives the bytes; raises `Unreadable`.
+    """
+
+    uri: str
+    reader: FileReader
+    size: int
+    fetch: Callable[[], SourceBytes]
+
+
+def fetched(file: File, before: SourceRow | None, spool: Path | None = None) -> SourceBytes:
+    """The bytes of a file.
+
+    Args:
+        before: what is known of it; where the bytes cannot be had, the document that they held stays.
+        spool: folder for the copies of large files.
+
+    Raises:
+        Unreadable: they could not be read, are too many, or change all the time.
+    """
+    try:
+        loaded = file.load(spool)
+    except (OSError, SpoliaError) as error:
+        row = before or SourceRow(file.uri)
+        row = row.but(size=file.size, mtime_ns=file.mtime_ns, reader=versioned(file.reader))
+        is_here = isinstance(error, OSError)
+        reason = f"It cannot be read: {error.strerror}." if isinstance(error, OSError) else str(error)
+        raise Unreadable(row, reason, None if is_here else error) from error
+    blob = Blob(file.uri, loaded.content)
+    row = SourceRow(file.uri, loaded.size, loaded.mtime_ns, blob.content_hash, reader=versioned(file.reader))
+    return SourceBytes(blob, row.but(created_ns=loaded.created_ns, accessed_ns=loaded.accessed_ns))
+
+
+@dataclass(frozen=True)
+class FetchResult:
+    """What was begun ahead: bytes, and what was read of them.
+
+    Args:
+        reading: None where nothing was read yet.
+        has_parts: whether something stands in them; None where nobody has looked.
+    """
+
+    bytes: SourceBytes
+    reading: Reading | Unreadable | None = None
+    has_parts: bool | None = None
+
+
+Begun: TypeAlias = "Future[FetchResult]"
+
+
+class FetchedItem:
+    """An item that is under way. What was not begun ahead is done when it is asked for."""
+
+    def __init__(self, item: FetchItem, intake: Prefetch, begun: Begun | None) -> None:
+        self.uri, self.reader = item.uri, item.reader
+        self._item, self._intake, self._begun = item, intake, begun
+
+    @cached_property
+    def _found(self) -> FetchResult:
+        if self._begun is None:
+            return FetchResult(self._item.fetch())
+        try:
+            return self._begun.result()
+        finally:
+            check_cancelled()
+
+    @property
+    def bytes(self) -> SourceBytes:
+        """Its bytes.
+
+        Raises:
+            Unreadable: they cannot be had.
+        """
+        return self._found.bytes
+
+    @property
+    def row(self) -> SourceRow:
+        """The row that stands for its bytes."""
+        return self.bytes.row
+
+    def read(self) -> Reading:
+        """The document in it.
+
+        Raises:
+            Unreadable: there is none that can be read; whatever the reason, others go on.
+        """
+        reading = self._found.reading
+        if isinstance(reading, Unreadable):
+            raise reading
+        return reading or self._intake.read(self.reader, self.bytes)
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether it is known by now that there is no document in it."""
+        return isinstance(self._found.reading, Unreadable)
+
+    @property
+    def is_container(self) -> bool:
+        """Whether something may stand in it."""
+        return self._found.has_parts is not False and isinstance(self.reader, Container)
+
+    def drop(self) -> None:
+        """Nobody needs its bytes any more."""
+        if (found := self.__dict__.get("_found")) is not None:
+            self._intake.drop(found.bytes.blob)
+
+
+class Prefetch:
+    """Reads sources.
+
+    Args:
+        workers: for readers that are to be apart, and for large files; None where all is read in this process.
+        spool: folder for copies of what is large.
+        is_first: whether no other run began before to read for the same store.
+    """
+
+    def __init__(self, workers: Workers | None, spool: Path, is_first: bool = True) -> None:
+        self.workers, self.spool, self.is_first = workers, spool, is_first
+        self._threads = ThreadPoolExecutor(workers.count if workers else 1, thread_name_prefix="spolia-read")
+        self._sent: dict[int, tuple[object, bool]] = {}
+        self._sampled: dict[str, FetchResult] = {}
+
+    def sample(self, file: File) -> Reading:
+        """What is in a file whose turn has not come yet; it is not read again then.
+
+        Raises:
+            Unreadable: as for `read`.
+        """
+        found = fetched(file, None)
+        looked = self._sampled[file.uri] = self._looked(file.reader, found)
+        if isinstance(looked.reading, Unreadable):
+            raise looked.reading
+        assert looked.reading is not None
+        return looked.reading
+
+    def ahead(self, items: Iterable[FetchItem], is_wanted: Callable[[str, SourceRow], bool]) -> Iterator[FetchedItem]:
+        """Items in their order, while workers read the next ones: some for each worker, fewer where they are large.
+
+        Args:
+            is_wanted: whether an item will probably be read, by its uri and row; it is asked in threads.
+        """
+        waiting, under_way = deque[FetchedItem](), deque[tuple[Begun, int]]()
+
+        def next_one() -> FetchedItem:
+            if waiting[0]._begun is not None:
+                under_way.popleft()
+            return waiting.popleft()
+
+        try:
+            for item in items:
+                begun: Begun | None = None
+                if self.workers is not None and self._is_apart(item.reader, item.size):
+                    begun = self._threads.submit(copy_context().run, self._work, item, is_wanted)
+                    under_way.append((begun, item.size))
+                waiting.append(FetchedItem(item, self, begun))
+                while waiting and (waiting[0]._begun is None or self._is_enough([size for _, size in under_way])):
+                    yield next_one()
+            while waiting:
+                yield next_one()
+        finally:
+            for begun, _ in under_way:
+                begun.cancel()
+
+    def _is_enough(self, sizes: Sequence[int]) -> bool:
+        """Whether nothing more is begun before the first is taken."""
+        workers = self.workers.count if self.workers else 0
+        return len(sizes) > (AHEAD if sum(sizes) <= AHEAD_BYTES else 2) * workers
+
+    def _work(self, item: FetchItem, is_wanted: Callable[[str, SourceRow], bool]) -> FetchResult:
+        found = item.fetch()
+        return self._looked(item.reader, found) if is_wanted(item.uri, found.row) else FetchResult(found)
+
+    def _looked(self, reader: FileReader, found: SourceBytes) -> FetchResult:
+        sampled = self._sampled.pop(found.row.uri, None)
+        if sampled is not None and sampled.bytes.row.content_hash == found.row.content_hash:
+            return replace(sampled, bytes=found)
+        try:
+            return FetchResult(found, *self._look(reader, found))
+        except Unreadable as failure:
+            return FetchResult(found, failure, has_parts=False)
+
+    def read(self, reader: FileReader, found: SourceBytes) -> Reading:
+        """The document in a source.
+
+        Raises:
+            Unreadable: its reader refuses it, failed or died on it.
+            WorkersFailed: no process can be started to read it.
+        """
+        reading = self._looked(reader, found).reading
+        if isinstance(reading, Unreadable):
+            raise reading
+        assert reading is not None
+        return reading
+
+    def _look(self, reader: FileReader, found: SourceBytes) -> tuple[Reading, bool | None]:
+        try:
+            reading, has_parts = self._reading(reader, found.blob)
+            if len(reading.document.text) > LONGEST_TEXT:
+                raise DocumentError(f"Its text has more than {LONGEST_TEXT} characters. Split it.")
+        except WorkersFailed:
+            raise
+        except SpoliaError as error:
+            raise Unreadable(found.row, str(error), error) from error
+        except Exception as error:  # a reader's fault on a strange file must not stop the others; it is recorded
+            raise Unreadable(found.row, _fault(reader, error), error) from error
+        return reading, has_parts
+
+    def _reading(self, reader: FileReader, blob: Blob) -> tuple[Reading, bool | None]:
+        if self.workers is not None and self._is_apart(reader, blob.size):
+            return self.workers.look(reader, blob)
+        if blob.size > LARGEST_HERE and not isinstance(reader, Container):
+            raise DocumentError(f"It has {blob.size} bytes; {LARGEST_HERE} are read at most. Split it.")
+        return reader.read(blob), None
+
+    def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
+        """What stands in a container, one after the other; large parts are copies in the spool folder.
+
+        Raises:
+            DocumentError: it cannot be unpacked.
+        """
+        if self.workers is not None and self._is_apart(container, blob.size):
+            yield from self.workers.parts(container, blob)
+            return
+        try:
+            for part in container.parts(blob):
+                yield self._kept(part)
+        except SpoliaError:
+            raise
+        except Exception as error:
+            raise DocumentError(_fault(container, error)) from error
+
+    def _kept(self, part: Blob) -> Blob:
+        """A part that stays when the next one is asked for."""
+        if isinstance(part.content, bytes):
+            return part
+        copy, name = mkstemp(dir=self.spool)
+        os.close(copy)
+        shutil.copyfile(part.content, name)
+        return Blob(part.uri, Path(name))
+
+    def drop(self, blob: Blob) -> None:
+        """Remove a copy, if it is one."""
+        if isinstance(blob.content, Path) and blob.content.parent == self.spool:
+            blob.content.unlink(missing_ok=True)
+
+    def _is_apart(self, reader: FileReader | Container, size: int) -> bool:
+        return (getattr(reader, "apart", False) or size > IN_MEMORY) and self._is_sendable(reader)
+
+    def _is_sendable(self, reader: FileReader | Container) -> bool:
+        """Whether another process could make it."""
+        if id(reader) not in self._sent:
+            try:
+                pickled(reader)
+                self._sent[id(reader)] = reader, True
+            except SpoliaError:
+                self._sent[id(reader)] = reader, False
+        return self._sent[id(reader)][1]
+
+    def close(self) -> None:
+        """End what is under way."""
+        if self.workers is not None:
+            self.workers.__exit__(None, None, None)
+        self._threads.shutdown(cancel_futures=True)
+
+
+def _fault(reader: FileReader | Container, error: Exception) -> str:
+    return f"The {reader.name} reader failed on it: {type(error).__name__}: {error}"
+
+
+@contextmanager
+def prefetch(folder: Path, workers: int | None = None, limits: WorkerLimits | None = None) -> Iterator[Prefetch]:
+    """What reads the sources of a run.
+
+    Args:
+        folder: a folder for copies is made in it, and removed at the end; those that killed runs left go.
+        workers: processes; by default one for each processor, four at most; 0 reads all in this process.
+        limits: for each file.
+    """
+    spool, lock, is_first = claimed(folder)
+    count = min(MOST_WORKERS, os.cpu_count() or 1) if workers is None else workers
+    made = Prefetch(Workers(count, limits, spool) if count else None, spool, is_first)
+    try:
+        with on_cancel(made.workers.end) if made.workers else nullcontext():
+            yield made
+    finally:
+        made.close()
+        shutil.rmtree(spool, ignore_errors=True)
+        os.close(lock)
+        with suppress(OSError):  # another run has its folder there
+            spool.parent.rmdir()
+
+
+UNKNOWN = "files of no known format"
+
+
+@dataclass
+class ContainerContents:
+    """All that is in one container, however deep: it counts together.
+
+    Args:
+        whole: uri of the container that is in no other one.
+        limits: for all of it.
+
+    Attributes:
+        seen: uris of what is there.
+        unread: number of files that no reader knows, by suffix.
+    """
+
+    whole: str
+    limits: ArchiveLimits = LIMITS
+    seen: set[str] = field(default_factory=set)
+    unread: Counter[str] = field(default_factory=Counter)
+    _entries: int = 0
+    _size: int = 0
+
+    def items(
+        self, container: Container, found: SourceBytes, depth: int, readers: Mapping[str, FileReader], intake: Prefetch
+    ) -> Iterator[FetchItem]:
+        """What stands right in a container, if a reader knows it.
+
+        Args:
+            depth: how many containers it is in, itself counted.
+
+        Raises:
+            DocumentError: it cannot be unpacked, is nested too deep, or there is more in it than is allowed.
+        """
+        if depth > self.limits.depth:
+            raise DocumentError(
+                f"It is nested {depth} deep; {self.limits.depth} levels are allowed. Unpack what is inside."
+            )
+        for part in intake.parts(container, found.blob):
+            self._count(part)
+            uri = self._name(part.uri, found.blob.uri)
+            if (reader := reader_of(uri, readers)) is None:
+                self.unread[splitext(uri)[1].lower()] += 1
+                intake.drop(part)
+                continue
+            self.seen.add(uri)
+            yield _item(Blob(uri, part.content), reader, found.row)
+
+    def _count(self, part: Blob) -> None:
+        self._entries += 1
+        self._size += part.size
+        if self._entries > self.limits.entries or self._size > self.limits.size:
+            raise DocumentError(
+                f"{self.whole} holds, with all that is within it, {self._entries} files or more of {self._size} bytes; "
+                f"{self.limits.entries} and {self.limits.size} are allowed. Split it."
+            )
+
+    def _name(self, said: str, container: str) -> str:
+        """A name of its own, within the container whatever that says."""
+        said = said if said.startswith(f"{container}/") else f"{container}/{said.lstrip('/')}"
+        stem, suffix = splitext(said)
+        number, uri = 1, said
+        while uri in self.seen:
+            number += 1
+            uri = f"{stem}-{number}{suffix}"
+        return uri
+
+
+def _item(blob: Blob, reader: FileReader, container: SourceRow) -> FetchItem:
+    def fetch() -> SourceBytes:
+        row = SourceRow(blob.uri, blob.size, container.mtime_ns, blob.content_hash, reader=versioned(reader))
+        return SourceBytes(blob, row.but(created_ns=container.created_ns, accessed_ns=container.accessed_ns))
+
+    return FetchItem(blob.uri, reader, blob.size, fetch)
+
+
+@dataclass(frozen=True)
+class ContainerResult:
+    """What became of a container.
+
+    Args:
+        parts: number of the files in it that a reader knows, with those within them.
+        unknown: number of the others.
+        problem: why not all of it could be unpacked; None if all was.
+    """
+
+    parts: int = 0
+    unknown: int = 0
+    problem: SpoliaError | None = None
+
+    def on(self, reading: Reading) -> Reading:
+        """The container's own document, with what is to be known of what is in it.
+
+        Raises:
+            DocumentError: not all could be unpacked, and it has no text that could be found without that.
+        """
+        if self.unknown:
+            reading = reading.but(dropped=(*reading.dropped, (UNKNOWN, self.unknown)))
+        if self.problem is not None:
+            if not reading.document.text.strip():
+                raise self.problem
+            reading = reading.but(warnings=(*reading.warnings, f"Not all that is in it was read: {self.problem}"))
+        return reading
+
+
+NOT_OPENED = ContainerResult()

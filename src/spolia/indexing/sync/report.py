@@ -1,0 +1,247 @@
+"""What indexing noticed: of each document, kept beside its source in the store, and of a whole run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from spolia.errors import StoreCorrupt
+from spolia.indexing.sync.files import FileListing, Skipped
+from spolia.stores.backends.rows import SourceRow, Unmade
+from spolia.stores.corpus import Corpus
+from spolia.types import Value
+
+
+@dataclass(frozen=True)
+class DocumentReport(Value):
+    """What a person should know of an indexed document.
+
+    Args:
+        reader: name of the reader.
+        characters: of its text.
+        pages: 0 where the format has none.
+        empty_pages: numbers, from 1, of the pages without text.
+        ocr_pages: numbers, from 1, of the pages whose text was recognised in their picture.
+        tables: that keep their cells.
+        images: pictures that are kept.
+        dropped: what was seen and not read, and how many.
+        parts: of a container, the files in it that a reader knows, with those within them.
+        within: the container that it was read out of, by its uri.
+        chunks: nodes that it was cut into.
+        tokens: of all nodes with their context, as the embedder counts them; None where nobody counted.
+        beyond_window: nodes whose end the embedder does not read, because they are longer than its window.
+        encoding: of its characters, where that had to be found out.
+        warnings: sentences.
+        lacks: what was missing to read all of it; it is read again when that is there.
+        beside: the pictures beside it that it names, by their uris, and what tells their versions apart; empty for
+            those that it does not show.
+        labels: tells apart the metadata that the caller gave for the file; empty for none.
+        attempts: how often it was tried in vain, since it is as it is.
+        tried_ns: when it was tried the last time, nanoseconds.
+        passes: whether what was in the way may pass by itself.
+
+    >>> report = DocumentReport("pdf", 120, pages=2, empty_pages=(2,), chunks=1)
+    >>> DocumentReport.of(report.json) == report
+    True
+    """
+
+    reader: str
+    characters: int
+    pages: int = 0
+    empty_pages: tuple[int, ...] = ()
+    ocr_pages: tuple[int, ...] = ()
+    tables: int = 0
+    images: int = 0
+    dropped: tuple[tuple[str, int], ...] = ()
+    parts: int = 0
+    within: str = ""
+    chunks: int = 0
+    tokens: int | None = None
+    beyond_window: int = 0
+    encoding: str = ""
+    warnings: tuple[str, ...] = ()
+    lacks: str = ""
+    beside: tuple[tuple[str, str], ...] = ()
+    labels: str = ""
+    attempts: int = 0
+    tried_ns: int = 0
+    passes: bool = False
+
+    @property
+    def json(self) -> str:
+        """As text for the store; what is not said has its default."""
+        said = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def of(cls, text: str) -> DocumentReport:
+        """The report that was written."""
+        try:
+            said: dict[str, Any] = json.loads(text)
+            listed = {name: _tuple(value) for name, value in said.items() if isinstance(value, list)}
+            return cls(**{**said, **listed})
+        except (ValueError, TypeError, AttributeError) as error:
+            raise StoreCorrupt(
+                f"A document's report in the store cannot be understood: {text!r} ({error}). Index the folder again "
+                "with rebuild=True."
+            ) from error
+
+
+def _tuple(values: list[Any]) -> tuple[Any, ...]:
+    return tuple(tuple(value) if isinstance(value, list) else value for value in values)
+
+
+@dataclass(frozen=True)
+class Progress(Value):
+    """How far a run of `sync` is.
+
+    Args:
+        done: files that have been dealt with.
+        total: files that are new or may have changed.
+        uri: the last of them.
+        change: what became of it: `added`, `changed`, `moved`, `removed` or `failed`; empty where nothing did.
+        failed: files that could not be read.
+        chunks: nodes that were made.
+        embedded: texts that were embedded.
+    """
+
+    done: int
+    total: int
+    uri: str = ""
+    failed: int = 0
+    chunks: int = 0
+    embedded: int = 0
+    change: str = ""
+
+
+@dataclass(frozen=True)
+class SyncReport(Value):
+    """What a run of `sync` did.
+
+    Args:
+        generation: the published generation.
+        added: files that were not known.
+        changed: files with another content than before.
+        moved: files that are elsewhere now.
+        removed: files that are gone.
+        unchanged: files that are as they were.
+        failed: files that could not be read, and why.
+        stale: those of them whose last good version is still found, since the new one cannot be.
+        skipped: what was left out, and why.
+        unread: number of files that no reader knows, by suffix.
+        warned: number of files that were read with a warning.
+        chunks: nodes that were made.
+        embedded: texts that were embedded.
+        unmade: groups that could not be made of documents, and why; these are found in their other groups. Also the
+            pictures that an embedder could not read in this run, whose nodes are found by their words only.
+        behind: groups that were not kept in step, since they cannot be made here, their model is away, or its replies
+            could not be read in this run, and why. What they have of documents that are as they were is still found.
+        fields: what a person should know of fields that this run has declared anew: values that do not fit and are
+            passed over, and fields of which no document has a value; sentences.
+        seconds: wall-clock time.
+    """
+
+    generation: int
+    added: int = 0
+    changed: int = 0
+    moved: int = 0
+    removed: int = 0
+    unchanged: int = 0
+    failed: tuple[tuple[str, str], ...] = ()
+    stale: tuple[str, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    unread: tuple[tuple[str, int], ...] = ()
+    warned: int = 0
+    chunks: int = 0
+    embedded: int = 0
+    unmade: tuple[Unmade, ...] = ()
+    behind: tuple[tuple[str, str], ...] = ()
+    fields: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def is_in_step(self) -> bool:
+        """Whether the store has all that was there in all its groups: nothing failed, was not made, or fell behind.
+
+        What the command line gives exit code 5 for where it is not. What no reader knows (`unread`), or was left out
+        (`skipped`), is no part of it.
+        """
+        return not (self.failed or self.unmade or self.behind)
+
+
+def reports(corpus: Corpus) -> Mapping[str, DocumentReport]:
+    """The reports of all indexed sources of a store, by uri."""
+    return {
+        uri: DocumentReport.of(source.report)
+        for uri, source in corpus.snapshot().sources().items()
+        if source.status == "indexed" and source.report
+    }
+
+
+@dataclass
+class SyncCounts:
+    """Numbers that grow while files are dealt with; see `SyncReport` and `Progress`."""
+
+    total: int = 0
+    done: int = 0
+    added: int = 0
+    changed: int = 0
+    moved: int = 0
+    removed: int = 0
+    unchanged: int = 0
+    warned: int = 0
+    chunks: int = 0
+    embedded: int = 0
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
+    counted: dict[str, str] = field(default_factory=dict)
+
+    def put(self, uri: str, report: DocumentReport, *, is_new: bool) -> None:
+        """Count a document that was stored."""
+        self.count(uri, "added" if is_new else "changed")
+        self.warned += bool(report.warnings)
+        self.chunks += report.chunks
+
+    def count(self, uri: str, what: Literal["added", "changed", "moved", "removed", "unchanged"]) -> None:
+        """Count what became of a source."""
+        setattr(self, what, getattr(self, what) + 1)
+        self.counted[uri] = what
+
+    def fail(self, row: SourceRow) -> None:
+        """Count a source that cannot be read."""
+        self.failed.append((row.uri, row.error))
+        if row.is_stale:
+            self.stale.append(row.uri)
+
+    def take_back(self, uris: Iterable[str]) -> None:
+        """Another writer was there first, so that these were not stored as they were counted; they are taken again."""
+        for uri in uris:
+            if what := self.counted.pop(uri, ""):
+                setattr(self, what, getattr(self, what) - 1)
+            self.failed = [one for one in self.failed if one[0] != uri]
+            self.stale = [one for one in self.stale if one != uri]
+
+    def progress(self, uri: str, change: str) -> Progress:
+        """How far it is."""
+        return Progress(self.done, self.total, uri, len(self.failed), self.chunks, self.embedded, change)
+
+    def report(self, generation: int, found: FileListing, seconds: float) -> SyncReport:
+        """What was done in the end."""
+        return SyncReport(
+            generation=generation,
+            added=self.added,
+            changed=self.changed,
+            moved=self.moved,
+            removed=self.removed,
+            unchanged=self.unchanged,
+            failed=tuple(self.failed),
+            stale=tuple(self.stale),
+            skipped=tuple(found.skipped),
+            unread=tuple(found.unread.most_common()),
+            warned=self.warned,
+            chunks=self.chunks,
+            embedded=self.embedded,
+            seconds=seconds,
+        )

@@ -1,0 +1,241 @@
+"""What a store is built with: what the caller says, else what it was built with, else what suits the documents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from spolia.core.operator import Operator
+from spolia.errors import GroupError, ManifestMismatch
+from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.splitters.token_lengths import TokenCounter
+from spolia.indexing.sync.files import FileListing
+from spolia.indexing.sync.prefetch import Prefetch, Unreadable
+from spolia.models.protocols import Embedder, SparseEmbedder
+from spolia.stores.backends.rows import Unmade
+from spolia.stores.corpus import NodeGroup, refuse_no_groups
+from spolia.stores.definition import Definition, Embedding, Part, Pieces, Transform
+from spolia.stores.groups.definitions import GroupDefinitions, refuse_other, ways_out
+from spolia.stores.groups.group_build import Availability, GroupBuild
+from spolia.stores.lexical.analysis import Analyzer, analyzer_for
+from spolia.stores.manifest import Manifest
+from spolia.stores.staging import AnyWriter
+from spolia.stores.stored_definition import embedder_of, in_order, manifest_of, signature, transform_of
+
+SAMPLED_FILES = 40
+_SAMPLED_CHARACTERS = 5_000
+_SAMPLED_BYTES = 1_000_000
+
+
+def default_splitter(embedder: Embedder | None) -> SlidingWindow:
+    """Windows of 200 tokens as the embedder counts them; without one, or if it does not show how, of 800 characters.
+
+    >>> default_splitter(None)
+    SlidingWindow(size=200, chars_per_token=4, tokenizer=None, covered=0.95, overlap=20)
+    """
+    counter = getattr(embedder, "tokenizer", None)
+    return SlidingWindow(tokenizer=counter if isinstance(counter, TokenCounter) else None)
+
+
+def main_definition(splitter: Transform | None, embedder: Embedder | None, analyzer: Analyzer | None) -> Definition:
+    """The definition of the group that `sync` always has."""
+    return Definition(
+        splitter or default_splitter(embedder),
+        embeddings=(Embedding(embedder),) if embedder is not None else (),
+        analyzer=analyzer,
+    )
+
+
+@dataclass(frozen=True)
+class RequestedGroups:
+    """The groups that a caller asks for.
+
+    Args:
+        main: name of the first one.
+        definition: of the first one.
+        groups: further ones.
+        known: operators of the caller's own in definitions that the store holds.
+        reaches: whether that which makes each group could be reached so far.
+    """
+
+    main: str
+    definition: Definition
+    groups: Sequence[NodeGroup] = ()
+    known: Sequence[Operator[Any, Any] | type] = ()
+    reaches: dict[str, Availability] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        refuse_no_groups(self.groups, "groups=")
+
+    def define(self, writer: AnyWriter, found: FileListing, taking: Prefetch, *, rebuild: bool) -> bool:
+        """Write the manifests of what is asked for; what is there must be the same. Whether the main group is renewed.
+
+        Args:
+            rebuild: have groups made anew that are made of something else by now, and those that are made from them.
+
+        Raises:
+            ManifestMismatch: a group is made of something else.
+            GroupError: a group that nobody defines, that cannot be stored, or that would have to be made again and is
+                made by what is not known here.
+        """
+        there = writer.manifests.get(self.main)
+        analyzer = there.analyzer if there is not None else analyzer_for(_samples(found, taking))
+        main = manifest_of(self.main, self.definition, analyzer, writer.manifests)
+        if there is not None and there != main and (rebuild or is_embedded_first(there, main)):
+            keeps = _redefine(writer, there, main)
+        elif there is not None and there != main and not main.embeddings and there.embeddings:
+            raise ManifestMismatch(_embedder_left_out(there))
+        else:
+            keeps = True
+            writer.define(self.main, main)
+        if rebuild:
+            outdated = [manifest.group for manifest in self._changed(writer.manifests)]
+            defining = GroupDefinitions(writer, self.groups, True, self.known, {self.main: self.definition})
+            defining.define(renewed=() if keeps else (self.main,), outdated=outdated)
+        for group in self.groups:
+            if group.definition is not None and group.name in writer.manifests:
+                refuse_other(group, writer.manifests)
+        return there is not None and there != main
+
+    def growths(self, manifests: dict[str, Manifest]) -> list[GroupBuild]:
+        """All groups of the store, each with the objects that make it, in order.
+
+        One that is made by what is not known here is made of no document, which is noted of each.
+
+        Raises:
+            GroupError: what embeds the main group is not known here.
+        """
+        return [self._growth(manifest) for manifest in in_order(manifests)]
+
+    def _growth(self, manifest: Manifest) -> GroupBuild:
+        given = {group.name: group.definition for group in self.groups if group.definition is not None}
+        given[self.main] = self.definition
+        passed = [embedding.embedder for definition in given.values() for embedding in definition.embeddings]
+        definition, lineage = given.get(manifest.group), (manifest.parent, manifest.ref)
+        embedders, unknown = _embedders(manifest, passed)
+        try:
+            if unknown is not None:
+                raise unknown
+            transform = definition.transform if definition else transform_of(manifest, self.known)
+        except GroupError as error:
+            if manifest.group == self.main:
+                raise
+            transform = _Unmakeable(f"{error} The other groups go on. {ways_out(manifest.group)}")
+        reach = self.reaches.setdefault(manifest.group, Availability())
+        return GroupBuild(manifest.group, transform, *lineage, embedders, reach)
+
+    def refuse_changed(self, manifests: dict[str, Manifest]) -> None:
+        """Refuse to go on with groups of the store that would be made otherwise by now.
+
+        Raises:
+            ManifestMismatch: the code, models or prompts of one have changed since it was built.
+        """
+        for manifest in self._changed(manifests):
+            raise ManifestMismatch(
+                f"Group {manifest.group!r} was made by {manifest.transform}, whose code, models or prompts have "
+                f"changed since. Build it anew: spolia groups build {manifest.group} --rebuild, or in Python "
+                f"materialise([corpus.group({manifest.group!r}, definition)], rebuild=True)."
+            )
+
+    def _changed(self, manifests: dict[str, Manifest]) -> Iterator[Manifest]:
+        """Groups of the store that nobody names, and that would be made otherwise by now."""
+        for manifest in in_order(manifests):
+            if manifest.group in (self.main, *(group.name for group in self.groups)) or not manifest.signature:
+                continue
+            transform = self._growth(manifest).transform
+            if isinstance(transform, _Unmakeable):
+                continue  # it is left behind, and `sync` says so
+            if manifest.signature != signature(Definition(transform, manifest.parent, manifest.ref), manifests):
+                yield manifest
+
+
+@dataclass(frozen=True)
+class _Unmakeable(Operator[Part, Pieces]):
+    """Stands for a transform that is not known here: nothing can be made by it.
+
+    Args:
+        reason: in words, with what to do about it.
+    """
+
+    reason: str
+
+    def apply(self, value: Part, /) -> Pieces:
+        raise GroupError(self.reason)
+
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return 0
+
+
+def behind(growths: Iterable[GroupBuild]) -> tuple[tuple[str, str], ...]:
+    """Groups that cannot be made here, or whose model is away, and why."""
+    reasons = ((each.group, _why_behind(each)) for each in growths)
+    return tuple((group, reason) for group, reason in reasons if reason)
+
+
+def makeshift(growths: Iterable[GroupBuild], built: Iterable[Unmade]) -> tuple[tuple[str, str], ...]:
+    """Groups that hold what was made of replies that could not be read, and why.
+
+    Args:
+        built: what `materialise` has told of groups that it has built.
+    """
+    kept = [(each.group, each.reach.makeshift) for each in growths if each.reach.makeshift and not _why_behind(each)]
+    return (*kept, *((lack.group, lack.reason) for lack in built if not lack.document))
+
+
+def _why_behind(growth: GroupBuild) -> str:
+    return growth.transform.reason if isinstance(growth.transform, _Unmakeable) else growth.reach.reason
+
+
+def _redefine(writer: AnyWriter, there: Manifest, main: Manifest) -> bool:
+    """Have the main group made again of the documents that are there; whether its nodes stay.
+
+    They do where they are made as before, and only searched or embedded otherwise; but not where they were embedded by
+    their text and are by their pictures now, or the other way round.
+    """
+    keeps = there.signature == main.signature and there.by_picture == main.by_picture
+    writer.redefine(main.group, main, keep_nodes=keeps)
+    return keeps
+
+
+def is_embedded_first(there: Manifest, main: Manifest) -> bool:
+    """Whether all that is asked for beyond what is there are vectors, of texts: then the nodes stay."""
+    return not there.embeddings and not main.by_picture and there == main.but(embeddings=())
+
+
+def _embedders(
+    manifest: Manifest, passed: Sequence[Embedder | SparseEmbedder]
+) -> tuple[tuple[Embedder | SparseEmbedder, ...], GroupError | None]:
+    """Those of a group that are known here, and why another one is not: nodes that are there may lack the former's."""
+    found, unknown = [], None
+    for how in manifest.embeddings:
+        try:
+            found.append(embedder_of(how, manifest.group, passed))
+        except GroupError as error:
+            unknown = unknown or error
+    return tuple(found), unknown
+
+
+def _embedder_left_out(there: Manifest) -> str:
+    """What to say where a group has an embedder and the caller names none."""
+    how = there.embeddings[0]
+    written = json.loads(how.plain) if how.plain else None
+    name = written if isinstance(written, str) else next(iter(written), "") if isinstance(written, dict) else ""
+    return (
+        f"Group {there.group!r} of the store is embedded with {how.embedder!r}, and no embedder was named. Write the "
+        f"same one: embedder={f'{name}(…)' if name else 'it'}, whose name is {how.embedder!r}, with the splitter that "
+        f"is there: {there.transform}. To search by words only from now on: rebuild=True (--rebuild)."
+    )
+
+
+def _samples(found: FileListing, taking: Prefetch) -> Iterable[str]:
+    """The beginnings of some documents from all over the folder."""
+    files = [file for file in found.files.values() if file.size <= _SAMPLED_BYTES]
+    step = max(1, len(files) // SAMPLED_FILES)
+    for file in islice(files, 0, None, step):
+        try:
+            yield taking.sample(file).document.text[:_SAMPLED_CHARACTERS]
+        except Unreadable:
+            continue  # it is recorded when its turn comes

@@ -1,0 +1,142 @@
+"""What readers lose and what is gone is published first: it waits for nothing that may fail or take long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from spolia.indexing.sync.diff import SourceDiff
+from spolia.indexing.sync.files import File, FileListing
+from spolia.indexing.sync.linked_images import LinkedImages
+from spolia.indexing.sync.metadata import DocumentLabels
+from spolia.indexing.sync.prefetch import Prefetch, Unreadable, fetched
+from spolia.indexing.sync.report import DocumentReport
+from spolia.stores.backends.rows import Stamp
+from spolia.stores.staging import AnyWriter
+
+
+@dataclass(frozen=True)
+class Revoked:
+    """What a run has published before it has read anything.
+
+    Args:
+        removed: the sources that were gone, by their uris.
+        relabelled: those whose documents have other readers now.
+    """
+
+    removed: tuple[str, ...] = ()
+    relabelled: frozenset[str] = frozenset()
+
+
+def revoke(
+    writer: AnyWriter, found: FileListing, labels: DocumentLabels, stamps: Mapping[str, Stamp], taking: Prefetch
+) -> Revoked:
+    """Take away what is gone, give documents the readers that they have by now, and publish that.
+
+    Args:
+        found: what there is.
+        labels: what the caller says of files.
+        stamps: of the sources that the store has.
+        taking: reads new files that may be what is gone, under another name.
+    """
+    if labels.access is None and stamps.keys() <= found.files.kept.keys():
+        return Revoked()
+    known = SourceDiff(writer, found, stamps, LinkedImages(found, labels), all=False)
+    return _Revocation(writer, found, labels, known, taking).close()
+
+
+class _Revocation:
+    def __init__(
+        self, writer: AnyWriter, found: FileListing, labels: DocumentLabels, known: SourceDiff, taking: Prefetch
+    ) -> None:
+        self.writer, self.found, self.labels, self.known, self.taking = writer, found, labels, known, taking
+        self.parts = {part: container for container, parts in known.parts.items() for part in parts}
+        self.heirs = self._heirs()
+
+    def close(self) -> Revoked:
+        removed = tuple(uri for uri in self.known.gone if uri not in self.heirs)
+        for uri in removed:
+            self.writer.remove(uri)
+        relabelled = frozenset(self._relabelled()) if self.labels.access is not None else frozenset[str]()
+        if not self._lacks_vectors():  # else they are made first, and this is published with them
+            self.writer.publish()
+        return Revoked(removed, relabelled)
+
+    # What was moved stays until its turn comes: nothing is cut or asked again for another name.
+
+    def _heirs(self) -> dict[str, str]:
+        """Under which new name what is gone is there, by the one that it had."""
+        same, heirs = self._new_by_hash(), dict[str, str]()
+        for uri, row in sorted(self.known.gone.items()):
+            if row.status == "indexed" and (uris := same.get(row.content_hash)):
+                heirs[uri] = uris.pop(0)
+            elif container := next((above for above in above(uri) if above in heirs), ""):
+                heirs[uri] = heirs[container] + uri.removeprefix(container)
+        return heirs
+
+    def _new_by_hash(self) -> dict[str, list[str]]:
+        """New files that have the size of something that is gone, by the hash of their bytes."""
+        sizes = {row.size for row in self.known.gone.values()}
+        found: dict[str, list[str]] = {}
+        for uri, file in self.known.unlike.items() if sizes else ():
+            if file.size in sizes and self.known.get(uri) is None:
+                found.setdefault(self._hash(file), []).append(uri)
+        return found
+
+    def _hash(self, file: File) -> str:
+        try:
+            there = fetched(file, None, self.taking.spool)
+        except Unreadable:
+            return ""  # it is told when its turn comes
+        self.taking.drop(there.blob)
+        return there.row.content_hash
+
+    # Readers.
+
+    def _relabelled(self) -> Iterator[str]:
+        """Give documents the readers that are said of their sources; gives those sources that have all theirs now."""
+        self._contain()
+        there = self.writer.readers(self.found.uris)
+        uris = [uri for uri in there if uri in self.found.files or uri in self.heirs or uri in self.parts]
+        said = {uri: self.labels.readers(self.heirs.get(uri, uri)) for uri in uris}
+        others = self.writer.sources([uri for uri in uris if said[uri] != there[uri]])
+        for document, before in {row.document: there[uri] for uri, row in others.items()}.items():
+            holders = self.writer.holders(document)
+            readers = _together(said.get(row.uri, before) for row in holders)
+            if readers != before:
+                self.writer.set_readers(self.writer.document(document), readers)
+            for row in holders:
+                is_done = row.status == "indexed" and row.uri in others and row.uri not in self.heirs
+                if is_done and said[row.uri] == readers:
+                    yield row.uri
+
+    def _contain(self) -> None:
+        """Say what stands in which container: whoever may read that may read it, unless something else is said."""
+        for uri, row in self.writer.sources([*self.parts, *self.heirs]).items():
+            within = DocumentReport.of(row.report).within if row.report else ""
+            if uri in self.parts:
+                self.labels.contain(uri, within or self.parts[uri])
+            elif within in self.heirs and self.heirs[uri].startswith(f"{self.heirs[within]}/"):
+                self.labels.contain(self.heirs[uri], self.heirs[within])
+
+    # Publishing.
+
+    def _lacks_vectors(self) -> bool:
+        """Whether vectors were lost, without which nothing can be published."""
+        return any(
+            any(True for _ in lacking(group, how.embedder))
+            for group, manifest in self.writer.manifests.items()
+            for how in manifest.embeddings
+            for lacking in (self.writer.unembedded, self.writer.unembedded_pictures)
+        )
+
+
+def _together(lists: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """Who may read a text that stands in several files: whoever may read one of them."""
+    given = set(lists)
+    return () if () in given else tuple(sorted({principal for one in given for principal in one}))
+
+
+def above(uri: str) -> Iterator[str]:
+    """What a source may be in by its name."""
+    return (uri[:at] for at, character in enumerate(uri) if character == "/")

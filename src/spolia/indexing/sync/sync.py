@@ -1,0 +1,241 @@
+"""Keeping a store in step with folders and other sources: only what has changed is read, cut and embedded again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from spolia.core.operator import Operator
+from spolia.errors import FolderError, SourceError, StoreError
+from spolia.filters import Field
+from spolia.indexing.readers.reader import FileReader
+from spolia.indexing.readers.registry import READERS, Readers, by_suffix
+from spolia.indexing.sources.source import Source
+from spolia.indexing.sources.source_diff import followed, together
+from spolia.indexing.sync.files import FileListing
+from spolia.indexing.sync.metadata import DocumentLabels
+from spolia.indexing.sync.report import Progress, SyncReport
+from spolia.indexing.sync.requested_groups import RequestedGroups, main_definition
+from spolia.indexing.sync.sync_run import keep
+from spolia.indexing.sync.walk import refuse_other, walk
+from spolia.indexing.workers.protocol import WorkerLimits
+from spolia.models.protocols import Embedder
+from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
+from spolia.stores.definition import Transform
+from spolia.stores.lexical.analysis import Analyzer
+from spolia.types import Scalar
+
+
+def sync(
+    sources: str | Path | Source | Sequence[str | Path | Source],
+    corpus: Corpus,
+    *,
+    splitter: Transform | None = None,
+    embedder: Embedder | None = None,
+    analyzer: Analyzer | None = None,
+    readers: Readers = READERS,
+    group: str = "chunk",
+    groups: Sequence[NodeGroup] = (),
+    fields: Sequence[Field] | None = None,
+    metadata: Callable[[str], Mapping[str, Scalar | Sequence[Scalar]]] | None = None,
+    access: Callable[[str], Iterable[str]] | None = None,
+    known: Sequence[Operator[Any, Any] | type] = (),
+    progress: Callable[[Progress], None] | None = None,
+    batch: int = 1000,
+    follow_links: bool = False,
+    rebuild: bool = False,
+    retry: bool = True,
+    workers: int | None = None,
+    limits: WorkerLimits | None = None,
+    timeout_s: float | None = None,
+) -> SyncReport:
+    """Make a store hold the files of a folder, and no others, and what sources have, in all its node groups.
+
+    What is gone, and what readers lose, is published first, before anything is read, asked or embedded: so it is also
+    where the run fails, since a model server is away or a group is refused.
+
+    A file whose size and time are the same is not opened, one whose content is the same is not read again; a moved file
+    keeps its nodes, and a text that was embedded before is not embedded again. What stands in archives and mails are
+    documents of their own, `a.zip/b.pdf`. Each batch is published when it is complete, or after a minute, so that it
+    can be searched, and a run that is stopped goes on where it was. A file that cannot be read is recorded with the
+    reason, and the others go on; later runs try it again, and till then its last good version stays (`report.stale`); a
+    file that was deleted goes. What `add_texts` has added stays.
+
+    A group of the store that cannot be made now, since its function or its embedder is not known here or its model is
+    away, is left behind, and the others go on (`report.behind`); what it lacks is made as soon as it can be. A model
+    that fails three times in a row, as one that is away does, is not asked again in this run.
+
+    Of a source, pages of the web or rows of a database (`spolia.indexing.sources`), only what has changed since the
+    last run is asked for. What others have put into the store stays, and so does what a source has that is not named
+    here. One that cannot be read is among those that failed, under its name, and the others go on.
+
+    Args:
+        sources: a folder with documents; or a source; or a list of folders, files and sources. Uris of files are
+            relative to the folder that all of them are in; a store has one folder.
+        corpus: the store; made if it is not there.
+        splitter: cuts documents; by default windows of 200 tokens of the embedder, or of 800 characters.
+        embedder: gives the vectors for dense search; None for search by words only. Named later, with the splitter
+            that is there, it embeds the nodes that are there.
+        analyzer: makes the terms; by default that of the group, or one for the language of the first documents.
+        readers: of the formats that are indexed, other files are left out; or, by suffix or pattern, what reads some
+            files otherwise than the built-in readers do: `{"*.foo": my_function}`.
+        group: name of the node group that `splitter` makes.
+        groups: further ones to build at once; those that the store has are kept in step whether named or not.
+        fields: metadata fields that can be filtered by, all of them; None for those that were declared before. A value
+            that does not fit is passed over, and told (`report.fields`).
+        metadata: fields of the document in a file, by its uri. Other fields for a file that is there already make
+            anew only what reads them.
+        access: principals who may read the document in a file, by its uri; none for everybody. Another list for a file
+            that is there already embeds nothing, and applies first.
+        known: operators of your own in definitions of groups that the store has.
+        progress: is told how far it is, after every file and every few hundred texts that were embedded; of a source,
+            what has been asked for as yet is all.
+        batch: documents that are published together.
+        follow_links: go where links lead out of the folder too.
+        rebuild: build groups anew that were built with other parts than these, and all that is made from them; if the
+            store holds another folder, forget that. What was there is found until all of the new is published. What
+            could not be read is tried again, however often it was.
+        retry: try a file again that could not be read the last time and has not changed since: three times in all, and
+            where its process died, or took too much memory or time, after a while (`spolia.indexing.sync.diff`); in
+            every run where a password or a package was missing. Who looks at a folder all the time may write False.
+            It is reported in any case.
+        workers: processes in which PDF, office files, HTML, pictures, mails and archives are read, as many at the same
+            time; by default one for each processor, four at most. What is read so can take nothing down, whatever is
+            wrong with it. 0 reads all in this process. Other formats are read in this process anyway, and those of
+            readers that are not built in, unless they say `apart = True`.
+        limits: time and memory for each file that a worker reads.
+        timeout_s: how long to wait for another writer, seconds; None for what the corpus says.
+
+    Raises:
+        FolderError: there is no such folder, it may not be listed, no file in it can be read by a reader, or the store
+            holds another one.
+        ManifestMismatch: the group was built with another splitter, embedder or analyser, naming both.
+        GroupError: the main group cannot be embedded here; or one that is made from it would be lost by a rebuild,
+            since it is made by what is not known here.
+        ModelUnavailable: a rebuild would lose what a group has, since its model is away, so that none of it was
+            published; or a new group could be made of no document, after all else was published.
+        StoreError: the store cannot be written.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "stones.txt").write_text("Spolia are stones that builders take from older buildings.")
+    ...     report = sync(folder, Corpus(f"{folder}/notes.spolia"))
+    >>> report.added, report.chunks
+    (1, 1)
+    """
+    began = time.perf_counter()
+    refuse_swapped(sources, corpus)
+    folder, others = told_apart(sources)
+    by_name = by_suffix(readers)
+    onward = TotalProgress(progress)
+    kept = partial(
+        keep,
+        corpus,
+        wanted=RequestedGroups(group, main_definition(splitter, embedder, analyzer), groups, known),
+        fields=fields,
+        progress=None if progress is None else onward,
+        batch=batch,
+        retry=retry,
+        afresh=rebuild,
+        workers=workers,
+        limits=limits,
+        timeout_s=timeout_s,
+    )
+    labels = partial(DocumentLabels, metadata, access)
+    reports: list[SyncReport] = []
+    if folder is not None:
+        found = walk(folder, by_name, follow_links=follow_links)
+        named = str(folder if isinstance(folder, (str, Path)) else ", ".join(map(str, folder)))
+        refuse_empty(named, found, by_name)
+        refuse = partial(refuse_other, named, found, store=corpus.path)
+        reports.append(kept(found=found, labels=labels(), refuse=refuse, rebuild=rebuild))
+    failed: list[tuple[str, str]] = []
+    for source in others:
+        for lot in followed(source, corpus, labels, by_name, failed, afresh=rebuild):
+            onward.next()
+            reports.append(kept(found=lot, labels=labels(), rebuild=rebuild and not reports))
+    return together(reports, failed).but(seconds=time.perf_counter() - began)
+
+
+def refuse_swapped(sources: object, corpus: object) -> None:
+    """Refuse what is no folder and no store, or the one in the place of the other."""
+    if isinstance(sources, Corpus):
+        raise StoreError(f"The store {sources.path!r} stands where the documents belong. Write sync(FOLDER, corpus).")
+    refuse_no_corpus(corpus, "sync(FOLDER, corpus)")
+
+
+Paths: TypeAlias = "str | Path | Sequence[str | Path]"
+
+
+def told_apart(given: str | Path | Source | Sequence[str | Path | Source]) -> tuple[Paths | None, list[Source]]:
+    """Paths, as they were given, and sources."""
+    if isinstance(given, (str, Path)):
+        return given, []
+    if isinstance(given, Source):
+        return None, [given]
+    paths = [one for one in given if not isinstance(one, Source)]
+    sources = [one for one in given if isinstance(one, Source)]
+    if len({one.id for one in sources}) < len(sources):
+        raise SourceError("Two sources have the same name, so a store could not tell them apart. Write other names.")
+    return (paths if paths or not sources else None), sources
+
+
+def refuse_empty(folder: str, found: FileListing, readers: dict[str, FileReader]) -> None:
+    """Raise `FolderError` where there is nothing to index."""
+    if found.files or found.closed:
+        return
+    if not found.unread and not found.skipped:
+        there = "is empty"
+    else:
+        kinds = ", ".join(f"{count} {suffix or 'without suffix'}" for suffix, count in found.unread.most_common(5))
+        reasons = "; ".join(f"{item.uri}: {item.reason}" for item in found.skipped[:3])
+        there = f"holds no document that can be read, but: {'; '.join(filter(None, (kinds, reasons)))}"
+    endings = ", ".join(sorted({reader.suffixes[0] for reader in readers.values()}))
+    raise FolderError(
+        f"{folder} {there}. Put files there that end in {endings}, or name another folder. "
+        "Nothing was changed; to have an empty store, delete it."
+    )
+
+
+class TotalProgress:
+    """Tells of lots as of one run: what was done of those before is counted too.
+
+    Args:
+        progress: is told.
+
+    >>> told = []
+    >>> onward = TotalProgress(told.append)
+    >>> onward(Progress(done=2, total=2))
+    >>> onward.next()
+    >>> onward(Progress(done=1, total=3))
+    >>> [(now.done, now.total) for now in told]
+    [(2, 2), (3, 5)]
+    """
+
+    def __init__(self, progress: Callable[[Progress], None] | None) -> None:
+        self.progress = progress
+        self.before = self.last = Progress(0, 0)
+
+    def __call__(self, now: Progress) -> None:
+        """How far the lot is."""
+        before = self.before
+        self.last = (
+            now
+            if not before.total
+            else now.but(
+                done=before.done + now.done,
+                total=before.total + now.total,
+                failed=before.failed + now.failed,
+                chunks=before.chunks + now.chunks,
+                embedded=before.embedded + now.embedded,
+            )
+        )
+        if self.progress is not None:
+            self.progress(self.last)
+
+    def next(self) -> None:
+        """What follows is of the next lot."""
+        self.before = self.last

@@ -1,0 +1,585 @@
+"""One run of `sync`: sources are read ahead and prepared without a lock, and committed batch by batch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import closing, contextmanager
+from functools import cache
+
+from spolia.core.run_context import check_cancelled
+from spolia.errors import DocumentError, FolderError, MissingExtra
+from spolia.filters import Field, notes_on
+from spolia.indexing.readers.reader import Container
+from spolia.indexing.sync.batch import Batch, BatchItem, MetadataDiff
+from spolia.indexing.sync.diff import SourceDiff, failed
+from spolia.indexing.sync.files import File, FileListing, SourceChanges
+from spolia.indexing.sync.linked_images import LinkedImages
+from spolia.indexing.sync.metadata import AccessLists, DocumentLabels
+from spolia.indexing.sync.prefetch import (
+    NOT_OPENED,
+    ContainerContents,
+    ContainerResult,
+    FetchedItem,
+    FetchItem,
+    Prefetch,
+    Unreadable,
+    fetched,
+    prefetch,
+)
+from spolia.indexing.sync.report import DocumentReport, Progress, SyncCounts, SyncReport
+from spolia.indexing.sync.requested_groups import RequestedGroups, behind, makeshift
+from spolia.indexing.sync.revoke import Revoked, above, revoke
+from spolia.indexing.sync.walk import FOLDER, ROOT
+from spolia.indexing.workers.protocol import WorkerLimits
+from spolia.stores.backends.rows import SourceRow, Stamp, Unmade
+from spolia.stores.corpus import Corpus
+from spolia.stores.groups.group_build import embed, make_up
+from spolia.stores.groups.materialise import materialise, refuse_away
+from spolia.stores.manifest import Manifest
+from spolia.stores.staging import AnyWriter, Staging
+from spolia.stores.writer import Writer
+
+CUT_AT_ONCE, WEIGHT_AT_ONCE = 64, 5_000_000
+"""Documents whose nodes are made together, so that a transform asks its model for all of them at once; and their
+characters and bytes of pictures, beyond which they are fewer."""
+CHUNKS_PER_DOCUMENT = 20
+MOST_CHUNKS, STAGED_AT_ONCE = 4_000, 32_000_000
+"""A batch of documents is published early when it has more chunks than so many for each, or in all, or takes so many
+characters and bytes of memory: other writers wait for as long as a batch is written."""
+LONGEST_UNPUBLISHED_S = 60.0
+"""Seconds after which what was read is published, however little it is: who stops a run over scans loses no hours."""
+
+
+NOTHING = Revoked()
+
+
+def keep(
+    corpus: Corpus,
+    found: FileListing,
+    wanted: RequestedGroups,
+    labels: DocumentLabels,
+    *,
+    refuse: Callable[[Mapping[str, Stamp], str], None] | None = None,
+    fields: Sequence[Field] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    batch: int = 1000,
+    rebuild: bool = False,
+    retry: bool = True,
+    afresh: bool = False,
+    workers: int | None = None,
+    limits: WorkerLimits | None = None,
+    timeout_s: float | None = None,
+) -> SyncReport:
+    """Bring a store, made if it is not there, in step with what was found; see `sync`.
+
+    Args:
+        refuse: raises if the store holds, with these sources, another folder than was found.
+        afresh: try all again that could not be read, however often it was tried.
+    """
+    began = time.perf_counter()
+    corpus.create()
+    wait_s = corpus.wait_s if timeout_s is None else timeout_s
+    run: SyncRun | None = None
+    notes: tuple[str, ...] = ()
+    with prefetch(corpus.truth.folder, workers, limits) as taking:
+        lot = found
+        while run is None or run.conflicts:
+            if run is not None:
+                lot, refuse = _again(found, run.conflicts), None
+            with _opened(corpus, wait_s, whole=rebuild) as writer:
+                labels = labels if run is None else _not_wider(labels, writer.readers(lot.uris))
+                known = writer.stamps(lot.uris)
+                is_other = _is_other(refuse, known, writer, rebuild=rebuild)
+                labels.refuse_bad_readers(lot.files)
+                if labels.access is None and writer.is_restricted():
+                    is_closed = cache(writer.is_restricted_now)
+                    labels = labels.anew(kept=writer.readers(lot.uris), is_closed=is_closed)
+                closed = Revoked() if is_other else revoke(writer, lot, labels, known, taking)
+                if closed.removed:
+                    known = writer.stamps(lot.uris)
+                before = writer.schema
+                if fields is not None:
+                    writer.declare(fields)
+                made = dict(writer.manifests)
+                renews = wanted.define(writer, lot, taking, rebuild=rebuild)
+                wanted.refuse_changed(writer.manifests)
+                if renews:
+                    known = writer.stamps(lot.uris)
+                is_anew = rebuild and made and made != writer.manifests  # what was there is found until all is made
+                batches, beside = None if is_anew else batch, LinkedImages(found, labels)
+                run = SyncRun(
+                    writer, wanted, labels, lot, taking, known, progress, batches, retry, closed, beside, run
+                )  # fmt: skip
+                run.run(recount=renews, anew=_anew(made, writer.manifests) if is_anew else (), afresh=afresh)
+                notes = notes_on(writer.declared, writer.metadata()) if writer.declared != before else notes
+    if wanted.groups:
+        tell = run.tell_of_groups
+        run.unread += materialise(wanted.groups, retry=False, known=wanted.known, tell=tell, wait_s=timeout_s)
+    published = corpus.latest()
+    report = run.tally.report(published.generation, found, time.perf_counter() - began)
+    unmade = tuple(dict.fromkeys((*published.unmade(), *(lack for lack in run.unread if lack.document))))
+    left = (*run.behind, *makeshift(run.growths, run.unread))
+    return report.but(unmade=unmade, behind=left, fields=notes)
+
+
+@contextmanager
+def _opened(corpus: Corpus, wait_s: float, *, whole: bool) -> Iterator[AnyWriter]:
+    """What takes the changes of a run: they are collected without the writer's lock, and committed batch by batch.
+
+    Args:
+        whole: have all changes in one transaction, which holds the lock: where groups are built anew, readers see none
+            of it before it is complete.
+    """
+    writer = Writer(corpus.truth, wait_s) if whole else Staging(corpus.truth, wait_s)
+    with closing(writer):
+        yield writer
+        writer.publish()
+
+
+def _again(found: FileListing, conflicts: Set[str]) -> SourceChanges:
+    """The sources that another writer has changed meanwhile, each with the container that it is in."""
+    outermost = {next((one for one in (*above(uri), uri) if one in found.files), uri) for uri in conflicts}
+    files = found.files.only(uri for uri in found.files if uri in outermost)
+    return SourceChanges(files, source=found.source, cursors=found.cursors, gone=frozenset(outermost - files.keys()))
+
+
+def _not_wider(labels: DocumentLabels, there: Mapping[str, tuple[str, ...]]) -> DocumentLabels:
+    """What the caller says, but no more readers than another writer has left meanwhile.
+
+    Args:
+        there: who may read what the store has now, by uri.
+    """
+    if (said := labels.access) is None:
+        return labels.anew()
+
+    def access(uri: str) -> Iterable[str]:
+        named, kept = tuple(said(uri)), there.get(uri, ())
+        return named if not kept or (named and set(named) <= set(kept)) else kept
+
+    return labels.anew(access=access)
+
+
+def _is_other(
+    refuse: Callable[[Mapping[str, Stamp], str], None] | None,
+    known: Mapping[str, Stamp],
+    writer: AnyWriter,
+    *,
+    rebuild: bool,
+) -> bool:
+    """Whether a store holds another folder, which is found until all of this one is there."""
+    try:
+        if refuse is not None:
+            refuse(known, writer.cursor(FOLDER, ROOT))
+    except FolderError:
+        if not rebuild:
+            raise
+        return True
+    return False
+
+
+def _anew(made: Mapping[str, Manifest], now: Mapping[str, Manifest]) -> list[str]:
+    """Groups that had nodes which were made otherwise."""
+    return [name for name, there in made.items() if name in now and there.signature != now[name].signature]
+
+
+class SyncRun:
+    """The order of a run, what it does with each source, and when it publishes.
+
+    Args:
+        writer: of the store.
+        wanted: the groups.
+        labels: what the caller says of files.
+        found: what there is.
+        taking: reads it.
+        known: the stamps of the sources that the store has.
+        progress: is told how far it is.
+        batch: documents that are published together; None for all.
+        retry: try files again that could not be read.
+        closed: what was published before.
+        beside: the pictures that documents show.
+        before: what an earlier round of the same run has counted and tried.
+    """
+
+    def __init__(
+        self,
+        writer: AnyWriter,
+        wanted: RequestedGroups,
+        labels: DocumentLabels,
+        found: FileListing,
+        taking: Prefetch,
+        known: Mapping[str, Stamp],
+        progress: Callable[[Progress], None] | None,
+        batch: int | None = None,
+        retry: bool = True,
+        closed: Revoked = NOTHING,
+        beside: LinkedImages | None = None,
+        before: SyncRun | None = None,
+    ) -> None:
+        self.writer, self.labels, self.found, self.progress, self.batch = writer, labels, found, progress, batch
+        self.tally: SyncCounts = before.tally if before else SyncCounts()
+        self.intake = taking
+        self.retry, self.closed = retry, closed
+        self.growths = wanted.growths(writer.manifests)
+        self.unread: list[Unmade] = before.unread if before else []
+        tried: set[str] = before.filing.tried if before else set()
+        self.filing: Batch = Batch(writer, self.growths, wanted.main, labels, tried=tried)
+        says = labels.access or labels.metadata or labels.kept is not None
+        held = (
+            AccessLists(writer.held(found.uris), _none if found.uris is None else writer.held_as)
+            if says
+            else AccessLists({}, _none)
+        )
+        self.labelled = MetadataDiff(writer, labels, held, self.filing)
+        self.beside = beside or LinkedImages(found, labels)
+        self.known = SourceDiff(writer, found, known, self.beside, all=self._looks_at_all)
+        for container, parts in self.known.parts.items() if self._looks_at_all else ():
+            for uri in parts:
+                row = self.known.rows[uri]
+                self.labels.contain(uri, (DocumentReport.of(row.report).within if row.report else "") or container)
+        self._changes, self._chunks = 0, self.tally.chunks
+        self._published_at = time.monotonic()
+
+    @property
+    def behind(self) -> tuple[tuple[str, str], ...]:
+        """Groups that are not kept in step, and why."""
+        return behind(self.growths)
+
+    @property
+    def conflicts(self) -> set[str]:
+        """Sources that other writers have changed meanwhile; they are to be taken once more."""
+        return self.writer.conflicts if isinstance(self.writer, Staging) else set()
+
+    def run(self, *, recount: bool = False, anew: Collection[str] = (), afresh: bool = False) -> None:
+        """Bring the store in step.
+
+        Args:
+            recount: the main group was built anew, so that no report tells its nodes any more.
+            anew: groups that would lose what they have if their model is away.
+            afresh: try all again that could not be read.
+        """
+        self._open_stale_to_those_who_may_read_it()
+        given_up = self.known.given_up(retry=self.retry, afresh=afresh)
+        for row in given_up:
+            self.tally.fail(row)
+        changed = self._changed({row.uri for row in given_up})
+        self.tally.total += len(changed)
+        self.tally.unchanged += len(self.found.files) - len(changed) + self._parts_left_alone(changed) - len(given_up)
+        self._tell_of_closed({file.uri for file in changed})
+        if not self.intake.is_first:  # from the other end than the run that is under way, so that the two meet
+            changed.reverse()
+        for taken in self.intake.ahead(self._items(changed), self._is_read):
+            self._take(taken)
+        self._cut(self.filing)
+        for uri in self.known.gone:
+            self._remove(uri)
+        self._make_up()
+        for document in self.writer.documents() if recount else ():
+            if document.id not in self.filing.counted:
+                self.filing.recount(document)
+        refuse_away(growth for growth in self.growths if growth.group in anew)
+        self.writer.remember(self.found.source, self.found.cursors)
+        self._publish()
+
+    def _tell_of_closed(self, changed: Set[str]) -> None:
+        """Count and tell what was published before; what is taken for other reasons too is told when its turn comes."""
+        for uri in self.closed.removed:
+            self._tell_of_removed(uri)
+        for uri in sorted(self.closed.relabelled):
+            if changed.isdisjoint((uri, *above(uri))):
+                self.tally.total, self.tally.done = self.tally.total + 1, self.tally.done + 1
+                self.tally.unchanged -= 1
+                self.tally.count(uri, "changed")
+                self._tell(uri, "changed")
+
+    def _open_stale_to_those_who_may_read_it(self) -> None:
+        """A source that is not tried again may have other readers by now all the same."""
+        for uri, row in self.known.rows.items() if self.labels.access else ():
+            if row.is_stale and uri not in self.known.gone and not self.labelled.may_stay(row):
+                self.writer.fail(row.but(document=""))
+
+    def _changed(self, given_up: set[str]) -> list[File]:
+        """Files that are not as they were when they were indexed, or of which the caller says something else now."""
+        if self._looks_at_all:
+            for uri in (uri for parts in self.known.parts.values() for uri in parts):
+                if self.known.rows[uri].status == "indexed" and self.labelled.differs(self.known.rows[uri]):
+                    self.known.reopen(uri)
+        if not (self._looks_at_all or self.known.reopened):
+            return [file for uri, file in self.known.unlike.items() if uri not in given_up]
+        return [
+            file
+            for uri, file in self.found.files.items()
+            if uri not in given_up and (uri in self.known.unlike or self._is_to_be_looked_at(uri))
+        ]
+
+    def _is_to_be_looked_at(self, uri: str) -> bool:
+        """Whether something is to be done with a file that is as it was."""
+        return uri in self.known.reopened or (self._looks_at_all and self.labelled.differs(self.known.rows[uri]))
+
+    def _parts_left_alone(self, changed: Sequence[File]) -> int:
+        """How much stands in containers that are not opened."""
+        opened = {file.uri for file in changed}
+        return sum(len(parts) for container, parts in self.known.parts.items() if container not in opened)
+
+    def _items(self, files: Iterable[File]) -> Iterator[FetchItem]:
+        """Files to take, but those that another run has published meanwhile."""
+        for file in files:
+            if isinstance(self.writer, Staging) and self.writer.is_changed(file.uri):
+                self.tally.total -= 1
+            else:
+                yield self._item(file)
+
+    def _item(self, file: File) -> FetchItem:
+        before = self.known.get(file.uri)
+        return FetchItem(file.uri, file.reader, file.size, lambda: fetched(file, before, self.intake.spool))
+
+    def _make_up(self) -> None:
+        """Make what is lacking of documents that this run has left alone: what could not be made is tried again."""
+        if isinstance(self.writer, Staging) and self.writer.defines:
+            self._publish()
+        made = {growth.group for growth in self.growths} - {group for group, _ in self.behind}
+        unmade = [
+            lack
+            for lack in self.writer.unmade()
+            if lack.document not in self.filing.tried and lack.group in made and (self.retry or lack.is_untried)
+        ]
+        for one in make_up(self.writer, self.growths, unmade):
+            self.filing.tried.add(one.document.id)
+            if self.filing.main in one.made:
+                self.tally.chunks += self.filing.recount(one.document)
+            self._changes += 1
+            self._tell(one.document.uri)
+            self._publish_if_many()
+
+    def tell_of_groups(self, group: str, documents: int, embedded: int) -> None:
+        """Pass on how far the building of further groups is."""
+        self._embedded(embedded)
+
+    # What becomes of one source.
+
+    def _is_read(self, uri: str, row: SourceRow) -> bool:
+        """Whether a source is read, as far as can be told before its turn comes."""
+        before = self.known.get(uri)
+        return not (_is_same(before, row) or (before is None and self.known.is_elsewhere(row.content_hash)))
+
+    def _remove(self, uri: str) -> None:
+        self.writer.remove(uri)
+        self._tell_of_removed(uri)
+
+    def _tell_of_removed(self, uri: str) -> None:
+        self.tally.count(uri, "removed")
+        self._tell(uri, "removed")
+
+    @property
+    def _looks_at_all(self) -> bool:
+        """Whether more than its stamp can tell that a file has to be taken."""
+        return bool(self.labels.metadata or self.labels.access)
+
+    def _take(
+        self, taken: FetchedItem, within: str = "", contents: ContainerContents | None = None, depth: int = 0
+    ) -> None:
+        """Bring the store in step with a source, or have it wait to be cut with others.
+
+        Args:
+            within: uri of the container that it stands in.
+            contents: what stands in the outermost one.
+            depth: number of containers that it stands in.
+        """
+        check_cancelled()
+        before, contents = self.known.get(taken.uri), contents or ContainerContents(taken.uri)
+        try:
+            if within:
+                self.labels.contain(taken.uri, within)
+            opened = self._open(taken, before, contents, depth + 1)
+            self._keep(taken, before, opened, within)
+        except Unreadable as failure:
+            self._leave_unseen(taken.uri, contents)
+            self._fail(failure, taken.reader.name, within)
+        except DocumentError as error:  # by what the caller says of it
+            row = before or SourceRow(taken.uri)
+            row = row.but(size=taken.row.size, mtime_ns=taken.row.mtime_ns, reader=taken.row.reader)
+            self._fail(Unreadable(row, str(error), None), taken.reader.name, within)
+        finally:
+            taken.drop()
+        if (
+            len(self.filing.pending) >= min(CUT_AT_ONCE, self.batch or CUT_AT_ONCE)
+            or self.filing.weight >= WEIGHT_AT_ONCE
+            or self._is_late
+        ):
+            self._cut(self.filing)
+
+    def _open(
+        self, taken: FetchedItem, before: SourceRow | None, contents: ContainerContents, depth: int
+    ) -> ContainerResult:
+        """Bring the store in step with what stands in a source.
+
+        Its own row is written after theirs: a run that is killed between them finds it changed, and opens it again.
+        """
+        if not isinstance(taken.reader, Container):
+            return NOT_OPENED
+        row = taken.row
+        known = self.known.fetch(taken.uri) if depth == 1 else ()
+        if _is_same(before, row) and taken.uri not in self.known.reopened:
+            self._leave(self.known.within(taken.uri), contents)
+            return NOT_OPENED
+        parts, problem = 0, None
+        items = contents.items(taken.reader, taken.bytes, depth, self.found.files.readers, self.intake)
+        try:
+            for part in self.intake.ahead(items if taken.is_container else (), self._is_read):
+                parts += 1
+                self.tally.total += 1
+                self._take(part, taken.uri, contents, depth)
+        except (DocumentError, MissingExtra) as error:
+            problem = error
+        if problem is not None or taken.is_unreadable:
+            self._leave_unseen(taken.uri, contents)
+        if depth == 1:
+            self.found.unread.update(contents.unread)
+            if gone := sorted(set(known) - contents.seen):
+                self._cut(self.filing)  # what has another name now is not made anew
+            for uri in gone:
+                self._remove(uri)
+        return ContainerResult(parts, contents.unread.total(), problem)
+
+    def _leave_unseen(self, container: str, contents: ContainerContents) -> None:
+        """Leave what was in a source that cannot be unpacked now, but for what others may read by now."""
+        self.known.fetch(container)
+        unseen = [uri for uri in self.known.within(container) if uri not in contents.seen]
+        closed = {
+            uri for uri in unseen if self.known.rows[uri].document and not self.labelled.may_stay(self.known.rows[uri])
+        }
+        contents.seen.update(closed)
+        for uri in sorted(closed):
+            self._remove(uri)
+        self._leave([uri for uri in unseen if uri not in closed], contents)
+
+    def _leave(self, parts: Iterable[str], contents: ContainerContents) -> None:
+        """Leave what is in a source as it is."""
+        for uri in parts:
+            contents.seen.add(uri)
+            if (row := self.known.rows[uri]).status == "failed":
+                self.tally.fail(row)
+            else:
+                self._count_same(uri)
+
+    def _count_same(self, uri: str) -> str:
+        """Count a source that holds what it held, unless for other readers by now; what became of it."""
+        if uri in self.closed.relabelled:
+            self.tally.count(uri, "changed")
+            return "changed"
+        self.tally.count(uri, "unchanged")
+        return ""
+
+    def _keep(self, taken: FetchedItem, before: SourceRow | None, opened: ContainerResult, within: str) -> None:
+        row, change = taken.row, ""
+        if before is not None and _is_same(before, row) and self.labelled.is_same(before):
+            if (before.size, before.mtime_ns) != (row.size, row.mtime_ns):
+                self.writer.touch(before.but(size=row.size, mtime_ns=row.mtime_ns))
+            change = self._count_same(taken.uri)
+        elif before is not None and _is_same(before, row) and self.labelled.gives_other_readers(before):
+            self._changes += 1
+            self.tally.count(taken.uri, "changed")
+            change = "changed"
+        elif before is None and (old := self._moved_from(taken, within)) is not None:
+            self.writer.move(old.uri, old.but(uri=taken.uri, size=row.size, mtime_ns=row.mtime_ns))
+            self._changes += 1
+            self.tally.count(taken.uri, "moved")
+            change = "moved"
+        else:
+            try:
+                reading = opened.on(taken.read())
+            except (DocumentError, MissingExtra) as error:
+                raise Unreadable(row, str(error), error) from error
+            beside = self.beside.seen_by(reading)
+            reading = self.beside.on(reading) if reading.beside else reading
+            reading = reading.but(document=self.labelled.on(reading.document, before))
+            self.labelled.held.add(reading.document)
+            self.filing.pending.append(BatchItem(reading, row, before is None, opened.parts, within, beside))
+            return
+        self._done(taken.uri, change)
+
+    def _moved_from(self, taken: FetchedItem, within: str) -> SourceRow | None:
+        """The source that is gone and held the same, read and described in the same way; it gets the new readers."""
+        for old in self.known.gone_with(taken.row.content_hash):
+            if old.reader != taken.row.reader:
+                continue
+            if not (self.labelled.is_same(old, taken.uri) or self.labelled.gives_other_readers(old, taken.uri)):
+                continue
+            report = DocumentReport.of(old.report) if old.report else None
+            if report is not None and report.beside:
+                continue  # other pictures stand beside it there
+            del self.known.gone[old.uri]
+            return old if report is None or report.within == within else old.but(report=report.but(within=within).json)
+        return None
+
+    def _cut(self, filing: Batch) -> None:
+        for filed, result in filing.flush():
+            if isinstance(result, Unreadable):
+                self._fail(result, filed.reading.document.id.rpartition(".")[2], filed.within)
+            else:
+                self.tally.put(filed.row.uri, result, is_new=filed.is_new)
+                self._changes += 1
+                self._done(filed.row.uri, "added" if filed.is_new else "changed")
+
+    def _fail(self, failure: Unreadable, reader: str, within: str) -> None:
+        """Note why a source could not be read, and how often it was tried. Its last good version stays."""
+        before, row = self.known.get(failure.row.uri), failure.row.but(document="")
+        if before is not None and self.labelled.may_stay(before):
+            row = row.but(document=before.document, report=before.report)
+        row = failed(row, failure.reason, failure.cause, before, reader)
+        row = row.but(report=DocumentReport.of(row.report).but(within=within).json)
+        self.tally.fail(row)
+        if before is not None and (before.status, before.error, before.document) == ("failed", row.error, row.document):
+            self.writer.touch(row)  # nothing changes for who searches
+        else:
+            self.writer.fail(row)
+            self._changes += 1
+        self._done(row.uri, "failed")
+
+    def _done(self, uri: str, change: str) -> None:
+        self.tally.done += 1
+        self._tell(uri, change)
+        self._publish_if_many()
+
+    def _publish_if_many(self) -> None:
+        if self.batch is None:
+            return
+        chunks = min(self.batch * CHUNKS_PER_DOCUMENT, MOST_CHUNKS)
+        are_many = self._changes >= self.batch or self.tally.chunks - self._chunks >= chunks
+        if are_many or self._is_late or self.writer.weight >= STAGED_AT_ONCE:
+            self._publish()
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether nothing was published for long, where parts of a run are published at all."""
+        return self.batch is not None and time.monotonic() - self._published_at >= LONGEST_UNPUBLISHED_S
+
+    def _publish(self) -> None:
+        """Embed what has no vector yet, then make everything since the last time visible."""
+        self.unread += embed(self.writer, self.growths, self._embedded)
+        self.writer.publish()
+        self.tally.take_back(self.conflicts & self.tally.counted.keys())
+        self.tally.counted.clear()
+        self._changes, self._chunks = 0, self.tally.chunks
+        self._published_at = time.monotonic()
+
+    def _embedded(self, count: int) -> None:
+        self.tally.embedded += count
+        self._tell("")
+
+    def _tell(self, uri: str, change: str = "") -> None:
+        if self.progress is not None:
+            self.progress(self.tally.progress(uri, change))
+
+
+def _none(id: str) -> None:
+    """No source holds it."""
+
+
+def _is_same(before: SourceRow | None, row: SourceRow) -> bool:
+    """Whether a source was indexed with this content by this reader."""
+    return before is not None and before.status == "indexed" and _content(before) == _content(row)
+
+
+def _content(row: SourceRow) -> tuple[str, str]:
+    return row.content_hash, row.reader

@@ -1,0 +1,320 @@
+"""What is asked of the truth of a store, wherever it is: SQLite in a folder, or a schema of a PostgreSQL database.
+
+Statements are those of `spolia.stores.backends.sql`, in SQLite's dialect; another database translates them. What is
+derived, the indexes, is in a folder on this machine in either case.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from spolia.errors import MissingExtra, StoreBusy, StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from spolia.models.vectors import SparseRows
+    from spolia.stores.lexical.index_writer import Added
+    from spolia.stores.manifest import Manifest
+    from spolia.stores.open_store import OpenStore
+    from spolia.stores.snapshot.snapshot import Snapshot
+    from spolia.stores.vectors.dense import Vectors
+    from spolia.stores.vectors.search import VectorSearch
+    from spolia.stores.vectors.sparse import SparseSearch
+
+
+Manifests: TypeAlias = "Mapping[str, Manifest]"
+"""What each group is made of, by its name."""
+
+
+class StatementRows(Protocol):
+    """What a statement gave."""
+
+    @property
+    def rowcount(self) -> int: ...
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Connection(Protocol):
+    """A session with a truth, used by one thread at a time; outside of a transaction every statement is one."""
+
+    @property
+    def in_transaction(self) -> bool: ...
+    def execute(self, statement: str, values: Any = ..., /) -> StatementRows: ...
+    def executemany(self, statement: str, values: Iterable[Any], /) -> StatementRows: ...
+    def each(self, statement: str, values: Any = ..., /) -> Iterator[Any]:
+        """The rows of a query one after the other, in bounded memory; other statements may come in between."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Lease(Protocol):
+    """Keeps a published generation from being swept as long as it lives."""
+
+    def is_held(self) -> bool:
+        """Whether it still does: one that hangs on a connection ends with it."""
+        ...
+
+
+class WriteSession(Protocol):
+    """The right to write, and the connection to write with."""
+
+    @property
+    def connection(self) -> Connection: ...
+    def close(self) -> None:
+        """Take back what was not committed, and let the next one write."""
+        ...
+
+
+class VectorWriter(Protocol):
+    """Takes vectors; what is written stays even if the writer's transaction is taken back."""
+
+    def is_pending(self, embedder: str, hash: bytes) -> bool:
+        """Whether a vector was added and is not written yet."""
+        ...
+
+    def add(self, embedder: str, hashes: Any, vectors: Vectors, *, unit: bool = True, dimension: int = 0) -> None:
+        """Take vectors; those that are there already are left as they are."""
+        ...
+
+    def add_sparse(self, embedder: str, hashes: Any, rows: SparseRows) -> None:
+        """Take sparse vectors; those that are there already are left as they are."""
+        ...
+
+    def keep(self) -> None:
+        """Write what was collected, before the writer ends without publishing."""
+        ...
+
+    def flush(self) -> None:
+        """Write what was collected, and put it in order."""
+        ...
+
+
+class Stored(Protocol):
+    """Vectors of a group's nodes as they are kept."""
+
+    def at(self, positions: npt.NDArray[np.int64]) -> Vectors:
+        """Those of the nodes at these positions among the live ones of the group, float32[n, d]."""
+        ...
+
+
+class Backend(Protocol):
+    """Where a store is, and everything in which SQLite and PostgreSQL differ. Its text is the address, without secrets.
+
+    Attributes:
+        place: the address, written in one way: two truths of one place are the same store.
+        folder: what is derived is here.
+    """
+
+    @property
+    def place(self) -> str: ...
+    @property
+    def folder(self) -> Path: ...
+
+    # What is there.
+
+    def exists(self) -> bool:
+        """Whether something that calls itself a store is there."""
+        ...
+
+    def create(self) -> None:
+        """Make an empty store, whole or not at all, unless there is one."""
+        ...
+
+    def reading(self) -> Connection:
+        """A connection that can only read; refused when something else is there."""
+        ...
+
+    def writing(self, timeout_s: float) -> WriteSession:
+        """The right to write, for one at a time; `StoreBusy`, naming the holder, when it was not free in time."""
+        ...
+
+    def identity(self) -> object:
+        """What tells a store from another one that is put in its place."""
+        ...
+
+    def is_current(self, opened: OpenStore) -> bool:
+        """Whether what is open is still what is there."""
+        ...
+
+    def problem(self, doing: str, error: Exception) -> StoreError | None:
+        """The `StoreError` that an exception of the database or the file system stands for; None for other exceptions.
+
+        Args:
+            doing: what was being done to the store, as a participle: `opened`, `written`, `published`.
+        """
+        ...
+
+    # Generations.
+
+    def leased(self, generation: int) -> Lease | None:
+        """A lease on a generation; None when it is being swept or has been."""
+        ...
+
+    def unleased(self, connection: Connection, generation: int) -> object | None:
+        """What keeps others from reading a generation, as long as it lives or the transaction lasts; None when one is
+        reading it."""
+        ...
+
+    def pin(self, generation: int) -> None:
+        """Make ready what leases on a generation hang on."""
+        ...
+
+    # Lexical indexes.
+
+    def freeze(
+        self, manifest: Manifest, base: int | None, generation: int, dead: Iterable[int], added: Iterable[Added]
+    ) -> None:
+        """Make the lexical index of a group that is published durable, if it is not made by those who read it.
+
+        Args:
+            base: the generation whose index it is made from; None for from nothing.
+        """
+        ...
+
+    def is_worn(self, manifest: Manifest, base: int, dead: int) -> bool:
+        """Whether the lexical index of a group holds so much that is gone that it is to be made from nothing.
+
+        Args:
+            base: its generation.
+            dead: nodes in it that are about to go.
+        """
+        ...
+
+    def lexical(self, snapshot: Snapshot, group: str) -> Path:
+        """The folder with the lexical index of a group, made if need be."""
+        ...
+
+    def index_damage(self, manifest: Manifest, generation: int, *, all: bool) -> str:
+        """What is wrong with a lexical index that has to be published anew, in words.
+
+        Args:
+            all: read all of it.
+        """
+        ...
+
+    # Vectors.
+
+    def embedding(self, connection: Connection) -> VectorWriter:
+        """What a writer gives vectors to."""
+        ...
+
+    def follow(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
+        """Bring vector databases beside the store to what is published next.
+
+        Args:
+            known: for each group, the last key that they have taken in.
+            published: the generation that readers see now.
+        """
+        ...
+
+    def recover(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
+        """Bring vector databases beside the store back to what is published, where a killed writer left them otherwise.
+
+        Args:
+            known, published: as for `follow`.
+        """
+        ...
+
+    def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
+        """Build what makes searches faster, after a publication; what was out of order, in words."""
+        ...
+
+    def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch | SparseSearch:
+        """What searches a group's vectors at a generation."""
+        ...
+
+    def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
+        """The vectors of a group's nodes at a generation."""
+        ...
+
+    # Order.
+
+    def sweep(self, connection: Connection) -> list[str]:
+        """Remove what no generation needs, and take over what a killed writer has left; what was damaged, in words."""
+        ...
+
+    def repair(self, connection: Connection) -> list[str]:
+        """Forget damaged vectors, so that their texts count as not embedded; in words."""
+        ...
+
+    def problems(self, connection: Connection) -> Iterator[str]:
+        """What is wrong with truth and vectors, in words. All of them are read."""
+        ...
+
+    def bytes(self, connection: Connection) -> int:
+        """Size of the store."""
+        ...
+
+
+def busy(place: object, holder: str, timeout_s: float) -> StoreBusy:
+    """What to raise when the right to write was not free in time.
+
+    Args:
+        holder: who has it, in words.
+    """
+    error = StoreBusy(
+        f"{place} is being written by {holder}; it did not finish within {timeout_s:g} s. Wait for it or end it, then "
+        "try again; to wait longer: --wait 600 on the command line, in Python Corpus(path, wait_s=600)."
+    )
+    error.holder = holder
+    return error
+
+
+@contextmanager
+def translated(truth: Backend, doing: str) -> Iterator[None]:
+    """Turn what the database and the file system raise into a `StoreError` that says what to do."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, StoreError) or (problem := truth.problem(doing, error)) is None:
+            raise
+        raise problem from error
+
+
+POSTGRES = ("postgresql://", "postgres://")
+"""How the addresses of databases begin; what has no scheme is the path of a folder."""
+_OTHER = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+
+
+def backend_of(address: str) -> Backend:
+    """The truth at an address: the path of a folder, or `postgresql://user@host/database?schema=name`.
+
+    Raises:
+        StoreError: it begins like the address of something else.
+
+    >>> str(truth_of("/srv/notes.spolia"))
+    '/srv/notes.spolia'
+    """
+    if address.startswith(POSTGRES):
+        if find_spec("psycopg") is None:
+            raise MissingExtra("postgres", "psycopg", "A store in PostgreSQL")
+        from spolia.stores.backends.postgres.server import postgres
+
+        return postgres(address)
+    if found := _OTHER.match(address):
+        raise StoreError(
+            f"No store can be kept at {found[0]}…: write the path of a folder, or the address of a database that "
+            "begins with postgresql:// or postgres://, as postgresql://USER@HOST/DATABASE?schema=NAME."
+        )
+    return _folder(address if os.path.isabs(address) else os.path.join(os.getcwd(), address))
+
+
+@lru_cache(maxsize=64)  # each question asks for it, and making a path is slow
+def _folder(path: str) -> Backend:
+    from spolia.stores.backends.sqlite.folder import FolderBackend
+
+    return FolderBackend(Path(path))

@@ -1,0 +1,305 @@
+"""Values as rows of the truth, and back."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from spolia.core.codec import decode, encode
+from spolia.errors import StoreError
+from spolia.stores.backends import sql
+from spolia.types import NO_BOXES, Boxes, Document, Heading, Meta, Node, Region, Span, Value
+
+Row = Sequence[Any]
+EARLIEST_NS = -(2**62)
+"""The year 1823. An earlier time, and 0, stand for none: by such a number one version is told from another one."""
+_OF_NODE = sql.NODE_COLUMNS.replace("\n   ", "").split(", ")
+DOCUMENT_OF_NODE, AUDIENCE_OF_NODE = _OF_NODE.index("d.id"), _OF_NODE.index("n.audience")
+AUDIENCE_OF_DOCUMENT = sql.DOCUMENT_COLUMNS.split(", ").index("d.audience")
+"""Where the document's id and the number of the reader list stand in a row."""
+Readers = Mapping[int, tuple[str, ...]]
+"""Reader lists by the number of the audience."""
+Stamp = tuple[int, int, str, str]
+"""Size, time of the last change in nanoseconds, status and reader of a source: as in `SourceRow`."""
+
+
+class StoreVersion(NamedTuple):
+    """A publication of a store. Its number counts publications; its id is random, since a backup that is put back and
+    published further comes to numbers that were there before.
+
+    >>> str(StoreVersion(7, "5e0c9a1b22d4f6a8"))
+    '7.5e0c9a1b22d4f6a8'
+    """
+
+    generation: int
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.generation}.{self.id}"
+
+    @classmethod
+    def after(cls, generation: int) -> StoreVersion:
+        """The next publication."""
+        return cls(generation + 1, os.urandom(8).hex())
+
+
+@dataclass(frozen=True)
+class SourceRow(Value):
+    """What a store knows of a source, to tell whether it has changed.
+
+    Args:
+        uri: its name: a path relative to the indexed folder, or the caller's own.
+        size: bytes.
+        mtime_ns: time of the last change, nanoseconds; one before `EARLIEST_NS` is not known.
+        content_hash: hash of its bytes.
+        document: id of the document that was read from it; empty where it could not be read.
+        status: `indexed` or `failed`.
+        error: why it failed.
+        report: what the reader noticed, as the caller wrote it.
+        created_ns: time when it was made, where the file system says, nanoseconds.
+        accessed_ns: time when it was last read before it was indexed, nanoseconds.
+        reader: the reader that it was given to, with its version, as `pdf 2`; empty where that is not known.
+    """
+
+    uri: str
+    size: int = 0
+    mtime_ns: int = 0
+    content_hash: str = ""
+    document: str = ""
+    status: str = "indexed"
+    error: str = ""
+    report: str = ""
+    created_ns: int = 0
+    accessed_ns: int = 0
+    reader: str = ""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it holds what was read of it before, since it cannot be read as it is now."""
+        return self.status == "failed" and bool(self.document)
+
+
+NOT_YET = "It was not made yet."
+"""Why a group lacks a document that was there before the group was, or before it was built anew."""
+
+
+@dataclass(frozen=True)
+class Unmade(Value):
+    """A node group that was not made of a document: the document is there, and found in the groups that were.
+
+    What is not noted so is made: that a document has no nodes in a group may as well say that there is nothing to cut.
+
+    Args:
+        document: its id.
+        uri: of one of its sources.
+        group: the node group.
+        reason: what happened; `NOT_YET` where nobody has tried.
+    """
+
+    document: str
+    uri: str
+    group: str
+    reason: str
+
+    @property
+    def is_untried(self) -> bool:
+        """Whether nobody has tried yet."""
+        return self.reason == NOT_YET
+
+
+def hash_of(text: str) -> bytes:
+    """16 bytes by which a text's vector is found again (BLAKE2b)."""
+    return blake2b(text.encode(), digest_size=16).digest()
+
+
+def hash_of_picture(image: str) -> bytes:
+    """16 bytes by which a picture's vector is found again, by its content hash; no text has the same.
+
+    >>> hash_of_picture("f00d") == hash_of("f00d")
+    False
+    """
+    return blake2b(image.encode(), digest_size=16, person=b"picture").digest()
+
+
+def picture_of(node: Node, document: Document) -> str:
+    """Content hash of the picture that a node shows: one that its field `image` and its document name; empty for none.
+
+    >>> document = Document("d", "A bridge.", regions=(Region("image", 0, 9, image="f00d"),))
+    >>> [picture_of(Node("n", "A bridge.", meta=(("image", hash),)), document) for hash in ("f00d", "cover.png")]
+    ['f00d', '']
+    """
+    named = {value for name, value in node.meta if name == "image"}
+    return next((region.image for region in document.regions if region.image in named), "") if named else ""
+
+
+def key_of(node: Node, document: Document, *, by_picture: bool) -> bytes:
+    """The hash by which a node's vectors are found: of its text, or of its picture in a group that goes by these."""
+    image = picture_of(node, document) if by_picture else ""
+    return hash_of_picture(image) if image else hash_of(node.indexed_text)
+
+
+def indexed_text(context: str, text: str, search_text: str) -> str:
+    """`Node.indexed_text` of a node that is still a row."""
+    return search_text or (f"{context}\n{text}" if context else text)
+
+
+def packed(values: Iterable[Any]) -> str:
+    """A tuple as JSON; nothing at all when it is empty, since most are."""
+    listed = list(values)
+    return json.dumps(listed, ensure_ascii=False, separators=(",", ":")) if listed else ""
+
+
+def unpacked(text: str) -> tuple[Any, ...]:
+    """The tuple that was packed; pairs and triples within are tuples again."""
+    return tuple(tuple(item) if isinstance(item, list) else item for item in json.loads(text)) if text else ()
+
+
+def hash_of_document(document: Document, readers: bytes) -> bytes:
+    """By what a document is told from another one of its id.
+
+    Args:
+        readers: the digest of its reader list, in the place of its names, of which there may be many.
+    """
+    return document.but(uri="", readers=(readers.hex(),)).digest
+
+
+def document_row(document: Document, audience: int, readers: bytes, birth: int) -> Row:
+    """A document as a row.
+
+    Args:
+        audience: the number of its reader list.
+        readers: the digest of that list.
+        birth: generation in which it is born.
+    """
+    return (
+        document.id,
+        hash_of_document(document, readers),
+        document.text,
+        document.title,
+        document.media_type,
+        packed(document.pages),
+        packed((heading.start, heading.level, heading.text) for heading in document.headings),
+        packed(encode(region, Region) for region in document.regions),
+        document.boxes.packed,
+        packed(document.meta),
+        audience,
+        birth,
+    )
+
+
+def document_of(row: Row, readers: Readers) -> Document:
+    """The document that a row holds."""
+    id, text, title, media_type, pages, headings, regions, boxes, meta, audience, uri = row
+    return Document(
+        id=id,
+        text=text,
+        uri=uri or "",
+        title=title,
+        media_type=media_type,
+        pages=unpacked(pages),
+        headings=tuple(Heading(*heading) for heading in unpacked(headings)),
+        meta=unpacked(meta),
+        readers=readers[audience],
+        regions=tuple(decode(region, Region) for region in json.loads(regions or "[]")),
+        boxes=Boxes(boxes) if boxes else NO_BOXES,
+    )
+
+
+def node_row(node: Node, document: Document, key: int, audience: int, birth: int, *, by_picture: bool = False) -> Row:
+    """A node as a row, with the metadata that are its own: those of the document are kept with the document.
+
+    Args:
+        key: of the document.
+        audience: of the node.
+        birth: generation in which it is born.
+        by_picture: its vectors are those of the picture that it shows.
+    """
+    if node.document not in ("", document.id):
+        raise StoreError(
+            f"Node {node.id!r} says that it is of document {node.document!r}, but it was put with {document.id!r}. "
+            "Write put(document, nodes, source) with the nodes of that document only."
+        )
+    if (span := node.span) is not None and not 0 <= span.start <= span.end <= len(document.text):
+        raise StoreError(
+            f"Node {node.id!r} stands at {span.start} to {span.end} of document {document.id!r}, which has "
+            f"{len(document.text)} characters. Give it its true span, or None if it was written, not cut."
+        )
+    own: Meta = () if node.meta == document.meta else tuple(pair for pair in node.meta if pair not in document.meta)
+    return (
+        node.id,
+        node.group,
+        key,
+        node.number,
+        key_of(node, document, by_picture=by_picture),
+        node.text,
+        node.context,
+        node.search_text,
+        *_span_row(node.span),
+        node.parent,
+        packed(own),
+        audience,
+        birth,
+    )
+
+
+def _span_row(span: Span | None) -> Row:
+    if span is None:
+        return (None,) * 6
+    return (span.start, span.end, *(span.pages or (None, None)), *(span.lines or (None, None)))
+
+
+def node_of(row: Row, readers: Readers) -> Node:
+    """The node that a row holds."""
+    (_, id, text, group, start, stop, first_page, last_page, first_line, last_line,
+     context, parent, meta, audience, document, number, search_text, inherited, uri) = row  # fmt: skip
+    span = None
+    if start is not None:
+        span = Span(
+            start,
+            stop,
+            None if first_page is None else (first_page, last_page),
+            None if first_line is None else (first_line, last_line),
+        )
+    return Node(
+        id, text, document, group, span, context, uri or "", parent,
+        unpacked(inherited) + unpacked(meta), readers[audience], number, search_text,
+    )  # fmt: skip
+
+
+def source_values(source: SourceRow) -> Row:
+    """A source as a row, without its uri and document."""
+    return (
+        source.size,
+        source.mtime_ns,
+        source.content_hash,
+        source.status,
+        source.error,
+        source.report,
+        source.created_ns,
+        source.accessed_ns,
+        source.reader,
+    )
+
+
+def source_of(row: Row) -> SourceRow:
+    return SourceRow(*row)
+
+
+def reader_versions(said: str) -> dict[str, str]:
+    """The readers that a manifest named before sources did, each with its version, by their names.
+
+    >>> reader_versions("markdown 4, text 1")
+    {'markdown': 'markdown 4', 'text': 'text 1'}
+    """
+    return {reader.rpartition(" ")[0]: reader for reader in said.split(", ") if reader}
+
+
+def reader_of_report(report: str) -> str:
+    """The name of the reader that a source's report begins with; empty for none."""
+    found = re.match(r'\{"reader":"([^"\\]+)"', report)
+    return found[1] if found else ""

@@ -1,0 +1,381 @@
+"""Every SQL statement of the store, in SQLite's dialect. Nothing else in the package knows SQL.
+
+Rows live from generation `birth` until before generation `death`; those that are still alive die at the end of time.
+"""
+
+from __future__ import annotations
+
+APPLICATION_ID = 0x53504C41
+SCHEMA_VERSION = 6
+ALIVE = 4611686018427387904
+"""The generation at which a row dies that is still alive: later than any."""
+
+SCHEMA = (
+    """CREATE TABLE store (uuid TEXT NOT NULL)""",
+    """CREATE TABLE manifests (grp TEXT PRIMARY KEY, manifest TEXT NOT NULL) WITHOUT ROWID""",
+    """CREATE TABLE generations (generation INTEGER PRIMARY KEY, indexes TEXT NOT NULL, fields TEXT NOT NULL)""",
+    """CREATE TABLE publications (generation INTEGER PRIMARY KEY, id TEXT NOT NULL)""",
+    """CREATE TABLE audiences (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, readers TEXT NOT NULL)""",
+    """CREATE TABLE documents (
+        key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, hash BLOB NOT NULL, text TEXT NOT NULL,
+        title TEXT NOT NULL, media_type TEXT NOT NULL, pages TEXT NOT NULL, headings TEXT NOT NULL,
+        regions TEXT NOT NULL, boxes BLOB NOT NULL, meta TEXT NOT NULL, audience INTEGER NOT NULL,
+        birth INTEGER NOT NULL, death INTEGER NOT NULL, UNIQUE (id, death))""",
+    f"""CREATE INDEX documents_dead ON documents (death) WHERE death < {ALIVE}""",
+    """CREATE TABLE sources (
+        uri TEXT NOT NULL, document INTEGER REFERENCES documents (key) DEFERRABLE INITIALLY DEFERRED,
+        size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, created_ns INTEGER NOT NULL, accessed_ns INTEGER NOT NULL,
+        content_hash TEXT NOT NULL, status TEXT NOT NULL,
+        error TEXT NOT NULL, report TEXT NOT NULL, birth INTEGER NOT NULL, death INTEGER NOT NULL,
+        reader TEXT NOT NULL DEFAULT '', UNIQUE (uri, death))""",
+    """CREATE INDEX sources_document ON sources (document, uri)""",
+    """CREATE INDEX sources_born ON sources (birth)""",
+    f"""CREATE INDEX sources_dead ON sources (death) WHERE death < {ALIVE}""",
+    """CREATE TABLE cursors (
+        source TEXT NOT NULL, item TEXT NOT NULL, cursor TEXT NOT NULL, birth INTEGER NOT NULL,
+        PRIMARY KEY (source, item)) WITHOUT ROWID""",
+    """CREATE TABLE nodes (
+        key INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, grp TEXT NOT NULL,
+        document INTEGER NOT NULL REFERENCES documents (key) DEFERRABLE INITIALLY DEFERRED, number INTEGER NOT NULL,
+        hash BLOB NOT NULL, text TEXT NOT NULL, context TEXT NOT NULL, search_text TEXT NOT NULL, start INTEGER,
+        stop INTEGER, first_page INTEGER, last_page INTEGER, first_line INTEGER, last_line INTEGER,
+        parent TEXT NOT NULL, meta TEXT NOT NULL, audience INTEGER NOT NULL,
+        birth INTEGER NOT NULL, death INTEGER NOT NULL, UNIQUE (id, death))""",
+    """CREATE INDEX nodes_document ON nodes (document, grp, number)""",
+    """CREATE INDEX nodes_parent ON nodes (parent)""",
+    f"""CREATE INDEX nodes_dead ON nodes (death) WHERE death < {ALIVE}""",
+    """CREATE TABLE unmade (
+        document INTEGER NOT NULL REFERENCES documents (key) ON DELETE CASCADE, grp TEXT NOT NULL, error TEXT NOT NULL,
+        PRIMARY KEY (document, grp)) WITHOUT ROWID""",
+    """CREATE TABLE images (
+        document INTEGER NOT NULL REFERENCES documents (key) ON DELETE CASCADE, hash TEXT NOT NULL, data BLOB NOT NULL,
+        PRIMARY KEY (document, hash))""",
+    """CREATE TABLE segments (
+        embedder TEXT NOT NULL, segment INTEGER NOT NULL, dimension INTEGER NOT NULL, count INTEGER NOT NULL,
+        bytes INTEGER NOT NULL, PRIMARY KEY (embedder, segment)) WITHOUT ROWID""",
+    """CREATE TABLE vectors (
+        embedder TEXT NOT NULL, hash BLOB NOT NULL, segment INTEGER NOT NULL, row INTEGER NOT NULL,
+        PRIMARY KEY (embedder, hash), FOREIGN KEY (embedder, segment) REFERENCES segments (embedder, segment)
+        DEFERRABLE INITIALLY DEFERRED)
+        WITHOUT ROWID""",
+    """CREATE INDEX vectors_segment ON vectors (embedder, segment)""",
+    f"""PRAGMA application_id = {APPLICATION_ID}""",
+    f"""PRAGMA user_version = {SCHEMA_VERSION}""",
+)
+
+# Opening.
+WRITE_AHEAD = "PRAGMA journal_mode = WAL"
+DURABLE = "PRAGMA synchronous = FULL"
+WITH_FOREIGN_KEYS = "PRAGMA foreign_keys = ON"
+QUERY_ONLY = "PRAGMA query_only = ON"
+APPLICATION = "PRAGMA application_id"
+VERSION = "PRAGMA user_version"
+SET_VERSION = f"PRAGMA user_version = {SCHEMA_VERSION}"
+BEGIN = "BEGIN IMMEDIATE"
+COMMIT = "COMMIT"
+ROLLBACK = "ROLLBACK"
+MARK = "SAVEPOINT mark"
+KEEP = "RELEASE mark"
+UNDO = "ROLLBACK TO mark"
+NEW_STORE = "INSERT INTO store VALUES (?)"
+UUID = "SELECT uuid FROM store"
+
+# Generations and manifests.
+PUBLISHED = "SELECT generation, id FROM publications ORDER BY generation DESC LIMIT 1"
+PUBLISHED_WHOLE = """SELECT g.generation, p.id, g.indexes, g.fields,
+    (SELECT '[' || coalesce(group_concat(manifest), '') || ']' FROM manifests)
+    FROM generations g JOIN publications p ON p.generation = g.generation ORDER BY g.generation DESC LIMIT 1"""
+WAS_PUBLISHED = "SELECT 1 FROM publications WHERE generation = ? AND id = ?"
+PUBLICATION_ID = "SELECT id FROM publications WHERE generation = ?"
+ADD_PUBLICATION = "INSERT INTO publications VALUES (?, ?)"
+FORGET_PUBLICATIONS = "DELETE FROM publications WHERE generation <= ?"
+GENERATIONS = "SELECT generation, indexes FROM generations ORDER BY generation"
+IS_KEPT = "SELECT 1 FROM generations WHERE generation = ?"
+FIELDS = "SELECT fields FROM generations WHERE generation = ?"
+PUBLISH = "INSERT INTO generations VALUES (?, ?, ?)"
+FORGET = "DELETE FROM generations WHERE generation = ?"
+MANIFESTS = "SELECT manifest FROM manifests ORDER BY grp"
+DROP_MANIFEST = "DELETE FROM manifests WHERE grp = ?"
+DEFINE = "INSERT INTO manifests VALUES (:grp, :manifest) ON CONFLICT (grp) DO UPDATE SET manifest = :manifest"
+
+# Reader lists.
+ADD_AUDIENCE = "INSERT INTO audiences (digest, readers) VALUES (?, ?) ON CONFLICT (digest) DO NOTHING"
+AUDIENCE = "SELECT id FROM audiences WHERE digest = ?"
+AUDIENCES = "SELECT id, readers FROM audiences WHERE id > ? ORDER BY id"
+READERS = "SELECT readers FROM audiences WHERE id = ?"
+IS_RESTRICTED = "SELECT 1 FROM audiences LIMIT 1"
+IS_RESTRICTED_NOW = f"SELECT 1 FROM documents WHERE audience <> 0 AND death = {ALIVE} LIMIT 1"
+CHANGED_READERS = f"""SELECT DISTINCT d.id, d.audience, present.audience FROM documents d
+    JOIN sources held ON held.document = d.key AND held.birth <= :at AND held.death > :at
+    JOIN sources holds ON holds.uri = held.uri AND holds.death = {ALIVE}
+    JOIN documents present ON present.key = holds.document
+    WHERE d.death < {ALIVE} AND d.death > :at AND d.birth <= :at AND present.audience <> d.audience"""
+
+# Documents.
+DOCUMENT_COLUMNS = "d.id, d.text, d.title, d.media_type, d.pages, d.headings, d.regions, d.boxes, d.meta, d.audience"
+URI = "SELECT min(s.uri) FROM sources s WHERE s.document = d.key AND s.birth <= :at AND s.death > :at"
+DOCUMENT = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.id = :id AND d.birth <= :at AND d.death > :at"
+DOCUMENTS = f"SELECT {DOCUMENT_COLUMNS}, ({URI}) FROM documents d WHERE d.birth <= :at AND d.death > :at ORDER BY d.id"
+DOCUMENTS_BY_KEY = DOCUMENTS.replace("ORDER BY d.id", "ORDER BY d.key")
+LIVE_DOCUMENT = f"SELECT key, hash, birth FROM documents WHERE id = ? AND death = {ALIVE}"
+LIVE_META = f"SELECT meta FROM documents WHERE id = ? AND death = {ALIVE}"
+ADD_DOCUMENT = f"""INSERT INTO documents
+    (id, hash, text, title, media_type, pages, headings, regions, boxes, meta, audience, birth, death)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE}) RETURNING key"""
+IS_REFERENCED = f"SELECT 1 FROM sources WHERE document = ? AND death = {ALIVE} LIMIT 1"
+
+# Sources.
+SOURCE_COLUMNS = (
+    "s.uri, s.size, s.mtime_ns, s.content_hash, coalesce(d.id, ''), s.status, s.error, s.report, s.created_ns, "
+    "s.accessed_ns, s.reader"
+)
+SOURCES = (
+    f"SELECT {SOURCE_COLUMNS} FROM sources s LEFT JOIN documents d ON d.key = s.document "
+    "WHERE s.birth <= :at AND s.death > :at ORDER BY s.uri"
+)
+SOURCES_OF_URIS = f"""SELECT {SOURCE_COLUMNS} FROM json_each(:uris) wanted
+    CROSS JOIN sources s ON s.uri = wanted.value LEFT JOIN documents d ON d.key = s.document
+    WHERE s.birth <= :at AND s.death > :at ORDER BY s.uri"""
+NAMED = """SELECT wanted.value, d.id, 0 AS is_id FROM json_each(:names) wanted
+    CROSS JOIN sources s ON s.uri = wanted.value JOIN documents d ON d.key = s.document
+    WHERE s.birth <= :at AND s.death > :at
+    UNION SELECT wanted.value, d.id, 1 AS is_id FROM json_each(:names) wanted
+    CROSS JOIN documents d ON d.id = wanted.value WHERE d.birth <= :at AND d.death > :at ORDER BY is_id"""
+BIRTHS = f"SELECT uri, birth FROM sources WHERE death = {ALIVE}"
+BIRTHS_OF_URIS = f"""SELECT s.uri, s.birth FROM json_each(:uris) wanted
+    CROSS JOIN sources s ON s.uri = wanted.value WHERE s.death = {ALIVE}"""
+BORN = f"SELECT uri, birth FROM sources WHERE birth = ? AND death = {ALIVE}"
+STAMPS = f"SELECT uri, size, mtime_ns, status, reader FROM sources WHERE death = {ALIVE}"
+STAMPS_OF_URIS = f"""SELECT s.uri, s.size, s.mtime_ns, s.status, s.reader FROM json_each(:uris) wanted
+    CROSS JOIN sources s ON s.uri = wanted.value WHERE s.death = {ALIVE}
+    UNION SELECT s.uri, s.size, s.mtime_ns, s.status, s.reader FROM json_each(:uris) wanted
+    CROSS JOIN sources s ON s.uri > wanted.value || '/' AND s.uri < wanted.value || '0' WHERE s.death = {ALIVE}"""
+LABELLED = """SELECT s.uri, s.size, s.mtime_ns, s.status, s.reader, s.report, d.audience FROM json_each(:uris) wanted
+    CROSS JOIN sources s ON s.uri = wanted.value LEFT JOIN documents d ON d.key = s.document
+    WHERE s.birth <= :at AND s.death > :at"""
+URIS_BETWEEN = """SELECT uri FROM sources WHERE uri > :after AND uri < :before AND birth <= :at AND death > :at
+    ORDER BY uri LIMIT :limit"""
+LIVE_SOURCE = f"SELECT document FROM sources WHERE uri = ? AND death = {ALIVE}"
+LIVE_SOURCES_OF = f"""SELECT {SOURCE_COLUMNS} FROM sources s LEFT JOIN documents d ON d.key = s.document
+    WHERE s.document = ? AND s.death = {ALIVE}"""
+ADD_SOURCE = f"""INSERT INTO sources
+    (uri, size, mtime_ns, content_hash, status, error, report, created_ns, accessed_ns, reader, document, birth, death)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE})"""
+SET_SOURCE = f"""UPDATE sources SET size = ?, mtime_ns = ?, content_hash = ?, status = ?, error = ?, report = ?,
+    created_ns = ?, accessed_ns = ?, reader = ? WHERE uri = ? AND birth = ? AND death = {ALIVE}"""
+UNSAY_SOURCE = f"DELETE FROM sources WHERE uri = :uri AND birth = :next AND death = {ALIVE}"
+END_SOURCE = f"UPDATE sources SET death = :next WHERE uri = :uri AND death = {ALIVE}"
+SOURCES_LACKING = f"""SELECT uri FROM sources WHERE status = 'indexed' AND report LIKE '%"lacks":%' AND death = {ALIVE}
+    ORDER BY uri"""
+SOURCES_LACKING_OF_URIS = f"""SELECT s.uri FROM json_each(:uris) wanted CROSS JOIN sources s ON s.uri = wanted.value
+    WHERE s.status = 'indexed' AND s.report LIKE '%"lacks":%' AND s.death = {ALIVE} ORDER BY s.uri"""
+SOURCES_SHOWING = SOURCES_LACKING.replace("SELECT uri", "SELECT uri, report").replace('"lacks":', '"beside":')
+SOURCES_SHOWING_OF_URIS = SOURCES_LACKING_OF_URIS.replace("SELECT s.uri", "SELECT s.uri, s.report").replace(
+    '"lacks":', '"beside":'
+)
+READERS_OF_SOURCES = f"""SELECT s.uri, d.audience FROM sources s JOIN documents d ON d.key = s.document
+    WHERE s.death = {ALIVE}"""
+READERS_OF_URIS = f"""SELECT s.uri, d.audience FROM json_each(:uris) wanted
+    CROSS JOIN sources s ON s.uri = wanted.value JOIN documents d ON d.key = s.document WHERE s.death = {ALIVE}
+    UNION SELECT s.uri, d.audience FROM json_each(:uris) wanted
+    CROSS JOIN sources s ON s.uri > wanted.value || '/' AND s.uri < wanted.value || '0'
+    JOIN documents d ON d.key = s.document WHERE s.death = {ALIVE}"""
+_HELD = f"""SELECT d.id, d.audience, CASE WHEN EXISTS (SELECT 1 FROM sources o WHERE o.document = d.key
+    AND o.uri <> s.uri AND o.death = {ALIVE}) THEN 2 ELSE 1 END"""
+HELD = f"{_HELD} FROM sources s JOIN documents d ON d.key = s.document WHERE s.death = {ALIVE}"
+HELD_OF_URIS = f"""{_HELD} FROM json_each(:uris) wanted CROSS JOIN sources s ON s.uri = wanted.value
+    JOIN documents d ON d.key = s.document WHERE s.death = {ALIVE}
+    UNION {_HELD} FROM json_each(:uris) wanted
+    CROSS JOIN sources s ON s.uri > wanted.value || '/' AND s.uri < wanted.value || '0'
+    JOIN documents d ON d.key = s.document WHERE s.death = {ALIVE}"""
+HELD_OF_ID = (
+    f"{_HELD} FROM documents d JOIN sources s ON s.document = d.key WHERE d.id = ? AND s.death = {ALIVE} LIMIT 1"
+)
+
+READERS_AT = """SELECT DISTINCT reader FROM sources
+    WHERE birth <= :at AND death > :at AND reader <> '' ORDER BY reader"""
+
+# How far sources were read. What is read later than a generation was published is not known to it.
+CURSORS = "SELECT item, cursor FROM cursors WHERE source = ? ORDER BY item"
+CURSOR = "SELECT cursor FROM cursors WHERE source = ? AND item = ?"
+ALL_CURSORS = "SELECT source, item, cursor FROM cursors ORDER BY source, item"
+CURSORS_AT = """SELECT source, item, cursor FROM cursors WHERE source NOT IN
+    (SELECT source FROM cursors WHERE birth > :at) ORDER BY source, item"""
+SET_CURSOR = """INSERT INTO cursors VALUES (?, ?, ?, ?)
+    ON CONFLICT (source, item) DO UPDATE SET cursor = excluded.cursor, birth = excluded.birth"""
+DROP_CURSOR = "DELETE FROM cursors WHERE source = ? AND item = ?"
+
+# The end of a document and its nodes: what was born in this generation is taken back, the rest dies.
+END_OF_DOCUMENT = (
+    f"DELETE FROM nodes WHERE document = :key AND birth = :next AND death = {ALIVE}",
+    f"UPDATE nodes SET death = :next WHERE document = :key AND death = {ALIVE}",
+    f"DELETE FROM documents WHERE key = :key AND birth = :next AND death = {ALIVE}",
+    f"UPDATE documents SET death = :next WHERE key = :key AND death = {ALIVE}",
+)
+PURGE = tuple(
+    f"""DELETE FROM {table} WHERE death < {ALIVE} AND NOT EXISTS
+    (SELECT 1 FROM generations g WHERE g.generation >= {table}.birth AND g.generation < {table}.death)"""
+    for table in ("nodes", "sources", "documents")
+)
+
+# What could not be made: it lasts as long as the document, whatever the generation.
+UNMADE = f"""SELECT d.id, ({URI}), u.grp, u.error FROM unmade u JOIN documents d ON d.key = u.document
+    WHERE d.birth <= :at AND d.death > :at ORDER BY 2, 1, 3"""
+ADD_UNMADE = "INSERT INTO unmade VALUES (?, ?, ?) ON CONFLICT (document, grp) DO UPDATE SET error = excluded.error"
+EXPECT = f"""INSERT INTO unmade SELECT key, :grp, :error FROM documents WHERE death = {ALIVE}
+    ON CONFLICT (document, grp) DO UPDATE SET error = excluded.error"""
+DROP_UNMADE = "DELETE FROM unmade WHERE document = ? AND grp = ?"
+MOVE_UNMADE = "UPDATE unmade SET document = ? WHERE document = ?"
+
+# Pictures of a document: they last as long as it does.
+ADD_IMAGE = "INSERT INTO images VALUES (?, ?, ?) ON CONFLICT (document, hash) DO NOTHING"
+COPY_IMAGES = "INSERT INTO images SELECT ?, hash, data FROM images WHERE document = ?"
+IMAGE = """SELECT i.data, d.audience FROM images i JOIN documents d ON d.key = i.document
+    WHERE d.id = :id AND i.hash = :hash AND d.birth <= :at AND d.death > :at"""
+LIVE_IMAGES = f"""SELECT d.key, i.hash FROM images i JOIN documents d ON d.key = i.document
+    WHERE d.id = ? AND d.death = {ALIVE}"""
+LIVE_IMAGE = "SELECT data FROM images WHERE document = ? AND hash = ?"
+IMAGES = """SELECT i.hash, i.data FROM images i JOIN documents d ON d.key = i.document
+    WHERE d.id = :id AND d.birth <= :at AND d.death > :at ORDER BY i.hash"""
+
+# Nodes.
+NODE_COLUMNS = """n.key, n.id, n.text, n.grp, n.start, n.stop, n.first_page, n.last_page, n.first_line, n.last_line,
+    n.context, n.parent, n.meta, n.audience, d.id, n.number, n.search_text, d.meta"""
+NODES_OF_KEYS = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM json_each(:keys) wanted
+    CROSS JOIN nodes n ON n.key = wanted.value JOIN documents d ON d.key = n.document
+    WHERE n.birth <= :at AND n.death > :at"""
+NODES = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM nodes n JOIN documents d ON d.key = n.document
+    WHERE n.grp = :grp AND n.birth <= :at AND n.death > :at ORDER BY n.id"""
+NODES_OF_IDS = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM json_each(:ids) wanted
+    CROSS JOIN nodes n ON n.id = wanted.value JOIN documents d ON d.key = n.document
+    WHERE n.birth <= :at AND n.death > :at"""
+CHILDREN = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM json_each(:ids) wanted
+    CROSS JOIN nodes n ON n.parent = wanted.value JOIN documents d ON d.key = n.document
+    WHERE n.grp = :grp AND n.birth <= :at AND n.death > :at ORDER BY wanted.key, n.number, n.key"""
+NUMBERED = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM documents d JOIN nodes n ON n.document = d.key
+    WHERE d.id = :document AND d.birth <= :at AND d.death > :at AND n.grp = :grp AND n.number BETWEEN :first AND :last
+    AND n.birth <= :at AND n.death > :at ORDER BY n.number, n.key"""
+OVERLAPPING = f"""SELECT {NODE_COLUMNS}, ({URI}) FROM documents d JOIN nodes n ON n.document = d.key
+    WHERE d.id = :document AND d.birth <= :at AND d.death > :at AND n.grp = :grp AND n.start < :end AND n.stop > :start
+    AND n.birth <= :at AND n.death > :at ORDER BY n.number, n.key"""
+KEYS_OF_IDS = """SELECT n.id, n.key FROM json_each(:ids) wanted CROSS JOIN nodes n ON n.id = wanted.value
+    WHERE n.birth <= :at AND n.death > :at"""
+LIVE_NODES_OF = f"SELECT key, audience FROM nodes WHERE document = ? AND death = {ALIVE} ORDER BY key"
+# While rows are copied, those that were born in this generation make room for their copies: dead before all times.
+SET_ASIDE = tuple(
+    f"UPDATE {table} SET death = CASE WHEN birth = :next THEN -key ELSE :next END WHERE {column} = :key "
+    f"AND death = {ALIVE}"
+    for table, column in (("nodes", "document"), ("documents", "key"))
+)
+DROP_ASIDE = tuple(  # with the very condition of the index, without which it is not used
+    f"DELETE FROM {table} WHERE death < 0 AND death < {ALIVE}" for table in ("nodes", "documents")
+)
+END_GROUP = (
+    f"DELETE FROM nodes WHERE grp = :grp AND birth = :next AND death = {ALIVE}",
+    f"UPDATE nodes SET death = :next WHERE grp = :grp AND death = {ALIVE}",
+    "DELETE FROM unmade WHERE grp = :grp",
+)
+END_NODES_OF = (
+    f"DELETE FROM nodes WHERE document = :key AND grp = :grp AND birth = :next AND death = {ALIVE}",
+    f"UPDATE nodes SET death = :next WHERE document = :key AND grp = :grp AND death = {ALIVE}",
+)
+COPY_NODE = f"""INSERT INTO nodes (id, grp, document, number, hash, text, context, search_text, start, stop, first_page,
+    last_page, first_line, last_line, parent, meta, audience, birth, death)
+    SELECT id, grp, ?, number, hash, text, context, search_text, start, stop, first_page, last_page, first_line,
+    last_line, parent, meta, ?, ?, {ALIVE} FROM nodes WHERE key = ?"""
+IDS_OF_KEYS = "SELECT n.key, n.id FROM json_each(:keys) wanted CROSS JOIN nodes n ON n.key = wanted.value"
+NODE_KEY = "SELECT key FROM nodes WHERE id = :id AND birth <= :at AND death > :at"
+ADD_NODE = f"""INSERT INTO nodes (id, grp, document, number, hash, text, context, search_text, start, stop, first_page,
+    last_page, first_line, last_line, parent, meta, audience, birth, death)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {ALIVE})"""
+LAST_KEY = "SELECT coalesce(max(key), 0) FROM nodes"
+NEW_NODES = f"""SELECT key, context, text, search_text, audience FROM nodes
+    WHERE grp = ? AND key > ? AND death = {ALIVE} ORDER BY key"""
+TEXTS_OF_KEYS = """SELECT n.key, n.context, n.text, n.search_text, n.audience FROM json_each(:keys) wanted
+    CROSS JOIN nodes n ON n.key = wanted.value ORDER BY n.key"""
+DEAD_KEYS = f"SELECT key FROM nodes WHERE grp = ? AND death > ? AND key <= ? AND death < {ALIVE} ORDER BY key"
+DEAD_COUNT = f"SELECT count(*) FROM nodes WHERE grp = ? AND death > ? AND key <= ? AND death < {ALIVE}"
+LINEAGE = """SELECT key, id, document, number, parent, meta FROM nodes
+    WHERE grp = :grp AND birth <= :at AND death > :at ORDER BY key"""
+LIVE_KEYS = "SELECT key FROM nodes WHERE grp = :grp AND birth <= :at AND death > :at ORDER BY key"
+COUNT_NODES = "SELECT grp, count(*) FROM nodes WHERE birth <= :at AND death > :at GROUP BY grp ORDER BY grp"
+COUNT_DOCUMENTS = "SELECT count(*) FROM documents WHERE birth <= :at AND death > :at"
+COUNT_SOURCES = """SELECT status, count(*) FROM sources WHERE birth <= :at AND death > :at
+    GROUP BY status ORDER BY status"""
+
+# Metadata, for filters: what lives, and what of that was born or has died since an earlier generation.
+RECORDS = """SELECT key, document, audience FROM nodes
+    WHERE grp = :grp AND key > :known AND birth <= :at AND death > :at ORDER BY key"""
+DEAD_RECORDS = f"SELECT key FROM nodes WHERE death > :since AND death <= :at AND death < {ALIVE} AND grp = :grp"
+LAST_RECORD = "SELECT key FROM nodes WHERE birth <= :at ORDER BY key DESC LIMIT 1"
+OWN_METADATA = """SELECT key, meta FROM nodes
+    WHERE grp = :grp AND key > :known AND meta <> '' AND birth <= :at AND death > :at"""
+WHOLE_RECORDS = """SELECT key, key, audience FROM documents
+    WHERE key > :known AND birth <= :at AND death > :at ORDER BY key"""
+DEAD_WHOLE_RECORDS = f"SELECT key FROM documents WHERE death > :since AND death <= :at AND death < {ALIVE}"
+LAST_WHOLE_RECORD = "SELECT key FROM documents WHERE birth <= :at ORDER BY key DESC LIMIT 1"
+WHOLE_KEYS_OF_IDS = """SELECT d.id, d.key FROM json_each(:ids) wanted CROSS JOIN documents d ON d.id = wanted.value
+    WHERE d.birth <= :at AND d.death > :at"""
+DOCUMENT_METADATA = "SELECT key, meta FROM documents WHERE birth <= :at AND death > :at"
+METADATA_OF_DOCUMENTS = """SELECT d.key, d.meta FROM json_each(:keys) wanted
+    CROSS JOIN documents d ON d.key = wanted.value WHERE d.birth <= :at AND d.death > :at"""
+FILES = """SELECT document, uri, size, created_ns, mtime_ns, accessed_ns FROM sources
+    WHERE document IS NOT NULL AND birth <= :at AND death > :at ORDER BY uri"""
+FILES_OF_DOCUMENTS = """SELECT s.document, s.uri, s.size, s.created_ns, s.mtime_ns, s.accessed_ns
+    FROM json_each(:keys) wanted CROSS JOIN sources s ON s.document = wanted.value
+    WHERE s.birth <= :at AND s.death > :at ORDER BY s.uri"""
+CHANGED_DOCUMENTS = f"""SELECT document FROM sources WHERE document IS NOT NULL AND birth > :since AND birth <= :at
+    UNION SELECT document FROM sources
+    WHERE document IS NOT NULL AND death > :since AND death <= :at AND death < {ALIVE}"""
+LIVE_METADATA = f"""SELECT 'document ' || coalesce((SELECT min(s.uri) FROM sources s
+        WHERE s.document = d.key AND s.death = {ALIVE}), d.id), d.meta
+    FROM documents d WHERE d.death = {ALIVE} AND d.meta <> ''
+    UNION ALL SELECT 'node ' || id, meta FROM nodes WHERE death = {ALIVE} AND meta <> ''"""
+
+# Vectors.
+UNEMBEDDED = f"""SELECT n.key, n.hash, n.id, d.id, n.context, n.text, n.search_text FROM nodes n
+    CROSS JOIN documents d ON d.key = n.document
+    WHERE n.grp = :grp AND n.key > :key AND n.death = {ALIVE}
+    AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.embedder = :embedder AND v.hash = n.hash)
+    ORDER BY n.key LIMIT :limit"""
+LACKING = """SELECT count(*) FROM nodes n WHERE n.grp = :grp AND n.key > :key AND n.birth <= :at AND n.death > :at
+    AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.embedder = :embedder AND v.hash = n.hash)"""
+PLACED = """SELECT n.key, v.segment, v.row FROM nodes n
+    LEFT JOIN vectors v ON v.embedder = :embedder AND v.hash = n.hash
+    WHERE n.grp = :grp AND n.key > :known AND n.birth <= :at AND n.death > :at ORDER BY n.key"""
+PLACED_OF_KEYS = """SELECT n.key, v.segment, v.row FROM json_each(:keys) wanted
+    CROSS JOIN nodes n ON n.key = wanted.value LEFT JOIN vectors v ON v.embedder = :embedder AND v.hash = n.hash
+    WHERE n.grp = :grp AND n.birth <= :at AND n.death > :at ORDER BY n.key"""
+PLACED_AFTER = f"""SELECT n.key, v.segment, v.row FROM nodes n
+    JOIN vectors v ON v.embedder = :embedder AND v.hash = n.hash
+    WHERE n.grp = :grp AND n.key > :key AND n.death = {ALIVE} ORDER BY n.key"""
+ALIVE_KEYS = f"SELECT key FROM nodes WHERE grp = :grp AND death = {ALIVE}"
+NEEDED_KEYS = "SELECT key FROM nodes WHERE grp = :grp AND death > :at"
+DEAD_BEFORE = f"SELECT key FROM nodes WHERE grp = :grp AND death <= :at AND death < {ALIVE}"
+SEGMENTS = "SELECT embedder, segment, dimension, count, bytes FROM segments ORDER BY embedder, segment"
+SEGMENT_NAMES = "SELECT embedder, segment FROM segments"
+SEGMENTS_OF = "SELECT segment, dimension, count, bytes FROM segments WHERE embedder = ? ORDER BY segment"
+ADD_SEGMENT = "INSERT INTO segments VALUES (?, ?, ?, ?, ?)"
+ADD_VECTOR = "INSERT OR IGNORE INTO vectors VALUES (?, ?, ?, ?)"
+HAS_VECTOR = "SELECT 1 FROM vectors WHERE embedder = ? AND hash = ?"
+MOVE_VECTOR = "UPDATE vectors SET segment = ?, row = ? WHERE embedder = ? AND hash = ?"
+DROP_VECTORS = "DELETE FROM vectors WHERE embedder = ? AND segment = ?"
+DROP_SEGMENT = "DELETE FROM segments WHERE embedder = ? AND segment = ?"
+COUNT_VECTORS = "SELECT embedder, count(*) FROM vectors GROUP BY embedder ORDER BY embedder"
+VECTOR_ROWS = "SELECT hash, row FROM vectors WHERE embedder = ? AND segment = ?"
+
+# Integrity.
+INTEGRITY = "PRAGMA integrity_check"
+FOREIGN_KEYS = "PRAGMA foreign_key_check"
+ORPHANS = f"""SELECT d.id FROM documents d WHERE d.death = {ALIVE}
+    AND NOT EXISTS (SELECT 1 FROM sources s WHERE s.document = d.key AND s.death = {ALIVE})"""
+UNHOUSED = f"""SELECT n.id FROM nodes n JOIN documents d ON d.key = n.document
+    WHERE n.death = {ALIVE} AND d.death != {ALIVE}"""
+
+# Migrations, by the schema that they start from; the rest of a step is in `spolia.stores.backends.publication`.
+FROM_5 = (
+    "CREATE TABLE publications (generation INTEGER PRIMARY KEY, id TEXT NOT NULL)",
+    "ALTER TABLE sources ADD COLUMN reader TEXT NOT NULL DEFAULT ''",
+)
+NAME_READER = "UPDATE sources SET reader = ? WHERE substr(report, 1, length(?)) = ?"

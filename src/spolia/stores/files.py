@@ -1,0 +1,255 @@
+"""Where things are in a store's folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import signal
+import time
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from tempfile import mkdtemp
+
+DATABASE = "corpus.db"
+LOCK = "writer.lock"
+PINS = "pins"
+LEXICAL = "lexical"
+VECTORS = "vectors"
+GRAPHS = "graphs"
+DATABASES = "databases"
+LINKS = "links"
+TOKENS = "tokens"
+
+
+def pin_path(store: Path, generation: int) -> Path:
+    """The file whose lock keeps a generation from being swept."""
+    return store / PINS / str(generation)
+
+
+def lexical_folder(store: Path, group: str, generation: object) -> Path:
+    """The lexical index of a group that was frozen for a generation."""
+    return store / LEXICAL / _named(group) / f"g{generation}"
+
+
+def segment_folder(store: Path, embedder: str) -> Path:
+    """The segments of an embedder."""
+    return store / VECTORS / _named(embedder)
+
+
+def segment_path(store: Path, embedder: str, number: int) -> Path:
+    """A segment of an embedder."""
+    return segment_folder(store, embedder) / f"{number:06d}.seg"
+
+
+def graph_folder(store: Path, embedder: str) -> Path:
+    """The graphs over the segments of an embedder; all of it can be built again."""
+    return store / GRAPHS / _named(embedder)
+
+
+def links_folder(store: Path, group: str) -> Path:
+    """The links between the nodes of a group; all of it can be built again."""
+    return store / LINKS / _named(group)
+
+
+def tokens_folder(store: Path, embedder: str) -> Path:
+    """Where the vectors of the tokens of texts are kept, by an embedder of tokens."""
+    return store / TOKENS / _named(embedder)
+
+
+def _named(name: str) -> str:
+    """A folder for any name, another one for each name; plain names keep their name."""
+    if re.fullmatch(r"[a-z0-9_]{1,64}", name):
+        return name
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:48]
+    return f"{plain}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
+
+
+SPOOL = "spool"
+"""The folder with these folders, in that of the store."""
+
+
+def claimed(store: Path) -> tuple[Path, int, bool]:
+    """A new folder for one run, the descriptor of its lock, and whether it is the first of those that run now.
+
+    The folders of killed runs go.
+
+    Args:
+        store: folder of the store.
+    """
+    spool = store / SPOOL
+    made, lock = _made(spool)
+    is_first = True
+    for other in spool.iterdir():
+        if not other.is_dir():
+            other.unlink(missing_ok=True)
+        elif other != made and (left := _locked(other)) is not None:
+            shutil.rmtree(other, ignore_errors=True)
+            os.close(left)
+        else:
+            is_first = is_first and other.name >= made.name
+    return made, lock, is_first
+
+
+def _made(spool: Path) -> tuple[Path, int]:
+    while True:
+        spool.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):  # a run that ended has removed it
+            made = Path(mkdtemp(prefix=f"{time.time_ns():020}-{os.getpid()}-", dir=spool))
+            if (lock := _locked(made)) is not None:
+                if made.exists():
+                    return made, lock
+                os.close(lock)
+
+
+def claimer(store: Path) -> str:
+    """The process of a run that reads for a store now, in words; empty where there is none."""
+    spool = store / SPOOL
+    for folder in spool.iterdir() if spool.is_dir() else ():
+        if (lock := _locked(folder)) is not None:
+            os.close(lock)
+        elif folder.exists():
+            pid = folder.name.split("-")[1]
+            return f"{'this' if pid == str(os.getpid()) else 'another'} process, pid {pid}"
+    return ""
+
+
+def _locked(folder: Path) -> int | None:
+    """A lock on a folder, which ends with its process; None where another one has it, or the folder is gone."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def fsync_file(path: Path) -> None:
+    """Wait until the content of a file is on the disk."""
+    _fsync(path, os.O_RDONLY)
+
+
+def fsync_folder(path: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    _fsync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def _fsync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files below a folder; a file with two names counts once."""
+    seen: dict[tuple[int, int], int] = {}
+    for root, _, names in os.walk(folder):
+        for name in names:
+            found = os.lstat(os.path.join(root, name))
+            seen[found.st_dev, found.st_ino] = found.st_size
+    return sum(seen.values())
+
+
+FAIL_POINTS: tuple[str, ...] = (
+    "create.write",
+    "create.fsync",
+    "create.rename",
+    "create.fsync_folder",
+    "migrate.step",
+    "migrate.commit",
+    "lock.write",
+    "sweep.lexical",
+    "sweep.pin",
+    "sweep.segment",
+    "adopt.write",
+    "adopt.commit",
+    "forget.write",
+    "forget.commit",
+    "define.write",
+    "redefine.write",
+    "drop.write",
+    "declare.write",
+    "put.document",
+    "put.nodes",
+    "put.source",
+    "remember.write",
+    "add.nodes",
+    "unmade.write",
+    "clear.nodes",
+    "readers.document",
+    "readers.nodes",
+    "touch.write",
+    "move.write",
+    "remove.write",
+    "fail.write",
+    "vectors.write",
+    "vectors.fsync",
+    "vectors.rename",
+    "vectors.fsync_folder",
+    "vectors.register",
+    "vectors.merge",
+    "graphs.add",
+    "graphs.save",
+    "graphs.fsync",
+    "graphs.rename",
+    "graphs.fsync_folder",
+    "graphs.sweep",
+    "lexical.clone",
+    "lexical.write",
+    "lexical.commit",
+    "lexical.merge",
+    "lexical.checksums",
+    "lexical.fsync",
+    "lexical.rename",
+    "lexical.fsync_folder",
+    "databases.follow",
+    "databases.followed",
+    "databases.recovered",
+    "publish.pin",
+    "publish.fsync_pins",
+    "publish.purge",
+    "publish.row",
+    "publish.commit",
+    "publish.committed",
+)
+
+POSTGRES_FAIL_POINTS: tuple[str, ...] = (
+    "postgres.create",
+    "postgres.create_commit",
+    "postgres.vectors",
+    "postgres.vectors_written",
+    "postgres.index",
+    "postgres.indexed",
+    "follow.build",
+    "follow.sweep",
+)
+"""Those of a store in PostgreSQL, beside those that it shares with a folder."""
+
+_name, _passes = "", 0
+
+
+def arm(point: str) -> None:
+    """Kill this process when it comes to `point`: a name, or `name@n` for the n-th time."""
+    global _name, _passes
+    _name, _, count = point.partition("@")
+    _passes = int(count or 1)
+
+
+def fail_point(name: str) -> None:
+    """Kill this process with SIGKILL if `SPOLIA_FAIL_POINT` (read once) or `arm` names this place."""
+    global _passes
+    if name == _name:
+        _passes -= 1
+        if _passes == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+arm(os.environ.get("SPOLIA_FAIL_POINT", ""))

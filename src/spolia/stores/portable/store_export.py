@@ -1,0 +1,344 @@
+"""The portable form of a store: one ZIP file with what is true at one generation, and a checksum of all in it.
+
+| member | holds |
+|---|---|
+| `contents.json` | version, declared fields, manifests; of every other member rows, bytes and BLAKE2b |
+| `documents.jsonl` | documents in the order of their keys, with its reader list's number, groups it lacks, pictures |
+| `sources.jsonl` | what the documents were read from, by uri |
+| `cursors.jsonl` | how far the sources were read that were not read further since that generation |
+| `nodes/G.jsonl` | the nodes of group number G in the order of their keys |
+| `vectors/G-E.f32` | their vectors by the group's embedding number E: float32, little endian, one row for each node |
+| `vectors/G-E.sparse` | sparse ones: for each node its entries n (uint32), n terms (int32), n weights (float32) |
+| `readers.jsonl` | the reader lists from number 1 on; 0 is everybody |
+
+The BLAKE2b of `contents.json` is the file's comment. Nothing in it is a path, nothing is executed, and what is derived
+is left out: it is built again. Two exports of the same content are the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
+
+import numpy as np
+
+from spolia.core.codec import encode
+from spolia.core.run_context import check_cancelled
+from spolia.errors import SpoliaError, StoreCorrupt, StoreError, StoreTooNew
+from spolia.filters import Schema
+from spolia.stores.access.reader_lists import EVERYBODY
+from spolia.stores.backends import sql
+from spolia.stores.backends.publication import read_schema, written_schema
+from spolia.stores.backends.rows import SourceRow, document_of, node_of, unpacked
+from spolia.stores.corpus import Corpus
+from spolia.stores.files import fsync_file, fsync_folder
+from spolia.stores.groups.group_build import in_batches
+from spolia.stores.manifest import GroupEmbedding, Manifest, of
+from spolia.stores.stored_definition import in_order
+from spolia.stores.vectors.sparse import ENTRY_BYTES, packed
+from spolia.types import Document, Node, Value
+
+if TYPE_CHECKING:
+    from spolia.stores.snapshot.snapshot import Snapshot
+
+
+VERSION = 3
+KIND = "spolia export"
+CONTENTS, DOCUMENTS, SOURCES, READERS = "contents.json", "documents.jsonl", "sources.jsonl", "readers.jsonl"
+CURSORS = "cursors.jsonl"
+"""Of sources; exports of version 1 have none."""
+CHECKSUM_BYTES, COUNT_BYTES = 32, 4
+
+
+def nodes_of(group: int) -> str:
+    """The member with the nodes of a group."""
+    return f"nodes/{group}.jsonl"
+
+
+def vectors_of(group: int, number: int, how: GroupEmbedding) -> str:
+    """The member with the vectors of a group by one of its embeddings."""
+    return f"vectors/{group}-{number}.{'sparse' if how.is_sparse else 'f32'}"
+
+
+def checksum(data: bytes = b"") -> blake2b:
+    """The checksum of a member."""
+    return blake2b(data, digest_size=CHECKSUM_BYTES)
+
+
+@dataclass(frozen=True)
+class Member(Value):
+    """What is said of a member.
+
+    Args:
+        rows: lines, or vectors.
+        bytes: its size, uncompressed.
+        blake2b: its checksum, in hexadecimal digits.
+    """
+
+    rows: int
+    bytes: int
+    blake2b: str
+
+
+@dataclass(frozen=True)
+class Contents(Value):
+    """What is in an exported file.
+
+    Args:
+        schema: the declared fields.
+        manifests: of the groups, each after those that it is made from.
+        members: by name.
+    """
+
+    schema: Schema = field(default_factory=Schema)
+    manifests: tuple[Manifest, ...] = ()
+    members: Mapping[str, Member] = field(default_factory=dict)
+
+    @property
+    def documents(self) -> int:
+        """How many documents there are."""
+        return self.members[DOCUMENTS].rows
+
+    @property
+    def sources(self) -> int:
+        """How many sources there are."""
+        return self.members[SOURCES].rows
+
+    @property
+    def nodes(self) -> dict[str, int]:
+        """How many nodes there are, by group."""
+        return {m.group: self.members[nodes_of(number)].rows for number, m in enumerate(self.manifests)}
+
+    @property
+    def vectors(self) -> int:
+        """How many vectors there are."""
+        return sum(member.rows for name, member in self.members.items() if name.startswith("vectors/"))
+
+    @property
+    def expected(self) -> set[str]:
+        """The names of the members that there must be."""
+        found = {DOCUMENTS, SOURCES, READERS, CURSORS}
+        for group, manifest in enumerate(self.manifests):
+            found |= {nodes_of(group), *(vectors_of(group, *one) for one in enumerate(manifest.embeddings))}
+        return found
+
+    @property
+    def written(self) -> bytes:
+        """As JSON."""
+        said = {
+            "kind": KIND,
+            "version": VERSION,
+            "fields": json.loads(written_schema(self.schema) or "[]"),
+            "manifests": [asdict(manifest) for manifest in self.manifests],
+            "members": {name: asdict(member) for name, member in sorted(self.members.items())},
+        }
+        return json.dumps(said, ensure_ascii=False, indent=1, sort_keys=True).encode()
+
+
+def contents_of(path: Path, data: bytes) -> Contents:
+    """What the text of `contents.json` says.
+
+    Raises:
+        StoreTooNew: a newer version wrote it.
+        StoreCorrupt: it cannot be understood.
+    """
+    try:
+        said: dict[str, Any] = json.loads(data)
+        if said["kind"] != KIND:
+            raise ValueError(f"its kind is {said['kind']!r}")
+        _refuse_newer(path, said["version"])
+        members = {str(name): Member(**member) for name, member in said["members"].items()}
+        found = Contents(read_schema(json.dumps(said["fields"])), tuple(map(of, said["manifests"])), members)
+        _refuse_odd(found)
+    except StoreTooNew:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SpoliaError) as error:
+        raise damaged(path, f"{CONTENTS} cannot be understood ({type(error).__name__}: {error})") from error
+    return found
+
+
+def _refuse_newer(path: Path, version: object) -> None:
+    if type(version) is not int:
+        raise ValueError(f"its version is {version!r}")
+    if version > VERSION:
+        raise StoreTooNew(
+            f"{path} is an export of version {version}, written by a newer version of Spolia; this one reads up to "
+            f"{VERSION}. Write: pip install -U spolia"
+        )
+
+
+def _refuse_odd(found: Contents) -> None:
+    if odd := set(found.members) ^ found.expected - ({CURSORS} - set(found.members)):
+        raise ValueError(f"it names {', '.join(sorted(odd))} in one place only")
+    for name, member in found.members.items():
+        numbers = (member.rows, member.bytes)
+        if any(type(number) is not int or number < 0 for number in numbers) or not isinstance(member.blake2b, str):
+            raise ValueError(f"what it says of {name} is {member!r}")
+    if len({manifest.group for manifest in found.manifests}) < len(found.manifests):
+        raise ValueError("it names a group twice")
+
+
+def damaged(path: Path, why: str) -> StoreCorrupt:
+    """What to raise for a file that is not as it was written."""
+    return StoreCorrupt(
+        f"{path} is not an export as `spolia export` writes it: {why}. Nothing was imported. Copy it again, or export "
+        "the store again: spolia export STORE FILE"
+    )
+
+
+Tell = Callable[[str, int], None]
+"""Is told what is being written or read, and how many rows of it."""
+
+_AT_ONCE = 1_000
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+_READABLE_BY_ALL = 0o644 << 16
+
+
+def export_store(corpus: Corpus, path: str | Path, tell: Tell = lambda member, rows: None) -> Contents:
+    """Write the published generation of a store into a new file, which is there whole or not at all.
+
+    What is written: documents, sources, nodes of all groups with their lineage, reader lists, declared fields,
+    manifests and vectors. Memory does not grow with the number of nodes, but for a key of each.
+
+    Args:
+        path: of the file.
+        tell: is told how far it is.
+
+    Raises:
+        StoreError: the store cannot be read, the file is there already, or holds metadata that JSON does not have.
+
+    >>> import tempfile
+    >>> from spolia.indexing.sync.sync import sync
+    >>> from spolia.stores.portable.store_import import import_store
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "stones.txt").write_text("Spolia are stones that builders take from older buildings.")
+    ...     store = Corpus(f"{folder}/notes.spolia")
+    ...     _ = sync(folder, store)
+    ...     there = export_store(store, f"{folder}/notes.zip")
+    ...     here = import_store(f"{folder}/notes.zip", Corpus(f"{folder}/other.spolia"))
+    >>> there.documents, here == there
+    (1, True)
+    """
+    path = Path(path)
+    if path.exists():
+        raise StoreError(f"{path} is there already. Name another file, or remove it before.")
+    temporary = path.with_name(f"{path.name}.tmp{os.getpid()}")
+    try:
+        with ZipFile(temporary, "x", allowZip64=True) as file:
+            contents = _Export(corpus.snapshot(), file, tell).write()
+        fsync_file(temporary)
+        os.rename(temporary, path)
+        fsync_folder(path.absolute().parent)
+    except OSError as error:
+        raise StoreError(f"{path} could not be written: {error.strerror or error}. Name a file elsewhere.") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return contents
+
+
+class _Export:
+    def __init__(self, snapshot: Snapshot, file: ZipFile, tell: Tell) -> None:
+        self.snapshot, self.file, self.tell = snapshot, file, tell
+        self.at = {"at": snapshot.generation}
+        self.members: dict[str, Member] = {}
+        self.numbers: dict[tuple[str, ...], int] = {(): EVERYBODY}
+        self.unmade: dict[str, dict[str, str]] = {}
+        for lack in snapshot.unmade():
+            self.unmade.setdefault(lack.document, {})[lack.group] = lack.reason
+
+    def write(self) -> Contents:
+        manifests = in_order(self.snapshot.manifests)
+        self._lines(DOCUMENTS, map(self._document, self._documents()))
+        self._lines(SOURCES, (encode(source, SourceRow) for source in self.snapshot.sources().values()))
+        self._lines(CURSORS, map(list, self.snapshot.opened.rows(sql.CURSORS_AT, self.at)))
+        for number, manifest in enumerate(manifests):
+            self._lines(nodes_of(number), map(self._node, self._nodes(manifest.group)))
+            for place, embedding in enumerate(manifest.embeddings):
+                rows = self._sparse if embedding.is_sparse else self._vectors
+                name = vectors_of(number, place, embedding)
+                self._member(name, rows(manifest.group, embedding.embedder), ZIP_STORED)
+        self._lines(READERS, (list(readers) for readers in self.numbers if readers))
+        contents = Contents(self.snapshot.schema, tuple(manifests), self.members)
+        self.file.writestr(_entry(CONTENTS, ZIP_DEFLATED), contents.written)
+        self.file.comment = checksum(contents.written).hexdigest().encode()
+        return contents
+
+    def _documents(self) -> Iterator[Document]:
+        for row in self.snapshot.opened.each(sql.DOCUMENTS_BY_KEY, self.at):
+            yield document_of(row, self.snapshot.readers.lists)
+
+    def _document(self, document: Document) -> Any:
+        unmade = self.unmade.get(document.id)
+        named = any(region.image for region in document.regions)
+        images = self.snapshot.opened.rows(sql.IMAGES, {"id": document.id, **self.at}) if named else ()
+        return {
+            "document": encode(document.but(uri="", readers=()), Document),
+            "readers": self._number(document.readers),
+            **({"unmade": unmade} if unmade else {}),
+            **({"images": {hash: encode(bytes(data), bytes) for hash, data in images}} if images else {}),
+        }
+
+    def _nodes(self, group: str) -> Iterator[tuple[Node, int]]:
+        """The nodes of a group, and how much of their metadata is the document's."""
+        keys = [key for (key,) in self.snapshot.opened.rows(sql.LIVE_KEYS, {"grp": group, **self.at})]
+        for some in in_batches(iter(keys), _AT_ONCE):
+            rows = self.snapshot.opened.rows(sql.NODES_OF_KEYS, {"keys": json.dumps(some), **self.at})
+            for row in sorted(rows, key=lambda row: int(row[0])):
+                yield node_of(row, self.snapshot.readers.lists), len(unpacked(row[-2]))
+
+    def _node(self, found: tuple[Node, int]) -> Any:
+        node, inherited = found
+        own = node.but(uri="", group="chunk", readers=(), meta=node.meta[inherited:])
+        return {"node": encode(own, Node), "readers": self._number(node.readers)}
+
+    def _number(self, readers: tuple[str, ...]) -> int:
+        """The number of a reader list: in the order of their first use, so that it is the same for the same content."""
+        return self.numbers.setdefault(readers, len(self.numbers))
+
+    def _vectors(self, group: str, embedder: str) -> Iterator[tuple[bytes, int]]:
+        stored = self.snapshot.opened.store.stored(self.snapshot, group, embedder)
+        count = len(self.snapshot.opened.rows(sql.LIVE_KEYS, {"grp": group, **self.at}))
+        for start in range(0, count, _AT_ONCE):
+            rows = stored.at(np.arange(start, min(start + _AT_ONCE, count)))
+            yield np.ascontiguousarray(rows, dtype="<f4").tobytes(), len(rows)
+
+    def _sparse(self, group: str, embedder: str) -> Iterator[tuple[bytes, int]]:
+        search: Any = self.snapshot.opened.store.vector_search(self.snapshot, group, embedder)
+        for position in range(len(search.keys)):
+            entries = packed(search.row(position))
+            yield (len(entries) // ENTRY_BYTES).to_bytes(COUNT_BYTES, "little") + entries, 1
+
+    def _lines(self, name: str, values: Iterable[Any]) -> None:
+        self._member(name, ((_line(value), 1) for value in values), ZIP_DEFLATED)
+
+    def _member(self, name: str, pieces: Iterable[tuple[bytes, int]], how: int) -> None:
+        rows, size, digest = 0, 0, checksum()
+        with self.file.open(_entry(name, how), "w", force_zip64=True) as member:
+            for piece, count in pieces:
+                member.write(piece)
+                digest.update(piece)
+                rows, size = rows + count, size + len(piece)
+                if not rows % _AT_ONCE:
+                    check_cancelled()
+                    self.tell(name, rows)
+        self.members[name] = Member(rows, size, digest.hexdigest())
+
+
+def _entry(name: str, how: int) -> ZipInfo:
+    """A member without anything of this machine or time in it."""
+    entry = ZipInfo(name, _LONG_AGO)
+    entry.compress_type, entry.create_system, entry.external_attr = how, 3, _READABLE_BY_ALL
+    return entry
+
+
+def _line(value: Any) -> bytes:
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    except ValueError as error:
+        raise StoreError(f"Metadata cannot be written as JSON: {error}. Index the document with others.") from error
