@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 from results import publish
 
 from spolia.core.operator import Operator
-from spolia.indexing.sync.entry_points import add_texts
+from spolia.indexing.sync.texts import add_texts
 from spolia.orchestration.rank_fusion import ConvexCombination, ReciprocalRankFusion
 from spolia.orchestration.sweep import sweep
 from spolia.post_retrieval.mmr import MMR

@@ -1,48 +1,167 @@
-"""The shape of the code, in numbers."""
+"""The shape of the code, in numbers: `python benchmarks/shape.py` prints a table, `--json` an object."""
 
 from __future__ import annotations
 
+import ast
+import json
 import sys
-import tempfile
 import threading
+import tomllib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
-from typing import Any
 
-SRC = Path(__file__).resolve().parents[1] / "src"
+import spolia
+from spolia import Corpus, sync
+
+ROOT = Path(__file__).resolve().parents[1]
+SRC = ROOT / "src"
+ALLOWED = Path(__file__).with_name("late_imports.toml")
+Trees = dict[str, ast.Module]
 
 
-def sync_files() -> list[str]:
-    """The files of the package in which a function runs while `sync` puts one text file into a new store.
+def trees() -> Trees:
+    """Every module of the package, parsed, by its dotted name."""
+    return {dotted(path): ast.parse(path.read_text("utf-8")) for path in sorted(SRC.rglob("*.py"))}
 
-    The file has 32 bytes. What is imported at the first use is imported before, by another run; that includes the
-    files that only define something.
-    """
-    from spolia.indexing.sync.sync import sync
-    from spolia.stores.corpus import Corpus
 
-    found: set[str] = set()
+def dotted(path: Path) -> str:
+    return ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__")
 
-    def note(frame: FrameType, event: str, given: Any) -> None:
-        if event == "call" and frame.f_code.co_name != "<module>":
-            found.add(frame.f_code.co_filename)
 
-    with tempfile.TemporaryDirectory() as place:
-        for name in ("imports", "counted"):
-            folder = Path(place, name)
-            folder.mkdir()
-            (folder / "notes.txt").write_bytes(b"Spolia are stones of old walls.\n")
-            if name == "counted":
-                threading.setprofile(note)
-                sys.setprofile(note)
-            try:
-                sync(folder, Corpus(str(folder / "notes.spolia")))
-            finally:
-                sys.setprofile(None)
-                threading.setprofile(None)  # type: ignore[arg-type]
-    return sorted(str(Path(path).relative_to(SRC)) for path in found if Path(path).is_relative_to(SRC))
+def imports(body: list[ast.stmt]) -> Iterator[str]:
+    """What a module imports when it is loaded."""
+    for node in body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from (node.module, *(f"{node.module}.{item.name}" for item in node.names))
+        elif isinstance(node, ast.Import):
+            yield from (item.name for item in node.names)
+        elif isinstance(node, ast.Try):
+            yield from imports(node.body)
+
+
+def late_imports(modules: Trees) -> list[tuple[str, str]]:
+    """Imports inside functions, as (importing module, imported module)."""
+    found = []
+    for name, tree in modules.items():
+        functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        inside = {id(node): node for function in functions for node in ast.walk(function)}
+        for node in inside.values():
+            if isinstance(node, ast.ImportFrom) and node.module:
+                found.append((name, node.module))
+            elif isinstance(node, ast.Import):
+                found += [(name, item.name) for item in node.names]
+    return sorted(found)
+
+
+def unexplained(modules: Trees) -> list[tuple[str, str]]:
+    """Late imports that `late_imports.toml` gives no reason for."""
+    allowed = tomllib.loads(ALLOWED.read_text("utf-8"))["late"]
+
+    def is_allowed(importer: str, imported: str) -> bool:
+        return any(
+            _within(imported, rule["module"]) and _within(importer, rule.get("inside", "spolia")) for rule in allowed
+        )
+
+    return [pair for pair in late_imports(modules) if not is_allowed(*pair)]
+
+
+def _within(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def duplicate_classes(modules: Trees) -> dict[str, list[str]]:
+    """Names of public classes that several modules define."""
+    found = defaultdict(list)
+    for name, tree in modules.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(name)
+    return {name: homes for name, homes in found.items() if len(homes) > 1}
+
+
+def cycles(modules: Trees) -> int:
+    """Groups of modules that import each other when they are loaded (Tarjan 1972)."""
+    edges = {
+        name: {other for other in imports(tree.body) if other in modules and not _within(name, other)}
+        for name, tree in modules.items()
+    }
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    components: list[int] = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in edges[name]:
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[name] = min(low[name], low[other])
+        if low[name] == index[name]:
+            at = stack.index(name)
+            components.append(len(stack) - at)
+            del stack[at:]
+
+    for name in edges:
+        if name not in index:
+            visit(name)
+    return sum(size > 1 for size in components)
+
+
+def sync_files() -> int:
+    """Files of the package of which a function runs while one text file of 32 bytes is synced into a new store."""
+    used: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            used.add(frame.f_code.co_filename)
+
+    with TemporaryDirectory() as place:
+        folder = Path(place, "notes")
+        folder.mkdir()
+        (folder / "ferry.txt").write_text("The ferry sailed twice each day.")
+        sync(folder, Corpus(f"{place}/first.spolia"))  # what is imported late is imported now
+        threading.setprofile(note)
+        sys.setprofile(note)
+        try:
+            sync(folder, Corpus(f"{place}/second.spolia"))
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+    return sum(Path(name).is_relative_to(SRC / "spolia") for name in used)
+
+
+def shape() -> dict[str, int]:
+    """All numbers."""
+    modules = trees()
+    return {
+        "files": len(modules),
+        "lines": sum(path.read_text("utf-8").count("\n") for path in SRC.rglob("*.py")),
+        "sync_files": sync_files(),
+        "late_imports": len(unexplained(modules)),
+        "duplicate_classes": len(duplicate_classes(modules)),
+        "cycles": cycles(modules),
+        "top_names": len(spolia.__all__),
+    }
+
+
+def main() -> None:
+    modules, found = trees(), shape()
+    if "--json" in sys.argv:
+        print(json.dumps(found))
+        return
+    for name, number in found.items():
+        print(f"{name.replace('_', ' '):18} {number:,}")
+    for name, homes in duplicate_classes(modules).items():
+        print(f"  class {name}: {', '.join(homes)}")
+    for pair, count in Counter(unexplained(modules)).items():
+        print(f"  late: {pair[0]} imports {pair[1]} ({count})")
 
 
 if __name__ == "__main__":
-    files = sync_files()
-    print("\n".join([*files, str(len(files))]))
+    sys.setrecursionlimit(10_000)
+    main()

@@ -47,10 +47,7 @@ from spolia.stores.vectors.graphs import (  # noqa: E402
 )
 from spolia.stores.vectors.placement import PlacedVectors  # noqa: E402
 from spolia.stores.vectors.search import VectorSearch  # noqa: E402
-from spolia.stores.vectors.segment_search import (
-    ExactSearch,
-    GraphSearch,
-)
+from spolia.stores.vectors.segment_search import ExactSearch, GraphSearch  # noqa: E402
 from spolia.stores.vectors.segments import FROZEN_ROWS  # noqa: E402
 
 EMBEDDER, TOP_K, ASKED, SMALL = "minilm", 10, 500, 2_003

@@ -34,7 +34,7 @@ from spolia.evaluation.measures.measure import Case, SetMeasure
 from spolia.filters import Field
 from spolia.generation.prompt import FString
 from spolia.generation.reader import Reader
-from spolia.indexing.sync.entry_points import add_texts
+from spolia.indexing.sync.texts import add_texts
 from spolia.indexing.transforms.contextual_headers import HeaderPassage
 from spolia.models.http.chat import ChatModel
 from spolia.models.http.completions import CompletionModel

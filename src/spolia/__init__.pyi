@@ -22,8 +22,8 @@ from spolia.flow_files.files import dump as dump
 from spolia.flow_files.files import load as load
 from spolia.generation.extract import Extract as Extract
 from spolia.generation.reader import Reader as Reader
-from spolia.indexing.sync.entry_points import add_texts as add_texts
 from spolia.indexing.sync.sync import sync as sync
+from spolia.indexing.sync.texts import add_texts as add_texts
 from spolia.journal import Cache as Cache
 from spolia.journal import Runs as Runs
 from spolia.models.http.chat import ChatModel as ChatModel

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from spolia.filters import Field
-from spolia.indexing.sync.entry_points import add_texts
 from spolia.indexing.sync.sync import sync
+from spolia.indexing.sync.texts import add_texts
 from spolia.stores.corpus import Corpus
 from tests.indexing.making import pdf_of
 from tests.indexing.readers.fixtures import epub

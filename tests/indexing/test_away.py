@@ -10,8 +10,8 @@ import pytest
 from spolia.errors import ModelUnavailable
 from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.sync.entry_points import add_texts
 from spolia.indexing.sync.sync import sync
+from spolia.indexing.sync.texts import add_texts
 from spolia.indexing.transforms.keywords import Keywords
 from spolia.indexing.transforms.summary import Summary
 from spolia.models.prompting.stand_in_models import ScriptedModel

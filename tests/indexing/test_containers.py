@@ -16,9 +16,9 @@ from spolia.indexing.readers import text
 from spolia.indexing.readers.archives.limits import ArchiveLimits
 from spolia.indexing.readers.archives.zips import ZipReader
 from spolia.indexing.sync import prefetch, sync_run
-from spolia.indexing.sync.entry_points import add_texts
 from spolia.indexing.sync.report import SyncReport, reports
 from spolia.indexing.sync.sync import sync
+from spolia.indexing.sync.texts import add_texts
 from spolia.stores.corpus import Corpus
 from spolia.testing import HashingEmbedder
 from tests.indexing.making import locked_pdf, pdf_of

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import StoreBusy
-from spolia.indexing.sync.entry_points import add_texts
+from spolia.indexing.sync.texts import add_texts
 from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus
 from spolia.stores.groups.materialise import materialise

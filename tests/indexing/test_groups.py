@@ -12,8 +12,8 @@ from spolia.errors import GroupError, ManifestMismatch, StoreError
 from spolia.filters import Between, Field, where
 from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.sync.entry_points import add_texts
 from spolia.indexing.sync.sync import sync
+from spolia.indexing.sync.texts import add_texts
 from spolia.indexing.transforms.function import transform
 from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense

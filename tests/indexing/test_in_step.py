@@ -12,9 +12,9 @@ from spolia.indexing.splitters.paragraphs import Paragraphs
 from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.splitters.sliding_window import SlidingWindow
 from spolia.indexing.sync.dry_run import planned
-from spolia.indexing.sync.entry_points import add_texts
 from spolia.indexing.sync.report import reports
 from spolia.indexing.sync.sync import sync
+from spolia.indexing.sync.texts import add_texts
 from spolia.indexing.transforms.function import transform
 from spolia.models.protocols import Kind
 from spolia.retrieval.bm25 import BM25

@@ -11,9 +11,9 @@ import pytest
 from spolia.indexing.quality.page import attempts_told, page
 from spolia.indexing.quality.quality import quality
 from spolia.indexing.splitters.paragraphs import Pages
-from spolia.indexing.sync.entry_points import add_texts
 from spolia.indexing.sync.report import DocumentReport
 from spolia.indexing.sync.sync import sync
+from spolia.indexing.sync.texts import add_texts
 from spolia.stores.corpus import Corpus
 from tests.indexing.making import locked_pdf, pdf_of
 

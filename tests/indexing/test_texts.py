@@ -10,8 +10,8 @@ import pytest
 from spolia.errors import DocumentError, FolderError
 from spolia.filters import Field, where
 from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.sync.entry_points import add_texts, temporary
 from spolia.indexing.sync.sync import sync
+from spolia.indexing.sync.texts import add_texts, temporary
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
@@ -218,12 +218,12 @@ def test_a_temporary_corpus_is_in_memory_where_there_is_room(
 ) -> None:
     memory = tmp_path / "memory"
     memory.mkdir()
-    monkeypatch.setattr("spolia.indexing.sync.entry_points.MEMORY", memory)
+    monkeypatch.setattr("spolia.indexing.sync.texts.MEMORY", memory)
     for documents in ({"salt": SALT}, folder, [folder / "stones.txt"]):
         with temporary(documents) as corpus:
             assert Path(corpus.path).is_relative_to(memory)
             assert BM25(corpus.group())(Query("salt stones")).nodes
     assert os.listdir(memory) == []
-    monkeypatch.setattr("spolia.indexing.sync.entry_points.ROOM", 2**60)
+    monkeypatch.setattr("spolia.indexing.sync.texts.ROOM", 2**60)
     with temporary({"salt": SALT}) as corpus:
         assert not Path(corpus.path).is_relative_to(memory)

@@ -12,8 +12,8 @@ import pytest
 from spolia.errors import DocumentError, ModelUnavailable
 from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.sync.dry_run import planned
-from spolia.indexing.sync.entry_points import add_texts
 from spolia.indexing.sync.sync import sync
+from spolia.indexing.sync.texts import add_texts
 from spolia.indexing.transforms.function import transform
 from spolia.indexing.transforms.summary import Summary
 from spolia.journal import Runs

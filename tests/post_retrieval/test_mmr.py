@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spolia.errors import ManifestMismatch, ModelError, WiringError
 from spolia.flow_files.files import dump, load
-from spolia.indexing.sync.entry_points import add_texts
+from spolia.indexing.sync.texts import add_texts
 from spolia.models.protocols import Embedder
 from spolia.post_retrieval.mmr import MMR
 from spolia.retrieval.bm25 import BM25

@@ -15,7 +15,7 @@ from spolia.core.registry import Catalogue
 from spolia.errors import DataError, QueryError
 from spolia.flow_files.built_in import BUILT_IN
 from spolia.flow_files.prompt_preview import ANY_MODEL, Sent, alone, case_for, sent_for
-from spolia.indexing.sync.entry_points import temporary
+from spolia.indexing.sync.texts import temporary
 from spolia.stores.corpus import Corpus
 
 

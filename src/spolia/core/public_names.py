@@ -45,7 +45,7 @@ generation.extract: Extract
 generation.prompt: FString Generate LongContextReorder
 generation.reader: Reader
 generation.verification: VerifyClaims VerifyGrounding
-indexing.ingest.dry_run: planned
+indexing.sync.dry_run: planned
 indexing.sync.sync: sync
 indexing.sources.api: APIItems
 indexing.sources.remote_files: RemoteFiles
@@ -67,7 +67,7 @@ indexing.structure.extractive_summary: ExtractiveSummary
 indexing.structure.regions: AttachMetadata Regions
 indexing.structure.sections: Sections
 indexing.structure.topics: Topics
-indexing.sync.entry_points: add_texts temporary
+indexing.sync.texts: add_texts temporary
 indexing.transforms.by_pattern: ByPattern
 indexing.transforms.contextual_headers: ContextualHeaders Situate
 indexing.transforms.function: transform

@@ -1,4 +1,3 @@
-from spolia.indexing.ingest.dry_run import planned as planned
 from spolia.indexing.sources.api import APIItems as APIItems
 from spolia.indexing.sources.remote_files import RemoteFiles as RemoteFiles
 from spolia.indexing.sources.sql import SQLRows as SQLRows
@@ -21,8 +20,9 @@ from spolia.indexing.structure.regions import AttachMetadata as AttachMetadata
 from spolia.indexing.structure.regions import Regions as Regions
 from spolia.indexing.structure.sections import Sections as Sections
 from spolia.indexing.structure.topics import Topics as Topics
-from spolia.indexing.sync.entry_points import add_texts as add_texts
-from spolia.indexing.sync.entry_points import temporary as temporary
+from spolia.indexing.sync.dry_run import planned as planned
+from spolia.indexing.sync.texts import add_texts as add_texts
+from spolia.indexing.sync.texts import temporary as temporary
 from spolia.indexing.transforms.by_pattern import ByPattern as ByPattern
 from spolia.indexing.transforms.contextual_headers import ContextualHeaders as ContextualHeaders
 from spolia.indexing.transforms.contextual_headers import Situate as Situate

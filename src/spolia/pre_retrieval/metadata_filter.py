@@ -120,7 +120,7 @@ class ConstructFilter(AsksOfQuery[Query]):
 
     >>> import tempfile
     >>> from spolia.filters import Field
-    >>> from spolia.indexing.sync.entry_points import add_texts
+    >>> from spolia.indexing.sync.texts import add_texts
     >>> from spolia.models.prompting.stand_in_models import ScriptedModel
     >>> from spolia.stores.corpus import Corpus
     >>> corpus = Corpus(tempfile.mkdtemp() + "/notes.spolia")

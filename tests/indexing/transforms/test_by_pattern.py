@@ -10,8 +10,8 @@ from spolia.errors import WiringError
 from spolia.flow_files.files import dump, load
 from spolia.indexing.splitters.sentences import Sentences
 from spolia.indexing.sync.dry_run import planned
-from spolia.indexing.sync.entry_points import add_texts
 from spolia.indexing.sync.sync import sync
+from spolia.indexing.sync.texts import add_texts
 from spolia.indexing.transforms.by_pattern import ByPattern
 from spolia.indexing.transforms.function import transform
 from spolia.indexing.transforms.summary import Summary

@@ -62,7 +62,7 @@ def quality(snapshot: Snapshot, access: Iterable[str] = ()) -> Quality:
     """The quality of what these principals may read, with all that failed.
 
     >>> import tempfile
-    >>> from spolia.indexing.sync.entry_points import add_texts
+    >>> from spolia.indexing.sync.texts import add_texts
     >>> from spolia.stores.corpus import Corpus
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     corpus = Corpus(f"{folder}/notes.spolia")
