@@ -215,7 +215,7 @@ def test_limits_hold_across_all_levels(
     files: dict[str, bytes | str],
     why: str,
 ) -> None:
-    monkeypatch.setattr(sync_run, "Contents", partial(prefetch.ContainerContents, limits=limits))
+    monkeypatch.setattr(sync_run, "ContainerContents", partial(prefetch.ContainerContents, limits=limits))
     (folder / "a.zip").write_bytes(zipped(files))
     (folder / "z.txt").write_text("After it.")
     report = sync(folder, corpus)

@@ -109,7 +109,7 @@ def asks(growth: GroupBuild) -> bool:
 
 
 def _asks(transform: Transform) -> bool:
-    return transform.calls() != 0 or any(map(_is_model, transform.resources))
+    return bool(transform.calls()) or any(map(_is_model, transform.resources))
 
 
 def _is_model(value: object) -> bool:

@@ -197,6 +197,9 @@ class LLMTransform(Operator[Part, Pieces], Generic[T]):
         reply = Ask(self.llm, self.role, self.max_tokens).reply(0, text=text, heading=heading, **settings)
         return tuple(self.pieces(reply, value))
 
+    def reads(self, value: Part, /) -> object:
+        return value.node.text, value.node.context or value.document.title
+
     def calls(self, rows: int | None = None, /) -> int | None:
         return self.role.calls
 
