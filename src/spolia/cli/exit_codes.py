@@ -15,6 +15,7 @@ import typer
 
 from spolia import errors
 from spolia.cli.screen import Screen
+from spolia.core.fingerprint.packages import place_of
 from spolia.errors import Cancelled, SpoliaError
 
 
@@ -41,7 +42,7 @@ class Exit(IntEnum):
 MEANING = {
     Exit.DONE: "done",
     Exit.FAULT: "of `gate`: worse than its baseline, or not shown not to be; else a fault of Spolia itself",
-    Exit.USAGE: "wrong usage or bad input: a question, a flow, a prompt, a data set, a folder",
+    Exit.USAGE: "wrong usage or bad input: a question, a flow, a prompt, a data set, a folder, code of yours",
     Exit.STORE: "the store cannot be used",
     Exit.MODEL: "a model or its server cannot be used",
     Exit.PARTLY: "done, but some documents or questions failed",
@@ -103,6 +104,9 @@ def _explained(error: BaseException, screen: Screen) -> Exit:
         code, message = Exit.INTERRUPTED, "Stopped. What was published stays; run the same command again to go on."
     elif isinstance(error, OSError):
         code, message = Exit.USAGE, f"The system refused: {error}. Check the path, its permissions and the free space."
+    elif place := place_of(error):
+        said = getattr(error, "__notes__", None) or [f"In {place}."]
+        code, message = Exit.USAGE, " ".join((f"Your code failed with {type(error).__name__}: {error}.", *said))
     else:
         code = Exit.FAULT
         message = (

@@ -130,6 +130,10 @@ class Function(Operator[In, Out]):
         """Another process finds it under its name, as it finds a function."""
         return self.name if self is self.plain else (_again, (self.plain, self.arguments))
 
+    @property
+    def _declared(self) -> tuple[Any, Any]:
+        return self.types
+
     def takes(self) -> Any:
         return self.types[0]
 

@@ -11,14 +11,15 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import wraps
-from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, final
+from functools import partial, wraps
+from typing import Any, ClassVar, Generic, NoReturn, Self, TypeAlias, TypeVar, final
 
 from spolia.core.call_bounds import most, total
+from spolia.core.fingerprint.packages import IN_STEP, place_of
 from spolia.core.fingerprint.references import Reference, asks_no_model, is_constant, references
 from spolia.core.fingerprint.written import functions_of
-from spolia.core.run_context import Event, Surrounding, gather, surrounding
-from spolia.core.validation import freeze, needed, refuse_misfits, refusing_misfits
+from spolia.core.run_context import Event, Surrounding, attempt, gather, surrounding
+from spolia.core.validation import classes_of, freeze, needed, refuse_misfits, refusing_misfits
 from spolia.core.wiring import Bindings, filled, fits, name_of, parameters_of
 from spolia.errors import SpoliaError, UndecidedError, WiringError
 from spolia.types import Addressed, Answer, Failure, Query, Ranking, State, Value, digest_of, kept, qualified
@@ -123,7 +124,14 @@ class Operator(ABC, Generic[In, Out]):
         if isinstance(value, str):
             _refuse_text(self, value)
         around = surrounding.get()
-        return self.apply(value) if around is None else around.step(self, value)
+        if around is not None:
+            return around.step(self, value)
+        try:
+            found = self.apply(value)
+        except Exception as error:
+            located(error, self)
+            raise
+        return found if isinstance(found, self.classes) else self.refused(found)
 
     @final
     def batch(self, values: Sequence[In], /, *, rows: Sequence[int] | None = None) -> list[Out | Failure]:
@@ -139,7 +147,7 @@ class Operator(ABC, Generic[In, Out]):
         around = surrounding.get()
         if around is not None:
             return around.batch(self, values, rows)
-        return list(self.apply_batch(values))
+        return [self.checked(found) for found in self.apply_batch(values)]
 
     @final
     def stream(self, value: In, /) -> Iterator[Event]:
@@ -302,6 +310,28 @@ class Operator(ABC, Generic[In, Out]):
         return known is not None and any(known == one.fingerprint() for one in self.resources if not one.scoped)
 
     @kept
+    def classes(self) -> tuple[type, ...]:
+        """What its results are instances of, by what it declares; of anything where it composes or does not say."""
+        return (() if self.composes else classes_of(self._declared[1])) or (object,)
+
+    @property
+    def _declared(self) -> tuple[Any, Any]:
+        return _types_of(type(self))
+
+    def refused(self, found: object) -> NoReturn:
+        """Refuse a result that is not what it declares."""
+        raise WiringError(
+            f"{self.short} gives {found!r:.60} ({type(found).__name__}), and declares {name_of(self._declared[1])}. "
+            f"Correct what it returns, or what it declares{_place(self)}."
+        )
+
+    def checked(self, found: Any) -> Any:
+        """One result of a batch; a failure where it is not what the operator declares."""
+        if isinstance(found, (*self.classes, Failure)):
+            return found
+        return attempt(partial(self.refused, found))
+
+    @kept
     def waiting(self) -> bool:
         """Whether it or an inner operator waits: it says so, or a model or server among its fields does.
 
@@ -430,6 +460,21 @@ def parts_of(address: Addressed) -> list[Addressed]:
     return list(found.values())
 
 
+def located(error: Exception, op: Operator[Any, Any]) -> None:
+    """Note in an error of a user's code, once, the innermost step around it and its place in the user's file."""
+    said: list[str] = getattr(error, "__notes__", [])
+    if isinstance(error, SpoliaError) or any(note.startswith(IN_STEP) for note in said):
+        return
+    if place := place_of(error):
+        error.add_note(f"{IN_STEP}{op.short}: {place}.")
+
+
+def _place(op: Operator[Any, Any]) -> str:
+    """Where the user has written an operator; empty for one of Spolia's."""
+    code = getattr(getattr(type(op), "function", type(op).apply), "__code__", None)
+    return "" if _is_ours(type(op)) or code is None else f": {code.co_filename}, line {code.co_firstlineno}"
+
+
 def _is_ours(cls: type) -> bool:
     return cls.__module__.startswith("spolia.")
 
@@ -439,7 +484,8 @@ def _calls_of_users(self: Operator[Any, Any], rows: int | None = None, /) -> int
     cls = type(self)
     if "_is_silent" not in cls.__dict__:
         cls._is_silent = asks_no_model(cls, self.takes(), next(base for base in cls.__mro__ if _is_ours(base)))
-    is_silent = cls._is_silent and all(map(_is_mute, vars(self).values())) and not any(map(_asks, self._builders()))
+    held = [getattr(self, f.name) for f in fields(self)]  # type: ignore[arg-type]
+    is_silent = cls._is_silent and all(map(_is_mute, held)) and not any(map(_asks, self._builders()))
     return 0 if is_silent else None
 
 

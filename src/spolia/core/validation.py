@@ -13,7 +13,7 @@ from dataclasses import fields
 from functools import cache
 from numbers import Integral, Real
 from operator import is_not
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from spolia.core.wiring import name_of
 from spolia.errors import SpoliaError, WiringError
@@ -68,6 +68,30 @@ def _frozen(value: Any) -> Any:
         return value
     items = tuple(map(_frozen, value))
     return items if type(value) is list or any(map(is_not, items, value)) else value
+
+
+def classes_of(kind: Any) -> tuple[type, ...]:
+    """The classes one of which a value of a type is an instance of; none where that cannot be told.
+
+    >>> classes_of(tuple[int, ...] | None), classes_of(Any)
+    ((<class 'tuple'>, <class 'NoneType'>), ())
+    """
+    origin = get_origin(kind)
+    if origin is Annotated:
+        return classes_of(get_args(kind)[0])
+    if origin in (Union, types.UnionType):
+        each = [classes_of(one) for one in get_args(kind)]
+        return tuple(one for some in each for one in some) if all(each) else ()
+    if origin is Literal:
+        return tuple({type(one) for one in get_args(kind)})
+    wanted = types.NoneType if kind is None else origin or kind
+    if not isinstance(wanted, type) or wanted in (object, Any) or getattr(wanted, "_is_protocol", False):
+        return ()
+    try:
+        isinstance(None, wanted)
+    except TypeError:
+        return ()
+    return (wanted, int, _NUMBERS[wanted]) if wanted in _NUMBERS else (wanted,)
 
 
 def fulfils(value: object, kind: Any) -> bool:

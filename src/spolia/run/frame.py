@@ -15,7 +15,7 @@ from time import perf_counter
 from time import time as now
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spolia.core.operator import Operator
+from spolia.core.operator import Operator, located
 from spolia.core.run_context import Began, Emitted, Event, Reservation, Retracted, attempt, surrounding
 from spolia.errors import Cancelled
 from spolia.journal.trace import FREE
@@ -121,6 +121,7 @@ class Frame(Costs):
         try:
             found: B = shared(self, op, value)
         except Exception as error:
+            located(error, op)
             if self.account is not None:
                 self.account.failed(error)
             raise

@@ -57,7 +57,8 @@ def kept(frame: Frame, op: Step, value: Any) -> Any:
 
 def _applied(frame: Frame, op: Step, value: Any) -> Any:
     frame.run.executed(op, 1)
-    return op.apply(value)
+    found = op.apply(value)
+    return found if isinstance(found, op.classes) else op.refused(found)
 
 
 def _recalled(cache: Cache, frame: Frame, op: Step, value: Any, compute: Compute) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spolia.core.operator import Operator
+from spolia.core.operator import Operator, located
 from spolia.core.run_context import surrounding
 from spolia.run.recall import CachedRows
 from spolia.types import Failure
@@ -70,9 +70,10 @@ def vectorised(
     token = surrounding.set(shared)
     around.run.executed(op, len(values))
     try:
-        results = list(op.apply_batch(values))
+        results = list(map(op.checked, op.apply_batch(values)))
     except Exception as error:
         around.check()
+        located(error, op)
         return [Failure.of(error, op.short) for _ in values]
     finally:
         surrounding.reset(token)

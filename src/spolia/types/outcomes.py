@@ -38,7 +38,8 @@ class Failure(Value):
     @classmethod
     def of(cls, error: Exception, step: str = "") -> Failure:
         """The failure that an exception stands for."""
-        return cls(type(error).__name__, str(error), step, error)
+        said = " ".join((str(error), *getattr(error, "__notes__", ())))
+        return cls(type(error).__name__, said, step, error)
 
     def raised(self) -> Exception:
         """The exception, to be raised again."""

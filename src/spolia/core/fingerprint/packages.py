@@ -7,6 +7,8 @@ import sys
 from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
+from pathlib import Path
+from sysconfig import get_path
 
 
 @cache
@@ -41,3 +43,18 @@ def is_own(module: str, home: str) -> bool:
     if top in sys.stdlib_module_names or top == "spolia":
         return False
     return top == home.partition(".")[0] or not is_installed(top)
+
+
+IN_STEP = "In the step "
+_OTHERS = (str(Path(__file__).parents[2]), get_path("stdlib"), get_path("platstdlib"))
+
+
+def place_of(error: BaseException) -> str:
+    """File and line of the user's code in which an error was raised, or which called what raised it; empty for none."""
+    found, at = "", error.__traceback__
+    while at is not None:
+        file = at.tb_frame.f_code.co_filename
+        if not re.search(r"[/\\](site|dist)-packages\b|^<(?!stdin|ipython)", file) and not file.startswith(_OTHERS):
+            found = f"{file}, line {at.tb_lineno}"
+        at = at.tb_next
+    return found

@@ -1,0 +1,106 @@
+"""What a step gives is what it declares, and an error in it names the step, its file and line."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from spolia.cli.exit_codes import Exit, guarded
+from spolia.core.combinators import Branch, Each
+from spolia.core.function import step
+from spolia.core.operator import Operator
+from spolia.errors import WiringError
+from spolia.run import Run
+from spolia.types import Failure, Query, Ranking
+
+
+@step
+def wrong(query: Query) -> Ranking:
+    return query.text  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class Wrong(Operator[Query, tuple[Query, ...]]):
+    """Right for one, wrong for a row of many."""
+
+    def apply(self, value: Query, /) -> tuple[Query, ...]:
+        return (value,)
+
+    def apply_batch(self, values: Sequence[Query], /) -> Any:
+        return [(value,) if value.text == "right" else value for value in values]
+
+
+@step
+def number(query: Query) -> float:
+    return len(query.text)
+
+
+@step
+def broken(query: Query) -> Query:
+    return query.rewritten(shortest([]))
+
+
+def shortest(texts: Sequence[str]) -> str:
+    return min(texts)
+
+
+@step
+def shown(ranking: Ranking) -> str:
+    return "shown"
+
+
+QUERY = Query("why?")
+LINE = inspect.getsourcelines(shortest)[1] + 1
+WAYS: dict[str, Callable[[Operator[Any, Any]], Any]] = {
+    "without a run": lambda op: op(QUERY),
+    "in a run": lambda op: Run()(op, QUERY),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_step_that_gives_something_else_than_it_declares_is_named(way: str) -> None:
+    with pytest.raises(WiringError, match=r"^wrong gives 'why\?' \(str\), and declares Ranking\.") as caught:
+        WAYS[way](wrong >> shown)
+    line = inspect.getsourcelines(type(wrong).function)[1]  # type: ignore[attr-defined]
+    assert str(caught.value).endswith(f"{__file__}, line {line}.")
+    assert WAYS[way](number) == 4
+
+
+@pytest.mark.parametrize("run", [False, True])
+def test_rows_that_are_something_else_fail_and_the_others_go_on(run: bool) -> None:
+    right, queries = Query("right"), [Query("right"), Query("wrong")]
+    first, second = Run().batch(Wrong(), queries) if run else Wrong().batch(queries)
+    assert first == (right,)
+    assert isinstance(second, Failure)
+    assert second.message.startswith("Wrong() gives Query(text='wrong'")
+    assert "and declares tuple[Query, ...]." in second.message
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_error_in_a_step_names_the_innermost_step_its_file_and_line(way: str) -> None:
+    with pytest.raises(ValueError, match="empty") as caught:
+        WAYS[way](Branch(broken >> broken))
+    assert caught.value.__notes__ == [f"In the step broken: {__file__}, line {LINE}."]
+
+
+def test_a_failed_row_names_them_too() -> None:
+    (row,) = Run().batch(broken, [QUERY])
+    assert isinstance(row, Failure)
+    assert row.message.endswith(f"In the step broken: {__file__}, line {LINE}.")
+    assert [found.step for found in Run().batch(Each(broken), [(QUERY,)]) if isinstance(found, Failure)]
+
+
+def test_the_command_line_blames_the_users_code_and_itself_only_where_there_is_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(BaseException) as ended:  # noqa: PT011  of typer
+        guarded(lambda: broken(QUERY))()  # type: ignore[arg-type, return-value]
+    assert getattr(ended.value, "exit_code", None) == Exit.USAGE
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Your code failed with ValueError" in said
+    assert "In the step broken:" in said
+    assert "fault of Spolia" not in said
