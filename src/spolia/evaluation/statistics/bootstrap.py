@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf, isfinite, sqrt
-from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
 
 from spolia.evaluation.statistics.interval import NORMAL, Interval, student
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats: TypeAlias = NDArray[np.float64]
+from spolia.evaluation.statistics.significance import CELLS, Floats
 
 RESAMPLES = 10_000
-CELLS = 1 << 20
-"""Draws that are in memory at the same time."""
 FEW = 20
 """Where fewer values than this differ from the usual one, a bootstrap has too little to draw from."""
 HARDLY_ANY = 5
@@ -36,8 +30,6 @@ def resampled_means(scores: Floats, resamples: int, seed: int) -> Floats:
     Returns:
         Shape (resamples, columns).
     """
-    import numpy as np
-
     n, random = len(scores), np.random.default_rng(seed)
     found, size = [], max(1, CELLS // n)
     known = ~np.isnan(scores)
@@ -74,8 +66,6 @@ def interval_of(
         largest: of the scores, without sign.
         weight: how many questions one of those that count stands for.
     """
-    import numpy as np
-
     off = np.abs(values - mean)
     _, counts = np.unique(np.round((values - mean) / (largest or 1.0), ROUNDING), return_counts=True)
     differ = int(values.size - counts.max())
@@ -103,8 +93,6 @@ def expanded_bca(mean: float, values: Floats, means: Floats, level: float) -> In
 
     Source: Efron 1987; Hesterberg 2015 for the widening.
     """
-    import numpy as np
-
     n = values.size
     below = float((means < mean).mean() + (means == mean).mean() / 2)
     z0 = NORMAL.inv_cdf(min(max(below, 1 / means.size), 1 - 1 / means.size))
@@ -128,8 +116,6 @@ def with_a_pair(mean: float, values: Floats, reach: float, level: float) -> Inte
 
     Source: Agresti and Coull 1998, for shares; measured for graded scores in benchmarks/results/experiments.json.
     """
-    import numpy as np
-
     more = np.append(values, (mean - reach, mean + reach))
     half = student(level, more.size - 1) * float(more.std(ddof=1)) / sqrt(more.size)
     return Interval(mean, mean - half, mean + half, values.size, level, "t with a pair unseen")

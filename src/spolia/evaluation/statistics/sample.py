@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from spolia.evaluation.statistics.bootstrap import RESAMPLES, interval_of, resampled_means
 from spolia.evaluation.statistics.interval import Interval, tango, wilson
-from spolia.evaluation.statistics.significance import flipped_sums, sign_flip
+from spolia.evaluation.statistics.significance import Floats, flipped_sums, sign_flip
 from spolia.types import kept
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
-    Floats: TypeAlias = NDArray[np.float64]
 
 Range: TypeAlias = tuple[float, float]
 UNIT: Range = (0.0, 1.0)
@@ -57,8 +54,6 @@ class Sample:
         resamples: int = RESAMPLES,
         seed: int = 0,
     ) -> None:
-        import numpy as np
-
         self.scores: Floats = np.asarray(scores, dtype=np.float64)
         if self.scores.ndim != 2 or not self.scores.size or not 0 < level < 1:
             raise ValueError(
@@ -76,8 +71,6 @@ class Sample:
 
     def known(self, *flows: int) -> int:
         """How many questions count for all of these."""
-        import numpy as np
-
         return int((~np.isnan(self.scores[:, list(flows)])).all(axis=1).sum())
 
     def interval(self, flow: int) -> Interval:
@@ -101,8 +94,6 @@ class Sample:
         return sign_flip(_told(self._apart(self.scores, ours, theirs)), self._drawn(self._flipped, ours, theirs))
 
     def _of(self, values: Floats, flows: int | list[int], resampled: Callable[[], Floats]) -> Interval:
-        import numpy as np
-
         width, largest = self.high - self.low, float(np.nanmax(np.abs(self.scores[:, flows])))
         return interval_of(float(values.mean()), values, resampled, self.level, width=width, largest=largest)
 
@@ -124,15 +115,11 @@ class Sample:
     @kept
     def _columns(self) -> Floats:
         """What is drawn: the scores; where some are missing, also the differences of each pair."""
-        import numpy as np
-
         pairs = [] if self.complete else [self._apart(self.scores, *pair) for pair in self._pairs]
         return np.column_stack([self.scores, *pairs])
 
     @kept
     def _binary(self) -> list[bool]:
-        import numpy as np
-
         found = ((self.scores == 0) | (self.scores == 1) | np.isnan(self.scores)).all(axis=0)
         return [bool(one) and (self.low, self.high) == UNIT for one in found]
 
@@ -142,14 +129,10 @@ class Sample:
 
     @kept
     def _flipped(self) -> Floats:
-        import numpy as np
-
         return flipped_sums(np.nan_to_num(self._columns), self.resamples, self.seed)
 
 
 def _told(values: Floats) -> Floats:
-    import numpy as np
-
     found: Floats = values[~np.isnan(values)]
     return found
 

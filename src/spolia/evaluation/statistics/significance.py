@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import comb, exp, log
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float64]
 Correction: TypeAlias = Callable[[Sequence[float]], list[float]]
 
 
@@ -47,13 +51,8 @@ CORRECTIONS: Mapping[str, Correction] = {"holm": holm, "bh": benjamini_hochberg,
 """By the name that `Experiment` and the command line take."""
 
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats: TypeAlias = NDArray[np.float64]
-
 CELLS = 1 << 20
+"""Draws that are in memory at the same time."""
 ALL = 30
 """With so many differences that are not zero, all signs are counted."""
 ROUNDING = 1e-9
@@ -71,8 +70,6 @@ def flipped_sums(scores: Floats, draws: int, seed: int) -> Floats:
     Returns:
         Shape (draws, columns).
     """
-    import numpy as np
-
     n, random = len(scores), np.random.default_rng(seed)
     found, size = [], max(1, CELLS // n)
     for start in range(0, draws, size):
@@ -95,12 +92,9 @@ def sign_flip(differences: Floats, drawn: Floats) -> float:
     Source: Fisher 1935; Smucker, Allan and Carterette 2007 for measures of retrieval; Phipson and Smyth 2010 for the 1
     that is added to what was drawn.
 
-    >>> import numpy as np
     >>> sign_flip(np.array([1.0, 1.0, 1.0, 1.0, 1.0, 0.0]), np.zeros(0))  # 2 of 2 ** 5
     0.0625
     """
-    import numpy as np
-
     d = np.abs(differences[differences != 0])
     x = abs(float(differences.sum())) * (1 - ROUNDING)
     if not d.size or x == 0:
@@ -128,8 +122,6 @@ def all_signs(sizes: Floats, x: float) -> float:
 
     Source: Pagano and Tritchler 1983 for counting all; Horowitz and Sahni 1974 for the halves.
     """
-    import numpy as np
-
     ours, theirs = (_sums(half) for half in np.array_split(sizes, 2))
     enough = theirs.size - np.searchsorted(np.sort(theirs), x - ours)
     return min(1.0, float(2 * enough.sum() / 2.0**sizes.size))
@@ -137,8 +129,6 @@ def all_signs(sizes: Floats, x: float) -> float:
 
 def _sums(sizes: Floats) -> Floats:
     """Σ ± d for all signs."""
-    import numpy as np
-
     found = np.zeros(1)
     for size in sizes:
         found = np.concatenate([found + size, found - size])
@@ -152,8 +142,6 @@ def bound(sizes: Floats, x: float) -> float:
 
     Source: Chernoff 1952.
     """
-    import numpy as np
-
     low, high = 0.0, 1 / float(sizes.mean())
     while float(sizes @ np.tanh(high * sizes)) < x and high < 1e6 / float(sizes.max()):
         high *= 2

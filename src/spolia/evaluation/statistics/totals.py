@@ -6,18 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from math import isnan, nan
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
+
+import numpy as np
 
 from spolia.evaluation.statistics.bootstrap import interval_of, resampled_means
 from spolia.evaluation.statistics.interval import Interval
 from spolia.evaluation.statistics.sample import UNIT, Range
-from spolia.evaluation.statistics.significance import ROUNDING, flipped_sums
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats: TypeAlias = NDArray[np.float64]
+from spolia.evaluation.statistics.significance import ROUNDING, Floats, flipped_sums
 
 Row: TypeAlias = tuple[float, ...]
 Rows: TypeAlias = Sequence[Row]
@@ -107,8 +103,6 @@ class Totals:
         return [list(column) for column in zip(*counted, strict=True)] or [[] for _ in flows]
 
     def _of(self, flows: Sequence[list[Row]], low: float, high: float) -> Interval | None:
-        import numpy as np
-
         n, wholes = len(flows[0]), [self.total(rows) for rows in flows]
         mean = _apart(wholes)
         if isnan(mean):
@@ -126,15 +120,11 @@ class Totals:
         self, flows: Sequence[list[Row]], changed: Callable[[list[Row]], Iterator[Rows]], defined: bool = False
     ) -> Floats:
         """Totals, or their differences, under all changes of the rows."""
-        import numpy as np
-
         found = np.array([_apart([self.total(one) for one in rows]) for rows in zip(*map(changed, flows), strict=True)])
         return found[~np.isnan(found)] if defined else found
 
     def _without(self, rows: list[Row]) -> Iterator[Rows]:
         """All but one, for each."""
-        import numpy as np
-
         if self.additive and len(rows) > 1:
             table = np.array(rows)
             return ([tuple(one)] for one in (table.sum(axis=0) - table).tolist())
@@ -142,8 +132,6 @@ class Totals:
 
     def _resampled(self, rows: list[Row]) -> Iterator[Rows]:
         """As many, drawn again; the same questions for each flow."""
-        import numpy as np
-
         if self.additive:
             drawn = resampled_means(np.array(rows), self.draws, self.seed) * len(rows)
             return ([tuple(one)] for one in drawn.tolist())
@@ -152,8 +140,6 @@ class Totals:
 
     def _exchanged(self, first: list[Row], second: list[Row], n: int) -> Iterator[tuple[Rows, Rows]]:
         """Both with the rows of some questions exchanged: in all ways for few that differ, else by lot."""
-        import numpy as np
-
         if self.additive and n > ALL:
             ours, theirs = np.array(first), np.array(second)
             both, half = (ours + theirs).sum(axis=0), flipped_sums((ours - theirs) / 2, SUMS, self.seed)
@@ -168,8 +154,6 @@ class Totals:
             yield [one for one, _ in exchanged], [other for _, other in exchanged]
 
     def _lots(self, n: int) -> Iterator[tuple[int, ...]]:
-        import numpy as np
-
         drawn = np.random.default_rng(self.seed).integers(0, 2, (self.draws, n))
         return map(tuple, drawn.tolist())
 
