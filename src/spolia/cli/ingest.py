@@ -128,14 +128,7 @@ def index_folder(
             told(now.done, now.total, f"embedding, {now.embedded} done" if embedding else "reading")
 
         try:
-            report = sync(
-                **given,
-                corpus=corpus,
-                progress=progress,
-                retry=retry,
-                timeout_s=wait_s,
-                rebuild=rebuild,
-            )
+            report = sync(**given, corpus=corpus, progress=progress, retry=retry, timeout_s=wait_s, rebuild=rebuild)
         except ManifestMismatch as error:
             raise ManifestMismatch(
                 f"{error} What that would take: {command('plan', making)}; to do it: "

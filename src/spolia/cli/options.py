@@ -16,98 +16,63 @@ from spolia.cli.exit_codes import Exit
 FLOWS = "A built-in flow (bm25, dense, hybrid, default, naive), or a YAML file with one."
 STORES = "The store: a folder that `spolia index` makes, or postgresql://USER@HOST/DATABASE?schema=NAME."
 
-StorePath: TypeAlias = Annotated[
-    str,
-    typer.Option("--store", metavar="STORE", help=STORES, show_default=False),
-]
-MaybeStore: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--store", metavar="STORE", help=STORES, show_default=False),
-]
-Question: TypeAlias = Annotated[
-    str, typer.Argument(metavar="QUESTION", help="What to look for, in quotes.", show_default=False)
-]
+
+def option(usage: str, help: str, **more: Any) -> Any:
+    """An option as it is written, `--save FILE`, whose help does not show its default."""
+    name, _, metavar = usage.partition(" ")
+    return typer.Option(name, metavar=metavar or None, help=help, show_default=False, **more)
+
+
+def argument(metavar: str, help: str) -> Any:
+    """An argument whose help does not show its default."""
+    return typer.Argument(metavar=metavar, help=help, show_default=False)
+
+
+StorePath: TypeAlias = Annotated[str, option("--store STORE", STORES)]
+MaybeStore: TypeAlias = Annotated[str | None, option("--store STORE", STORES)]
+Question: TypeAlias = Annotated[str, argument("QUESTION", "What to look for, in quotes.")]
 Access: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
-        "--access",
-        metavar="PRINCIPAL",
-        help="Who asks, a user or a group; repeat it for several. Without it only what everybody may read is found.",
-        show_default=False,
-    ),
+    option("--access PRINCIPAL", "The user or group who asks; repeat it. Without it you find what everybody may read."),
 ]
 SeenBy: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
-        "--access",
-        metavar="PRINCIPAL",
-        help="Show what this user or group may read, and no more; repeat it for several. Without it everything.",
-        show_default=False,
-    ),
+    option("--access PRINCIPAL", "Show only what this user or group may read; repeat it. Without it everything."),
 ]
 Readers: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--readers",
-        metavar="FILE",
-        help="Who may read what: a text file with a line `PATTERN = PRINCIPAL, …` for each pattern of paths.",
-        show_default=False,
-    ),
+    Path | None, option("--readers FILE", "Who may read what: a text file with lines `PATTERN = PRINCIPAL, …`.")
 ]
 Known: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
-        "--known",
-        metavar="MODULE",
-        help="Python file or module whose functions, operators, groups and measures may be named, and whose READERS "
-        "read files, or MODULE:NAME; repeat it.",
-        show_default=False,
+    option(
+        "--known MODULE",
+        "Python file, module or MODULE:NAME whose operators, groups, measures and READERS are used; repeat it.",
     ),
 ]
 OwnPrompts: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--prompts",
-        metavar="DIR",
-        help="Folder with prompts of your own in the place of others; `spolia prompts override` begins one.",
-        show_default=False,
-    ),
+    Path | None, option("--prompts DIR", "Folder with your own prompts; `spolia prompts override` begins one.")
 ]
 Where: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
-        "--where",
-        metavar="CONDITION",
-        help="Only these: year=2020, 'tag in a,b', 'year>=2020', kind!=draft, 'file_modified>2026-01-31'.",
-        show_default=False,
+    option(
+        "--where CONDITION", "A filter: year=2020, 'tag in a,b', 'year>=2020', kind!=draft, 'file_modified>2026-01-31'."
     ),
 ]
 Searched: TypeAlias = Annotated[
-    str,
-    typer.Option("--group", metavar="NAME", help="The node group to search; built now if the store does not have it."),
+    str, typer.Option("--group", metavar="NAME", help="The node group to search; built if it is not there.")
 ]
 FlowName: TypeAlias = Annotated[str, typer.Option("--flow", metavar="FLOW", help=FLOWS)]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, messages on stderr.")]
 Weights: TypeAlias = Annotated[
-    str, typer.Option("--weights", metavar="DIR", help="Folder with the embedder's weights; looked up when not given.")
+    str, typer.Option("--weights", metavar="DIR", help="Folder with the embedder's weights.")
 ]
 ModelUrl: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--llm",
-        metavar="URL",
-        help="Where an OpenAI-compatible API begins; its key is read from OPENAI_API_KEY.",
-        show_default=False,
-    ),
+    str, option("--llm URL", "Base URL of an OpenAI-compatible API; its key is read from OPENAI_API_KEY.")
 ]
-ModelName: TypeAlias = Annotated[
-    str, typer.Option("--model", metavar="NAME", help="What that server calls the model.", show_default=False)
-]
-FlowArgument: TypeAlias = Annotated[str, typer.Argument(metavar="FLOW", help=FLOWS, show_default=False)]
+ModelName: TypeAlias = Annotated[str, option("--model NAME", "The model's name on that server.")]
+FlowArgument: TypeAlias = Annotated[str, argument("FLOW", FLOWS)]
 WAIT_S = 10.0
-Wait = Annotated[
-    float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for another process that writes.")
-]
+Wait = Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for another writer.")]
 
 
 def spread(body: Callable[..., Exit]) -> Callable[..., Exit]:

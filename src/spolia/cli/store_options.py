@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spolia.cli.options import Known, ModelName, ModelUrl, Readers, StorePath, Weights
+from spolia.cli.options import Known, ModelName, ModelUrl, Readers, StorePath, Weights, argument, option
 
 if TYPE_CHECKING:
     from spolia.indexing.sources.source import Source
@@ -26,47 +26,22 @@ class StoreOptions:
 
     store: StorePath
     sources: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="SOURCE",
-            help="Folder with documents; address of a page, or of files, as s3://BUCKET/docs.",
-            show_default=False,
-        ),
+        list[str] | None, argument("SOURCE", "Folder with documents; or an address: a page, or s3://BUCKET/docs.")
     ] = None
     more: Annotated[
-        Path | None,
-        typer.Option(
-            "--sources",
-            metavar="FILE",
-            help="YAML file with sources: pages, files elsewhere, rows of databases, APIs.",
-            show_default=False,
-        ),
+        Path | None, option("--sources FILE", "YAML file with sources: pages, remote files, database rows, APIs.")
     ] = None
     groups: Annotated[
-        Path | None,
-        typer.Option(
-            "--groups",
-            metavar="FILE",
-            help="YAML file with the definitions of node groups by name; `chunk` says how documents are cut.",
-            show_default=False,
-        ),
+        Path | None, option("--groups FILE", "YAML file that defines node groups; `chunk` says how documents are cut.")
     ] = None
     known: Known = None
     vectors: Annotated[
-        bool | None,
-        typer.Option(
-            "--vectors/--no-vectors", help="Embed the passages; by default where that helps.", show_default=False
-        ),
+        bool | None, option("--vectors/--no-vectors", "Embed the passages; by default where that helps.")
     ] = None
     readers: Readers = None
     fields: Annotated[
         list[str] | None,
-        typer.Option(
-            "--field",
-            metavar="NAME:KIND=DEFAULT",
-            help="A metadata field to filter by, as author, year:int or year:int=0, one for each that there is to be.",
-            show_default=False,
-        ),
+        option("--field NAME:KIND=DEFAULT", "A metadata field to filter by: author, year:int, year:int=0; repeat it."),
     ] = None
     weights: Weights = ""
     llm: ModelUrl = ""
@@ -74,27 +49,14 @@ class StoreOptions:
     threads: Annotated[int, typer.Option("--threads", min=1, help="CPU threads for the embedder.")] = 1
     workers: Annotated[
         int | None,
-        typer.Option(
-            "--workers", min=0, help="Processes that read files; by default one for each processor, 4 at most."
-        ),
+        typer.Option("--workers", min=0, help="Processes that read files; by default one a processor, at most 4."),
     ] = None
     file_seconds: Annotated[
         float | None,
-        typer.Option(
-            "--file-seconds",
-            min=1,
-            help="Seconds that reading one file may take, and one more for each megabyte of it; 120 by default.",
-            show_default=False,
-        ),
+        option("--file-seconds", "Seconds to read a file, plus one for each of its megabytes; 120 by default.", min=1),
     ] = None
     file_mb: Annotated[
-        int | None,
-        typer.Option(
-            "--file-mb",
-            min=128,
-            help="Megabytes of memory that reading one file may take; 2048 by default.",
-            show_default=False,
-        ),
+        int | None, option("--file-mb", "Megabytes of memory to read a file; 2048 by default.", min=128)
     ] = None
     follow_links: Annotated[bool, typer.Option("--follow-links", help="Go where links lead out of DIR too.")] = False
 

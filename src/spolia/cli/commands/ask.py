@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import (
     Access,
@@ -23,6 +21,7 @@ from spolia.cli.options import (
     Searched,
     Weights,
     Where,
+    argument,
 )
 from spolia.cli.screen import Screen
 
@@ -35,10 +34,7 @@ if TYPE_CHECKING:
     from spolia.run import Run
     from spolia.types import Answer, Box, Citation, Query
 
-Folder = Annotated[
-    Path | None,
-    typer.Argument(metavar="DIR", help="Index this folder first, into a store that is kept.", show_default=False),
-]
+Folder = Annotated[Path | None, argument("DIR", "Index this folder first, into a store that is kept.")]
 
 
 def ask(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AsJson, ModelName, ModelUrl, Weights
+from spolia.cli.options import AsJson, ModelName, ModelUrl, Weights, argument
 from spolia.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -21,11 +21,10 @@ TOLD = 20
 UNREADABLE = "its reply could not be read, or there was nothing to judge."
 Labels = Annotated[
     Path,
-    typer.Argument(
-        metavar="LABELS",
-        help="JSON lines, one for each answer that people labelled: id, question, answers (accepted ones), answer, "
+    argument(
+        "LABELS",
+        "JSON lines, one for each answer that people labelled: id, question, answers (accepted ones), answer, "
         "passages (texts that it was made from), label (1 or 0, yes or no, or a grade).",
-        show_default=False,
     ),
 ]
 Judged = Annotated[

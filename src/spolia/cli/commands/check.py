@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 
 def check(
-    flow: FlowArgument,
-    store: MaybeStore = None,
-    known: Known = None,
-    prompts: OwnPrompts = None,
-    json: AsJson = False,
+    flow: FlowArgument, store: MaybeStore = None, known: Known = None, prompts: OwnPrompts = None, json: AsJson = False
 ) -> Exit:
     """Look for what would go wrong in a flow: wiring, arms that never run, loops without end, missing capabilities."""
     from spolia.cli.stand_ins import described, looked_at

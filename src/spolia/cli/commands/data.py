@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import Exit, guarded
-from spolia.cli.options import AsJson
+from spolia.cli.options import AsJson, option
 from spolia.cli.screen import Screen
 from spolia.evaluation.plurals import several
 
@@ -25,10 +25,9 @@ LISTED = 40
 """Kinds and fields of one row that are named."""
 FORMS = "spolia, beir, autorag, trec, 2wikimultihopqa, hotpotqa, musique"
 Set = Annotated[
-    Path,
-    typer.Argument(metavar="DATA", help=f"A data set: a folder or a file, in one of the forms {FORMS}."),
+    Path, typer.Argument(metavar="DATA", help=f"A data set: a folder or a file, in one of the forms {FORMS}.")
 ]
-From = Annotated[str, typer.Option("--from", metavar="FORM", help="How DATA is written; without it, it is looked at.")]
+From = Annotated[str, typer.Option("--from", metavar="FORM", help="The form of DATA; by default it is detected.")]
 
 data = typer.Typer(help="Data sets: show, convert, looks.", no_args_is_help=True, add_completion=False)
 
@@ -48,29 +47,22 @@ def show(source: Set, form: From = "", json: AsJson = False) -> Exit:
 
 def convert(
     source: Set,
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The folder or file to write; it must not exist.")],
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="The new folder or file.")],
     to: Annotated[str, typer.Option("--to", metavar="FORM", help=f"One of: {FORMS}.")] = "spolia",
     form: From = "",
     quotes: Annotated[
-        bool, typer.Option("--quotes", help="Gold becomes quotes: supporting sentences, else answers, else passages.")
+        bool, typer.Option("--quotes", help="Turn gold into quotes: sentences, answers or passages.")
     ] = False,
     join: Annotated[
         str,
         typer.Option(
             "--join",
             metavar="FIELD",
-            help="Put passages that follow one another into documents, by `title` or a field of their metadata; "
-            "gold becomes quotes of these.",
+            help="Join passages that share a `title` or metadata field into documents; gold becomes quotes.",
         ),
     ] = "",
     onto: Annotated[
-        Path | None,
-        typer.Option(
-            "--onto",
-            metavar="DATA",
-            help="Find the gold passages in the documents of another data set; gold becomes quotes of these.",
-            show_default=False,
-        ),
+        Path | None, option("--onto DATA", "Turn gold into quotes of the documents of another data set.")
     ] = None,
     json: AsJson = False,
 ) -> Exit:

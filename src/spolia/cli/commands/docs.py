@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import Exit, guarded
-from spolia.cli.options import WAIT_S, AsJson, SeenBy, StorePath, Wait, Where
+from spolia.cli.options import WAIT_S, AsJson, SeenBy, StorePath, Wait, Where, argument
 from spolia.cli.screen import Screen, one_line
 
 if TYPE_CHECKING:
@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot
     from spolia.types import Node
 
-Name = Annotated[
-    str,
-    typer.Argument(metavar="URI", help="Path of the file in its folder, or id of the document.", show_default=False),
-]
+Name = Annotated[str, argument("URI", "Path of the file in its folder, or id of the document.")]
 SHOWN = ("uri", "id", "title", "media_type", "characters", "bytes", "changed", "status")
 TEXT_SHOWN, SAME_SHOWN = 300, 5
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import FLOWS, AsJson, Known, ModelName, ModelUrl, OwnPrompts, Weights
+from spolia.cli.options import FLOWS, AsJson, Known, ModelName, ModelUrl, OwnPrompts, Weights, argument, option
 from spolia.cli.screen import Screen, json_text
 from spolia.errors import DataError
 
@@ -58,62 +58,37 @@ WHAT = (
 )
 TOLD = 40
 """Verdicts, and rows of slices, that are printed; a report has all."""
-Flows = Annotated[
-    list[str], typer.Argument(metavar="FLOW...", help=f"One flow or several. {FLOWS}", show_default=False)
-]
+Flows = Annotated[list[str], argument("FLOW...", f"One flow or several. {FLOWS}")]
 DATA = "Folder with questions.jsonl, and corpus.jsonl unless they are asked of a store."
-DataFolder = Annotated[Path, typer.Option("--data", metavar="DIR", help=DATA, show_default=False)]
+DataFolder = Annotated[Path, option("--data DIR", DATA)]
 OverStore = Annotated[
     str | None,
-    typer.Option(
-        "--store",
-        metavar="STORE",
-        help="Ask the questions of this store, whose documents the gold names; by default of the data's own passages.",
-        show_default=False,
-    ),
+    option("--store STORE", "The store to ask, whose documents the gold names; by default the data's own passages."),
 ]
 Part = Annotated[
-    str,
-    typer.Option(
-        "--split",
-        metavar="PART",
-        help="Only this part of the questions: tune (what you tune on is refused later), select, or report.",
-        show_default=False,
-    ),
+    str, option("--split PART", "Only this part: tune (what you tune on is refused later), select, or report.")
 ]
-Limit = Annotated[
-    int | None, typer.Option("--limit", min=1, help="At most so many questions, drawn by the seed.", show_default=False)
-]
+Limit = Annotated[int | None, option("--limit", "At most so many questions, drawn by the seed.", min=1)]
 By = Annotated[
     list[str] | None,
     typer.Option(
-        "--by",
-        metavar="FIELD",
-        help="Slice by `type` (the default, where questions have one) or metadata; repeat it for several.",
+        "--by", metavar="FIELD", help="Slice by `type` (the default, if there is one) or metadata; repeat it."
     ),
 ]
 Correction = Annotated[
-    str,
-    typer.Option("--correction", metavar="NAME", help="Of the verdicts, for many comparisons: holm, bh or none."),
+    str, typer.Option("--correction", metavar="NAME", help="For many comparisons: holm, bh or none.")
 ]
 Kept = Annotated[
     Path | None,
-    typer.Option(
-        "--save",
-        metavar="FILE",
-        help="Keep every question in this file as it is answered; a name without an ending gets .experiment. Without "
-        "it, in the cache directory.",
-        show_default=False,
+    option(
+        "--save FILE",
+        "Keep answers and scores in this file (.experiment), by default in the cache directory. The next run computes "
+        "only what is new or has changed: a flow, a question, a measure.",
     ),
 ]
 Reports = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--report",
-        metavar="FILE",
-        help="Write the report as .html (one page with plots and every question), .md or .json; repeat it for several.",
-        show_default=False,
-    ),
+    option("--report FILE", "Write a report: .html (plots and every question), .md or .json; repeat it."),
 ]
 
 
@@ -123,17 +98,13 @@ def evaluate(
     measures: Annotated[str, typer.Option("--measures", metavar="LIST", help=WHAT)] = MEASURES,
     split: Part = "",
     limit: Limit = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which questions are drawn.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Which questions are drawn.")] = 0,
     by: By = None,
     correction: Correction = "holm",
     save: Kept = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Ask everything of this experiment again, whatever was kept of it.")
-    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Ask every question again, also those that are kept.")] = False,
     report: Reports = None,
-    overlap: Annotated[
-        bool, typer.Option("--overlap", help="Take questions that flows were chosen by; the report says so.")
-    ] = False,
+    overlap: Annotated[bool, typer.Option("--overlap", help="Allow questions that flows were chosen by.")] = False,
     known: Known = None,
     store: OverStore = None,
     llm: ModelUrl = "",
@@ -144,8 +115,9 @@ def evaluate(
 ) -> Exit:
     """Measure flows on the same questions, with 95 % intervals, and say which differences are shown.
 
-    What was asked is kept and never asked again, also after a kill, as long as flows, code, data and measures are the
-    same. The passages are indexed once and kept in the cache directory: SPOLIA_CACHE, else ~/.cache/spolia.
+    Answers and scores are kept, also after a kill. If a flow, a question or a measure has changed, it is computed again,
+    and the report says so. The passages are indexed once and kept in the cache directory: SPOLIA_CACHE, else
+    ~/.cache/spolia.
     """
     from spolia.cli.experiments import EvaluationOptions
     from spolia.cli.user_modules import own

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AsJson
+from spolia.cli.options import AsJson, argument
 from spolia.cli.screen import Screen
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from spolia.stores.portable.store_export import Contents
 
-From = Annotated[str, typer.Argument(metavar="STORE", help="The store to write down.", show_default=False)]
+From = Annotated[str, argument("STORE", "The store to write down.")]
 To = Annotated[str, typer.Argument(metavar="STORE", help="Where to make the store: nothing is there, or an empty one.")]
 NewFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")]
 OldFile = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `spolia export` has written.")]
@@ -56,12 +56,7 @@ def import_(file: OldFile, store: To, json: AsJson = False) -> Exit:
 
 def contents_data(found: Contents) -> dict[str, Any]:
     """What is in a file as plain data."""
-    return {
-        "documents": found.documents,
-        "sources": found.sources,
-        "groups": found.nodes,
-        "vectors": found.vectors,
-    }
+    return {"documents": found.documents, "sources": found.sources, "groups": found.nodes, "vectors": found.vectors}
 
 
 def servers_of(found: Contents) -> Iterator[str]:

@@ -10,7 +10,7 @@ import typer
 
 from spolia.cli.commands.eval import DATA, MEASURES, WHAT, Limit, OverStore, Part, refuse_other_kinds
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import FLOWS, AsJson, Known, ModelName, ModelUrl, OwnPrompts, Weights
+from spolia.cli.options import FLOWS, AsJson, Known, ModelName, ModelUrl, OwnPrompts, Weights, argument, option
 from spolia.cli.screen import Screen, json_text
 from spolia.errors import DataError
 from spolia.evaluation.plurals import several
@@ -25,32 +25,18 @@ RULE = (
     "otherwise, or the 95 % interval of the paired difference ends above minus the tolerance); `worse`, where none is "
     "shown to be worse."
 )
-Flow = Annotated[
-    str | None, typer.Argument(metavar="FLOW", help=f"{FLOWS} By default that of the baseline.", show_default=False)
-]
-File = Annotated[
-    Path, typer.Option("--baseline", metavar="FILE", help="The baseline, kept beside the code.", show_default=False)
-]
-Data = Annotated[
-    Path | None,
-    typer.Option("--data", metavar="DIR", help=f"{DATA} By default that of the baseline.", show_default=False),
-]
+Flow = Annotated[str | None, argument("FLOW", f"{FLOWS} By default that of the baseline.")]
+File = Annotated[Path, option("--baseline FILE", "The baseline, kept beside the code.")]
+Data = Annotated[Path | None, option("--data DIR", f"{DATA} By default that of the baseline.")]
 Tolerances = Annotated[
     list[str] | None,
-    typer.Option(
-        "--tolerance",
-        metavar="NUMBER",
-        help="How much worse a measure may be, by default 0.05: 5 points of 100 where scores lie between 0 and 1, "
+    option(
+        "--tolerance NUMBER",
+        "How much worse a measure may be, by default 0.05: 5 points of 100 where scores lie between 0 and 1, "
         "elsewhere a twentieth of what it was. MEASURE=NUMBER for one of them; repeat it.",
-        show_default=False,
     ),
 ]
-Written = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--report", metavar="FILE", help="Write what is said as .md or .json; repeat it for both.", show_default=False
-    ),
-]
+Written = Annotated[list[Path] | None, option("--report FILE", "Write a report: .md or .json; repeat it.")]
 
 
 def gate(
@@ -58,18 +44,16 @@ def gate(
     flow: Flow = None,
     data: Data = None,
     store: OverStore = None,
-    write: Annotated[bool, typer.Option("--write", help="Write the baseline: what the flow makes of it now.")] = False,
-    measures: Annotated[
-        str, typer.Option("--measures", metavar="LIST", help=f"With --write. {WHAT}", show_default=False)
-    ] = "",
+    write: Annotated[bool, typer.Option("--write", help="Write the baseline from the flow as it is now.")] = False,
+    measures: Annotated[str, option("--measures LIST", f"With --write. {WHAT}")] = "",
     split: Part = "",
     limit: Limit = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Decides which questions are drawn.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Which questions are drawn.")] = 0,
     tolerance: Tolerances = None,
-    rule: Annotated[str, typer.Option("--rule", metavar="NAME", help=RULE, show_default=False)] = "",
+    rule: Annotated[str, option("--rule NAME", RULE)] = "",
     report: Written = None,
     overlap: Annotated[
-        bool, typer.Option("--overlap", help="With --write: take questions that flows were chosen by.")
+        bool, typer.Option("--overlap", help="With --write: allow questions that flows were chosen by.")
     ] = False,
     known: Known = None,
     llm: ModelUrl = "",

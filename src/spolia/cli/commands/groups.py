@@ -9,7 +9,7 @@ import typer
 
 from spolia.cli.commands.index import unmade_data
 from spolia.cli.exit_codes import Exit, guarded
-from spolia.cli.options import WAIT_S, AsJson, Known, ModelName, ModelUrl, StorePath, Wait, Weights
+from spolia.cli.options import WAIT_S, AsJson, Known, ModelName, ModelUrl, StorePath, Wait, Weights, argument, option
 from spolia.cli.screen import Screen, one_line
 from spolia.errors import ManifestMismatch
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from spolia.stores.corpus import Corpus, NodeGroup
     from spolia.stores.manifest import Manifest
 
-Group = Annotated[str, typer.Argument(metavar="NAME", help="Name of the group.", show_default=False)]
-Groups = Annotated[list[str], typer.Argument(metavar="NAME…", help="Names of groups.", show_default=False)]
+Group = Annotated[str, argument("NAME", "Name of the group.")]
+Groups = Annotated[list[str], argument("NAME…", "Names of groups.")]
 Rebuild = Annotated[
     bool, typer.Option("--rebuild", help="If it is made of something else by now, build it anew, with those below it.")
 ]
@@ -98,9 +98,7 @@ def build(
 def add(
     name: Group,
     store: StorePath,
-    file: Annotated[
-        Path, typer.Option("--from", metavar="FILE", help="YAML or JSON file with its definition.", show_default=False)
-    ],
+    file: Annotated[Path, option("--from FILE", "YAML or JSON file with its definition.")],
     rebuild: Rebuild = False,
     known: Known = None,
     weights: Weights = "",

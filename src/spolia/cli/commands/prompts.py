@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import Exit, guarded
-from spolia.cli.options import AsJson, Known, MaybeStore, OwnPrompts
+from spolia.cli.options import AsJson, Known, MaybeStore, OwnPrompts, argument, option
 from spolia.cli.screen import Screen
 from spolia.errors import QueryError
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from spolia.flow_files.prompts import ShippedPrompt
 
 WHAT = "A prompt as `list` names it; or an operator, a built-in flow, or a YAML file with one, for a case."
-What = Annotated[str, typer.Argument(metavar="WHAT", help=WHAT, show_default=False)]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The prompt, as `list` names it.", show_default=False)]
+What = Annotated[str, argument("WHAT", WHAT)]
+Name = Annotated[str, argument("NAME", "The prompt, as `list` names it.")]
 
 prompts = typer.Typer(
     help="What language models are asked with: list, show, override.", no_args_is_help=True, add_completion=False
@@ -48,25 +48,12 @@ def list_(json: AsJson = False) -> Exit:
 def show(
     what: What,
     question: Annotated[str, typer.Option("--question", metavar="TEXT", help="What is asked, in the case.")] = "",
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", metavar="DIR", help="Take the question from this data set.", show_default=False),
-    ] = None,
+    data: Annotated[Path | None, option("--data DIR", "Take the question from this data set.")] = None,
     line: Annotated[int, typer.Option("--line", min=1, help="Which question of --data, counted from 1.")] = 1,
-    document: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--document", metavar="FILE", help="A text of the case; repeat it for several passages.", show_default=False
-        ),
-    ] = None,
+    document: Annotated[list[Path] | None, option("--document FILE", "A text of the case; repeat it.")] = None,
     reply: Annotated[
         list[str] | None,
-        typer.Option(
-            "--reply",
-            metavar="TEXT",
-            help="What the model is taken to reply, so that later calls are shown too; repeat it for each call.",
-            show_default=False,
-        ),
+        option("--reply TEXT", "An assumed reply, so that later calls are shown too; repeat it for each call."),
     ] = None,
     store: MaybeStore = None,
     prompts: OwnPrompts = None,

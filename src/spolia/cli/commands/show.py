@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import FLOWS, AsJson, Known, MaybeStore, OwnPrompts
+from spolia.cli.options import FLOWS, AsJson, Known, MaybeStore, OwnPrompts, argument
 from spolia.cli.screen import Screen
 from spolia.errors import QueryError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def show(
-    flow: Annotated[str, typer.Argument(metavar="FLOW", help=FLOWS, show_default=False)] = "",
+    flow: Annotated[str, argument("FLOW", FLOWS)] = "",
     store: MaybeStore = None,
     known: Known = None,
     prompts: OwnPrompts = None,

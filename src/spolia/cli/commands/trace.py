@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AsJson, StorePath
+from spolia.cli.options import AsJson, StorePath, argument
 from spolia.cli.screen import Screen, one_line
 from spolia.errors import QueryError, StoreError
 
@@ -25,9 +25,7 @@ LATEST = "last"
 
 def trace(
     store: StorePath,
-    run: Annotated[
-        str, typer.Argument(metavar="RUN", help="Id of a run, its beginning, or `last`.", show_default=False)
-    ] = "",
+    run: Annotated[str, argument("RUN", "Id of a run, its beginning, or `last`.")] = "",
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many runs, or questions of a run, to show.")] = 20,
     json: AsJson = False,
 ) -> Exit:

@@ -57,12 +57,7 @@ class Interval(Value):
 
 
 NORMAL = NormalDist()
-EXPANSION = (
-    (4, (0, 1, 1)),
-    (96, (0, 3, 16, 5)),
-    (384, (0, -15, 17, 19, 3)),
-    (92160, (0, -945, -1920, 1482, 776, 79)),
-)
+EXPANSION = ((4, (0, 1, 1)), (96, (0, 3, 16, 5)), (384, (0, -15, 17, 19, 3)), (92160, (0, -945, -1920, 1482, 776, 79)))
 """Of each power of 1/ν: what it is divided by, and the coefficients of z⁻¹, z¹, z³, z⁵, …"""
 
 

@@ -46,13 +46,7 @@ class Sample:
     """
 
     def __init__(
-        self,
-        scores: ArrayLike,
-        *,
-        range: Range = UNIT,
-        level: float = 0.95,
-        resamples: int = RESAMPLES,
-        seed: int = 0,
+        self, scores: ArrayLike, *, range: Range = UNIT, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
     ) -> None:
         self.scores: Floats = np.asarray(scores, dtype=np.float64)
         if self.scores.ndim != 2 or not self.scores.size or not 0 < level < 1:
