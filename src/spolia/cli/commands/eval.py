@@ -115,8 +115,8 @@ def evaluate(
 ) -> Exit:
     """Measure flows on the same questions, with 95 % intervals, and say which differences are shown.
 
-    Answers and scores are kept, also after a kill. If a flow, a question or a measure has changed, it is computed again,
-    and the report says so. The passages are indexed once and kept in the cache directory: SPOLIA_CACHE, else
+    Answers and scores are kept, also after a kill. If a flow, a question or a measure has changed, it is computed
+    again, and the report says so. The passages are indexed once and kept in the cache directory: SPOLIA_CACHE, else
     ~/.cache/spolia.
     """
     from spolia.cli.experiments import EvaluationOptions
