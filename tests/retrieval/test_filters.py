@@ -29,7 +29,7 @@ from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import GroupEmbedding, Manifest
-from spolia.stores.snapshot.document_metadata import file_meta
+from spolia.stores.snapshot.records import file_meta
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Failure, Filter, Meta, Node, Query, Ranking, Scalar, Span
 

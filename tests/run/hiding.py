@@ -17,7 +17,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import GroupEmbedding, Manifest
-from spolia.stores.snapshot.document_metadata import file_meta
+from spolia.stores.snapshot.records import file_meta
 from spolia.testing import HashingEmbedder
 from spolia.types import Document, Meta, Node, Query, Span
 from tests.retrieval.test_learned_sparse import Counting

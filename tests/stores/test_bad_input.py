@@ -129,8 +129,8 @@ AS_SOMEBODY_ELSE = """
 import json, mmap, os, resource, sys, tempfile
 import numpy
 from spolia.errors import SpoliaError
-from spolia.stores.vectors import external_index, open_search, segment_writer
-from spolia.stores.backends.sqlite import creation, folder, garbage_collection
+from spolia.stores.vectors import external_index, segment_search, segments
+from spolia.stores.backends.sqlite import connection, folder
 from spolia.stores import files, integrity, writer
 from spolia.stores.lexical import index
 from spolia.stores.corpus import Corpus

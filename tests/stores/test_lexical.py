@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from spolia.stores import integrity
+from spolia.stores import files
 from spolia.stores.access.allowed_nodes import Allowed, Mask
 from spolia.stores.lexical import index
 from spolia.stores.lexical.analysis import Analyzer
@@ -105,9 +105,9 @@ def test_a_worn_index_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     nodes = [(key, f"w{key}", 0) for key in range(100)]
     freeze(tmp_path / "g1", None, (), nodes, Analyzer(""))
     freeze(tmp_path / "g2", tmp_path / "g1", range(4), [], Analyzer(""))
-    assert (integrity.gone(tmp_path / "g1"), integrity.gone(tmp_path / "g2")) == (0, 4)
-    assert (integrity.is_worn(tmp_path / "g1", 0), integrity.is_worn(tmp_path / "g1", 1)) == (False, True)
-    monkeypatch.setattr(integrity, "FEW", 50)
-    assert (integrity.is_worn(tmp_path / "g2", 1), integrity.is_worn(tmp_path / "g2", 2)) == (False, True)
+    assert (files.gone(tmp_path / "g1"), files.gone(tmp_path / "g2")) == (0, 4)
+    assert (files.is_worn(tmp_path / "g1", 0), files.is_worn(tmp_path / "g1", 1)) == (False, True)
+    monkeypatch.setattr(files, "FEW", 50)
+    assert (files.is_worn(tmp_path / "g2", 1), files.is_worn(tmp_path / "g2", 2)) == (False, True)
     (tmp_path / "g2" / "meta.json").write_text("{}")
-    assert not integrity.is_worn(tmp_path / "g2", 100)
+    assert not files.is_worn(tmp_path / "g2", 100)

@@ -15,8 +15,9 @@ from spolia import Corpus, add_texts, sync
 from spolia.errors import StoreError
 from spolia.filters import Field
 from spolia.stores import files
-from spolia.stores.backends import publication, sql
+from spolia.stores.backends import sql
 from spolia.stores.backends.backend import POSTGRES
+from spolia.stores.backends.sqlite import connection as migrations
 from spolia.stores.portable.store_export import export_store
 from spolia.stores.portable.store_import import import_store
 from spolia.testing.hash_embedder import HashingEmbedder
@@ -24,7 +25,7 @@ from tests.stores.crashing import ended, forked
 from tests.stores.stored import HERE, stored
 
 TRUTHS = ("folder", "postgres")
-SCHEMAS = sorted(publication.STEPS)
+SCHEMAS = sorted(migrations.STEPS)
 ANN = frozenset({"ann"})
 READERS = {
     "bridges.md": "markdown 4",
@@ -113,14 +114,14 @@ def test_a_store_that_was_brought_up_to_date_has_the_tables_of_a_new_one(earlier
 
 def test_a_migration_that_fails_changes_nothing(earlier: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     was = version(earlier)
-    step = publication.STEPS[was]
+    step = migrations.STEPS[was]
 
     def fail(connection: Any) -> None:
         step(connection)
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(publication, "STEPS", {was: fail})
+        patched.setattr(migrations, "STEPS", {was: fail})
         for use in (earlier.latest, earlier.writer().__enter__):
             with pytest.raises((StoreError, OSError)):
                 use()
@@ -147,9 +148,9 @@ def test_two_that_open_it_at_once_bring_it_up_to_date_once(earlier: Corpus, monk
 
     def counted(connection: Any) -> None:
         steps.append(threading.get_ident())
-        publication._from_5(connection)
+        migrations._from_5(connection)
 
-    monkeypatch.setattr(publication, "STEPS", {was: counted})
+    monkeypatch.setattr(migrations, "STEPS", {was: counted})
 
     def open_it() -> None:
         met.wait()

@@ -20,10 +20,9 @@ from spolia.errors import MissingExtra, NotAStore, StoreBusy, StoreError, StoreT
 from spolia.filters import Field, where
 from spolia.models.vectors import SparseRows
 from spolia.stores import open_store
-from spolia.stores.backends.postgres import dialect, session, vector_search
+from spolia.stores.backends.postgres import dialect, session, vectors
 from spolia.stores.backends.postgres.address import address_of
-from spolia.stores.backends.postgres.vector_search import DatabaseSearch
-from spolia.stores.backends.postgres.vectors import index_name
+from spolia.stores.backends.postgres.vectors import DatabaseSearch, index_name
 from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Metric
@@ -450,7 +449,7 @@ def test_sparse_vectors_are_found_as_in_a_folder_with_the_same_scores(address: s
 
 
 def test_many_vectors_are_found_along_the_index_of_the_server(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_search, "_COMPARED", 50)
+    monkeypatch.setattr(vectors, "_COMPARED", 50)
     how = GroupEmbedding("dr'awn\"/1", 24, index='{"HNSW": {"above": 200}}')
     snapshot = filled(Corpus(address), 400, how).snapshot()
     along = snapshot.opened.store.vector_search(snapshot, "chunk", how.embedder)

@@ -23,9 +23,8 @@ from spolia.stores.backends.rows import SourceRow
 from spolia.stores.corpus import Corpus
 from spolia.stores.manifest import Manifest
 from spolia.stores.open_store import OpenStore
-from spolia.stores.snapshot.document_metadata import file_meta
 from spolia.stores.snapshot.lineage import passing
-from spolia.stores.snapshot.records import Records
+from spolia.stores.snapshot.records import Records, file_meta
 from spolia.stores.snapshot.snapshot import Snapshot, latest
 from spolia.stores.writer import Writer
 from spolia.types import Document, Meta, Node

@@ -21,11 +21,10 @@ from spolia.stores.indexes import HNSW, Exact
 from spolia.stores.manifest import GroupEmbedding as Manifested
 from spolia.stores.manifest import Manifest
 from spolia.stores.open_store import opened
-from spolia.stores.vectors import open_search, segments
+from spolia.stores.vectors import segment_search, segments
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.graphs import build_graphs, graph_path
-from spolia.stores.vectors.open_search import vector_search
-from spolia.stores.vectors.segment_search import ExactSearch, GraphSearch
+from spolia.stores.vectors.segment_search import ExactSearch, GraphSearch, vector_search
 from spolia.stores.vectors.segments import SegmentWriter, joined, open_any
 from spolia.stores.writer import Writer
 from spolia.types import Document, Node, Span
@@ -201,7 +200,7 @@ def searched(corpus: Corpus, index: HNSW | Exact) -> tuple[GraphSearch | ExactSe
 
 def test_a_graph_is_used_as_soon_as_it_is_built(large: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[str] = []
-    monkeypatch.setattr(open_search, "note", noted.append)
+    monkeypatch.setattr(segment_search, "note", noted.append)
     search, allowed = searched(large, SETTINGS)
     right, _ = searched(large, Exact())
     queries = drawn(3, DIMENSION, 8)
@@ -218,7 +217,7 @@ def test_a_graph_is_used_as_soon_as_it_is_built(large: Corpus, monkeypatch: pyte
 
 def test_a_damaged_graph_is_done_without_and_said(large: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[str] = []
-    monkeypatch.setattr(open_search, "note", noted.append)
+    monkeypatch.setattr(segment_search, "note", noted.append)
     built(large)
     number = opened(large.truth).rows(sql.SEGMENTS)[0][1]
     path = graph_path(graph_folder(Path(large.path), EMBEDDER), number, "cosine", SETTINGS)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from spolia.core.operator import Operator
 from spolia.core.run_context import note
 from spolia.core.wiring import refuse_counts
-from spolia.databases.graph_file import GraphFile
-from spolia.databases.property_graph import Entity, PropertyGraph, Relation
+from spolia.databases.graph_file import Entity, GraphFile, PropertyGraph, Relation
 from spolia.types import Plan, Query
 
 _MOST = 20_000

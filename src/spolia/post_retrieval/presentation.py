@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from spolia.core.operator import Operator
 from spolia.core.validation import refuse_misfits
 from spolia.errors import WiringError
-from spolia.stores.snapshot.document_metadata import metadata_text
+from spolia.stores.snapshot.records import metadata_text
 from spolia.types import Hit, Meta, Node, Ranking
 
 Plain: TypeAlias = dict[str, Any]

@@ -233,7 +233,7 @@ class VectorSearch(GroupSearch, Generic[V]):
 
     def snapshot(self) -> Snapshot:
         """The generation that is searched. A built-in group gets vectors by the embedder at their first use."""
-        from spolia.stores.groups.materialisation import with_vectors
+        from spolia.stores.groups.materialise import with_vectors
 
         return with_vectors(self.group, self.embedder).snapshot()
 

@@ -206,7 +206,7 @@ class NodeGroup(Value):
             NotAStore, StoreTooNew, StoreCorrupt, StoreError: the store cannot be read, or not be written, and why.
         """
         from spolia.stores.groups.definitions import serves
-        from spolia.stores.groups.materialisation import built
+        from spolia.stores.groups.materialise import built
 
         reach(self)
         return pin(self.corpus.pinned_under, lambda: built(self), lambda snapshot: serves(self, snapshot))

@@ -19,11 +19,10 @@ from spolia.errors import StoreError
 from spolia.filters import Field, Schema
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend
-from spolia.stores.backends.changes import NONE
+from spolia.stores.backends.publication import NONE
 from spolia.stores.backends.rows import NOT_YET, SourceRow, Stamp, Unmade, hash_of_picture, node_row
-from spolia.stores.draft import Draft, Lacking
 from spolia.stores.manifest import Manifest, refuse_other
-from spolia.stores.writer import Writer
+from spolia.stores.writer import Draft, Lacking, Writer
 from spolia.types import Document, Meta, Node, principals
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from spolia.indexing.sources.remote_files import RemoteFiles
 from spolia.indexing.sync.dry_run import planned
 from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
-from spolia.stores.draft import Draft
+from spolia.stores.writer import Draft
 from tests.indexing.sources.lettered import PROGRAM, LetteredReader
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from spolia.databases.cypher.execution import answered
 from spolia.databases.database import QueryLimits
-from spolia.databases.graph_file import GraphFile, described
-from spolia.databases.property_graph import Entity, PropertyGraph, Relation
+from spolia.databases.graph_file import Entity, GraphFile, PropertyGraph, Relation, described
 from spolia.errors import StatementError, StoreError
 
 

@@ -202,7 +202,7 @@ def _snapshot(store: str) -> Snapshot:
 
 
 def _meta(one: StoredSource) -> tuple[tuple[str, Any], ...]:
-    from spolia.stores.snapshot.document_metadata import file_meta, with_file_fields
+    from spolia.stores.snapshot.records import file_meta, with_file_fields
 
     row = one.source
     files = file_meta(row.uri, row.size, row.created_ns, row.mtime_ns, row.accessed_ns)

@@ -11,7 +11,7 @@ from spolia.filters import FILE_FIELDS
 from spolia.indexing.splitters.size_limits import regions_in
 from spolia.stores.definition import CONTEXT_CHARACTERS, Naming, Part, Piece, Pieces, Splitter
 from spolia.stores.groups.nodes import Outline
-from spolia.stores.snapshot.document_metadata import metadata_text
+from spolia.stores.snapshot.records import metadata_text
 from spolia.types import Meta, Region
 
 

@@ -12,8 +12,7 @@ from spolia.indexing.sync.prefetch import Unreadable
 from spolia.indexing.sync.report import DocumentReport
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.backends.rows import SourceRow
-from spolia.stores.groups.group_build import GroupBuild, GroupNodes, grow, passes, store
-from spolia.stores.groups.relabel import relabel
+from spolia.stores.groups.group_build import GroupBuild, GroupNodes, grow, passes, relabel, store
 from spolia.stores.staging import AnyWriter
 from spolia.types import Document, Node
 

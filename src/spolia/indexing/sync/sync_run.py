@@ -34,8 +34,8 @@ from spolia.indexing.sync.walk import FOLDER, ROOT
 from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.stores.backends.rows import SourceRow, Stamp, Unmade
 from spolia.stores.corpus import Corpus
-from spolia.stores.groups.group_build import embed, make_up
-from spolia.stores.groups.materialise import materialise, refuse_away
+from spolia.stores.groups.group_build import embed, make_up, refuse_away
+from spolia.stores.groups.materialise import materialise
 from spolia.stores.manifest import Manifest
 from spolia.stores.staging import AnyWriter, Staging
 from spolia.stores.writer import Writer
@@ -113,12 +113,13 @@ def keep(
                 )  # fmt: skip
                 run.run(recount=renews, anew=_anew(made, writer.manifests) if is_anew else (), afresh=afresh)
                 notes = notes_on(writer.declared, writer.metadata()) if writer.declared != before else notes
+                generation, lacking = writer.publish(), writer.unmade()
     if wanted.groups:
         tell = run.tell_of_groups
         run.unread += materialise(wanted.groups, retry=False, known=wanted.known, tell=tell, wait_s=timeout_s)
-    published = corpus.latest()
-    report = run.tally.report(published.generation, found, time.perf_counter() - began)
-    unmade = tuple(dict.fromkeys((*published.unmade(), *(lack for lack in run.unread if lack.document))))
+        generation, lacking = (published := corpus.latest()).generation, published.unmade()
+    report = run.tally.report(generation, found, time.perf_counter() - began)
+    unmade = tuple(dict.fromkeys((*lacking, *(lack for lack in run.unread if lack.document))))
     left = (*run.behind, *makeshift(run.growths, run.unread))
     return report.but(unmade=unmade, behind=left, fields=notes)
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from spolia.errors import StoreError, StoreUnavailable
-from spolia.stores.adapters.collection import Collection, Near
-from spolia.stores.adapters.engine import Served
+from spolia.stores.adapters.engine import Collection, Near, Served
 
 if TYPE_CHECKING:
     from spolia.stores.indexes import Vectors

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from spolia.errors import StoreError, StoreUnavailable
-from spolia.stores.adapters.collection import Collection, Near
-from spolia.stores.adapters.engine import Engine
+from spolia.stores.adapters.engine import Collection, Engine, Near
 
 if TYPE_CHECKING:
     from spolia.stores.indexes import Vectors

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from spolia.errors import StoreBusy, StoreError, StoreUnavailable
-from spolia.stores.adapters.collection import Collection, Near
-from spolia.stores.adapters.engine import OpenEngines, Served, Shared
+from spolia.stores.adapters.engine import Collection, Near, OpenEngines, Served, Shared
 
 if TYPE_CHECKING:
     from spolia.stores.indexes import Vectors

@@ -6,12 +6,13 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from spolia.core.codec import decode, encode
-from spolia.errors import StoreError
+from spolia.errors import SpoliaError, StoreCorrupt, StoreError
+from spolia.filters import Field, Schema
 from spolia.stores.backends import sql
 from spolia.types import NO_BOXES, Boxes, Document, Heading, Meta, Node, Region, Span, Value
 
@@ -146,6 +147,23 @@ def key_of(node: Node, document: Document, *, by_picture: bool) -> bytes:
 def indexed_text(context: str, text: str, search_text: str) -> str:
     """`Node.indexed_text` of a node that is still a row."""
     return search_text or (f"{context}\n{text}" if context else text)
+
+
+def written_schema(schema: Schema) -> str:
+    """The fields as JSON."""
+    return json.dumps([asdict(field) for field in schema], ensure_ascii=False) if schema else ""
+
+
+def read_schema(text: str) -> Schema:
+    """The fields that were written.
+
+    >>> read_schema(written_schema(Schema((Field("year", "int"),))))
+    (Field(name='year', kind='int', default=None, max_length=None),)
+    """
+    try:
+        return Schema(Field(**field) for field in json.loads(text or "[]"))
+    except (ValueError, TypeError, SpoliaError) as error:
+        raise StoreCorrupt(f"The declared fields of the store cannot be understood: {text!r} ({error}).") from error
 
 
 def packed(values: Iterable[Any]) -> str:

@@ -373,7 +373,7 @@ ORPHANS = f"""SELECT d.id FROM documents d WHERE d.death = {ALIVE}
 UNHOUSED = f"""SELECT n.id FROM nodes n JOIN documents d ON d.key = n.document
     WHERE n.death = {ALIVE} AND d.death != {ALIVE}"""
 
-# Migrations, by the schema that they start from; the rest of a step is in `spolia.stores.backends.publication`.
+# Migrations, by the schema that they start from; the rest of a step is in `spolia.stores.backends.sqlite.connection`.
 FROM_5 = (
     "CREATE TABLE publications (generation INTEGER PRIMARY KEY, id TEXT NOT NULL)",
     "ALTER TABLE sources ADD COLUMN reader TEXT NOT NULL DEFAULT ''",

@@ -10,7 +10,7 @@ from typing import TypeVar
 from spolia.core.run_context import check_cancelled, overhearing
 from spolia.errors import GroupError, StoreError
 from spolia.models.protocols import Embedder, ImageEmbedder, SparseEmbedder
-from spolia.stores.backends.rows import Unmade
+from spolia.stores.backends.rows import NOT_YET, Unmade
 from spolia.stores.definition import DOCUMENT, Part, Piece, Pieces, Splitter, Transform, Whole, transform_for, whole
 from spolia.stores.groups.nodes import NodeFactory
 from spolia.stores.groups.picture_vectors import embed_pictures
@@ -327,6 +327,15 @@ def make_up(writer: AnyWriter, growths: Sequence[GroupBuild], unmade: Sequence[U
                 yield one
 
 
+def refuse_away(growths: Iterable[GroupBuild]) -> None:
+    """Raise what kept a group that is made anew from being made: it would lose what it has of the documents."""
+    for growth in growths:
+        if growth.reach.reason and growth.reach.failure is not None:
+            error = growth.reach.failure.raised()
+            error.add_note(f"Group {growth.group!r} stays as it was. Nothing was published.")
+            raise error
+
+
 def with_those_below(groups: Iterable[str], all: Sequence[G]) -> list[G]:
     """These groups and those that are made from them, of `all` in order; the documents are what they are."""
     found, wanted = set(groups) - {DOCUMENT}, set(groups)
@@ -334,3 +343,42 @@ def with_those_below(groups: Iterable[str], all: Sequence[G]) -> list[G]:
         if not found.isdisjoint((one.parent, one.ref)):
             found.add(one.group)
     return [one for one in all if one.group in found | wanted]
+
+
+def relabel(writer: AnyWriter, growths: Sequence[GroupBuild], old: Document, new: Document) -> None:
+    """Give a document the metadata and readers of another one with the same text.
+
+    Its nodes stay, and nothing is asked or embedded again, but in groups whose transform reads what has changed
+    (`Operator.reads`), and in those that are made from them. Where a model for that is away, they are left to a later
+    run.
+
+    Args:
+        growths: all groups of the store, in order.
+        old: as the store has it.
+        new: the same with other metadata or readers.
+    """
+    before = _parts(writer, growths, old)
+    writer.relabel(old, new.meta, new.readers)
+    now = _parts(writer, growths, new)
+    other = [growth.group for growth in growths if _reads_otherwise(growth, new, before, now)]
+    again = [growth.group for growth in with_those_below(other, growths)]
+    if other:
+        writer.unmake(new.id, again)
+        for _ in make_up(writer, growths, [Unmade(new.id, new.uri, group, NOT_YET) for group in again]):
+            """Each of them is stored as it comes."""
+
+
+def _parts(writer: AnyWriter, growths: Sequence[GroupBuild], document: Document) -> Mapping[str, Sequence[Part]]:
+    """What the transform of each group is given."""
+    there = GroupNodes(document, lambda group: writer.nodes(document.id, group))
+    return {growth.group: there.parts(growth) for growth in growths if growth.group != DOCUMENT}
+
+
+def _reads_otherwise(
+    growth: GroupBuild, document: Document, before: Mapping[str, Sequence[Part]], now: Mapping[str, Sequence[Part]]
+) -> bool:
+    if growth.group == DOCUMENT:
+        return False
+    transform = transform_for(growth.transform, document)
+    pairs = zip(before[growth.group], now[growth.group], strict=True)
+    return any(transform.reads(part) != transform.reads(other) for part, other in pairs)

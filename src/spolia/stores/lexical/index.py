@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 import tantivy
 
 from spolia.errors import StoreCorrupt
-from spolia.stores.integrity import gone
+from spolia.stores.files import gone
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.snapshot.hit_order import Ids, best_hits
 

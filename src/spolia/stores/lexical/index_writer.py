@@ -19,8 +19,7 @@ import tantivy
 
 from spolia.errors import StoreError
 from spolia.stores.backends.sqlite.connection import problem_with
-from spolia.stores.files import fail_point, fsync_file, fsync_folder
-from spolia.stores.integrity import CHECKSUMS, checksum, checksums
+from spolia.stores.files import CHECKSUMS, checksum, checksums, fail_point, fsync_file, fsync_folder
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.lexical.index import AUDIENCE, BODY, COPIED, KEY
 

@@ -34,8 +34,7 @@ from spolia.errors import SpoliaError, StoreCorrupt, StoreError, StoreTooNew
 from spolia.filters import Schema
 from spolia.stores.access.reader_lists import EVERYBODY
 from spolia.stores.backends import sql
-from spolia.stores.backends.publication import read_schema, written_schema
-from spolia.stores.backends.rows import SourceRow, document_of, node_of, unpacked
+from spolia.stores.backends.rows import SourceRow, document_of, node_of, read_schema, unpacked, written_schema
 from spolia.stores.corpus import Corpus
 from spolia.stores.files import fsync_file, fsync_folder
 from spolia.stores.groups.group_build import in_batches

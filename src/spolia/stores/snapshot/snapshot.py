@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from spolia.errors import StoreError
 from spolia.stores.access.reader_lists import ReaderLists, Rights
 from spolia.stores.backends import sql
-from spolia.stores.backends.publication import read_schema
 from spolia.stores.backends.rows import (
     AUDIENCE_OF_DOCUMENT,
     AUDIENCE_OF_NODE,
@@ -21,12 +20,12 @@ from spolia.stores.backends.rows import (
     Unmade,
     document_of,
     node_of,
+    read_schema,
     source_of,
 )
 from spolia.stores.definition import DOCUMENT, MAIN
 from spolia.stores.manifest import Manifest, of
-from spolia.stores.open_store import OpenStore
-from spolia.stores.snapshot.open_indexes import OpenIndexes
+from spolia.stores.open_store import OpenIndexes, OpenStore
 from spolia.types import Box, Document, Filter, Hit, Node, Span, Value
 
 if TYPE_CHECKING:

@@ -30,10 +30,9 @@ from spolia.stores.snapshot.hit_order import Ids
 from spolia.stores.stored_definition import index_of
 from spolia.stores.vectors.dense import Vectors, open_segment
 from spolia.stores.vectors.graphs import build_graphs, sweep_graphs
-from spolia.stores.vectors.open_search import located, sparse_search, vector_search
 from spolia.stores.vectors.placement import PlacedVectors, Rows
 from spolia.stores.vectors.search import Found, questions
-from spolia.stores.vectors.segment_search import ExactSearch
+from spolia.stores.vectors.segment_search import ExactSearch, located, sparse_search, vector_search
 from spolia.stores.vectors.sparse import SparseSearch
 
 if TYPE_CHECKING:

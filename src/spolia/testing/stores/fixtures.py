@@ -17,7 +17,7 @@ from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Metric
 from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.open_store import forget
-from spolia.stores.snapshot.document_metadata import file_meta, with_file_fields
+from spolia.stores.snapshot.records import file_meta, with_file_fields
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Document, Meta, Node, Span, Value
 

@@ -27,8 +27,8 @@ from spolia.stores.backends.postgres.session import (
     leased,
     lock_number,
 )
-from spolia.stores.backends.publication import is_earlier, migrate
 from spolia.stores.backends.rows import StoreVersion
+from spolia.stores.backends.sqlite.connection import is_earlier, migrate
 from spolia.stores.files import fail_point
 
 if TYPE_CHECKING:
@@ -208,12 +208,12 @@ class PostgresBackend:
             from spolia.stores.backends.postgres.vectors import sparse_search_of
 
             return sparse_search_of(snapshot, group, embedder)
-        from spolia.stores.backends.postgres.vector_search import search_of
+        from spolia.stores.backends.postgres.vectors import search_of
 
         return search_of(snapshot, group, embedder)
 
     def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
-        from spolia.stores.backends.postgres.vector_search import search_of
+        from spolia.stores.backends.postgres.vectors import search_of
 
         return search_of(snapshot, group, embedder)
 

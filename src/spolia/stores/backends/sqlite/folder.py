@@ -1,22 +1,33 @@
-"""One writer at a time, and leases by which readers keep the generation that they have pinned.
-
-Both are advisory locks of the kernel (`flock`), so that they end with the process, however it ends.
-"""
+"""A store in a folder: its lock and leases, which are advisory locks of the kernel, and its garbage collection."""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
+import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spolia.errors import StoreError
+from spolia.errors import StoreCorrupt, StoreError
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection, Manifests, VectorWriter, busy
 from spolia.stores.backends.sqlite.connection import ERRORS, Immutable, connect, is_written, problem_with, translated
-from spolia.stores.files import DATABASE, LOCK, PINS, fail_point, fsync_folder, lexical_folder, pin_path, size_of
+from spolia.stores.files import (
+    DATABASE,
+    LEXICAL,
+    LOCK,
+    PINS,
+    VECTORS,
+    fail_point,
+    fsync_folder,
+    lexical_folder,
+    pin_path,
+    segment_path,
+    size_of,
+)
 from spolia.stores.manifest import read
 
 if TYPE_CHECKING:
@@ -193,7 +204,7 @@ class FolderBackend:
         freeze(lexical_folder(self.folder, manifest.group, generation), below, dead, added, manifest.analyzer)
 
     def is_worn(self, manifest: Manifest, base: int, dead: int) -> bool:
-        from spolia.stores.integrity import is_worn
+        from spolia.stores.files import is_worn
 
         return is_worn(lexical_folder(self.folder, manifest.group, base), dead)
 
@@ -201,7 +212,7 @@ class FolderBackend:
         return lexical_folder(self.folder, group, snapshot.indexes[group][0])
 
     def index_damage(self, manifest: Manifest, generation: int, *, all: bool) -> str:
-        from spolia.stores.integrity import damaged, shortened
+        from spolia.stores.files import damaged, shortened
 
         return (damaged if all else shortened)(lexical_folder(self.folder, manifest.group, generation))
 
@@ -241,19 +252,17 @@ class FolderBackend:
         return build_all_graphs(self.folder, connection, manifests)
 
     def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
-        from spolia.stores.vectors.open_search import located
+        from spolia.stores.vectors.segment_search import located
 
         return located(snapshot, group, embedder)[0]
 
     # Order.
 
     def sweep(self, connection: Connection) -> list[str]:
-        from spolia.stores.backends.sqlite.garbage_collection import sweep
 
         return sweep(self.folder, connection)
 
     def repair(self, connection: Connection) -> list[str]:
-        from spolia.stores.backends.sqlite.garbage_collection import adopt, forget
         from spolia.stores.integrity import damaged_segments
 
         segments = damaged_segments(self.folder, connection)
@@ -304,3 +313,91 @@ class FolderWriteSession:
     def close(self) -> None:
         self.connection.close()
         self._lock.close()
+
+
+def sweep(store: Path, connection: Connection) -> list[str]:
+    """Remove unneeded files and take over vectors that a killed writer had made durable; what was damaged, in words."""
+    generations = connection.execute(sql.GENERATIONS).fetchall()
+    _sweep_indexes(store, [json.loads(indexes) for _, indexes in generations])
+    _sweep_pins(store, {str(generation) for generation, _ in generations})
+    return _sweep_segments(store, connection)
+
+
+def _sweep_indexes(store: Path, published: list[dict[str, tuple[int, int]]]) -> None:
+    needed = {lexical_folder(store, group, at) for indexes in published for group, (at, _) in indexes.items()}
+    for folder in sorted((store / LEXICAL).glob("*/*")):
+        if folder not in needed:
+            fail_point("sweep.lexical")
+            shutil.rmtree(folder)
+
+
+def _sweep_pins(store: Path, needed: set[str]) -> None:
+    (store / PINS).mkdir(exist_ok=True)  # of a database that was put back alone it is not there
+    for path in sorted((store / PINS).iterdir()):
+        if path.name not in needed:
+            fail_point("sweep.pin")
+            path.unlink()
+
+
+def _sweep_segments(store: Path, connection: Connection) -> list[str]:
+    """Segments are opened only when one is there that the truth does not know: numpy is not imported for nothing."""
+    there = {path: path.stat().st_size for path in sorted((store / VECTORS).glob("*/*"))}
+    known = {segment_path(store, name, number): size for name, number, _, _, size in connection.execute(sql.SEGMENTS)}
+    if there == known:
+        return []
+
+    lost = {path: f"it should have {size} bytes" for path, size in known.items() if there.get(path) != size}
+    said = forget(store, connection, lost) if lost else []
+    return said + adopt(connection, [path for path in there if path not in known or path in lost])
+
+
+def adopt(connection: Connection, unknown: Iterable[Path]) -> list[str]:
+    """Take over what a killed writer had made durable, and remove what is of no use; what was damaged, in words."""
+    damaged = []
+    connection.execute(sql.BEGIN)
+    for path in unknown:
+        try:
+            taken = path.suffix == ".seg" and _register(connection, path)
+        except StoreCorrupt as error:
+            taken = False
+            damaged.append(str(error))
+        if not taken:
+            fail_point("sweep.segment")
+            path.unlink()
+    fail_point("adopt.commit")
+    connection.execute(sql.COMMIT)
+    return damaged
+
+
+def _register(connection: Connection, path: Path) -> bool:
+    """Whether the segment holds a vector that the truth lacks; it is registered then."""
+    from spolia.stores.vectors.segments import content_of, dimension_of, open_any
+
+    segment, number = open_any(path, checked=True), int(path.stem)
+    count, dimension = len(segment.hashes), dimension_of(content_of(segment))
+    fail_point("adopt.write")
+    connection.execute(sql.ADD_SEGMENT, (segment.embedder, number, dimension, count, path.stat().st_size))
+    rows = ((segment.embedder, hash, number, row) for row, hash in enumerate(segment.hashes))
+    if connection.executemany(sql.ADD_VECTOR, rows).rowcount > 0:
+        return True
+    connection.execute(sql.DROP_SEGMENT, (segment.embedder, number))
+    return False
+
+
+def forget(store: Path, connection: Connection, damaged: Mapping[Path, str]) -> list[str]:
+    """Drop the vectors of damaged segments from the truth, so that their texts count as not embedded; in words."""
+    said = []
+    connection.execute(sql.BEGIN)
+    for embedder, number, _, count, _ in connection.execute(sql.SEGMENTS).fetchall():
+        path = segment_path(store, embedder, number)
+        if path in damaged:
+            fail_point("forget.write")
+            connection.execute(sql.DROP_VECTORS, (embedder, number))
+            connection.execute(sql.DROP_SEGMENT, (embedder, number))
+            said.append(
+                f"The vector segment {path} was damaged ({damaged[path]}); its {count} vectors have to be made again: "
+                "index again."
+            )
+    fail_point("forget.commit")
+    connection.execute(sql.COMMIT)
+    return said
