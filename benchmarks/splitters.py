@@ -30,12 +30,10 @@ from spolia.core.registry import Catalogue
 from spolia.evaluation.data.dataset import DataSet
 from spolia.indexing.readers.markup.markdown import headings_of
 from spolia.indexing.splitters.code import CodeSplitter
-from spolia.indexing.splitters.csv_rows import CSVRows
-from spolia.indexing.splitters.html import HTMLSections
-from spolia.indexing.splitters.json_rows import JSONRows
+from spolia.indexing.splitters.markup import HTMLSections
+from spolia.indexing.splitters.rows import CSVRows, JSONRows, TableAware
 from spolia.indexing.splitters.semantic import SemanticBreaks
-from spolia.indexing.splitters.sliding_window import SlidingWindow
-from spolia.indexing.splitters.tables import TableAware
+from spolia.indexing.splitters.sized_splitter import SlidingWindow
 from spolia.indexing.splitters.token_window import TokenWindow
 from spolia.models.onnx.tokenizer import WordPiece
 from spolia.stores.definition import Part, Splitter

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.splitters.sized_splitter import SlidingWindow
 from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spolia.indexing.sync.sync import sync
-from spolia.indexing.transforms.summary import Summary
+from spolia.indexing.transforms.text_enrichment import Summary
 from spolia.models.http.chat import ChatModel
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition

@@ -17,8 +17,8 @@ from spolia.core.operator import Operator, Then
 from spolia.core.wiring import parameters_of
 from spolia.errors import SpoliaError
 from spolia.filters import And, AnyOf, Between, Condition, Not, Or
-from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.splitters.sized_splitter import SlidingWindow
+from spolia.indexing.splitters.text_units import Sentences
 from spolia.models.vectors import SparseRows, TokenVectors
 from spolia.retrieval.similarity_search import similarity
 from spolia.stores.definition import Definition, Whole

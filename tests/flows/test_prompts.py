@@ -16,8 +16,7 @@ from spolia.flow_files.prompts import name_of, overridden, prompt_called, shippe
 from spolia.flow_files.schema import schema
 from spolia.generation.ensemble import AnswerEnsemble, TokenEnsemble
 from spolia.generation.reader import Reader
-from spolia.indexing.transforms.keywords import Keywords
-from spolia.indexing.transforms.summary import ROLE, Summary
+from spolia.indexing.transforms.text_enrichment import SUMMARY, Keywords, Summary
 from spolia.models.prompting import template
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.post_retrieval.likelihood_rerankers import UPR
@@ -137,14 +136,14 @@ def test_a_folder_of_ones_own_takes_the_place_of_what_is_called_the_same(tmp_pat
     (sent,) = sent_for(found.arms[0], part)
     assert sent.messages == (Message("user", "Sum up: The moon pulls the sea."),)
     assert found.arms[1] is flow.arms[1]
-    assert found.arms[0].role.parser is ROLE.parser
+    assert found.arms[0].role.parser is SUMMARY.parser
     assert load(dump(found)) == found
 
 
 def test_another_prompt_is_another_fingerprint(tmp_path: Path) -> None:
     found = overridden(Summary(ANY_MODEL), own(tmp_path))
     before = found.role.fingerprint()
-    assert before != ROLE.fingerprint()
+    assert before != SUMMARY.fingerprint()
     own(tmp_path, "In brief: {{text}}")
     assert found.role.fingerprint() != before
 
@@ -171,7 +170,7 @@ def test_the_readers_prompt_and_the_one_for_repairs(tmp_path: Path) -> None:
     )
     assert reader.prompt == str(tmp_path / "generation/answer.txt")
     assert brief.prompt == "brief"
-    assert summary.role == ROLE.but(repair=str(tmp_path / "models/repair.txt"))
+    assert summary.role == SUMMARY.but(repair=str(tmp_path / "models/repair.txt"))
 
 
 def test_a_folder_in_several_languages(tmp_path: Path) -> None:
@@ -205,7 +204,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 def test_a_flow_file_changes_a_role_in_one_field() -> None:
     found = load("Summary: {llm: {ScriptedModel: {replies: [x]}}, role: {prompt: mine.txt, language: ko}}")
     assert isinstance(found, Summary)
-    assert found.role == ROLE.but(prompt="mine.txt", language="ko")
+    assert found.role == SUMMARY.but(prompt="mine.txt", language="ko")
     assert load(dump(found)) == found
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.sources.source import Memory, Source
-from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.splitters.sized_splitter import SlidingWindow
 from spolia.indexing.sync.files import Files, SourceChanges
 from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus

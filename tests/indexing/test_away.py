@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 from spolia.errors import ModelUnavailable
-from spolia.indexing.splitters.paragraphs import Paragraphs
-from spolia.indexing.splitters.sentences import Sentences
+from spolia.indexing.splitters.text_units import Paragraphs, Sentences
 from spolia.indexing.sync.sync import sync
 from spolia.indexing.sync.texts import add_texts
-from spolia.indexing.transforms.keywords import Keywords
-from spolia.indexing.transforms.summary import Summary
+from spolia.indexing.transforms.text_enrichment import Keywords, Summary
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.stores.corpus import Corpus, NodeGroup

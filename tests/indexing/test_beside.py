@@ -13,7 +13,7 @@ import pytest
 from spolia import BM25, Corpus, Definition, Query, Run, sync
 from spolia.errors import StoreError
 from spolia.indexing.readers.markup.markdown import MarkdownReader
-from spolia.indexing.readers.pictures.png import png_of
+from spolia.indexing.readers.pdf.drawings import png_of
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.structure.regions import Regions
 from spolia.indexing.sync.dry_run import planned

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spolia.indexing.splitters.recursive import RecursiveCharacters
-from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.splitters.sized_splitter import SlidingWindow
+from spolia.indexing.splitters.text_units import RecursiveCharacters, Sentences
 from spolia.indexing.sync.sync import sync
 from spolia.post_retrieval.context_window import SentenceWindow
 from spolia.retrieval.bm25 import BM25

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spolia.errors import ManifestMismatch, ModelUnavailable
-from spolia.indexing.splitters.paragraphs import Paragraphs
+from spolia.indexing.splitters.text_units import Paragraphs
 from spolia.indexing.sync.report import SyncReport
 from spolia.indexing.sync.sync import sync
 from spolia.models.protocols import Kind

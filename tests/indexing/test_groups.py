@@ -10,8 +10,7 @@ import pytest
 
 from spolia.errors import GroupError, ManifestMismatch, StoreError
 from spolia.filters import Between, Field, where
-from spolia.indexing.splitters.paragraphs import Paragraphs
-from spolia.indexing.splitters.sentences import Sentences
+from spolia.indexing.splitters.text_units import Paragraphs, Sentences
 from spolia.indexing.sync.sync import sync
 from spolia.indexing.sync.texts import add_texts
 from spolia.indexing.transforms.function import transform

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import GroupError, ManifestMismatch, StoreBusy
-from spolia.indexing.splitters.paragraphs import Paragraphs
-from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.splitters.sized_splitter import SlidingWindow
+from spolia.indexing.splitters.text_units import Paragraphs, Sentences
 from spolia.indexing.sync.dry_run import planned
 from spolia.indexing.sync.report import reports
 from spolia.indexing.sync.sync import sync

@@ -9,11 +9,11 @@ from zipfile import ZipFile
 import pytest
 
 from spolia.filters import Field, where
-from spolia.indexing.splitters.paragraphs import Paragraphs
+from spolia.indexing.splitters.text_units import Paragraphs
 from spolia.indexing.structure.regions import AttachMetadata
 from spolia.indexing.sync.sync import sync
 from spolia.indexing.transforms.function import transform
-from spolia.indexing.transforms.summary import Summary
+from spolia.indexing.transforms.text_enrichment import Summary
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import SpoliaError
-from spolia.indexing.splitters.sliding_window import SlidingWindow
-from spolia.indexing.splitters.token_lengths import Lengths
+from spolia.indexing.splitters.sized_splitter import Lengths, SlidingWindow
 from spolia.indexing.sync.report import reports
 from spolia.indexing.sync.sync import sync
 from spolia.models.onnx import weights

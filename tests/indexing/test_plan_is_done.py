@@ -10,13 +10,12 @@ import pytest
 
 from spolia.errors import GroupError, ManifestMismatch
 from spolia.filters import Field
-from spolia.indexing.splitters.paragraphs import Paragraphs
-from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.splitters.sized_splitter import SlidingWindow
+from spolia.indexing.splitters.text_units import Paragraphs, Sentences
 from spolia.indexing.sync.dry_run import Plan, planned
 from spolia.indexing.sync.sync import sync
 from spolia.indexing.transforms.function import transform
-from spolia.indexing.transforms.summary import Summary
+from spolia.indexing.transforms.text_enrichment import Summary
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Embedding

@@ -9,16 +9,14 @@ from typing import Any
 import pytest
 
 from spolia.errors import ManifestMismatch
-from spolia.indexing.splitters.paragraphs import Paragraphs
-from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.splitters.sized_splitter import SlidingWindow
+from spolia.indexing.splitters.text_units import Paragraphs, Sentences
 from spolia.indexing.sync.dry_run import planned
 from spolia.indexing.sync.report import Progress
 from spolia.indexing.sync.sync import sync
 from spolia.indexing.sync.texts import add_texts
 from spolia.indexing.transforms.contextual_headers import ContextualHeaders
-from spolia.indexing.transforms.keywords import Keywords
-from spolia.indexing.transforms.summary import Summary
+from spolia.indexing.transforms.text_enrichment import Keywords, Summary
 from spolia.models.http.replies import estimated_tokens
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.stores.corpus import Corpus

@@ -10,8 +10,8 @@ import pytest
 
 from spolia import Corpus, add_texts, sync
 from spolia.errors import DocumentError
-from spolia.indexing.readers.function_reader import FunctionReader
 from spolia.indexing.readers.reader import Blob
+from spolia.indexing.readers.registry import FunctionReader
 from spolia.indexing.sync.dry_run import planned
 from spolia.testing.hash_embedder import HashingEmbedder
 

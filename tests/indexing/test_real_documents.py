@@ -10,7 +10,7 @@ import pytest
 
 from spolia.indexing.readers.reader import Blob, Container, Reading
 from spolia.indexing.readers.registry import by_suffix, reader_of
-from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.splitters.sized_splitter import SlidingWindow
 from spolia.stores.groups.nodes import cut
 
 # What the manifest's plain extractor found and this one does not, and why.

@@ -174,7 +174,7 @@ def test_an_older_version_that_was_being_read_does_not_replace_a_newer_one(
 
 
 def test_a_group_that_is_built_meanwhile_lacks_no_document(folder: Path, corpus: Corpus, under_way: Any) -> None:
-    from spolia.indexing.splitters.paragraphs import Paragraphs
+    from spolia.indexing.splitters.text_units import Paragraphs
 
     indexed(folder, corpus)
     reader, run = under_way()

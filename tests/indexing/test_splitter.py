@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spolia.errors import SpoliaError
-from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.splitters.sized_splitter import SlidingWindow
 from spolia.stores.groups.nodes import cut
 from spolia.types import Document, Heading, Node, Value
 

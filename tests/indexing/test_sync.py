@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from spolia.errors import ManifestMismatch
-from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.splitters.sized_splitter import SlidingWindow
 from spolia.indexing.sync.dry_run import planned
 from spolia.indexing.sync.report import DocumentReport, Progress, SyncReport, reports
 from spolia.indexing.sync.sync import sync

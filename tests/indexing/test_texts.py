@@ -9,7 +9,7 @@ import pytest
 
 from spolia.errors import DocumentError, FolderError
 from spolia.filters import Field, where
-from spolia.indexing.splitters.sentences import Sentences
+from spolia.indexing.splitters.text_units import Sentences
 from spolia.indexing.sync.sync import sync
 from spolia.indexing.sync.texts import add_texts, temporary
 from spolia.retrieval.bm25 import BM25

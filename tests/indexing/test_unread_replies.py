@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from spolia.indexing.splitters.sentences import Sentences
+from spolia.indexing.splitters.text_units import Sentences
 from spolia.indexing.sync.sync import sync
 from spolia.indexing.transforms.contextual_headers import ContextualHeaders
-from spolia.indexing.transforms.questions import QuestionAnswers
+from spolia.indexing.transforms.text_enrichment import QuestionAnswers
 from spolia.journal.trace import Runs
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25

@@ -19,7 +19,7 @@ from spolia.flow_files import across
 from spolia.indexing import Summary, transform
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.registry import READERS
-from spolia.indexing.splitters.sentences import Sentences
+from spolia.indexing.splitters.text_units import Sentences
 from spolia.indexing.sync.dry_run import planned
 from spolia.post_retrieval import KeywordFilter
 from spolia.retrieval import BySimilarity, similarity

@@ -10,7 +10,7 @@ import pytest
 import spolia
 from spolia.errors import ModelError
 from spolia.generation.reader import Reader
-from spolia.indexing.transforms.summary import ROLE, Summary
+from spolia.indexing.transforms.text_enrichment import SUMMARY, Summary
 from spolia.models.parsers import Text, YesNo
 from spolia.models.prompting import template
 from spolia.models.prompting.role import Role
@@ -94,7 +94,7 @@ def test_the_question_decides_whatever_the_passages_are_in(files: Path) -> None:
     ("text", "begins"), [("달이 조수를 일으킨다.", "글을"), ("月が潮を起こす。", "テキスト"), ("Tides.", "You")]
 )
 def test_without_a_question_the_longest_text_decides(text: str, begins: str) -> None:
-    filled = ROLE.prompt_for({"heading": "海", "max_words": Setting("60"), "text": text})
+    filled = SUMMARY.prompt_for({"heading": "海", "max_words": Setting("60"), "text": text})
     assert filled.text.startswith(begins)
 
 
@@ -152,4 +152,4 @@ def test_the_reader_asks_in_the_language_of_the_question() -> None:
 def test_a_transform_asks_in_the_language_of_the_text() -> None:
     part = Part(Node("d", "달이 조수를 일으킨다."), Document("d", "달이 조수를 일으킨다."))
     assert Summary(ScriptedModel((("이내로 요약", "달."),)))(part)[0].text == "달."
-    assert Summary(ScriptedModel(("Moon.",)), role=Role(ROLE.prompt, Text(), default="none", language="en"))(part)
+    assert Summary(ScriptedModel(("Moon.",)), role=Role(SUMMARY.prompt, Text(), default="none", language="en"))(part)

@@ -15,8 +15,8 @@ from spolia.errors import StoreError, WiringError
 from spolia.filters import Field, where
 from spolia.generation.extract import Extract
 from spolia.generation.reader import Reader
-from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.transforms.questions import HypotheticalQuestions
+from spolia.indexing.splitters.text_units import Sentences
+from spolia.indexing.transforms.text_enrichment import HypotheticalQuestions
 from spolia.journal import Runs
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion

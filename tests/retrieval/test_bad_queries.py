@@ -13,7 +13,7 @@ import pytest
 from spolia.core.operator import Operator
 from spolia.databases.graph_file import GraphFile
 from spolia.errors import ManifestMismatch, ModelError, QueryError, WiringError
-from spolia.indexing.splitters.sentences import Sentences
+from spolia.indexing.splitters.text_units import Sentences
 from spolia.indexing.sync.sync import sync
 from spolia.models.http.reranking import RerankModel
 from spolia.models.onnx.minilm import MiniLM

@@ -11,7 +11,7 @@ import pytest
 
 from spolia.errors import FilterError, ManifestMismatch, QueryError
 from spolia.filters import where
-from spolia.indexing.splitters.sentences import Sentences
+from spolia.indexing.splitters.text_units import Sentences
 from spolia.indexing.sync.sync import sync
 from spolia.models.protocols import Kind, SparseEmbedder
 from spolia.models.vectors import SparseRows

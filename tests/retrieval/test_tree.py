@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from spolia.errors import ManifestMismatch, QueryError, WiringError
 from spolia.filters import Field, where
-from spolia.indexing.structure.extractive_summary import ExtractiveSummary
 from spolia.indexing.structure.sections import Sections
+from spolia.indexing.structure.topics import ExtractiveSummary
 from spolia.journal import Runs
 from spolia.models.protocols import Embedder
 from spolia.retrieval.bm25 import BM25

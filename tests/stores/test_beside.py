@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spolia.indexing.splitters.sentences import Sentences
+from spolia.indexing.splitters.text_units import Sentences
 from spolia.indexing.sync.sync import sync
 from spolia.retrieval.dense import Dense
 from spolia.stores.adapters.chroma import Chroma

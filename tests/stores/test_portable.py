@@ -19,7 +19,7 @@ import pytest
 
 from spolia.errors import StoreCorrupt, StoreError, StoreTooNew
 from spolia.filters import Field, where
-from spolia.indexing.splitters.sentences import Sentences
+from spolia.indexing.splitters.text_units import Sentences
 from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Definition, Embedding

@@ -14,8 +14,8 @@ from typing import Any
 from spolia.core.operator import Operator
 from spolia.errors import QueryError
 from spolia.evaluation.measures.measure import SetMeasure
-from spolia.indexing.readers.function_reader import Reads
 from spolia.indexing.readers.reader import FileReader
+from spolia.indexing.readers.registry import Reads
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.definition import Definition
 

@@ -52,31 +52,22 @@ indexing.sources.remote_files: RemoteFiles
 indexing.sources.sql: SQLRows
 indexing.sources.web: WebPages
 indexing.splitters.code: CodeSplitter
-indexing.splitters.csv_rows: CSVRows
-indexing.splitters.html: HTMLSections
-indexing.splitters.json_rows: JSONRows
-indexing.splitters.markdown: MarkdownSections
-indexing.splitters.paragraphs: Pages Paragraphs
-indexing.splitters.recursive: RecursiveCharacters
+indexing.splitters.rows: CSVRows JSONRows TableAware
+indexing.splitters.markup: HTMLSections MarkdownSections
+indexing.splitters.text_units: Pages Paragraphs RecursiveCharacters Sentences
 indexing.splitters.semantic: SemanticBreaks
-indexing.splitters.sentences: Sentences
-indexing.splitters.sliding_window: SlidingWindow
-indexing.splitters.tables: TableAware
+indexing.splitters.sized_splitter: SlidingWindow
 indexing.splitters.token_window: TokenWindow
-indexing.structure.extractive_summary: ExtractiveSummary
+indexing.structure.topics: ExtractiveSummary Topics
 indexing.structure.regions: AttachMetadata Regions
 indexing.structure.sections: Sections
-indexing.structure.topics: Topics
 indexing.sync.texts: add_texts temporary
 indexing.transforms.by_pattern: ByPattern
 indexing.transforms.contextual_headers: ContextualHeaders Situate
 indexing.transforms.function: transform
-indexing.transforms.keywords: Keywords
-indexing.transforms.llm_entities: LLMEntities
+indexing.transforms.text_enrichment: Keywords LLMEntities HypotheticalQuestions QuestionAnswers Summary
 indexing.transforms.llm_transform: NamesWithKinds Phrases Questions QuestionsWithAnswers
-indexing.transforms.questions: HypotheticalQuestions QuestionAnswers
 indexing.transforms.rule_entities: RuleEntities
-indexing.transforms.summary: Summary
 journal: Cache Runs
 models.http.chat: ChatModel
 models.http.completions: CompletionModel

@@ -82,7 +82,7 @@ def sent_for(flow: Operator[Any, Any], value: Any, replies: Sequence[str] = ()) 
     Raises:
         SpoliaError: what the flow raises for want of something else than a reply.
 
-    >>> from spolia.indexing.transforms.summary import Summary
+    >>> from spolia.indexing.transforms.text_enrichment import Summary
     >>> part = case_for(Summary(ANY_MODEL), documents={"tides.txt": "The moon pulls."})
     >>> [message.role for message in sent_for(Summary(ANY_MODEL), part)[0].messages]
     ['system', 'user']

@@ -8,7 +8,7 @@ from pathlib import Path
 from spolia.evaluation.experiment.experiment import Experiment
 from spolia.evaluation.experiment.flows import Flow
 from spolia.evaluation.measures.registry import parse_measures
-from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.splitters.sized_splitter import SlidingWindow
 from spolia.indexing.sync.texts import add_texts
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.types import Item

@@ -23,7 +23,7 @@ from spolia.evaluation.measures.judged.ragas import Correctness
 from spolia.evaluation.report.gate_report import markdown
 from spolia.evaluation.statistics.interval import Interval
 from spolia.generation.reader import Reader
-from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.splitters.sized_splitter import SlidingWindow
 from spolia.indexing.sync.sync import sync
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.orchestration.rank_fusion import ReciprocalRankFusion

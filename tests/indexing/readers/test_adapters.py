@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
-from spolia.indexing.readers.adapters.docling import DoclingReader
-from spolia.indexing.readers.adapters.xberg import XbergReader
+from spolia.indexing.readers.converters import DoclingReader, XbergReader
 from spolia.indexing.readers.reader import Blob, FileReader
 from spolia.indexing.readers.registry import by_suffix, reader_of
 from tests.indexing.readers.fixtures import FIXTURES

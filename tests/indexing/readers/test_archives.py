@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument
-from spolia.indexing.readers.archives.limits import IN_MEMORY, ArchiveLimits
 from spolia.indexing.readers.archives.tars import PackedReader, TarReader
-from spolia.indexing.readers.archives.zips import ZipReader
+from spolia.indexing.readers.archives.zips import IN_MEMORY, ArchiveLimits, ZipReader
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.readers.registry import by_suffix, reader_of
 from tests.indexing.readers.fixtures import FIXTURES, tar_of, zip_of

@@ -10,7 +10,7 @@ import pytest
 
 from spolia import BM25, Corpus, Definition, Query, sync
 from spolia.indexing.readers.html import HtmlReader
-from spolia.indexing.readers.pictures.png import png_of
+from spolia.indexing.readers.pdf.drawings import png_of
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.structure.regions import Regions
 

@@ -199,7 +199,7 @@ def test_other_metadata_apply_to_rows_that_were_not_changed(database: Database, 
 
 
 def test_rebuilding_reads_all_and_keeps_others(database: Database, corpus: Corpus, tmp_path: Path) -> None:
-    from spolia.indexing.splitters.sentences import Sentences
+    from spolia.indexing.splitters.text_units import Sentences
 
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.txt").write_text("In a folder. Twice.")

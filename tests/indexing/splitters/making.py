@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.core.registry import Catalogue
+from spolia.indexing.splitters.rows import TableAware
 from spolia.indexing.splitters.semantic import SemanticBreaks
-from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.splitters.tables import TableAware
+from spolia.indexing.splitters.text_units import Sentences
 from spolia.indexing.splitters.token_window import LONGEST, TokenWindow
 from spolia.indexing.structure.regions import Regions
 from spolia.indexing.structure.topics import Topics

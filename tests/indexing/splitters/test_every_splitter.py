@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.readers.registry import by_suffix, reader_of
-from spolia.indexing.splitters.html import HTMLSections, is_page
-from spolia.indexing.splitters.json_rows import JSONRows
-from spolia.indexing.splitters.sentences import Sentences
+from spolia.indexing.splitters.markup import HTMLSections, is_page
+from spolia.indexing.splitters.rows import JSONRows, TableAware
 from spolia.indexing.splitters.sized_splitter import Sized
-from spolia.indexing.splitters.tables import TableAware
+from spolia.indexing.splitters.text_units import Sentences
 from spolia.stores.definition import Part, Splitter
 from spolia.types import Document, Node, Span
 from tests.indexing.splitters.making import SIZE, Threes, cut, left_out, part_of, splitters

@@ -12,16 +12,11 @@ from spolia.indexing.readers.html import HtmlReader
 from spolia.indexing.readers.markup.markdown import MarkdownReader
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.splitters.code import CodeSplitter
-from spolia.indexing.splitters.csv_rows import CSVRows
-from spolia.indexing.splitters.html import HTMLSections
-from spolia.indexing.splitters.json_rows import JSONRows
-from spolia.indexing.splitters.markdown import MarkdownSections
-from spolia.indexing.splitters.paragraphs import Pages, Paragraphs
-from spolia.indexing.splitters.recursive import RecursiveCharacters
+from spolia.indexing.splitters.markup import HTMLSections, MarkdownSections
+from spolia.indexing.splitters.rows import CSVRows, JSONRows, TableAware
 from spolia.indexing.splitters.semantic import BATCH, SemanticBreaks
-from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.splitters.sliding_window import SlidingWindow
-from spolia.indexing.splitters.tables import TableAware
+from spolia.indexing.splitters.sized_splitter import SlidingWindow
+from spolia.indexing.splitters.text_units import Pages, Paragraphs, RecursiveCharacters, Sentences
 from spolia.indexing.transforms.by_pattern import ByPattern
 from spolia.stores.definition import Part, Splitter
 from spolia.types import Node, Span

@@ -7,10 +7,10 @@ import pytest
 from spolia.errors import WiringError
 from spolia.indexing.readers.markup.markdown import MarkdownReader
 from spolia.indexing.readers.reader import Blob
-from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.structure.extractive_summary import ExtractiveSummary
+from spolia.indexing.splitters.text_units import Sentences
 from spolia.indexing.structure.regions import AttachMetadata
-from spolia.indexing.transforms.questions import HypotheticalQuestions
+from spolia.indexing.structure.topics import ExtractiveSummary
+from spolia.indexing.transforms.text_enrichment import HypotheticalQuestions
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.stores.definition import Part, whole
 from spolia.stores.groups.nodes import cut

@@ -9,9 +9,9 @@ import pytest
 from spolia.errors import WiringError
 from spolia.indexing.readers.markup.markdown import MarkdownReader
 from spolia.indexing.readers.reader import Blob
-from spolia.indexing.splitters.sentences import Sentences
-from spolia.indexing.splitters.sliding_window import SlidingWindow
-from spolia.indexing.splitters.tables import TableAware
+from spolia.indexing.splitters.rows import TableAware
+from spolia.indexing.splitters.sized_splitter import SlidingWindow
+from spolia.indexing.splitters.text_units import Sentences
 from spolia.indexing.structure.regions import Regions
 from spolia.indexing.sync.sync import sync
 from spolia.retrieval.bm25 import BM25

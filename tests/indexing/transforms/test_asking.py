@@ -18,8 +18,6 @@ from spolia.core.run_context import attempt
 from spolia.errors import BudgetSpent, ModelError, ModelRejected, ModelUnavailable, WiringError
 from spolia.indexing.transforms.contextual_headers import ContextualHeaders
 from spolia.indexing.transforms.function import transform
-from spolia.indexing.transforms.keywords import Keywords
-from spolia.indexing.transforms.llm_entities import LLMEntities
 from spolia.indexing.transforms.llm_transform import (
     LLMTransform,
     NamesWithKinds,
@@ -27,8 +25,13 @@ from spolia.indexing.transforms.llm_transform import (
     Questions,
     QuestionsWithAnswers,
 )
-from spolia.indexing.transforms.questions import HypotheticalQuestions, QuestionAnswers
-from spolia.indexing.transforms.summary import Summary
+from spolia.indexing.transforms.text_enrichment import (
+    HypotheticalQuestions,
+    Keywords,
+    LLMEntities,
+    QuestionAnswers,
+    Summary,
+)
 from spolia.journal import Cache
 from spolia.models.http.chat import ChatModel
 from spolia.models.prompting.excerpt import stretch
@@ -121,7 +124,7 @@ def test_entities_are_those_that_stand_in_the_text(monkeypatch: pytest.MonkeyPat
     text = "Ann met  ANN and Bob Ray in 東京都 on Annapurna."
     reply = "ann | Person\nBob\tRay | alien\n東京 | place\nZoe | person\nAnnapurna | place"
     notes: list[str] = []
-    monkeypatch.setattr("spolia.indexing.transforms.llm_entities.note", notes.append)
+    monkeypatch.setattr("spolia.indexing.transforms.text_enrichment.note", notes.append)
     found = made(LLMEntities, reply)(whole(text))
     assert notes == ["Named by the model, but not in the text, and left out: Zoe."]
     assert [(piece.text, piece.start, dict(piece.meta)) for piece in found] == [

@@ -8,13 +8,13 @@ import pytest
 
 from spolia.errors import WiringError
 from spolia.flow_files.files import dump, load
-from spolia.indexing.splitters.sentences import Sentences
+from spolia.indexing.splitters.text_units import Sentences
 from spolia.indexing.sync.dry_run import planned
 from spolia.indexing.sync.sync import sync
 from spolia.indexing.sync.texts import add_texts
 from spolia.indexing.transforms.by_pattern import ByPattern
 from spolia.indexing.transforms.function import transform
-from spolia.indexing.transforms.summary import Summary
+from spolia.indexing.transforms.text_enrichment import Summary
 from spolia.journal import Runs
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.retrieval.bm25 import BM25

@@ -260,7 +260,7 @@ def test_of_a_pair_that_is_too_long_the_longer_is_cut(tmp_path: Path) -> None:
 
 def test_pictures_and_texts_are_embedded_in_one_space(tmp_path: Path) -> None:
     pytest.importorskip("PIL", reason="pillow is not installed")
-    from spolia.indexing.readers.pictures.png import png_of
+    from spolia.indexing.readers.pdf.drawings import png_of
 
     model = tiny.clip(tmp_path)
     embedder = LocalImageEmbedder(str(tmp_path), images_at_once=2)

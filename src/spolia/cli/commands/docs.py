@@ -119,7 +119,7 @@ def report(
 def _write_page(path: Path, snapshot: Snapshot, store: str) -> None:
     from spolia.cli.documents import keeper
     from spolia.errors import QueryError
-    from spolia.indexing.quality.page import page
+    from spolia.indexing.quality.quality import page
 
     try:
         with path.open("w", encoding="utf-8") as file:
@@ -220,7 +220,7 @@ def _description(one: StoredSource, counts: dict[str, int]) -> RenderableType:
     from rich.text import Text
 
     from spolia.cli.documents import readers_told
-    from spolia.indexing.quality.page import facts
+    from spolia.indexing.quality.quality import facts
 
     data = document_data(one)
     table = Table(box=None, show_header=False, pad_edge=False)
@@ -284,7 +284,7 @@ def _noticed(one: StoredSource) -> RenderableType:
     from rich.text import Text
 
     from spolia.cli.commands.index import without_name
-    from spolia.indexing.quality.page import attempts_told
+    from spolia.indexing.quality.quality import attempts_told
 
     style = "bold red" if one.source.status == "failed" else "yellow"
     tried = (f"({attempts_told(one.report)})",) if one.source.status == "failed" and one.report else ()

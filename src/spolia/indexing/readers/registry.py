@@ -1,27 +1,26 @@
-"""Which reader reads a file: the one for its name.
+"""The reader of each file, chosen by the file name.
 
-The name decides, the content must agree: a reader refuses what is another format, and says which. So it is known before
-a file is opened how it will be read, and nobody can have a file read as what its name hides.
+The content must agree with the name: a reader refuses another format and says which one it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import TypeAlias
 
+from spolia.core.function import untold
 from spolia.errors import GroupError
 from spolia.indexing.readers.archives.tars import PackedReader, TarReader
 from spolia.indexing.readers.archives.zips import ZipReader
-from spolia.indexing.readers.function_reader import FunctionReader, Reads
 from spolia.indexing.readers.html import HtmlReader
 from spolia.indexing.readers.mails.mime import EmlReader, MboxReader
 from spolia.indexing.readers.mails.msg import MsgReader
-from spolia.indexing.readers.markup.asciidoc import AsciiDocReader
 from spolia.indexing.readers.markup.latex import LatexReader
+from spolia.indexing.readers.markup.line_markup import AsciiDocReader, RstReader
 from spolia.indexing.readers.markup.markdown import MarkdownReader
-from spolia.indexing.readers.markup.restructured_text import RstReader
 from spolia.indexing.readers.markup.source_code import CodeReader
 from spolia.indexing.readers.office.docx import DocxReader
 from spolia.indexing.readers.office.epub import EpubReader
@@ -31,12 +30,68 @@ from spolia.indexing.readers.office.pptx import PptxReader
 from spolia.indexing.readers.office.rtf import RtfReader
 from spolia.indexing.readers.pdf.reader import PdfReader
 from spolia.indexing.readers.pictures.image import ImageReader
-from spolia.indexing.readers.reader import FileReader
+from spolia.indexing.readers.reader import Blob, FileReader, Reading
 from spolia.indexing.readers.records.csv_files import CsvReader
-from spolia.indexing.readers.records.json_files import JsonLinesReader, JsonReader
-from spolia.indexing.readers.records.notebook import NotebookReader
+from spolia.indexing.readers.records.json_files import JsonLinesReader, JsonReader, NotebookReader
 from spolia.indexing.readers.records.xml_files import XmlReader
 from spolia.indexing.readers.text import TextReader
+from spolia.types import Document, Value, kept
+
+Reads: TypeAlias = Callable[[Blob], "str | Document | Reading"]
+
+
+@dataclass(frozen=True)
+class FunctionReader(Value):
+    """Reads files by a function.
+
+    Args:
+        function: takes the `Blob` (its name, bytes, or the file to open) and gives the text, a `Document`, of which all
+            but `id` and `uri` count, or a whole `Reading`.
+        suffixes: suffixes or patterns of the names that it reads.
+        version: count it up when the function gives another text for the same bytes.
+        media_type: what its documents are.
+
+    Raises:
+        GroupError: for a lambda, or a function that depends on names of the function around it: a store remembers by
+            what its documents were read, and could not tell it from another one.
+
+    >>> def shouted(blob: Blob) -> str:
+    ...     return blob.data.decode().upper()
+    >>> FunctionReader(shouted, ("*.foo",)).read(Blob("a.foo", b"stones")).document.text
+    'STONES'
+    """
+
+    function: Reads = field(compare=False)
+    suffixes: tuple[str, ...]
+    version: int = 1
+    media_type: str = "text/plain"
+    place: str = field(default="", init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if reason := untold(self.function):
+            raise GroupError(f"A store cannot remember that its documents were read by this function: {reason}")
+        object.__setattr__(self, "place", f"{self.function.__module__}:{self.function.__qualname__}")
+
+    @kept
+    def name(self) -> str:
+        """The function's name; ids of documents end with it."""
+        return self.function.__name__
+
+    def read(self, blob: Blob, /) -> Reading:
+        found = self.function(blob)
+        if isinstance(found, Reading):
+            return found.but(document=self._own(found.document, blob))
+        if isinstance(found, Document):
+            return Reading(self._own(found, blob))
+        if isinstance(found, str):
+            return Reading(blob.document(self, found))
+        raise TypeError(f"{self.name} gave {type(found).__name__}. Give a text, a Document or a Reading.")
+
+    def _own(self, document: Document, blob: Blob) -> Document:
+        """The document under the id that says from which bytes and how it was read."""
+        own = blob.document(self, "")
+        return document.but(id=own.id, uri=own.uri)
+
 
 READERS: tuple[FileReader, ...] = (
     TextReader(),

@@ -17,8 +17,7 @@ from spolia.egress.retry import patiently
 from spolia.errors import DocumentError, EgressError, EgressFailed, SourceError, SourceUnavailable
 from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.sources.records import at, filled, record_reader, scalars, seconds_of, uri_of, written
-from spolia.indexing.sources.secrets import with_secrets, without_secrets
-from spolia.indexing.sources.source import Gathering, Memory, Source
+from spolia.indexing.sources.source import Gathering, Memory, Source, with_secrets, without_secrets
 from spolia.indexing.sources.web_pages import host_of, normal
 from spolia.indexing.sync.files import SourceChanges
 

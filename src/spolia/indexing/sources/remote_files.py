@@ -18,8 +18,15 @@ from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, MissingExtra, SourceError, SourceUnavailable, SpoliaError
 from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.readers.registry import reader_of
-from spolia.indexing.sources.secrets import with_secrets, without_secrets
-from spolia.indexing.sources.source import LONGEST_URI, Gathering, Memory, Source, changed_at
+from spolia.indexing.sources.source import (
+    LONGEST_URI,
+    Gathering,
+    Memory,
+    Source,
+    changed_at,
+    with_secrets,
+    without_secrets,
+)
 from spolia.indexing.sync.files import IN_MEMORY, LARGEST_BYTES, Loaded, SourceChanges
 from spolia.indexing.sync.walk import HIDDEN
 from spolia.types import Scalar

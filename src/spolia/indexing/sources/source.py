@@ -1,7 +1,9 @@
-"""What a source is: it tells what has changed in it since a store looked the last time."""
+"""What a source is: it tells what has changed in it since a store last looked. Secrets are environment variables."""
 
 from __future__ import annotations
 
+import os
+import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -10,13 +12,47 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from spolia.errors import SpoliaError
+from spolia.errors import SourceError, SpoliaError
 from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.readers.registry import versioned
 from spolia.indexing.readers.text import TextReader
 from spolia.indexing.sync.files import File, Files, Loaded, Skipped, SourceChanges
 from spolia.stores.backends.rows import EARLIEST_NS, Stamp
 from spolia.types import Value
+
+_NAMED = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def with_secrets(text: str) -> str:
+    """A text with the values of the environment variables that it names.
+
+    Raises:
+        SourceError: one of them is not set, or holds a line break or another character that belongs into no secret.
+
+    >>> os.environ["SPOLIA_DOCTEST"] = "abc"
+    >>> with_secrets("Bearer ${SPOLIA_DOCTEST}")
+    'Bearer abc'
+    >>> with_secrets("${SPOLIA_NOT_SET}")
+    Traceback (most recent call last):
+    spolia.errors.SourceError: The environment variable SPOLIA_NOT_SET is not set. Write: export SPOLIA_NOT_SET=…
+    """
+    return _NAMED.sub(lambda found: _value(found[1]), text)
+
+
+def without_secrets(text: str, *described: str) -> str:
+    """A text, as an error message, without the values of the variables that descriptions name."""
+    for name in {name for one in described for name in _NAMED.findall(one)}:
+        if value := os.environ.get(name, "").strip():
+            text = text.replace(value, f"${{{name}}}")
+    return text
+
+
+def _value(name: str) -> str:
+    if (found := os.environ.get(name, "").strip()) == "":
+        raise SourceError(f"The environment variable {name} is not set. Write: export {name}=…")
+    if not found.isprintable():
+        raise SourceError(f"The environment variable {name} has a line break or another odd character. Set it anew.")
+    return found
 
 
 class Memory(Protocol):

@@ -20,8 +20,7 @@ from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, MissingExtra, SourceError, SourceUnavailable
 from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.sources.records import filled, names_in, record_reader, scalars, seconds_of, uri_of, written
-from spolia.indexing.sources.secrets import with_secrets, without_secrets
-from spolia.indexing.sources.source import ITEMS_AT_ONCE, Gathering, Memory, Source
+from spolia.indexing.sources.source import ITEMS_AT_ONCE, Gathering, Memory, Source, with_secrets, without_secrets
 from spolia.indexing.sync.files import SourceChanges
 
 if TYPE_CHECKING:

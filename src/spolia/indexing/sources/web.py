@@ -15,11 +15,19 @@ from spolia.egress.download import LARGEST_BYTES, Fetched, fetch
 from spolia.egress.retry import patiently
 from spolia.errors import EgressError, EgressFailed, EgressRefused, SourceError
 from spolia.indexing.readers.reader import FileReader
-from spolia.indexing.sources import robots
-from spolia.indexing.sources.robots import Robots, Turns
-from spolia.indexing.sources.secrets import with_secrets
-from spolia.indexing.sources.source import Gathering, Memory, Source
-from spolia.indexing.sources.web_pages import changed_s, host_of, links, listed, normal, page_bytes, page_reader
+from spolia.indexing.sources.source import Gathering, Memory, Source, with_secrets
+from spolia.indexing.sources.web_pages import (
+    LARGEST_ROBOTS_BYTES,
+    Robots,
+    Turns,
+    changed_s,
+    host_of,
+    links,
+    listed,
+    normal,
+    page_bytes,
+    page_reader,
+)
 from spolia.indexing.sync.files import SourceChanges
 from spolia.stores.backends.rows import Stamp
 
@@ -125,7 +133,7 @@ class Crawl:
         if host not in self.robots:
             try:
                 found = self._fetch(f"{host}/robots.txt", {})
-                self.robots[host] = Robots(found.data[: robots.LARGEST_BYTES].decode("utf-8", "replace"))
+                self.robots[host] = Robots(found.data[:LARGEST_ROBOTS_BYTES].decode("utf-8", "replace"))
             except EgressRefused:  # there is none; an address that is not allowed refuses its pages too
                 self.robots[host] = Robots()
             except EgressFailed as error:

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from spolia.core.sentences import each_sentence
-from spolia.indexing.splitters.size_limits import SizeBound, places_in
-from spolia.indexing.splitters.windows import Atom, parts, stripped
+from spolia.indexing.splitters.windows import Atom, SizeBound, parts, places_in, stripped
 from spolia.indexing.text_length import may_cut
 from spolia.stores.definition import Part
 from spolia.stores.groups.nodes import BETWEEN

@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from spolia.indexing.splitters.size_limits import SizeBound
-from spolia.indexing.splitters.sized_splitter import at_least, moving_on
-from spolia.indexing.splitters.token_lengths import TokenCounter
-from spolia.indexing.splitters.windows import Atom, Windows, parts
+from spolia.indexing.splitters.sized_splitter import TokenCounter, at_least, moving_on
+from spolia.indexing.splitters.windows import Atom, SizeBound, Windows, parts
 from spolia.indexing.text_length import cut_before, may_cut
 from spolia.stores.definition import Part, Piece, Splitter
 

@@ -9,8 +9,7 @@ from itertools import pairwise
 
 from spolia.errors import WiringError
 from spolia.indexing.readers.markup.markdown import headings_of
-from spolia.indexing.splitters.size_limits import places_in
-from spolia.indexing.splitters.windows import stripped
+from spolia.indexing.splitters.windows import places_in, stripped
 from spolia.stores.definition import Part, Piece, Splitter
 from spolia.types import Heading
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from spolia.core.operator import Operator
 from spolia.errors import GroupError, ManifestMismatch
-from spolia.indexing.splitters.sliding_window import SlidingWindow
-from spolia.indexing.splitters.token_lengths import TokenCounter
+from spolia.indexing.splitters.sized_splitter import SlidingWindow, TokenCounter
 from spolia.indexing.sync.files import FileListing
 from spolia.indexing.sync.prefetch import Prefetch, Unreadable
 from spolia.models.protocols import Embedder, SparseEmbedder

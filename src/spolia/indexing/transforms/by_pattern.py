@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from spolia.core.call_bounds import most
 from spolia.core.operator import Operator, checked_operator
 from spolia.errors import WiringError
-from spolia.indexing.splitters.sliding_window import SlidingWindow
+from spolia.indexing.splitters.sized_splitter import SlidingWindow
 from spolia.stores.definition import Choosing, Part, Pieces, Transform
 
 
@@ -30,7 +30,7 @@ class ByPattern(Choosing):
             transform.
 
     >>> from spolia.types import Document, Node
-    >>> from spolia.indexing.splitters.sentences import Sentences
+    >>> from spolia.indexing.splitters.text_units import Sentences
     >>> chosen = ByPattern((("*.txt", Sentences()),))
     >>> def cut(uri, text="One. Two."):
     ...     return [piece.text for piece in chosen(Part(Node("d", text), Document("d", text, uri)))]

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from typing import IO, Any, BinaryIO
 
 from spolia.errors import DocumentError, SpoliaError
-from spolia.indexing.readers.archives.limits import (
+from spolia.indexing.readers.archives.zips import (
     LIMITS,
     ArchiveLimits,
+    is_hidden,
     name_of,
     refuse_outside,
     refuse_size,
     unpacking,
 )
-from spolia.indexing.readers.archives.zips import is_hidden
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
 

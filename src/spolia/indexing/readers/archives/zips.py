@@ -1,29 +1,173 @@
-"""ZIP archives."""
+"""ZIP archives, and limits for archives of every kind."""
 
 from __future__ import annotations
 
 import lzma
+import posixpath
+import re
 import stat
 import struct
 import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, BinaryIO
 
 from spolia.errors import DocumentError, EncryptedDocument, SpoliaError
-from spolia.indexing.readers.archives.limits import (
-    LIMITS,
-    ArchiveLimits,
-    name_of,
-    refuse_many,
-    refuse_outside,
-    refuse_size,
-    unpacking,
-)
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Value
+
+_END, _END_64, _LOCATOR_64 = b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07"
+_ENTRY = b"PK\x01\x02"
+_LONGEST_COMMENT = 65_535 + 22 + 20
+_LARGEST_DIRECTORY = 100_000_000
+
+
+def refuse_many(file: BinaryIO, uri: str, most: int) -> None:
+    """Refuse an archive of more entries than are allowed, by its directory, whatever number that states.
+
+    Raises:
+        DocumentError: it has more.
+    """
+    end = file.seek(0, 2)
+    file.seek(max(0, end - _LONGEST_COMMENT))
+    tail = file.read()
+    at = tail.rfind(_END)
+    if at < 0 or len(tail) < at + 22:
+        return  # it is no archive, which is said when it is opened
+    (size,) = struct.unpack_from("<I", tail, at + 12)
+    if (located := tail.rfind(_LOCATOR_64, 0, at)) >= 0 and len(tail) >= located + 16:
+        file.seek(struct.unpack_from("<Q", tail, located + 8)[0] % (end + 1))
+        record = file.read(56)
+        if record.startswith(_END_64) and len(record) == 56:
+            (size,) = struct.unpack_from("<Q", record, 40)
+    directory_end = end - len(tail) + at
+    file.seek(max(0, directory_end - size))
+    directory = file.read(min(size, _LARGEST_DIRECTORY))
+    if (count := directory.count(_ENTRY)) > most or size > _LARGEST_DIRECTORY:
+        raise DocumentError(
+            f"{uri} has {max(count, size // 100)} entries or more; {most} are allowed. Unpack it, or split it."
+        )
+
+
+def name_of(said: str) -> str:
+    """The name of a member with `/`, in characters that can be written; names that are no UTF-8 were read as CP437.
+
+    >>> name_of("a\\\\b.txt"), name_of("Caf├⌐.txt")
+    ('a/b.txt', 'Café.txt')
+    """
+    with suppress(UnicodeEncodeError, UnicodeDecodeError):
+        said = said.encode("cp437").decode("utf-8")
+    said = said.replace("\\", "/")
+    try:
+        return said.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:
+        return said.encode("utf-8", "backslashreplace").decode()
+
+
+_PIECE = 1 << 20
+_UNSUSPICIOUS = 50_000_000
+IN_MEMORY = 16_000_000
+"""Bytes of a member that are kept in memory; a larger one is in a file until the next one is asked for."""
+_DRIVE = re.compile(r"[A-Za-z]:")
+
+
+@dataclass(frozen=True)
+class ArchiveLimits(Value):
+    """How much may be in an archive.
+
+    Args:
+        entries: files, folders and links.
+        size: unpacked bytes of all its files.
+        ratio: unpacked bytes for each packed one, where they are more than 50 MB.
+        depth: archives within archives, mails within mails.
+    """
+
+    entries: int = 50_000
+    size: int = 4_000_000_000
+    ratio: int = 200
+    depth: int = 4
+
+    def allowed(self, packed: int) -> int:
+        """Unpacked bytes of an archive of so many packed ones."""
+        return min(self.size, max(_UNSUSPICIOUS, self.ratio * packed))
+
+
+LIMITS = ArchiveLimits()
+
+
+def refuse_size(blob: Blob, unpacked: int, limits: ArchiveLimits) -> None:
+    """Refuse what is made to grow.
+
+    Raises:
+        DocumentError: the unpacked bytes are more than are allowed.
+    """
+    if unpacked > (allowed := limits.allowed(blob.size)):
+        raise DocumentError(
+            f"{blob.uri} would unpack from {blob.size} to {unpacked} bytes or more, and {allowed} are allowed for its "
+            "size: it may be made to fill the disk. Unpack it yourself, if you trust it."
+        )
+
+
+def refuse_outside(blob: Blob, name: str) -> None:
+    """Refuse a member whose name leads out of the archive.
+
+    Raises:
+        DocumentError: it begins at a root or a drive, or goes up.
+    """
+    if name.startswith("/") or _DRIVE.match(name) or ".." in name.split("/"):
+        raise DocumentError(
+            f"{blob.uri} holds a file named {name!r}, which would be outside of it: it is made to overwrite other "
+            "files. Nothing of it is read from there on."
+        )
+
+
+class Unpacking:
+    """Members on their way out of an archive: what comes out is counted, whatever the archive states.
+
+    Args:
+        blob: the archive.
+    """
+
+    def __init__(self, blob: Blob, limits: ArchiveLimits, folder: Path) -> None:
+        self.blob, self.limits, self._folder = blob, limits, folder
+        self._size = 0
+
+    def member(self, name: str, file: IO[bytes]) -> Blob:
+        """A file of the archive. The one before it is gone, if it was a large one."""
+        uri = f"{self.blob.uri}/{posixpath.normpath(name)}"
+        pieces, held = list[bytes](), 0
+        while held <= IN_MEMORY and (piece := file.read(_PIECE)):
+            self._count(len(piece))
+            pieces.append(piece)
+            held += len(piece)
+        if held <= IN_MEMORY:
+            return Blob(uri, b"".join(pieces))
+        path = self._folder / "member"
+        path.unlink(missing_ok=True)
+        with path.open("wb") as out:
+            out.writelines(pieces)
+            pieces.clear()
+            while piece := file.read(_PIECE):
+                self._count(len(piece))
+                out.write(piece)
+        return Blob(uri, path)
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        refuse_size(self.blob, self._size, self.limits)
+
+
+@contextmanager
+def unpacking(blob: Blob, limits: ArchiveLimits) -> Iterator[Unpacking]:
+    """Unpack an archive; at the end nothing of it is on the disk."""
+    with TemporaryDirectory(prefix="spolia-") as folder:
+        yield Unpacking(blob, limits, Path(folder))
+
 
 _IS_LOCKED = 0x1
 _ERRORS = (

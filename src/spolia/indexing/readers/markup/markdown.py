@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from spolia.indexing.readers.file_metadata import fields
-from spolia.indexing.readers.markup.lines import SourceLine, cells, lines_of, region
+from spolia.indexing.readers.markup.line_markup import SourceLine, cells, lines_of, region
 from spolia.indexing.readers.pictures.linked_images import Linked
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.text import source_text

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pypdfium2 import PdfiumError, raw
 
 from spolia.indexing.readers.hyphenation import HYPHEN
-from spolia.indexing.readers.pdf.drawings import drawn_on
+from spolia.indexing.readers.pdf.drawings import Picture, drawn_on, pictures_of
 from spolia.indexing.readers.pdf.geometry import Area, VisiblePage
 from spolia.indexing.readers.pdf.grids import Grid, grids_of
 from spolia.indexing.readers.pdf.headings import Styled
@@ -22,20 +22,20 @@ from spolia.indexing.readers.pdf.letters import Letter, area_of, letters_of, wri
 from spolia.indexing.readers.pdf.lines import (
     NO_TEXT,
     PageLine,
+    Written,
     areas_of,
     in_order,
+    joined_lines,
     lines_of,
     measure,
     read_from_the_right,
     text_of,
 )
 from spolia.indexing.readers.pdf.pdfium import notes
-from spolia.indexing.readers.pdf.pictures import Picture, pictures_of
 from spolia.indexing.readers.pdf.tables import PageTable, caption_of, tables_of
-from spolia.indexing.readers.pdf.text import Written, joined_lines
 
 if TYPE_CHECKING:
-    from spolia.indexing.readers.pdf.pictures import Picture
+    from spolia.indexing.readers.pdf.drawings import Picture
     from spolia.indexing.readers.pdf.tables import PageTable
 
 

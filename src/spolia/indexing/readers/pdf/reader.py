@@ -26,8 +26,8 @@ from spolia.indexing.readers.pdf.file import (
     title_of,
 )
 from spolia.indexing.readers.pdf.headings import by_style
+from spolia.indexing.readers.pdf.lines import Written, moved
 from spolia.indexing.readers.pdf.page import PageParts, PageText, PdfPage, Spot, leaf_of, page_of
-from spolia.indexing.readers.pdf.text import Written, moved
 from spolia.indexing.readers.pictures.ocr import OCR, Ocr
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Box, Boxes, Heading, Region, Value

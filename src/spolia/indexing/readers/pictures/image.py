@@ -11,10 +11,9 @@ from typing import Any
 
 from spolia.errors import DocumentError, MissingExtra
 from spolia.indexing.readers.pdf.geometry import Area
-from spolia.indexing.readers.pdf.lines import NO_TEXT, PageLine
+from spolia.indexing.readers.pdf.lines import NO_TEXT, PageLine, joined_lines
 from spolia.indexing.readers.pdf.page import PageText
 from spolia.indexing.readers.pdf.reader import bound
-from spolia.indexing.readers.pdf.text import joined_lines
 from spolia.indexing.readers.pictures.ocr import OCR, Ocr, Recognised
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Box, Region, Value

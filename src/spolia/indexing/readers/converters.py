@@ -1,0 +1,172 @@
+"""Libraries that convert many formats to Markdown (Docling, Xberg). Each is an extra, used on request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import accumulate
+from typing import Any
+
+from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
+from spolia.indexing.readers.file_metadata import fields
+from spolia.indexing.readers.markup.markdown import headings_of, regions_of
+from spolia.indexing.readers.reader import Blob, FileReader, Reading
+from spolia.types import Meta, Value
+
+_BETWEEN = "\n\n"
+
+
+def reading_of(
+    reader: FileReader,
+    blob: Blob,
+    pages: Sequence[str],
+    *,
+    title: str = "",
+    meta: Meta = (),
+    warnings: tuple[str, ...] = (),
+    is_paged: bool = True,
+) -> Reading:
+    """A document of pages of Markdown, with its headings and regions.
+
+    Args:
+        pages: at least one.
+        is_paged: whether they are pages of the file; else it has none.
+    """
+    pages = [page.strip() for page in pages]
+    text = _BETWEEN.join(pages)
+    starts = tuple(accumulate((len(page) + len(_BETWEEN) for page in pages[:-1]), initial=0))
+    headings = tuple(headings_of(text))
+    document = blob.document(
+        reader,
+        text,
+        title=title or next((heading.text for heading in headings if heading.level == 1), ""),
+        pages=starts if is_paged else (),
+        headings=headings,
+        regions=tuple(regions_of(text)),
+        meta=meta,
+    )
+    empty = tuple(number for number, page in enumerate(pages, 1) if not page) if is_paged else ()
+    return Reading(document, empty_pages=empty, warnings=warnings)
+
+
+@dataclass(frozen=True)
+class DoclingReader(Value):
+    """Reads what Docling reads, as Markdown; tables and code are regions, pages are those of the file.
+
+    It is not among the built-in readers: `sync(..., readers={"*.pdf": DoclingReader()})`. For PDF and pictures it
+    fetches models when it is first used, and needs torch.
+
+    Args:
+        suffixes: that it reads where it is in a list of readers.
+        most_pages: a longer document is refused.
+    """
+
+    suffixes: tuple[str, ...] = (".pdf",)
+    most_pages: int = 5000
+
+    name = "docling"
+    version = 1
+    media_type = "text/markdown"
+
+    def read(self, blob: Blob, /) -> Reading:
+        try:
+            from docling.datamodel.base_models import DocumentStream
+            from docling.document_converter import DocumentConverter
+        except ImportError as error:
+            raise MissingExtra("docling", "docling", f"Reading {blob.uri}") from error
+        stream = DocumentStream(name=blob.uri.rpartition("/")[2], stream=BytesIO(blob.data))
+        try:
+            result = DocumentConverter().convert(stream, raises_on_error=True, max_num_pages=self.most_pages)
+            document = result.document
+            numbers = sorted(document.pages)
+            pages = [document.export_to_markdown(page_no=number) for number in numbers]
+            pages = pages or [document.export_to_markdown()]
+        except Exception as error:  # it raises ConversionError, and whatever its back ends and models do
+            raise _refused_by_docling(blob, error) from error
+        warnings = tuple(f"Docling: {one.error_message}" for one in result.errors)
+        return reading_of(self, blob, pages, warnings=warnings, is_paged=bool(numbers))
+
+
+def _refused_by_docling(blob: Blob, error: Any) -> DocumentError:
+    why = f"{type(error).__name__}: {error}"
+    if "password" in why.lower():
+        return EncryptedDocument(
+            f"{blob.uri} is locked with a password. Write a copy without one. Docling says: {why:.300}"
+        )
+    return DocumentError(f"{blob.uri} could not be read by Docling: {why:.300}. Use another reader for it.")
+
+
+@dataclass(frozen=True)
+class XbergReader(Value):
+    """Reads whatever Xberg reads, as Markdown; tables and code are regions.
+
+    It is not among the built-in readers: `sync(..., readers={"*.doc": XbergReader(), "*.pages": XbergReader()})`.
+
+    Args:
+        suffixes: that it reads where it is in a list of readers.
+        ocr: whether scans are read, with the Tesseract that it brings or finds.
+        timeout_s: seconds for a file.
+    """
+
+    suffixes: tuple[str, ...] = (".doc", ".ppt", ".xlsb", ".pages", ".numbers", ".key", ".org", ".typ", ".fb2", ".hwp")
+    ocr: bool = False
+    timeout_s: int = 300
+
+    name = "xberg"
+    version = 1
+    apart = True
+    media_type = "text/markdown"
+
+    def read(self, blob: Blob, /) -> Reading:
+        found = self._extracted(blob)
+        said = found.metadata
+        pages = [page.content for page in found.pages or ()]
+        return reading_of(
+            self,
+            blob,
+            pages or [found.content],
+            title=" ".join((said.title or "").split()),
+            meta=fields(
+                author=said.authors,
+                date=said.created_at,
+                modified=said.modified_at,
+                subject=said.subject,
+                keywords=said.keywords,
+                language=said.language,
+            ),
+            warnings=tuple(f"Xberg: {warning.message}" for warning in found.processing_warnings),
+            is_paged=bool(pages),
+        )
+
+    def _extracted(self, blob: Blob) -> Any:
+        try:
+            import xberg
+        except ImportError as error:
+            raise MissingExtra("xberg", "xberg", f"Reading {blob.uri}") from error
+        how = xberg.ExtractionConfig(
+            output_format="markdown",
+            use_cache=False,
+            disable_ocr=not self.ocr,
+            extraction_timeout_secs=self.timeout_s,
+            pages=xberg.PageConfig(extract_pages=True),
+        )
+        given = xberg.ExtractInput(kind="bytes", bytes=blob.data, filename=blob.uri.rpartition("/")[2])
+        with ThreadPoolExecutor(1) as alone:  # the caller's thread may have a loop of its own
+            try:
+                result = alone.submit(asyncio.run, xberg.extract(given, how)).result()
+            except Exception as error:  # it raises RuntimeError for most of what can go wrong
+                raise _refused_by_xberg(blob, str(error)) from error
+        if not result.results:
+            raise _refused_by_xberg(blob, "; ".join(one.message for one in result.errors) or "it found no document")
+        return result.results[0]
+
+
+def _refused_by_xberg(blob: Blob, why: str) -> DocumentError:
+    if "password" in why.lower() or "encrypted" in why.lower():
+        return EncryptedDocument(
+            f"{blob.uri} is locked with a password. Write a copy without one. Xberg says: {why:.300}"
+        )
+    return DocumentError(f"{blob.uri} could not be read by Xberg: {why:.300}. Fetch it again, or use another reader.")

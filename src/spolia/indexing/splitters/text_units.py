@@ -1,0 +1,174 @@
+"""Splitters for plain text: by page, paragraph, sentence or separator."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from spolia.errors import WiringError
+from spolia.indexing.splitters.layers import Layer, Unit, alone, at_places, by_sentence
+from spolia.indexing.splitters.sized_splitter import Sized, moving_on
+from spolia.indexing.splitters.windows import Atom, places_in, sentence_atoms
+from spolia.stores.definition import Part, Piece
+
+
+@dataclass(frozen=True)
+class Pages(Sized):
+    """One piece for each page that has text, where `Document.pages` says that they begin.
+
+    A document of a format without pages is one page. A page that is longer than `size` is cut between paragraphs, then
+    between sentences. Together the pieces cover every character but blanks.
+
+    Args:
+        size: tokens of a piece at most.
+
+    >>> from spolia.types import Document, Node
+    >>> document = Document("d", "First page.\\nSecond page.", pages=(0, 12))
+    >>> [piece.text for piece in Pages().pieces(Part(Node("d", document.text), document))]
+    ['First page.', 'Second page.']
+    """
+
+    size: int = 2000
+
+    def pieces(self, part: Part, /) -> Iterator[Piece]:
+        text = part.node.text
+        pages: Iterator[Unit] = alone(at_places(places_in(part, part.document.pages))(text, 0, len(text)))
+        return self.cut(text, pages, by_paragraph, by_sentence)
+
+
+_END = re.compile(r"(?:\r\n|[\n\r])[^\S\r\n]*(?:\r\n|[\n\r])|\f|\u2029")
+
+
+def by_paragraph(text: str, start: int, end: int) -> Iterator[Unit]:
+    """A unit for each paragraph; one ends at a blank line, a form feed or a paragraph separator."""
+    for gap in _END.finditer(text, start, end):
+        yield Unit(start, gap.start())
+        start = gap.end()
+    yield Unit(start, end)
+
+
+@dataclass(frozen=True)
+class Paragraphs(Sized):
+    """One piece for each paragraph; one that is longer than `size` is cut between sentences.
+
+    Together they cover every character but blanks.
+
+    Args:
+        size: tokens of a piece at most.
+
+    >>> from spolia.types import Document, Node
+    >>> text = "One paragraph\\nof two lines.\\n\\n\\nAnother."
+    >>> [piece.text for piece in Paragraphs().pieces(Part(Node("d", text), Document("d", text)))]
+    ['One paragraph\\nof two lines.', 'Another.']
+    """
+
+    size: int = 200
+
+    def pieces(self, part: Part, /) -> Iterator[Piece]:
+        text = part.node.text
+        return self.cut(text, alone(by_paragraph(text, 0, len(text))), by_sentence)
+
+
+_NOTHING = re.compile(r"[\W_]*+(?:(?<=```)[\w+#.-]+)?")
+_BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
+
+
+@dataclass(frozen=True)
+class Sentences(Sized):
+    """One piece for each sentence (`spolia.core.sentences`), so that a hit is exact; a longer one is cut after words.
+
+    Together they cover every character but blanks, and none goes across the beginning of a heading. What has no letter
+    and no digit, as a rule between two parts, and a fence around code, says nothing alone: it stands with the sentence
+    before it, or where a paragraph or a section begins with it, with the next one, as far as the size allows it.
+
+    >>> from spolia.types import Document, Node
+    >>> text = "Rome was built of stone. Who carried it? 石头很重。"
+    >>> part = Part(Node("d", text), Document("d", text))
+    >>> [piece.text for piece in Sentences().pieces(part)]
+    ['Rome was built of stone.', 'Who carried it?', '石头很重。']
+    """
+
+    size: int = 200
+
+    version: ClassVar[int] = 2
+
+    def pieces(self, part: Part, /) -> Iterator[Piece]:
+        text = part.node.text
+        headings = places_in(part, [heading.start for heading in part.document.headings])
+        before: Atom | None = None
+        for atom in sentence_atoms(text, headings, self.bound):
+            if before is not None and self._belong_together(text, before, atom):
+                before = before._replace(end=atom.end)
+                continue
+            if before is not None:
+                yield Piece(text[before.start : before.end], before.start)
+            before = atom
+        if before is not None:
+            yield Piece(text[before.start : before.end], before.start)
+
+    def _belong_together(self, text: str, before: Atom, atom: Atom) -> bool:
+        joined = text[before.start : atom.end]
+        if before.section != atom.section or len(joined) > self.bound.characters or not self.bound.holds(joined):
+            return False
+        is_near = _BLANK_LINE.search(text, before.end, atom.start) is None
+        return _says_nothing(text, before) or (is_near and _says_nothing(text, atom))
+
+
+def _says_nothing(text: str, atom: Atom) -> bool:
+    return _NOTHING.fullmatch(text, atom.start, atom.end) is not None
+
+
+@dataclass(frozen=True)
+class RecursiveCharacters(Sized):
+    """Cuts at separators, tried in order: what is too long between two of one kind is cut at the next kind.
+
+    Neighbours that fit share a piece. What no separator makes short enough is cut after words, else between two
+    characters as a reader sees them, so that the empty separator need not be written. A separator stays at the end of
+    what is before it. Together the pieces cover every character but blanks.
+
+    Args:
+        size: tokens of a piece at most.
+        overlap: tokens at most that a piece shares with the one before, in whole stretches between separators.
+        separators: from coarse to fine.
+
+    Raises:
+        WiringError: for sizes that make no sense, or an empty separator.
+
+    >>> from spolia.types import Document, Node
+    >>> text = "One two three. Four five.\\n\\nSix seven."
+    >>> part = Part(Node("d", text), Document("d", text))
+    >>> [piece.text for piece in RecursiveCharacters(size=4, overlap=0).pieces(part)]
+    ['One two three.', 'Four five.', 'Six seven.']
+    """
+
+    size: int = 200
+    overlap: int = 20
+    separators: tuple[str, ...] = ("\n\n", "\n", ". ", " ")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        moving_on(self, self.size, self.overlap)
+        if "" in self.separators:
+            raise WiringError(
+                "RecursiveCharacters got an empty separator. Leave it out: what is too long between the others is cut "
+                "between characters anyway."
+            )
+
+    def pieces(self, part: Part, /) -> Iterator[Piece]:
+        text = part.node.text
+        layers = map(after_each, self.separators)
+        return self.cut(text, [Unit(0, len(text))], *layers, overlap=self.shared(self.overlap))
+
+
+def after_each(separator: str) -> Layer:
+    """A layer that cuts after each place where a separator stands."""
+
+    def layer(text: str, start: int, end: int) -> Iterator[Unit]:
+        while (found := text.find(separator, start, end)) >= 0:
+            yield Unit(start, found + len(separator))
+            start = found + len(separator)
+        yield Unit(start, end)
+
+    return layer
