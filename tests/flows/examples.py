@@ -313,7 +313,8 @@ def _possible(kind: type) -> list[type]:
     if not issubclass(kind, Operator):
         named = [cls for cls in named if issubclass(cls, Value)]
     if getattr(kind, "_is_protocol", False):
-        wanted = {name for name in vars(kind) if not name.startswith("_")}
+        bases = [base for base in kind.__mro__ if getattr(base, "_is_protocol", False)]
+        wanted = {name for base in bases for name in vars(base) if not name.startswith("_")}
         named += [SparseWords, TokenWords]
         found = [cls for cls in named if all(hasattr(cls, name) or name in _names(cls) for name in wanted)]
     else:

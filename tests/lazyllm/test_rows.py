@@ -58,8 +58,8 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     ),
     "D4": ("lazyllm/test_defects.py::test_texts_of_many_documents_are_embedded_together",),
     "D7": (
-        f"{CONTRACT}/publishing.py::test_a_reader_elsewhere_sees_whole_generations_while_they_are_written",
-        f"{CONTRACT}/sharing.py::test_a_second_writer_is_told_who_writes_and_writes_when_the_first_has_ended",
+        f"{CONTRACT}/publication.py::test_a_reader_elsewhere_sees_whole_generations_while_they_are_written",
+        f"{CONTRACT}/concurrency.py::test_a_second_writer_is_told_who_writes_and_writes_when_the_first_has_ended",
         "stores/adapters/test_qdrant.py::test_one_process_opens_a_folder_and_drops_it_when_it_is_closed",
     ),
     "D9": (
@@ -129,7 +129,7 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
         "post_retrieval/test_mapped.py::test_two_children_of_one_parent_give_it_once_with_the_better_score",
     ),
     "M1": ("indexing/test_texts.py::test_two_temporary_corpora_at_the_same_time_are_two",),
-    "M2": (f"{CONTRACT}/publishing.py::test_a_reader_elsewhere_sees_whole_generations_while_they_are_written",),
+    "M2": (f"{CONTRACT}/publication.py::test_a_reader_elsewhere_sees_whole_generations_while_they_are_written",),
 }
 """Tests of rows that are elsewhere; those of the other rows are below, under the row's number."""
 

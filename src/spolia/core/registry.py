@@ -19,10 +19,11 @@ GROUP = "spolia.operators"
 
 PYTHON_ONLY = frozenset(
     (
-        "APIItems", "Brief", "Budget", "Cache", "Done", "Embedder", "Emitted", "Field", "ForetellsTokens",
-        "ImageEmbedder", "LanguageModel", "Operator", "Parser", "RemoteFiles", "Retracted", "Retriever", "Run", "Runs",
-        "SQLRows", "Scorer", "ScoresContinuations", "Setting", "SparseEmbedder", "Splitter", "StatesDistributions",
-        "StatesHidden", "StatesLogprobs", "TokenEmbedder", "WebPages",
+        "APIItems", "Brief", "Budget", "Cache", "DataSet", "Done", "Embedder", "Emitted", "Experiment", "Field",
+        "ForetellsTokens", "ImageEmbedder", "LanguageModel", "Operator", "Parser", "RemoteFiles", "Retracted",
+        "Retriever", "Run", "Runs", "SQLRows", "Scorer", "ScoresContinuations", "Setting", "Space",
+        "SparseEmbedder", "Splitter", "StatesDistributions", "StatesHidden", "StatesLogprobs", "TokenEmbedder",
+        "WebPages",
     )
 )  # fmt: skip
 """Classes that no flow file holds."""
