@@ -247,7 +247,7 @@ def test_nobody_sees_what_is_not_theirs_through_any_index(
 @pytest.fixture
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     cls: type = request.param
-    if cls.__name__ == "Folder":
+    if cls.__name__ == "FolderBackend":
         yield str(tmp_path / "store.spolia")
     elif cls is PostgresBackend:
         server: Server = request.getfixturevalue("server")
@@ -268,7 +268,7 @@ def test_nobody_sees_what_is_not_theirs_in_any_store(address: str, tmp_path: Pat
 
 def test_the_walk_finds_what_is_known_to_be_there() -> None:
     assert {"BM25", "Dense", "BySimilarity", "Phrase", "Neighbours"} <= {cls.__name__ for cls in that_reach()}
-    assert {"Folder", "Postgres"} <= {cls.__name__ for cls in truths()}
+    assert {"FolderBackend", "PostgresBackend"} <= {cls.__name__ for cls in truths()}
     assert {"Exact", "HNSW", "LanceDB", "Chroma", "Milvus", "Qdrant", "OpenSearch"} <= {c.__name__ for c in indexes()}
-    by_lineage = "spolia.stores.snapshot.lineage.by_lineage"
-    assert {"Snapshot.search", "Snapshot.children", by_lineage} <= told_who_asks().keys()
+    lineage = {f"spolia.stores.snapshot.lineage.{name}" for name in ("children", "by_lineage")}
+    assert {"Snapshot.search", *lineage} <= told_who_asks().keys()
