@@ -78,9 +78,6 @@ def claimed(store: Path) -> tuple[Path, int, bool]:
     """A new folder for one run, the descriptor of its lock, and whether it is the first of those that run now.
 
     The folders of killed runs go.
-
-    Args:
-        store: folder of the store.
     """
     spool = store / SPOOL
     made, lock = _made(spool)
@@ -206,20 +203,12 @@ SHARE = 0.05
 
 
 def gone(folder: Path) -> int:
-    """How many nodes an index counts that are gone.
-
-    Raises:
-        OSError, ValueError: it is damaged.
-    """
+    """How many nodes an index counts that are gone."""
     return sum(dead for _, dead in _segments(folder))
 
 
 def is_worn(folder: Path, more: int) -> bool:
-    """Whether an index is to be made anew instead of being gone on with.
-
-    Args:
-        more: nodes that are about to go.
-    """
+    """Whether an index is to be made anew instead of being gone on with."""
     try:
         segments = _segments(folder)
     except (OSError, ValueError):

@@ -42,11 +42,7 @@ class OpenStore:
 
     @property
     def connection(self) -> Connection:
-        """This thread's connection.
-
-        Raises:
-            StoreUnavailable: a lease has ended, so that what snapshots hold on to may have been swept.
-        """
+        """This thread's connection."""
         with self._lock:
             if not all(lease.is_held() for lease in self._leases):
                 raise StoreUnavailable(
@@ -107,11 +103,7 @@ _guard = threading.Lock()
 
 
 def opened(store: Backend) -> OpenStore:
-    """The open store at a place; another one as soon as the place holds another store.
-
-    Raises:
-        NotAStore: nothing is there any more, or something else.
-    """
+    """The open store at a place; another one as soon as the place holds another store."""
     found = _open.get(store.place)
     if found is not None and store.is_current(found):
         return found
@@ -144,9 +136,6 @@ os.register_at_fork(after_in_child=_forget_after_fork)
 
 class OpenIndexes:
     """What is open of a snapshot.
-
-    Args:
-        before: of an earlier snapshot, all of whose rows are still there.
 
     Attributes:
         places: where vectors stand, by group and embedder.

@@ -229,10 +229,6 @@ class Staging(Draft):
 
     # Definitions.
 
-    @property
-    def declared(self) -> Schema:
-        return self._changes.schema
-
     def declare(self, fields: Iterable[Field]) -> None:
         """See `Writer.declare`."""
         schema = Schema(fields)
@@ -278,11 +274,7 @@ class Staging(Draft):
         return is_new
 
     def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
-        """See `Writer.add_nodes`. They are checked now, since a commit is to find no fault.
-
-        Raises:
-            StoreError: two nodes with one id, or one that cannot be stored.
-        """
+        """See `Writer.add_nodes`. They are checked now, since a commit is to find no fault."""
         listed = nodes if isinstance(nodes, list) else Spilled(nodes)
         ids, lacking, groups = set[str](), dict[str, dict[bytes, Lacking]](), set[str]()
         for node in listed:
@@ -427,13 +419,7 @@ class Staging(Draft):
     # Committing.
 
     def publish(self) -> int:
-        """Commit what waits, and make it visible; returns the generation.
-
-        Raises:
-            StoreBusy: another process writes, and did not finish in time.
-            ManifestMismatch: another process has defined a group of the same name otherwise.
-            StoreError: the store cannot be written.
-        """
+        """Commit what waits, and make it visible; returns the generation."""
         if self._staged.changes or self._vectors or self._is_damaged:
             with closing(Writer(self.store, self.timeout_s)) as writer:
                 self._commit(writer)
@@ -496,7 +482,8 @@ class Staging(Draft):
 
     def _add_nodes(self, writer: Writer, document: Document, nodes: Iterable[Node], groups: set[str]) -> None:
         """Nothing is stored of groups that another process makes otherwise by now, nor of those that it has made of the
-        document meanwhile."""
+        document meanwhile.
+        """
         others = {group for group in groups if writer.manifests.get(group) != self.manifests[group]}
         if others:
             writer.note_unmade(document.id, dict.fromkeys(others & writer.manifests.keys(), NOT_YET))

@@ -44,17 +44,7 @@ def built_in(name: str) -> Definition | None:
 def manifest_of(
     name: str, definition: Definition, analyzer: Analyzer, above: Mapping[str, Manifest], reader: str = ""
 ) -> Manifest:
-    """What a store writes down of a definition.
-
-    Args:
-        analyzer: for a definition that names none.
-        above: the manifests of the groups that are there.
-        reader: the versions of the readers that documents were read with.
-
-    Raises:
-        GroupError: a parent or `ref` that is not there or not below the parent, or a transform that cannot be stored.
-        ManifestMismatch: an embedder has the name of another one, by which a group is embedded.
-    """
+    """What a store writes down of a definition."""
     refuse_odd_name(name)
     _refuse_lineage(name, definition, above)
     for embedding in definition.embeddings:
@@ -119,14 +109,7 @@ def embedded(embedding: Embedding) -> GroupEmbedding:
 
 
 def refuse_other_embedder(how: GroupEmbedding, group: str, embedder: Embedder | SparseEmbedder) -> None:
-    """Refuse an embedder that has the name of the one that a group was embedded by, and gives other vectors.
-
-    Args:
-        how: the group was embedded.
-
-    Raises:
-        ManifestMismatch: with both sides of what differs.
-    """
+    """Refuse an embedder that has the name of the one that a group was embedded by, and gives other vectors."""
     dimension, fingerprint = getattr(embedder, "dimension", 0), embedder.fingerprint() or ""
     told = []
     if how.dimension != dimension:
@@ -156,14 +139,7 @@ def signature(definition: Definition, above: Mapping[str, Manifest]) -> str:
 
 
 def transform_of(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type] = ()) -> Transform:
-    """The transform by which a group of the store goes on being built.
-
-    Args:
-        passed: operators of the caller's own, that no catalogue has.
-
-    Raises:
-        GroupError: it is not known here, or was written down by hand.
-    """
+    """The transform by which a group of the store goes on being built."""
     advice = (
         f"Give the group too, with its definition: corpus.group({manifest.group!r}, Definition(…)); or its functions: "
         "--known FILE.py, in Python known=(…,)."
@@ -186,11 +162,7 @@ def transform_of(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type]
 
 
 def asked_by(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type] = ()) -> tuple[Any, ...]:
-    """The stores, models and embedders that a group of the store is kept in step by, as far as they are known here.
-
-    Args:
-        passed: operators of the caller's own, that no catalogue has.
-    """
+    """The stores, models and embedders that a group of the store is kept in step by, as far as they are known here."""
     found: list[Any] = []
     with suppress(GroupError):  # by what is not known here nothing is made, so that nothing is sent
         found += transform_of(manifest, passed).resources
@@ -201,11 +173,7 @@ def asked_by(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type] = (
 
 
 def definition_by_now(manifest: Manifest, passed: Iterable[Operator[Any, Any] | type] = ()) -> Definition:
-    """The definition that a store has of a group, as its code, models and prompts are by now.
-
-    Raises:
-        GroupError: something in it is not known here.
-    """
+    """The definition that a store has of a group, as its code, models and prompts are by now."""
     embeddings = (Embedding(embedder_of(how, manifest.group), index_of(how), how.metric) for how in manifest.embeddings)
     made = transform_of(manifest, passed)
     return Definition(made, manifest.parent, manifest.ref, tuple(embeddings), manifest.analyzer)
@@ -214,12 +182,7 @@ def definition_by_now(manifest: Manifest, passed: Iterable[Operator[Any, Any] | 
 def embedder_of(
     how: GroupEmbedding, group: str, passed: Iterable[Embedder | SparseEmbedder] = ()
 ) -> Embedder | SparseEmbedder:
-    """The embedder by which a group goes on being embedded.
-
-    Raises:
-        GroupError: it is not known here, or has another name by now.
-        ManifestMismatch: it gives other vectors by now.
-    """
+    """The embedder by which a group goes on being embedded."""
     for embedder in passed:
         if embedder.name == how.embedder:
             refuse_other_embedder(how, group, embedder)
@@ -247,11 +210,7 @@ def index_of(how: GroupEmbedding) -> IndexSettings:
 
 
 def in_order(manifests: Mapping[str, Manifest]) -> list[Manifest]:
-    """Groups after those that they are made from; of others the first by name.
-
-    Raises:
-        GroupError: they go round in a circle.
-    """
+    """Groups after those that they are made from; of others the first by name."""
     found: dict[str, Manifest] = {}
     while len(found) < len(manifests):
         ready = [

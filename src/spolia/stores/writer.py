@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spolia.errors import GroupError, NotAStore, StoreError
 from spolia.filters import Field, Schema
@@ -104,31 +104,23 @@ class Draft:
     def _reading(self) -> AbstractContextManager[None]:
         return translated(self.store, "read")
 
-    def stamps(self, uris: Iterable[str] | None = None) -> dict[str, Stamp]:
-        """By what it is told whether a source has changed, by uri; with what was changed.
-
-        Args:
-            uris: of those that are wanted, and of what is in them, as `mails/offer.eml/prices.pdf`; None for all.
-        """
+    def _rows(self, every: str, some: str, uris: Iterable[str] | None) -> list[Any]:
+        """The rows of all sources, or of those with these uris."""
         with self._reading():
             if uris is None:
-                rows = self._connection.execute(sql.STAMPS)
-            else:
-                rows = self._connection.execute(sql.STAMPS_OF_URIS, {"uris": json.dumps(list(uris))})
-            return {uri: (size, mtime_ns, status, reader) for uri, size, mtime_ns, status, reader in rows}
+                return self._connection.execute(every, {"at": _NOW} if ":at" in every else ()).fetchall()
+            values = {"uris": json.dumps(list(uris))} | ({"at": _NOW} if ":at" in some else {})
+            return self._connection.execute(some, values).fetchall()
+
+    # Of sources, `uris` are those that are wanted; None for all.
+
+    def stamps(self, uris: Iterable[str] | None = None) -> dict[str, Stamp]:
+        """What tells whether a source, or what is in it, as `mails/offer.eml/prices.pdf`, has changed, by uri."""
+        return {row[0]: (row[1], row[2], row[3], row[4]) for row in self._rows(sql.STAMPS, sql.STAMPS_OF_URIS, uris)}
 
     def sources(self, uris: Iterable[str] | None = None) -> dict[str, SourceRow]:
-        """What is known of sources, by uri; with what was changed.
-
-        Args:
-            uris: of those that are wanted; None for all.
-        """
-        with self._reading():
-            if uris is None:
-                rows = self._connection.execute(sql.SOURCES, {"at": _NOW})
-            else:
-                rows = self._connection.execute(sql.SOURCES_OF_URIS, {"uris": json.dumps(list(uris)), "at": _NOW})
-            return {row[0]: source_of(row) for row in rows}
+        """What is known of sources, by uri; with what was changed."""
+        return {row[0]: source_of(row) for row in self._rows(sql.SOURCES, sql.SOURCES_OF_URIS, uris)}
 
     def cursors(self) -> dict[str, dict[str, str]]:
         """How far each source was read, by its name; of each, by what that is said of."""
@@ -187,56 +179,26 @@ class Draft:
             return self._changes.meta_of(document)
 
     def lacking(self, uris: Iterable[str] | None = None) -> list[str]:
-        """The uris of sources whose report says that something was missing to read all of them.
-
-        Args:
-            uris: of those among which they are looked for; None for all.
-        """
-        with self._reading():
-            if uris is None:
-                rows = self._connection.execute(sql.SOURCES_LACKING)
-            else:
-                rows = self._connection.execute(sql.SOURCES_LACKING_OF_URIS, {"uris": json.dumps(list(uris))})
-            return [uri for (uri,) in rows]
+        """The uris of sources whose report says that something was missing to read all of them."""
+        return [uri for (uri,) in self._rows(sql.SOURCES_LACKING, sql.SOURCES_LACKING_OF_URIS, uris)]
 
     def showing(self, uris: Iterable[str] | None = None) -> list[tuple[str, str]]:
-        """The uris and reports of sources whose report says that they name pictures beside them.
-
-        Args:
-            uris: of those among which they are looked for; None for all.
-        """
-        with self._reading():
-            if uris is None:
-                return list(self._connection.execute(sql.SOURCES_SHOWING))
-            return list(self._connection.execute(sql.SOURCES_SHOWING_OF_URIS, {"uris": json.dumps(list(uris))}))
+        """The uris and reports of sources whose report says that they name pictures beside them."""
+        return self._rows(sql.SOURCES_SHOWING, sql.SOURCES_SHOWING_OF_URIS, uris)
 
     def readers(self, uris: Iterable[str] | None = None) -> dict[str, tuple[str, ...]]:
-        """Who may read what each source holds, by its uri; with what was changed.
-
-        Args:
-            uris: of those that are wanted, with what is in them; None for all.
-        """
+        """Who may read what each source, and what is in it, holds, by its uri; with what was changed."""
+        lists = StoredLists(self._connection)
         with self._reading():
-            if uris is None:
-                rows = self._connection.execute(sql.READERS_OF_SOURCES).fetchall()
-            else:
-                rows = self._connection.execute(sql.READERS_OF_URIS, {"uris": json.dumps(list(uris))}).fetchall()
-            lists = StoredLists(self._connection)
-            return {uri: lists[audience] for uri, audience in rows}
+            found = self._rows(sql.READERS_OF_SOURCES, sql.READERS_OF_URIS, uris)
+            return {uri: lists[audience] for uri, audience in found}
 
     def held(self, uris: Iterable[str] | None = None) -> dict[str, tuple[tuple[str, ...], int]]:
-        """Who may read each document that sources hold, and whether one holds it or more than one: 1 or 2; by its id.
-
-        Args:
-            uris: of the sources, with what is in them; None for all.
-        """
+        """Who may read each document that sources hold, and whether one or more hold it, 1 or 2; by its id."""
+        lists = StoredLists(self._connection)
         with self._reading():
-            if uris is None:
-                rows = self._connection.execute(sql.HELD).fetchall()
-            else:
-                rows = self._connection.execute(sql.HELD_OF_URIS, {"uris": json.dumps(list(uris))}).fetchall()
-            lists = StoredLists(self._connection)
-            return {document: (lists[audience], holders) for document, audience, holders in rows}
+            found = self._rows(sql.HELD, sql.HELD_OF_URIS, uris)
+            return {document: (lists[audience], holders) for document, audience, holders in found}
 
     def held_as(self, document: str) -> tuple[tuple[str, ...], int] | None:
         """The same of one document, by its id; None where no source holds it."""

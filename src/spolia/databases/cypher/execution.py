@@ -50,11 +50,7 @@ There = Callable[[Pattern, Row], Iterator[Row]]
 
 
 class Evaluator:
-    """Evaluates expressions.
-
-    Args:
-        there: the ways in which a pattern is in the graph, for a row.
-    """
+    """Evaluates expressions."""
 
     def __init__(self, meter: Meter, there: There) -> None:
         self.meter, self.there = meter, there
@@ -157,9 +153,6 @@ def _joined(mark: str, left: bool | None, right: bool | None) -> bool | None:
 
 def answered(statement: str, graph: PropertyGraph, limits: QueryLimits) -> QueryRows:
     """The rows that a reading statement gives.
-
-    Raises:
-        StatementError: it writes, cannot be read or computed, or takes too long.
 
     >>> from spolia.databases.graph_file import Entity, Relation
     >>> people = (Entity("o", ("Person",), (("name", "Olsen"),)), Entity("n", ("Firm",), (("name", "Nokia"),)))

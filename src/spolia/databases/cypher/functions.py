@@ -117,9 +117,6 @@ def computed(mark: str, left: Any, right: Any) -> Any:
 def called(name: str, arguments: list[Any]) -> Any:
     """A function of values; of what is not known, nothing is known.
 
-    Raises:
-        StatementError: there is no such function, or it takes other arguments.
-
     >>> called("tolower", ["ANN"]), called("size", ["abc"]), called("coalesce", [None, 2])
     ('ann', 3, 2)
     """

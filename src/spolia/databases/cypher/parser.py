@@ -45,9 +45,6 @@ _WRITES = frozenset(
 def clauses_of(statement: str) -> tuple[Clause, ...]:
     """The clauses of a reading statement; the last one is RETURN.
 
-    Raises:
-        StatementError: it writes, calls, or is none; what to write instead.
-
     >>> match, give = clauses_of("MATCH (a:Person)-[:KNOWS]->(b) WHERE a.name = 'Ann' RETURN b.name AS name")
     >>> match.patterns[0].links[0].types, give.items
     (('KNOWS',), (('name', Property(of=Variable(name='b'), key='name')),))

@@ -33,9 +33,6 @@ class CypherToken:
 def tokens_of(statement: str) -> list[CypherToken]:
     """The tokens of a statement, and one for its end.
 
-    Raises:
-        StatementError: something in it is none.
-
     >>> [token.text for token in tokens_of("MATCH (a) // all")]
     ['MATCH', '(', 'a', ')', '']
     """

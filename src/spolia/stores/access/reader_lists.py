@@ -40,11 +40,7 @@ class Audiences:
         self._last: tuple[Sequence[str], int] = ((), EVERYBODY)
 
     def number(self, readers: Sequence[str]) -> int:
-        """The number of a list, whatever its order and repetitions.
-
-        Raises:
-            StoreError: it is no list of principals.
-        """
+        """The number of a list, whatever its order and repetitions."""
         if type(readers) is tuple and not readers:
             return EVERYBODY
         if readers is not self._last[0]:  # nodes of a document have one list, and to look a long one up takes time
@@ -82,11 +78,6 @@ def _listed(readers: Sequence[str]) -> Readers:
 
 def _checked(readers: Sequence[str]) -> Readers:
     return principals(readers, "A reader list is")
-
-
-def digest_of_list(readers: Sequence[str]) -> bytes:
-    """`Audiences.digest` of a list, without a store."""
-    return _digest(_written(readers))
 
 
 def _written(readers: Sequence[str]) -> str:
@@ -152,12 +143,7 @@ Changed = Mapping[tuple[str, int], frozenset[int]]
 
 @dataclass(frozen=True, eq=False)
 class Asker:
-    """Somebody who asks.
-
-    Args:
-        audiences: to which they belong; everybody's is one of them.
-        changed: the reader lists that others have taken the place of.
-    """
+    """Somebody who asks."""
 
     audiences: frozenset[int]
     changed: Changed

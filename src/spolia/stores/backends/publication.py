@@ -182,7 +182,8 @@ class Changes:
 
     def relabel(self, document: Document, meta: Meta, readers: Sequence[str]) -> None:
         """Other metadata for a document, and another reader list, also for its nodes that had the same: new rows, the
-        same texts."""
+        same texts.
+        """
         key = self._known_key(document.id)
         self.audiences.begin()
         old, new = self.audiences.number(document.readers), self.audiences.number(readers)
@@ -349,12 +350,7 @@ class Publication:
         self.mended: list[str] = []
 
     def publish(self, indexes: Indexes, embedded_to: Mapping[tuple[str, str], int]) -> Indexes:
-        """Make it durable and visible; returns its lexical indexes.
-
-        Args:
-            indexes: those of the published generation; a group that is not among them is indexed from nothing.
-            embedded_to: for each group and embedder, the node key up to which all nodes are known to have vectors.
-        """
+        """Make it durable and visible; returns its lexical indexes."""
         self._refuse_lacking_vectors(embedded_to)
         fresh = {group: self._indexed(group, indexes.get(group)) for group in sorted(self.manifests)}
         self.store.pin(self.generation)

@@ -178,22 +178,12 @@ def unpacked(text: str) -> tuple[Any, ...]:
 
 
 def hash_of_document(document: Document, readers: bytes) -> bytes:
-    """By what a document is told from another one of its id.
-
-    Args:
-        readers: the digest of its reader list, in the place of its names, of which there may be many.
-    """
+    """By what a document is told from another one of its id."""
     return document.but(uri="", readers=(readers.hex(),)).digest
 
 
 def document_row(document: Document, audience: int, readers: bytes, birth: int) -> Row:
-    """A document as a row.
-
-    Args:
-        audience: the number of its reader list.
-        readers: the digest of that list.
-        birth: generation in which it is born.
-    """
+    """A document as a row."""
     return (
         document.id,
         hash_of_document(document, readers),
@@ -229,14 +219,7 @@ def document_of(row: Row, readers: Readers) -> Document:
 
 
 def node_row(node: Node, document: Document, key: int, audience: int, birth: int, *, by_picture: bool = False) -> Row:
-    """A node as a row, with the metadata that are its own: those of the document are kept with the document.
-
-    Args:
-        key: of the document.
-        audience: of the node.
-        birth: generation in which it is born.
-        by_picture: its vectors are those of the picture that it shows.
-    """
+    """A node as a row, with the metadata that are its own: those of the document are kept with the document."""
     if node.document not in ("", document.id):
         raise StoreError(
             f"Node {node.id!r} says that it is of document {node.document!r}, but it was put with {document.id!r}. "

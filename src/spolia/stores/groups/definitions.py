@@ -33,11 +33,7 @@ if TYPE_CHECKING:
 
 
 def definition_of(group: NodeGroup) -> Definition:
-    """What a group is made of that a store does not have yet.
-
-    Raises:
-        GroupError: nobody says it.
-    """
+    """What a group is made of that a store does not have yet."""
     given = group.corpus.given
     found = group.definition or given.get(group.name) or built_in(group.name)
     if found is None:
@@ -47,11 +43,7 @@ def definition_of(group: NodeGroup) -> Definition:
 
 
 def serves(group: NodeGroup, snapshot: Snapshot) -> bool:
-    """Whether a group is built in a snapshot, with all the embeddings that are asked for.
-
-    Raises:
-        ManifestMismatch: it is built there from another definition, or its vectors are searched in another way.
-    """
+    """Whether a group is built in a snapshot, with all the embeddings that are asked for."""
     if group.name not in snapshot.indexes:
         return False
     if group.definition is not None:
@@ -70,11 +62,7 @@ def serves(group: NodeGroup, snapshot: Snapshot) -> bool:
 
 
 def lacking(definition: Definition, there: Manifest) -> list[Embedding]:
-    """The embeddings of a definition that a group was not built with; they can be added at any time.
-
-    Raises:
-        ManifestMismatch: an embedder has the name of one that the group was built with, and is another one.
-    """
+    """The embeddings of a definition that a group was not built with; they can be added at any time."""
     for how in definition.embeddings:
         refuse_namesakes(how.embedder, {there.group: there})
     return [how for how in definition.embeddings if there.embedded(how.embedder.name) is None]
@@ -152,13 +140,6 @@ class GroupDefinitions:
         """Write the manifests of those that are to be built, each after those that it is made from, then those below.
 
         From then on all documents count as not made in them.
-
-        Args:
-            renewed: groups that were defined anew already, so that those below them have to be made again.
-            outdated: groups of the store that nobody asks for, and that are to be made again as they are by now.
-
-        Raises:
-            GroupError: one that has to be made again is made by what is not known here.
         """
         for group in self.wanted.values():
             self._define(group)
@@ -265,9 +246,6 @@ def by_name(groups: Iterable[NodeGroup]) -> list[NodeGroup]:
 
 def unknown(name: str, store: object, there: Iterable[str]) -> GroupError:
     """What to raise for a group that a store does not have, nobody defines, and that is not built in.
-
-    Args:
-        there: the groups that the store has or that are defined.
 
     >>> print(unknown("sentnce", "notes.spolia", ["chunk"]))  # doctest: +ELLIPSIS
     There is no node group 'sentnce' in notes.spolia, ... Did you mean sentence? There are chunk, coarse, ...

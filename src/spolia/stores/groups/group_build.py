@@ -117,10 +117,6 @@ class GroupBuild:
 class GroupNodes:
     """The nodes of one document, group by group.
 
-    Args:
-        document: of which.
-        there: gives the nodes of a group that is not made here.
-
     Attributes:
         made: the nodes of each group that could be made; of some they are made only when they are asked for.
         failures: why a group could not be made.
@@ -160,11 +156,7 @@ class GroupNodes:
         ]
 
     def take(self, group: str, made: Iterable[Node], *, streamed: bool = False) -> None:
-        """These are the nodes of a group.
-
-        Args:
-            streamed: make them when they are stored, since no other group is made of them.
-        """
+        """These are the nodes of a group."""
         if streamed:
             self.made[group] = made
             return
@@ -246,9 +238,6 @@ def embed(
 ) -> list[Unmade]:
     """Embed what groups hold and has no vector yet.
 
-    Args:
-        tell: is told how many texts and pictures were embedded, some hundred at a time.
-
     Returns:
         The pictures that an embedder could not read: their nodes are found by words only.
     """
@@ -280,14 +269,7 @@ DOCUMENTS_AT_ONCE = 64
 
 
 def store(writer: AnyWriter, one: GroupNodes, before: Mapping[str, str] | None = None) -> None:
-    """Add what could be made of a document that is there, and note what could not.
-
-    Args:
-        before: what could not be made before, and why, by group.
-
-    Raises:
-        StoreError: the store could not take it.
-    """
+    """Add what could be made of a document that is there, and note what could not."""
     for group, nodes in list(one.made.items()):
         try:
             if nodes or not isinstance(nodes, Sequence):
@@ -303,12 +285,7 @@ def store(writer: AnyWriter, one: GroupNodes, before: Mapping[str, str] | None =
 
 
 def make_up(writer: AnyWriter, growths: Sequence[GroupBuild], unmade: Sequence[Unmade]) -> Iterator[GroupNodes]:
-    """Try again what could not be made, and what is made of that; but not in groups whose model is away.
-
-    Args:
-        growths: all groups of the store, in order.
-        unmade: of documents that have not changed since.
-    """
+    """Try again what could not be made, and what is made of that; but not in groups whose model is away."""
     before: dict[str, dict[str, str]] = {}
     for lack in unmade:
         before.setdefault(lack.document, {})[lack.group] = lack.reason
@@ -351,11 +328,6 @@ def relabel(writer: AnyWriter, growths: Sequence[GroupBuild], old: Document, new
     Its nodes stay, and nothing is asked or embedded again, but in groups whose transform reads what has changed
     (`Operator.reads`), and in those that are made from them. Where a model for that is away, they are left to a later
     run.
-
-    Args:
-        growths: all groups of the store, in order.
-        old: as the store has it.
-        new: the same with other metadata or readers.
     """
     before = _parts(writer, growths, old)
     writer.relabel(old, new.meta, new.readers)

@@ -137,9 +137,6 @@ def unmade_of(groups: Iterable[NodeGroup], unmade: Iterable[Unmade]) -> list[Unm
 class Building(GroupDefinitions):
     """Builds groups of one store.
 
-    Args:
-        tell: is told how far it is.
-
     Attributes:
         unread: pictures that an embedder could not read.
     """
@@ -151,12 +148,7 @@ class Building(GroupDefinitions):
         self._documents = 0
 
     def build(self) -> None:
-        """Cut all documents in them, and in the groups below them: what `define` has named.
-
-        Raises:
-            SpoliaError: what a transform raised that could make nothing of any document, or is away, in a rebuild.
-            GroupError: a transform names metadata that no document has.
-        """
+        """Cut all documents in them, and in the groups below them: what `define` has named."""
         unseen = MissingMetadata(self.built, self.writer.schema)
         made: set[str] = set()
         before = dict.fromkeys((growth.group for growth in self.built), NOT_YET)
@@ -211,12 +203,7 @@ def _refuse_nothing_made(failures: Mapping[str, Failure], made: Set[str]) -> Non
 
 
 class MissingMetadata:
-    """What transforms name and no document that passes has, nor is declared.
-
-    Args:
-        growths: the groups that are built.
-        schema: the declared fields, which any document may get.
-    """
+    """What transforms name and no document that passes has, nor is declared."""
 
     def __init__(self, growths: Iterable[GroupBuild], schema: Schema) -> None:
         named = {growth.group: set(_named(growth.transform)) - schema.by_name.keys() for growth in growths}
@@ -232,11 +219,7 @@ class MissingMetadata:
             names -= self._seen
 
     def refuse(self) -> None:
-        """All documents have passed.
-
-        Raises:
-            GroupError: a field was named that nothing has.
-        """
+        """All documents have passed."""
         for group, names in self._left.items():
             if names:
                 raise GroupError(
@@ -262,9 +245,6 @@ def built(group: NodeGroup) -> Snapshot:
     """The published snapshot, in which a group is built: here and now, unless it is there.
 
     While another process writes, its publications are looked at, so that what it builds is not built twice.
-
-    Raises:
-        StoreBusy: the group is not there, and the other writer did not finish in time.
     """
     end, said = time.monotonic() + group.corpus.wait_s, ""
     while not serves(group, snapshot := group.corpus.latest()):

@@ -17,11 +17,6 @@ _HALF = re.compile("[\ud800-\udfff]")
 class NodeFactory:
     """Makes the nodes of one document in one group.
 
-    Args:
-        document: that all parts are of.
-        group: the nodes' group.
-        transform: that made the pieces.
-
     >>> document = Document("d", "Rome was not built in a day.", title="Stones")
     >>> from spolia.stores.definition import Whole, whole
     >>> (node,) = NodeFactory(document, "word", Whole()).nodes(Part(whole(document), document), [Piece("Rome", 0)])
@@ -37,11 +32,7 @@ class NodeFactory:
         self._above = _Above(document, longest)
 
     def nodes(self, part: Part, pieces: Iterable[Piece]) -> Iterator[Node]:
-        """The nodes of a part's pieces, one at a time.
-
-        Raises:
-            GroupError: a piece is not where it says that it is, or holds what no encoding of Unicode has.
-        """
+        """The nodes of a part's pieces, one at a time."""
         offset = part.offset
         own = tuple(pair for pair in part.node.meta if pair not in self.document.meta)
         for piece in pieces:
@@ -141,10 +132,6 @@ BETWEEN = " > "
 
 class Outline:
     """Tells the title and the headings above places that come in order.
-
-    Args:
-        document: with its headings.
-        longest: characters of the answer at most; each of its parts is shortened alike.
 
     >>> headings = (Heading(0, 1, "Rome"), Heading(9, 2, "Arches"), Heading(40, 2, "Roads"))
     >>> outline = Outline(Document("d", "", title="Stones", headings=headings), 100)

@@ -54,9 +54,6 @@ def seen(embedder: ImageEmbedder, pictures: Sequence[bytes]) -> tuple[Vectors, d
     """The vectors of pictures, and by position why one could not be read.
 
     What is raised of several is looked for in each alone, and lies at the picture where the embedder can read another.
-
-    Raises:
-        SpoliaError: the embedder cannot be reached or is not to be asked; or whatever it raises of any picture.
     """
     try:
         return embedder.embed_images(pictures), {}

@@ -46,7 +46,8 @@ def followed(snapshot: Snapshot, group: str) -> Path:
 
 def index_folder(store: Path, manifest: Manifest, version: StoreVersion) -> Path:
     """Another one for another analyser, so that none is made from what another one has made; and for another
-    publication of the same number, which a backup comes to that is put back and published further."""
+    publication of the same number, which a backup comes to that is put back and published further.
+    """
     return lexical_folder(store, f"{manifest.group} {manifest.analyzer.digest.hex()}", version)
 
 

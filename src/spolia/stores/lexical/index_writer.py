@@ -43,9 +43,6 @@ def freeze(
 
     Args:
         doing: what is said to have failed, as a participle.
-
-    Raises:
-        StoreError: tantivy or the disk could not; nothing is left of `target`.
     """
     folder = target.with_name(f"{target.name}.tmp")
     _remove(folder)

@@ -141,12 +141,7 @@ class Contents(Value):
 
 
 def contents_of(path: Path, data: bytes) -> Contents:
-    """What the text of `contents.json` says.
-
-    Raises:
-        StoreTooNew: a newer version wrote it.
-        StoreCorrupt: it cannot be understood.
-    """
+    """What the text of `contents.json` says."""
     try:
         said: dict[str, Any] = json.loads(data)
         if said["kind"] != KIND:

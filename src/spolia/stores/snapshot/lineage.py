@@ -36,15 +36,7 @@ def rows_of(snapshot: Snapshot, group: str) -> Iterator[LineageRow]:
 
 
 class AncestorPath:
-    """The way from the nodes of a group to their ancestors in a group above, or to themselves.
-
-    Args:
-        group: of the nodes.
-        to: of the ancestors.
-
-    Raises:
-        GroupError: the one is not made from the other.
-    """
+    """The way from the nodes of a group to their ancestors in a group above, or to themselves."""
 
     def __init__(self, snapshot: Snapshot, group: str, to: str) -> None:
         above = snapshot.above(group)
@@ -162,11 +154,7 @@ def keys_of(snapshot: Snapshot, ids: Iterable[str]) -> dict[str, int]:
 
 
 def passing(snapshot: Snapshot, nodes: Sequence[Node], access: frozenset[str], filter: Filter | None) -> list[Node]:
-    """Those of some nodes that a filter lets be found; all without a filter.
-
-    Raises:
-        FilterError: for a field that is not declared, or values of another type.
-    """
+    """Those of some nodes that a filter lets be found; all without a filter."""
     if filter is None:
         return list(nodes)
     kept: set[str] = set()

@@ -83,11 +83,6 @@ class DocumentFields(NamedTuple):
 class DocumentMetadata:
     """What the documents of a store are described by at a generation. It is read when it is first asked for.
 
-    Args:
-        ask: runs a statement.
-        generation: at which.
-        before: that of an earlier generation which is still kept; what has not changed since is not read again.
-
     Attributes:
         changed: keys of the documents that are described in another way than before, or came or went.
     """
@@ -184,12 +179,7 @@ class Column:
 
 
 class ValueCodes:
-    """Numbers for values, equal ones for equal values.
-
-    Args:
-        field: whose values these are.
-        known: have the first numbers.
-    """
+    """Numbers for values, equal ones for equal values."""
 
     def __init__(self, field: Field, known: npt.NDArray[Any] | None = None) -> None:
         self.field = field
@@ -303,9 +293,6 @@ class Records:
         Args:
             audiences: None for all.
             filter: None for all.
-
-        Raises:
-            FilterError: for a field that is not declared, or values of another type.
         """
         if audiences is None and filter is None:
             return Allowed(self.keys)

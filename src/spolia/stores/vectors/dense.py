@@ -120,9 +120,6 @@ def open_checked(path: Path, magic: bytes, size: Callable[[dict[str, Any]], int]
     Args:
         size: bytes of the body that the header promises.
         checked: read all of it and compare the checksum.
-
-    Raises:
-        StoreCorrupt: it is cut off or changed.
     """
     data = np.asarray(np.memmap(path, dtype=np.uint8, mode="r")) if path.stat().st_size else np.zeros(0, np.uint8)
     header, start = _header(path, data, magic)
@@ -137,14 +134,7 @@ def open_checked(path: Path, magic: bytes, size: Callable[[dict[str, Any]], int]
 
 
 def open_segment(path: Path, *, checked: bool = False) -> VectorSegment:
-    """A segment, mapped into memory.
-
-    Args:
-        checked: read all of it and compare the checksum.
-
-    Raises:
-        StoreCorrupt: it is cut off or changed.
-    """
+    """A segment, mapped into memory."""
     mapped = open_checked(path, MAGIC, lambda header: header["count"] * header["dimension"] * 4, checked)
     count, dimension = mapped.header["count"], mapped.header["dimension"]
     return VectorSegment(mapped.header["embedder"], mapped.hashes, mapped.body.view("<f4").reshape(count, dimension))

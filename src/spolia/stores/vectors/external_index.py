@@ -58,13 +58,7 @@ class SearchableIndex(Protocol):
 
 
 class AdaptedSearch:
-    """Searches a group's vectors in a database, and exactly where that does not do.
-
-    Args:
-        index: holds the vectors of the group's nodes, or more.
-        placed: the same in the store.
-        metric: `cosine`, `dot` or `euclidean`.
-    """
+    """Searches a group's vectors in a database, and exactly where that does not do."""
 
     def __init__(self, index: SearchableIndex, placed: PlacedVectors, metric: Metric) -> None:
         self.index, self.placed, self.metric = index, placed, metric
@@ -138,11 +132,7 @@ def _some(keys: Sequence[int]) -> str:
 
 
 def chosen_search(snapshot: Snapshot, group: str, embedder: str) -> VectorSearch | SparseSearch:
-    """What searches a group's vectors at a generation, as its manifest says.
-
-    Raises:
-        StoreError: the group was not embedded with this embedder.
-    """
+    """What searches a group's vectors at a generation, as its manifest says."""
     opened, manifest = snapshot.opened, snapshot.manifest(group)
     how = how_embedded(snapshot, group, embedder)
     settings = index_of(how)
@@ -157,11 +147,7 @@ def chosen_search(snapshot: Snapshot, group: str, embedder: str) -> VectorSearch
 
 
 def how_embedded(snapshot: Snapshot, group: str, embedder: str) -> GroupEmbedding:
-    """How a group was embedded with an embedder.
-
-    Raises:
-        StoreError: it was not.
-    """
+    """How a group was embedded with an embedder."""
     manifest = snapshot.manifest(group)
     how = manifest.embedded(embedder)
     if how is None:
@@ -193,132 +179,108 @@ def collection(uuid: str, manifest: Manifest, how: GroupEmbedding) -> str:
     return f"spolia_{plain}_{hashlib.blake2b(said.encode(), digest_size=8).hexdigest()}"
 
 
-# Databases.
+class ExternalIndexes:
+    """The vector databases that hold the vectors of groups of a store beside it.
 
-
-def follow_databases(
-    folder: Path,
-    connection: Connection,
-    uuid: str,
-    manifests: Mapping[str, Manifest],
-    known: Mapping[str, int],
-    published: int,
-) -> None:
-    """Bring every database to what the generation that is published next holds.
-
-    Until that is published a file says so; whoever finds it compares all keys, since a killed writer left others.
-
-    Args:
-        known: for each group, the last key that the databases have taken in; of a new group nothing.
-        published: the generation that readers see now; what died before it goes.
+    A file says that a database may hold what is not published; whoever finds it compares all keys, since a killed
+    writer may have left others.
     """
-    for manifest, how, settings in _kept_in_databases(manifests):
-        at = {"grp": manifest.group, "key": known.get(manifest.group, 0), "at": published}
-        unsure = _unsure(folder, uuid, manifest, how)
-        with _opened(folder, settings, uuid, manifest, how) as index:
-            if unsure.exists():
-                _compare(folder, connection, index, how.embedder, at)
-                continue
-            unsure.touch()
-            fsync_folder(unsure.parent)
-            fail_point("databases.follow")
-            dead = [key for (key,) in connection.execute(sql.DEAD_BEFORE, at)]
-            follow(index, _vectors(folder, connection, how.embedder, at), dead)
 
+    def __init__(self, folder: Path, connection: Connection, manifests: Mapping[str, Manifest]) -> None:
+        self.folder, self.connection = folder, connection
+        self.uuid: str = connection.execute(sql.UUID).fetchone()[0]
+        self.kept: list[tuple[Manifest, GroupEmbedding, Database]] = [
+            (manifest, how, settings)
+            for manifest in manifests.values()
+            for how in manifest.embeddings
+            if how.is_beside and isinstance(settings := index_of(how), Database)
+        ]
 
-def recover_databases(
-    folder: Path,
-    connection: Connection,
-    uuid: str,
-    manifests: Mapping[str, Manifest],
-    known: Mapping[str, int],
-    published: int,
-) -> None:
-    """Make databases hold what is published that a killed writer has left unsure, before anything else is written.
+    def follow(self, known: Mapping[str, int], published: int) -> None:
+        """Bring every database to what the generation that is published next holds.
 
-    One that cannot be reached now is compared as soon as something is published.
-    """
-    for manifest, how, settings in _kept_in_databases(manifests):
-        unsure = _unsure(folder, uuid, manifest, how)
-        if unsure.exists() and manifest.group in known:
-            at = {"grp": manifest.group, "key": known[manifest.group], "at": published}
-            with suppress(StoreUnavailable), _opened(folder, settings, uuid, manifest, how) as index:
-                _compare(folder, connection, index, how.embedder, at)
-                fail_point("databases.recovered")
-                unsure.unlink()
+        Args:
+            known: for each group, the last key that the databases have taken in; of a new group nothing.
+            published: the generation that readers see now; what died before it goes.
+        """
+        for manifest, how, settings in self.kept:
+            at = {"grp": manifest.group, "key": known.get(manifest.group, 0), "at": published}
+            unsure = self._unsure(manifest, how)
+            with self._opened(manifest, how, settings) as index:
+                if unsure.exists():
+                    self._compare(index, how.embedder, at)
+                    continue
+                unsure.touch()
+                fsync_folder(unsure.parent)
+                fail_point("databases.follow")
+                dead = [key for (key,) in self.connection.execute(sql.DEAD_BEFORE, at)]
+                follow(index, self._vectors(how.embedder, at), dead)
 
+    def recover(self, known: Mapping[str, int], published: int) -> None:
+        """Make databases hold what is published that a killed writer has left unsure, before anything is written.
 
-def databases_are_sure(folder: Path, uuid: str, manifests: Mapping[str, Manifest]) -> None:
-    """What these databases hold is published."""
-    for manifest, how, _ in _kept_in_databases(manifests):
-        _unsure(folder, uuid, manifest, how).unlink(missing_ok=True)
+        One that cannot be reached now is compared as soon as something is published.
+        """
+        for manifest, how, settings in self.kept:
+            unsure = self._unsure(manifest, how)
+            if unsure.exists() and manifest.group in known:
+                at = {"grp": manifest.group, "key": known[manifest.group], "at": published}
+                with suppress(StoreUnavailable), self._opened(manifest, how, settings) as index:
+                    self._compare(index, how.embedder, at)
+                    fail_point("databases.recovered")
+                    unsure.unlink()
 
+    def confirm(self) -> None:
+        """What these databases hold is published."""
+        for manifest, how, _ in self.kept:
+            self._unsure(manifest, how).unlink(missing_ok=True)
 
-def _unsure(folder: Path, uuid: str, manifest: Manifest, how: GroupEmbedding) -> Path:
-    """The file that says that a database may hold what is not published."""
-    (folder / DATABASES).mkdir(exist_ok=True)
-    return folder / DATABASES / f"{collection(uuid, manifest, how)}.unsure"
+    def problems(self) -> Iterator[str]:
+        """Which databases do not hold what they should, in words.
 
+        What a killed writer has left beyond that is no problem: searches pass it over, and the next writer removes it.
+        """
+        for manifest, how, settings in self.kept:
+            is_unsure = self._unsure(manifest, how).exists()
+            with self._opened(manifest, how, settings) as index:
+                live = {key for (key,) in self.connection.execute(sql.ALIVE_KEYS, {"grp": manifest.group})}
+                at = {"grp": manifest.group, "at": sql.ALIVE}
+                passed_over = {key for (key,) in self.connection.execute(sql.DEAD_BEFORE, at)}
+                held = set(index.keys())
+                there = live | (held if is_unsure else passed_over & held)
+                if said := disagreement(index, np.array(sorted(there), dtype=np.int64)):
+                    yield f"group {manifest.group!r}, {type(settings).__name__}: {said}"
 
-def _compare(folder: Path, connection: Connection, index: VectorIndex, embedder: str, at: Mapping[str, Any]) -> None:
-    """Make a database hold what it should, whatever it holds, and what readers see all the while."""
-    needed = {key for (key,) in connection.execute(sql.NEEDED_KEYS, at)}
-    held = set(index.keys())
-    # What a killed writer had given to nodes that were never published may have gone to others since.
-    vectors = _vectors(folder, connection, embedder, {**at, "key": 0})
-    lacking = ((key, vector) for key, vector in vectors if key > at["key"] or key not in held)
-    follow(index, lacking, sorted(held - needed))
+    def _unsure(self, manifest: Manifest, how: GroupEmbedding) -> Path:
+        """The file that says that a database may hold what is not published."""
+        (self.folder / DATABASES).mkdir(exist_ok=True)
+        return self.folder / DATABASES / f"{collection(self.uuid, manifest, how)}.unsure"
 
+    def _compare(self, index: VectorIndex, embedder: str, at: Mapping[str, Any]) -> None:
+        """Make a database hold what it should, whatever it holds, and what readers see all the while."""
+        needed = {key for (key,) in self.connection.execute(sql.NEEDED_KEYS, at)}
+        held = set(index.keys())
+        # What a killed writer had given to nodes that were never published may have gone to others since.
+        vectors = self._vectors(embedder, {**at, "key": 0})
+        lacking = ((key, vector) for key, vector in vectors if key > at["key"] or key not in held)
+        follow(index, lacking, sorted(held - needed))
 
-def database_problems(
-    folder: Path, connection: Connection, uuid: str, manifests: Mapping[str, Manifest]
-) -> Iterator[str]:
-    """Which databases do not hold what they should, in words.
+    @contextmanager
+    def _opened(self, manifest: Manifest, how: GroupEmbedding, settings: Database) -> Iterator[VectorIndex]:
+        name = collection(self.uuid, manifest, how)
+        index = settings.open(self.folder / DATABASES, name, how.dimension, how.metric)
+        try:
+            yield index
+        finally:
+            index.close()
 
-    What a killed writer has left beyond that is no problem: searches pass it over, and the next writer removes it.
-    """
-    for manifest, how, settings in _kept_in_databases(manifests):
-        is_unsure = _unsure(folder, uuid, manifest, how).exists()
-        with _opened(folder, settings, uuid, manifest, how) as index:
-            live = {key for (key,) in connection.execute(sql.ALIVE_KEYS, {"grp": manifest.group})}
-            at = {"grp": manifest.group, "at": sql.ALIVE}
-            passed_over = {key for (key,) in connection.execute(sql.DEAD_BEFORE, at)}
-            held = set(index.keys())
-            there = live | (held if is_unsure else passed_over & held)
-            if said := disagreement(index, np.array(sorted(there), dtype=np.int64)):
-                yield f"group {manifest.group!r}, {type(settings).__name__}: {said}"
-
-
-def _kept_in_databases(manifests: Mapping[str, Manifest]) -> Iterator[tuple[Manifest, GroupEmbedding, Database]]:
-    for manifest in manifests.values():
-        for how in manifest.embeddings:
-            if how.is_beside and isinstance(settings := index_of(how), Database):
-                yield manifest, how, settings
-
-
-@contextmanager
-def _opened(
-    folder: Path, settings: Database, uuid: str, manifest: Manifest, how: GroupEmbedding
-) -> Iterator[VectorIndex]:
-    index = settings.open(folder / DATABASES, collection(uuid, manifest, how), how.dimension, how.metric)
-    try:
-        yield index
-    finally:
-        index.close()
-
-
-def _vectors(
-    folder: Path, connection: Connection, embedder: str, at: Mapping[str, object]
-) -> Iterator[tuple[int, Vectors]]:
-    """Keys and vectors of the live nodes of a group after a key, from the segments."""
-    segments: dict[int, Vectors] = {}
-    for key, number, row in connection.each(sql.PLACED_AFTER, {**at, "embedder": embedder}):
-        if number not in segments:
-            segments[number] = open_segment(segment_path(folder, embedder, number)).vectors
-        yield key, segments[number][row]
-
-
-# Graphs.
+    def _vectors(self, embedder: str, at: Mapping[str, object]) -> Iterator[tuple[int, Vectors]]:
+        """Keys and vectors of the live nodes of a group after a key, from the segments."""
+        segments: dict[int, Vectors] = {}
+        for key, number, row in self.connection.each(sql.PLACED_AFTER, {**at, "embedder": embedder}):
+            if number not in segments:
+                segments[number] = open_segment(segment_path(self.folder, embedder, number)).vectors
+            yield key, segments[number][row]
 
 
 def build_all_graphs(folder: Path, connection: Connection, manifests: Mapping[str, Manifest]) -> list[str]:

@@ -139,11 +139,7 @@ class VectorGraph:
         self._lock = threading.Lock()  # usearch has one scratch space for all searches that name no thread
 
     def nearest(self, query: Vectors, count: int, expansion: int) -> npt.NDArray[np.int64]:
-        """About the `count` rows of the segment nearest to a query float32[d], nearest first.
-
-        Args:
-            expansion: candidates that are kept while searching (ef).
-        """
+        """About the `count` rows of the segment nearest to a query float32[d], nearest first."""
         code = self.coding.of_query(query)
         with self._lock:
             self._index.expansion_search = max(expansion, count)
@@ -152,11 +148,7 @@ class VectorGraph:
 
 
 def build_graph(path: Path, segment_path: Path, metric: Metric, settings: HNSW) -> None:
-    """Build the graph of a segment and make it durable under its name; the same segment gives the same graph.
-
-    Raises:
-        MissingExtra: usearch is not installed.
-    """
+    """Build the graph of a segment and make it durable under its name; the same segment gives the same graph."""
     segment = open_segment(segment_path)
     coding = fitted(metric, segment.vectors)
     index = _built(segment, coding, settings)
@@ -281,10 +273,6 @@ def build_graphs(
     """Build what graphs are missing over the large segments of an embedder; what was out of order, in words.
 
     Each is a file of its own, durable before the next one is begun. Searches of this process go on meanwhile, exactly.
-
-    Args:
-        segments: number and rows of each segment; those of fewer than `settings.above` rows get no graph.
-        checked: read the graphs that are there, and build damaged ones again.
     """
     large = [number for number, rows in sorted(segments.items()) if rows >= settings.above]
     if not large or not available():
@@ -323,11 +311,7 @@ def damaged_graphs(store: Path) -> list[str]:
 
 
 def sweep_graphs(store: Path, segments: Iterable[tuple[str, int]]) -> None:
-    """Remove graphs of segments that are gone, and what a killed builder left.
-
-    Args:
-        segments: embedder and number of all that there are.
-    """
+    """Remove graphs of segments that are gone, and what a killed builder left."""
     known = {(graph_folder(store, embedder), f"{number:06d}") for embedder, number in segments}
     for path in sorted((store / GRAPHS).glob("*/*")):
         if (path.parent, path.name.partition(".")[0]) not in known or path.suffix == ".tmp":

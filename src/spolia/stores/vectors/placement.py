@@ -47,11 +47,7 @@ class PlacedVectors:
         self.dimension = int(segments[0].shape[1]) if segments else 0
 
     def positions(self, allowed: Allowed) -> Rows | None:
-        """Positions of what is allowed; None for all.
-
-        Raises:
-            StoreError: what is allowed is of another group or generation.
-        """
+        """Positions of what is allowed; None for all."""
         if len(allowed.keys) != len(self.keys):
             raise StoreError(
                 f"{len(allowed.keys)} nodes can be allowed, where {len(self.keys)} have vectors here. Ask the snapshot "

@@ -24,11 +24,7 @@ Scores = npt.NDArray[np.float64]
 
 
 def questions(metric: Metric, queries: Vectors, dimension: int) -> Vectors:
-    """Queries float32[m, d] that fit to the vectors of a store; of length 1 for the cosine.
-
-    Raises:
-        StoreError: another dimension, NaN or infinity.
-    """
+    """Queries float32[m, d] that fit to the vectors of a store; of length 1 for the cosine."""
     queries = np.asarray(queries, dtype=np.float32)
     if queries.ndim != 2 or queries.shape[1] != dimension:
         raise StoreError(
@@ -56,11 +52,7 @@ def rough(metric: Metric, products: Vectors, squares: Vectors) -> Vectors:
 
 
 def slack(metric: Metric, query: Vectors, radius: float) -> np.float32:
-    """How much `rough` may put a row below another that is as good or less: twice the error of a float32 sum.
-
-    Args:
-        radius: length of the longest row.
-    """
+    """How much `rough` may put a row below another that is as good or less: twice the error of a float32 sum."""
     error = len(query) * _ULP * float(np.linalg.norm(query.astype(np.float64))) * radius
     if metric == "euclidean":
         error = 2 * error + len(query) * _ULP * radius**2

@@ -41,10 +41,6 @@ class ExactSearch:
 
     Time grows with what is allowed: few rows are gathered from the segments, many are multiplied where they stand.
 
-    Args:
-        placed: the vectors; of length 1 for the cosine.
-        metric: `cosine`, `dot` or `euclidean`.
-
     >>> vectors = np.eye(3, dtype=np.float32)
     >>> placed = PlacedVectors(np.array([10, 20, 30]), [vectors], np.arange(3))
     >>> ExactSearch(placed).search(vectors[1:2], 2, Allowed(placed.keys))
@@ -256,11 +252,7 @@ class OpenGraphs:
 
 
 def vector_search(snapshot: Snapshot, group: str, embedder: str, metric: Metric, index: IndexSettings) -> VectorSearch:
-    """What searches a group's vectors at a generation within the store: exactly, or along graphs where they are large.
-
-    Args:
-        index: `HNSW` for graphs; any other settings for exact search.
-    """
+    """What searches a group's vectors at a generation: exactly, or along graphs (`HNSW`) where they are large."""
     placed, numbers = located(snapshot, group, embedder)
     if not isinstance(index, HNSW) or len(placed.keys) < index.above:
         return ExactSearch(placed, metric)
@@ -273,12 +265,7 @@ def vector_search(snapshot: Snapshot, group: str, embedder: str, metric: Metric,
 
 
 def located(snapshot: Snapshot, group: str, embedder: str) -> tuple[PlacedVectors, list[int]]:
-    """Where the vectors of a group's nodes stand, and the numbers of the segments that they stand in.
-
-    Raises:
-        StoreError: nodes without a vector.
-        StoreCorrupt: a segment is not there.
-    """
+    """Where the vectors of a group's nodes stand, and the numbers of the segments that they stand in."""
     keys, places, segments = _located(snapshot, group, embedder)
     vectors = {number: segment.vectors for number, segment in segments.items() if isinstance(segment, VectorSegment)}
     return PlacedVectors(keys, list(vectors.values()), places), list(vectors)

@@ -139,10 +139,6 @@ class SegmentWriter:
         Args:
             dimension: numbers that the first vector must have; 0 for any.
             unit: insist on the length 1, or 0 for a text that the embedder does not know at all.
-
-        Raises:
-            StoreError: another number of rows than of hashes, another dimension than the vectors before, NaN, infinity,
-                or another length than 1; naming the row. None of them is kept then.
         """
         refuse_other_kind(embedder, self._dimension(embedder), sparse=False)
         known = self._dimension(embedder) or dimension or None
@@ -150,11 +146,7 @@ class SegmentWriter:
         self._collect(embedder, hashes, [row[None] for row in rows])
 
     def add_sparse(self, embedder: str, hashes: Sequence[bytes], rows: SparseRows) -> None:
-        """Take sparse vectors; those that are there already are left as they are.
-
-        Raises:
-            StoreError: another number of rows than of hashes, or the embedder gave dense vectors before.
-        """
+        """Take sparse vectors; those that are there already are left as they are."""
         refuse_other_kind(embedder, self._dimension(embedder), sparse=True)
         refuse_other_count(hashes, rows)
         self._collect(embedder, hashes, [SparseRows.of([rows.weights_of(at)]) for at in range(len(rows))])

@@ -80,9 +80,6 @@ def packed(row: SparseRows) -> bytes:
 def unpacked(entries: bytes) -> SparseRows:
     """The row that was packed.
 
-    Raises:
-        ModelError: its terms do not ascend, or a weight is NaN or infinite.
-
     >>> unpacked(packed(SparseRows.of([{7: 1.5, 2: 0.5}]))).weights_of(0)
     {2: 0.5, 7: 1.5}
     """
@@ -128,14 +125,7 @@ def _sizes(header: dict[str, Any]) -> list[int]:
 
 
 def open_sparse(path: Path, *, checked: bool = False) -> SparseSegment:
-    """A segment of sparse vectors, mapped into memory.
-
-    Args:
-        checked: read all of it and compare the checksum.
-
-    Raises:
-        StoreCorrupt: it is cut off or changed.
-    """
+    """A segment of sparse vectors, mapped into memory."""
     mapped = open_checked(path, MAGIC, lambda header: sum(_sizes(header)), checked)
     ends = np.cumsum(_sizes(mapped.header))[:-1]
     offsets, terms, weights, known, begins, by_term, their = np.split(mapped.body, ends)

@@ -37,11 +37,7 @@ class Address(Value):
         return f"{self.server}{'&' if '?' in self.server else '?'}{urlencode(own)}"
 
     def secrets(self) -> Mapping[str, str]:
-        """What is added when a connection is made.
-
-        Raises:
-            StoreError: the environment variable is not set.
-        """
+        """What is added when a connection is made."""
         if not self.password_env:
             return {}
         if (password := os.environ.get(self.password_env)) is None:
@@ -55,9 +51,6 @@ class Address(Value):
 @lru_cache(maxsize=64)
 def address_of(text: str) -> Address:
     """The address that was written.
-
-    Raises:
-        StoreError: it holds a password, or names no schema that can be.
 
     >>> address_of("postgresql://ann@db.example/texts?schema=notes&sslmode=require")
     Address(server='postgresql://ann@db.example/texts?sslmode=require', schema='notes', password_env='')

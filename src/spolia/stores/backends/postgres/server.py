@@ -244,12 +244,7 @@ class PostgresBackend:
 
 
 def create(address: Address) -> None:
-    """Make the schema, the extension `vector` and the tables, unless they are there.
-
-    Raises:
-        NotAStore: the schema holds something else.
-        StoreError: pgvector is not installed on the server, or the database is not in UTF-8.
-    """
+    """Make the schema, the extension `vector` and the tables, unless they are there."""
     session = PostgresSession(connected(address, WRITE_S))
     try:
         with session.raw.transaction():

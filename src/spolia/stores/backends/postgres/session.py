@@ -248,11 +248,7 @@ def leased(session: PostgresSession, table: int, generation: int) -> SessionLeas
 
 
 class PostgresWriteSession:
-    """The right to write to a schema, and the session that has it.
-
-    Raises:
-        StoreBusy: it was not free within `timeout_s` seconds.
-    """
+    """The right to write to a schema, and the session that has it."""
 
     def __init__(self, address: Address, open: Callable[[], tuple[PostgresSession, int]], timeout_s: float) -> None:
         self.connection, self.table = open()

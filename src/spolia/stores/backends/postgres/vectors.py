@@ -203,11 +203,7 @@ def _index(session: PostgresSession, embedder: str, metric: Metric, dimension: i
 
 
 def sparse_search_of(snapshot: Snapshot, group: str, embedder: str) -> SparseSearch:
-    """What searches a group's sparse vectors at a generation; they are held in memory as long as the snapshot.
-
-    Raises:
-        StoreError: nodes without a vector.
-    """
+    """What searches a group's sparse vectors at a generation; they are held in memory as long as the snapshot."""
     places: dict[bytes, int] = {}
     rows: list[SparseRows] = []
     keys: list[int] = []
@@ -240,11 +236,7 @@ Near = tuple[Keys, Vectors]
 
 
 def search_of(snapshot: Snapshot, group: str, embedder: str) -> DatabaseSearch:
-    """What searches a group's vectors at a generation.
-
-    Raises:
-        StoreError: the group was not embedded with this embedder, or nodes have no vector.
-    """
+    """What searches a group's vectors at a generation."""
     opened, how = snapshot.opened, how_embedded(snapshot, group, embedder)
     values = {"embedder": embedder, "grp": group, "at": snapshot.generation}
     if lacking := opened.row(sql.LACKING, {**values, "key": 0})[0]:
@@ -256,14 +248,7 @@ def search_of(snapshot: Snapshot, group: str, embedder: str) -> DatabaseSearch:
 
 
 class DatabaseSearch:
-    """Searches the vectors of a group's nodes at a generation; see `Search`.
-
-    Args:
-        opened: the store.
-        values: embedder, group and generation, by which the statements are asked.
-        metric: `cosine`, `dot` or `euclidean`.
-        index: `HNSW` to go along the server's index where there is one; else every vector is compared.
-    """
+    """Searches the vectors of a group's nodes at a generation; see `Search`."""
 
     def __init__(self, opened: OpenStore, values: dict[str, Any], metric: Metric, index: IndexSettings) -> None:
         self.opened, self.values, self.metric, self.index = opened, values, metric, index

@@ -35,11 +35,7 @@ _UNWRITTEN = (
 
 
 def connect(store: Path, *, writing: bool) -> SqliteSession:
-    """A connection to the truth of a store, refused when the path holds something else.
-
-    Raises:
-        NotAStore, StoreTooNew, StoreCorrupt, StoreError: see `problem_with`.
-    """
+    """A connection to the truth of a store, refused when the path holds something else."""
     with translated(store, "opened"):
         _refuse_other_things(store)
         writable = os.access(store, os.W_OK)
@@ -136,17 +132,7 @@ def _is_earlier(connection: SqliteSession, store: Path) -> bool:
 
 
 def is_earlier(store: object, version: int, anew: str) -> bool:
-    """Whether a store has an earlier schema, from which it can be brought to this one.
-
-    Args:
-        store: where it is, for the message.
-        version: of its schema.
-        anew: how it is made from nothing.
-
-    Raises:
-        StoreTooNew: it has a later schema.
-        StoreError: its schema is older than any step here.
-    """
+    """Whether a store has an earlier schema, from which it can be brought to this one."""
     if version > sql.SCHEMA_VERSION:
         raise StoreTooNew(
             f"{store} has schema {version}, written by a newer version of Spolia; this one knows up to "
@@ -280,11 +266,7 @@ def _says(text: str, *numbers: int) -> bool:
 
 
 def create(path: Path) -> None:
-    """Make an empty store at `path`, an empty folder or nothing; a store that is there is left as it is.
-
-    Raises:
-        NotAStore: something else is there.
-    """
+    """Make an empty store at `path`, an empty folder or nothing; a store that is there is left as it is."""
     path = path.absolute()
     if not _is_free(path):
         connect(path, writing=False).close()

@@ -44,11 +44,7 @@ _POLL_S = 0.02
 
 
 class WriterLock:
-    """The right to write to a store; whoever else wants it waits, then learns the pid of the holder.
-
-    Raises:
-        StoreBusy: it was not free within `timeout_s` seconds.
-    """
+    """The right to write to a store; whoever else wants it waits, then learns the pid of the holder."""
 
     def __init__(self, store: Path, timeout_s: float) -> None:
         self._pid = os.getpid()
@@ -126,11 +122,7 @@ Identity = tuple[int, int, int, int]
 
 
 class FolderBackend:
-    """The truth in a folder; see `Truth`.
-
-    Args:
-        path: absolute.
-    """
+    """The truth in a folder; see `Truth`."""
 
     def __init__(self, path: Path) -> None:
         self.folder = path
@@ -230,25 +222,23 @@ class FolderBackend:
 
     def follow(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
         if _has_databases(manifests):
-            from spolia.stores.vectors.external_index import follow_databases
+            from spolia.stores.vectors.external_index import ExternalIndexes
 
-            uuid = connection.execute(sql.UUID).fetchone()[0]
-            follow_databases(self.folder, connection, uuid, manifests, known, published)
+            ExternalIndexes(self.folder, connection, manifests).follow(known, published)
             fail_point("databases.followed")
 
     def recover(self, connection: Connection, manifests: Manifests, known: Mapping[str, int], published: int) -> None:
         if _has_databases(manifests):
-            from spolia.stores.vectors.external_index import recover_databases
+            from spolia.stores.vectors.external_index import ExternalIndexes
 
-            uuid = connection.execute(sql.UUID).fetchone()[0]
-            recover_databases(self.folder, connection, uuid, manifests, known, published)
+            ExternalIndexes(self.folder, connection, manifests).recover(known, published)
 
     def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
         if not any(manifest.embeddings for manifest in manifests.values()):
             return []
-        from spolia.stores.vectors.external_index import build_all_graphs, databases_are_sure
+        from spolia.stores.vectors.external_index import ExternalIndexes, build_all_graphs
 
-        databases_are_sure(self.folder, connection.execute(sql.UUID).fetchone()[0], manifests)
+        ExternalIndexes(self.folder, connection, manifests).confirm()
         return build_all_graphs(self.folder, connection, manifests)
 
     def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
@@ -283,12 +273,11 @@ class FolderBackend:
         manifests = {found.group: found for found in map(read, (row[0] for row in connection.execute(sql.MANIFESTS)))}
         if not any(manifest.embeddings for manifest in manifests.values()):
             return
-        from spolia.stores.vectors.external_index import database_problems
+        from spolia.stores.vectors.external_index import ExternalIndexes
         from spolia.stores.vectors.graphs import damaged_graphs
 
         yield from damaged_graphs(self.folder)
-        uuid = connection.execute(sql.UUID).fetchone()[0]
-        yield from database_problems(self.folder, connection, uuid, manifests)
+        yield from ExternalIndexes(self.folder, connection, manifests).problems()
 
     def bytes(self, connection: Connection) -> int:
         return size_of(self.folder)
