@@ -136,12 +136,8 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u20
 
 
 def page(snapshot: Snapshot, access: frozenset[str], *, group: str = "chunk", title: str = "") -> Iterator[str]:
-    """The page, piece by piece: documents that failed first, then those with a warning, then the others.
-
-    Args:
-        access: principals whose documents are shown.
-        group: the node group whose nodes stand beside the text.
-    """
+    """The page, piece by piece: documents that failed first, then those with a warning, then the others. `access`:
+    principals whose documents are shown. `group`: the node group whose nodes stand beside the text."""
     found = quality(snapshot, access)
     name = _shown(title or "Documents")
     look = (HERE / "look.css").read_text("utf-8")

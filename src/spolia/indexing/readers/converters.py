@@ -29,12 +29,8 @@ def reading_of(
     warnings: tuple[str, ...] = (),
     is_paged: bool = True,
 ) -> Reading:
-    """A document of pages of Markdown, with its headings and regions.
-
-    Args:
-        pages: at least one.
-        is_paged: whether they are pages of the file; else it has none.
-    """
+    """A document of pages of Markdown, with its headings and regions. `pages`: at least one. `is_paged`: whether they
+    are pages of the file; else it has none."""
     pages = [page.strip() for page in pages]
     text = _BETWEEN.join(pages)
     starts = tuple(accumulate((len(page) + len(_BETWEEN) for page in pages[:-1]), initial=0))

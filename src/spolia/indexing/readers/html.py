@@ -112,15 +112,7 @@ class HtmlReader(Value):
         pictures = Linked(blob.uri)
         layout, tree = content_of(characters.text, depth)
         regions, beside = pictures.told(layout.in_order())
-        title = _title(tree) or next((heading.text for heading in layout.headings if heading.level == 1), "")
-        document = blob.document(
-            self,
-            layout.text(),
-            title=title,
-            headings=tuple(layout.headings),
-            regions=regions,
-            meta=_meta(tree),
-        )
+        document = layout.document(blob, self, title=_title(tree) or layout.title, regions=regions, meta=_meta(tree))
         return Reading(
             document,
             characters.encoding,
@@ -132,11 +124,8 @@ class HtmlReader(Value):
 
 
 def content_of(html: str, depth: int | None = None) -> tuple[Layout, Any]:
-    """The main content of a page, in which pictures have the names that it gives them, and its tree.
-
-    Args:
-        depth: how deep its elements are nested, where that is known.
-    """
+    """The main content of a page, in which pictures have the names that it gives them, and its tree. `depth`: how deep
+    its elements are nested, where that is known."""
     from selectolax.lexbor import LexborHTMLParser
 
     tree = LexborHTMLParser(flat(html) if (depth_of(html) if depth is None else depth) > DEEPEST else html)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from spolia.types import Heading, Region
+from spolia.indexing.readers.reader import Blob, FileReader
+from spolia.types import Document, Heading, Meta, Region
 
 SPACE, LINE, BLANK_LINE = 1, 2, 3
 _GAPS = ("", " ", "\n", "\n\n")
@@ -204,6 +205,28 @@ class Layout:
             kept.append(cells)
         self.region("table", mark, rows=kept, caption=caption)
         self.gap(BLANK_LINE)
+
+    @property
+    def title(self) -> str:
+        """The first heading of level 1; empty without one."""
+        return next((heading.text for heading in self.headings if heading.level == 1), "")
+
+    def document(
+        self,
+        blob: Blob,
+        reader: FileReader,
+        *,
+        title: str = "",
+        pages: Iterable[int] = (),
+        regions: Iterable[Region] | None = None,
+        meta: Meta = (),
+    ) -> Document:
+        """The document that a reader makes of a blob, with this text; `regions`: in the place of its own."""
+        shown = self.in_order() if regions is None else tuple(regions)
+        headings = tuple(self.headings)
+        return blob.document(
+            reader, self.text(), title=title, pages=tuple(pages), headings=headings, regions=shown, meta=meta
+        )
 
     def append(self, other: Layout) -> None:
         """All of another one, in paragraphs of its own."""

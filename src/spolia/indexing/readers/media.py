@@ -49,8 +49,7 @@ class MediaReader(Value):
         if not found.segments:
             layout.write(found.text)
         meta = fields(language=found.language, duration_s=found.duration_s or None)
-        document = blob.document(self, layout.text(), regions=layout.in_order(), meta=meta)
-        return Reading(document)
+        return Reading(layout.document(blob, self, meta=meta))
 
 
 def _clock(seconds: float) -> str:

@@ -45,11 +45,8 @@ def events(
     end: Callable[[str], Any],
     words: Callable[[str], Any],
 ) -> None:
-    """Tell what stands in a document, in order. Names are `{namespace}name`, or the name alone.
-
-    Raises:
-        DocumentError: it is damaged, or declares entities.
-    """
+    """Tell what stands in a document, in order. Names are `{namespace}name`, or the name alone. Raises DocumentError
+    where it is damaged, or declares entities."""
     parser = expat.ParserCreate(encoding="utf-8", namespace_separator=_SEPARATOR)
     parser.buffer_text = True
     parser.StartElementHandler = lambda name, said: start(_named(name), {_named(key): said[key] for key in said})

@@ -36,6 +36,10 @@ class Decoded(Value):
     encoding: str = "utf-8"
     warnings: tuple[str, ...] = ()
 
+    def warned(self, warning: str) -> Decoded:
+        """The same with one more warning."""
+        return self.but(warnings=(*self.warnings, warning))
+
 
 def decoded(data: bytes, uri: str, declared: str = "") -> Decoded:
     """The characters of a text file, without a byte order mark; line ends stay as they are.
@@ -72,18 +76,24 @@ def decoded(data: bytes, uri: str, declared: str = "") -> Decoded:
     return Decoded(text, warnings=_controls(controls))
 
 
-def source_text(blob: Blob) -> Decoded:
+def source_text(blob: Blob, unit: str = "") -> Decoded:
     """The characters of a text file whose format is not HTML.
+
+    Args:
+        unit: what a large file of this format is read in parts of: `rows` or `lines`. Then its beginning is given.
 
     Raises:
         DocumentError: as for `decoded`, and for a whole HTML page under the name of another format.
     """
-    found = decoded(blob.data, blob.uri)
+    is_beginning = bool(unit) and is_large(blob)
+    found = decoded((beginning(blob) if is_beginning else blob).data, blob.uri)
     if is_page(found.text):
         raise DocumentError(
             f"{blob.uri} is an HTML page, although its name says otherwise: it begins with {found.text[:20]!r}. "
             "Give it the suffix .html, or take it out of the folder."
         )
+    if is_beginning:
+        return found.warned(f"It has {blob.size} bytes: this is its beginning, its {unit} are read in parts.")
     return found
 
 
@@ -321,12 +331,8 @@ class TextReader(Value):
     suffixes = (".txt", ".text", ".log")
 
     def read(self, blob: Blob, /) -> Reading:
-        large = is_large(blob)
-        found = source_text(beginning(blob) if large else blob)
-        warnings = found.warnings
-        if large:
-            warnings += (f"It has {blob.size} bytes: this is its beginning, its lines are read in parts.",)
-        return Reading(blob.document(self, found.text), found.encoding, warnings=warnings)
+        found = source_text(blob, "lines")
+        return Reading(blob.document(self, found.text), found.encoding, warnings=found.warnings)
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The lines of a file that is too large for one document; none for others."""

@@ -88,14 +88,8 @@ def written(text: str, title: str, meta: Meta) -> bytes:
 
 
 def record_reader(format: str, readers: Mapping[str, FileReader]) -> RecordReader:
-    """The reader of records whose texts are of a format.
-
-    Args:
-        format: a suffix: `.txt`, `.md`, `.html`.
-
-    Raises:
-        SourceError: no reader knows it.
-    """
+    """The reader of records whose texts are of a format. `format`: a suffix: `.txt`, `.md`, `.html`. Raises SourceError
+    where no reader knows it."""
     if (body := reader_of(f"record{format}", readers)) is None:
         raise SourceError(f"No reader knows the format {format!r}. Write a suffix with its dot: .txt, .md or .html.")
     return RecordReader(body)
@@ -122,11 +116,7 @@ def filled(template: str, value: Callable[[str], object]) -> str:
 
 
 def as_text(value: object) -> str:
-    """A value as a part of a text.
-
-    Raises:
-        DocumentError: it is bytes.
-    """
+    """A value as a part of a text. Raises DocumentError where it is bytes."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         raise DocumentError("The text is of bytes, not of characters. Convert it in the query, or leave the row out.")
     if isinstance(value, (dict, list)):

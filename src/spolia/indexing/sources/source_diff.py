@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 
 from spolia.errors import DocumentError, EgressError, SourceError
 from spolia.indexing.readers.reader import Equipped, FileReader
@@ -16,7 +14,7 @@ from spolia.indexing.readers.text import TextReader
 from spolia.indexing.sources.source import Source
 from spolia.indexing.sync.files import SourceChanges
 from spolia.indexing.sync.metadata import DocumentLabels
-from spolia.indexing.sync.report import DocumentReport, SyncReport
+from spolia.indexing.sync.report import DocumentReport
 from spolia.stores.backends import sql
 from spolia.stores.backends.rows import Stamp
 from spolia.stores.corpus import Corpus
@@ -145,25 +143,3 @@ def followed(
         yield from source.lots(memory, readers)
     except (SourceError, EgressError) as error:
         failed.append((source.id, str(error)))
-
-
-def together(reports: Sequence[SyncReport], failed: Sequence[tuple[str, str]] = ()) -> SyncReport:
-    """One report of several runs, one after the other.
-
-    Args:
-        failed: sources that could not be read, and why.
-
-    >>> found = together([SyncReport(1, added=2), SyncReport(2, added=1)], [("sql://notes/", "It is not there.")])
-    >>> found.generation, found.added, found.failed
-    (2, 3, (('sql://notes/', 'It is not there.'),))
-    """
-    last = reports[-1] if reports else SyncReport(0)
-    counts = ("added", "changed", "moved", "removed", "unchanged", "warned", "chunks", "embedded", "seconds")
-    unread = sum((Counter(dict(one.unread)) for one in reports), Counter[str]())
-    return last.but(
-        **{name: sum(getattr(one, name) for one in reports) for name in counts},
-        stale=tuple(chain.from_iterable(one.stale for one in reports)),
-        failed=(*chain.from_iterable(one.failed for one in reports), *failed),
-        skipped=tuple(chain.from_iterable(one.skipped for one in reports)),
-        unread=tuple(unread.most_common()),
-    )

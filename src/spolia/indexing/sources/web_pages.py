@@ -258,11 +258,8 @@ MOST_SITEMAPS, MOST_LOCATIONS, LARGEST_SITEMAP = 100, 50_000, 60_000_000
 
 
 def listed(url: str, fetched: Callable[[str], Fetched]) -> Iterator[str]:
-    """Addresses of pages that a sitemap lists, and those that it names, on its own host.
-
-    Args:
-        fetched: what is at an address.
-    """
+    """Addresses of pages that a sitemap lists, and those that it names, on its own host. `fetched`: what is at an
+    address."""
     todo, seen = deque([url]), set[str]()
     while todo:
         if (at := todo.popleft()) in seen:
@@ -278,11 +275,8 @@ def listed(url: str, fetched: Callable[[str], Fetched]) -> Iterator[str]:
 
 
 def locations(data: bytes, url: str) -> Iterator[tuple[bool, str]]:
-    """What a sitemap lists (sitemaps.org): whether it is another sitemap, and its address.
-
-    Raises:
-        SourceError: it is no XML that can be read.
-    """
+    """What a sitemap lists (sitemaps.org): whether it is another sitemap, and its address. Raises SourceError where it
+    is no XML that can be read."""
     found: list[tuple[bool, str]] = []
     text: list[str] | None = None
     within = ""

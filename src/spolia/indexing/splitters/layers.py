@@ -120,12 +120,7 @@ def by_line(text: str, start: int, end: int) -> Iterator[Unit]:
 
 
 def at_places(places: Sequence[int], labels: Mapping[int, str] | None = None) -> Layer:
-    """A layer that cuts at these places.
-
-    Args:
-        places: in order.
-        labels: of the units that end there.
-    """
+    """A layer that cuts at these places. `places`: in order. `labels`: of the units that end there."""
     said = labels or {}
 
     def layer(text: str, start: int, end: int) -> Iterator[Unit]:
@@ -162,12 +157,8 @@ class SectionLayer(NamedTuple):
 
 
 def sections_of(part: Part, headings: Sequence[Heading], level: int) -> SectionLayer:
-    """The sections of a part of a document.
-
-    Args:
-        headings: of the document.
-        level: the deepest heading that begins a coarse section.
-    """
+    """The sections of a part of a document. `headings`: of the document. `level`: the deepest heading that begins a
+    coarse section."""
     coarse = [heading.start for heading in headings if heading.level <= level]
     fine = [heading.start for heading in headings if heading.level > level]
     return SectionLayer(places_in(part, coarse), places_in(part, fine))

@@ -120,12 +120,8 @@ class TagIndex:
 
 
 def tags_of(text: str, level: int, longest: int) -> TagIndex:
-    """The tags of a page, in one pass.
-
-    Args:
-        level: the deepest heading that is counted as one.
-        longest: characters of a stretch without text that may be in a piece.
-    """
+    """The tags of a page, in one pass. `level`: the deepest heading that is counted as one. `longest`: characters of a
+    stretch without text that may be in a piece."""
     found, at = TagIndex(), 0
     while tag := _TAG.search(text, at):
         start, at = tag.start(), _end(text, tag)

@@ -128,7 +128,7 @@ class Sized(Splitter):
         return SizeBound(overlap, overlap * self.chars_per_token)
 
 
-def at_least(splitter: Splitter, **least: int) -> None:
+def at_least(splitter: object, **least: int) -> None:
     """Refuse fields that are smaller than that."""
     for name, bound in least.items():
         if getattr(splitter, name) < bound:

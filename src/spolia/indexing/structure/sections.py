@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from spolia.errors import WiringError
 from spolia.indexing.readers.markup.markdown import headings_of
+from spolia.indexing.splitters.sized_splitter import at_least
 from spolia.indexing.splitters.windows import places_in, stripped
 from spolia.stores.definition import Part, Piece, Splitter
 from spolia.types import Heading
@@ -131,8 +131,7 @@ class Sections(Splitter):
     level: int = 1
 
     def __post_init__(self) -> None:
-        if self.level < 1:
-            raise WiringError(f"Sections got level={self.level}. Write a number of at least 1.")
+        at_least(self, level=1)
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text = part.node.text

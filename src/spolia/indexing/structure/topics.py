@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from spolia.core.operator import Operator
 from spolia.core.sentences import each_sentence, sentences
-from spolia.errors import WiringError
+from spolia.indexing.splitters.sized_splitter import at_least
 from spolia.indexing.text_length import may_cut
 from spolia.models.protocols import Embedder
 from spolia.stores.definition import Part, Piece, Pieces, Splitter
@@ -63,8 +63,7 @@ class Topics(Splitter):
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.sentences < 1:
-            raise WiringError(f"Topics got sentences={self.sentences}. Write a number of at least 1.")
+        at_least(self, sentences=1)
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
         text, spans = part.node.text, _sentences(part.node.text)
@@ -164,8 +163,7 @@ class ExtractiveSummary(Operator[Part, Pieces]):
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.sentences < 1:
-            raise WiringError(f"ExtractiveSummary got sentences={self.sentences}. Write a number of at least 1.")
+        at_least(self, sentences=1)
 
     def apply(self, value: Part, /) -> Pieces:
         text = value.node.text

@@ -7,7 +7,7 @@ import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -174,16 +174,27 @@ class Prefetch:
     """Reads sources.
 
     Args:
-        workers: for readers that are to be apart, and for large files; None where all is read in this process.
+        count: processes for readers that are to be apart, and for large files; 0 reads all in this process. They start
+            when the first file needs one.
+        limits: for each file that a worker reads.
         spool: folder for copies of what is large.
         is_first: whether no other run began before to read for the same store.
     """
 
-    def __init__(self, workers: Workers | None, spool: Path, is_first: bool = True) -> None:
-        self.workers, self.spool, self.is_first = workers, spool, is_first
-        self._threads = ThreadPoolExecutor(workers.count if workers else 1, thread_name_prefix="spolia-read")
+    def __init__(self, count: int, limits: WorkerLimits | None, spool: Path, is_first: bool = True) -> None:
+        self.count, self.limits, self.spool, self.is_first = count, limits, spool, is_first
+        self._threads = ThreadPoolExecutor(max(1, count), thread_name_prefix="spolia-read")
+        self._started, self._is_ended = ExitStack(), False
         self._sent: dict[int, tuple[object, bool]] = {}
         self._sampled: dict[str, FetchResult] = {}
+
+    @cached_property
+    def workers(self) -> Workers:
+        """The processes."""
+        made = self._started.enter_context(Workers(self.count, self.limits, self.spool))
+        if self._is_ended:  # a cancellation came first
+            made.end()
+        return made
 
     def sample(self, file: File) -> Reading:
         """What is in a file whose turn has not come yet; it is not read again then.
@@ -214,7 +225,7 @@ class Prefetch:
         try:
             for item in items:
                 begun: Begun | None = None
-                if self.workers is not None and self._is_apart(item.reader, item.size):
+                if self._is_apart(item.reader, item.size):
                     begun = self._threads.submit(copy_context().run, self._work, item, is_wanted)
                     under_way.append((begun, item.size))
                 waiting.append(FetchedItem(item, self, begun))
@@ -228,8 +239,7 @@ class Prefetch:
 
     def _is_enough(self, sizes: Sequence[int]) -> bool:
         """Whether nothing more is begun before the first is taken."""
-        workers = self.workers.count if self.workers else 0
-        return len(sizes) > (AHEAD if sum(sizes) <= AHEAD_BYTES else 2) * workers
+        return len(sizes) > (AHEAD if sum(sizes) <= AHEAD_BYTES else 2) * self.count
 
     def _work(self, item: FetchItem, is_wanted: Callable[[str, SourceRow], bool]) -> FetchResult:
         found = item.fetch()
@@ -271,7 +281,7 @@ class Prefetch:
         return reading, has_parts
 
     def _reading(self, reader: FileReader, blob: Blob) -> tuple[Reading, bool | None]:
-        if self.workers is not None and self._is_apart(reader, blob.size):
+        if self._is_apart(reader, blob.size):
             return self.workers.look(reader, blob)
         if blob.size > LARGEST_HERE and not isinstance(reader, Container):
             raise DocumentError(f"It has {blob.size} bytes; {LARGEST_HERE} are read at most. Split it.")
@@ -283,7 +293,7 @@ class Prefetch:
         Raises:
             DocumentError: it cannot be unpacked.
         """
-        if self.workers is not None and self._is_apart(container, blob.size):
+        if self._is_apart(container, blob.size):
             yield from self.workers.parts(container, blob)
             return
         try:
@@ -309,7 +319,8 @@ class Prefetch:
             blob.content.unlink(missing_ok=True)
 
     def _is_apart(self, reader: FileReader | Container, size: int) -> bool:
-        return (getattr(reader, "apart", False) or size > IN_MEMORY) and self._is_sendable(reader)
+        is_wanted = self.count and (getattr(reader, "apart", False) or size > IN_MEMORY)
+        return bool(is_wanted) and self._is_sendable(reader)
 
     def _is_sendable(self, reader: FileReader | Container) -> bool:
         """Whether another process could make it."""
@@ -321,10 +332,14 @@ class Prefetch:
                 self._sent[id(reader)] = reader, False
         return self._sent[id(reader)][1]
 
+    def end(self) -> None:
+        """End the processes, also while somebody waits for one."""
+        self._is_ended = True
+        self._started.close()
+
     def close(self) -> None:
         """End what is under way."""
-        if self.workers is not None:
-            self.workers.__exit__(None, None, None)
+        self.end()
         self._threads.shutdown(cancel_futures=True)
 
 
@@ -343,9 +358,9 @@ def prefetch(folder: Path, workers: int | None = None, limits: WorkerLimits | No
     """
     spool, lock, is_first = claimed(folder)
     count = min(MOST_WORKERS, os.cpu_count() or 1) if workers is None else workers
-    made = Prefetch(Workers(count, limits, spool) if count else None, spool, is_first)
+    made = Prefetch(count, limits, spool, is_first)
     try:
-        with on_cancel(made.workers.end) if made.workers else nullcontext():
+        with on_cancel(made.end):
             yield made
     finally:
         made.close()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import chain
 from typing import Any, Literal
 
 from spolia.errors import StoreCorrupt
@@ -178,6 +180,28 @@ def reports(corpus: Corpus) -> Mapping[str, DocumentReport]:
         for uri, source in corpus.snapshot().sources().items()
         if source.status == "indexed" and source.report
     }
+
+
+def together(reports: Sequence[SyncReport], failed: Sequence[tuple[str, str]] = ()) -> SyncReport:
+    """One report of several runs, one after the other.
+
+    Args:
+        failed: sources that could not be read, and why.
+
+    >>> found = together([SyncReport(1, added=2), SyncReport(2, added=1)], [("sql://notes/", "It is not there.")])
+    >>> found.generation, found.added, found.failed
+    (2, 3, (('sql://notes/', 'It is not there.'),))
+    """
+    last = reports[-1] if reports else SyncReport(0)
+    counts = ("added", "changed", "moved", "removed", "unchanged", "warned", "chunks", "embedded", "seconds")
+    unread = sum((Counter(dict(one.unread)) for one in reports), Counter[str]())
+    return last.but(
+        **{name: sum(getattr(one, name) for one in reports) for name in counts},
+        stale=tuple(chain.from_iterable(one.stale for one in reports)),
+        failed=(*chain.from_iterable(one.failed for one in reports), *failed),
+        skipped=tuple(chain.from_iterable(one.skipped for one in reports)),
+        unread=tuple(unread.most_common()),
+    )
 
 
 @dataclass

@@ -14,10 +14,10 @@ from spolia.filters import Field
 from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sources.source import Source
-from spolia.indexing.sources.source_diff import followed, together
+from spolia.indexing.sources.source_diff import followed
 from spolia.indexing.sync.files import FileListing
 from spolia.indexing.sync.metadata import DocumentLabels
-from spolia.indexing.sync.report import Progress, SyncReport
+from spolia.indexing.sync.report import Progress, SyncReport, together
 from spolia.indexing.sync.requested_groups import RequestedGroups, main_definition
 from spolia.indexing.sync.sync_run import keep
 from spolia.indexing.sync.walk import refuse_other, walk

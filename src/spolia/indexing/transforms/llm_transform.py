@@ -144,9 +144,9 @@ CHARACTERS = 24_000
 class LLMTransform(Operator[Part, Pieces], Generic[T]):
     """Base of the transforms that ask a language model one thing about the text of a node.
 
-    A subclass is a frozen dataclass with these fields, and writes `pieces`, `places` and `fanout`. A blank text makes
-    no nodes, and no call. A text that is too long is shortened in its middle, which the prompt shows and the trace
-    notes. What is kept depends on prompt and text alone, not on ids, so that a moved or copied document costs nothing.
+    A subclass is a frozen dataclass with these fields and one more, whose name is `limit`: how much the model is asked
+    for, which the prompt shows at the place of that name. The subclass writes `pieces`. A blank text makes no nodes,
+    and no call. A text that is too long is shortened in its middle, which the prompt shows and the trace notes. What is kept depends on prompt and text alone, not on ids, so that a moved or copied document costs nothing.
     A reply that cannot be read is sent back once (`Role`); then the result is counted as degraded.
 
     Fields:
@@ -167,10 +167,10 @@ class LLMTransform(Operator[Part, Pieces], Generic[T]):
     characters: int
     max_tokens: int
 
-    counts: ClassVar[tuple[str, ...]] = ("characters", "max_tokens")
+    limit: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for name in self.counts:
+        for name in (self.limit, "characters", "max_tokens"):
             if getattr(self, name) < 1:
                 raise WiringError(f"{self.short}: {name} is {getattr(self, name)}. Write a number of at least 1.")
 
@@ -178,9 +178,12 @@ class LLMTransform(Operator[Part, Pieces], Generic[T]):
     def pieces(self, reply: T, part: Part, /) -> Iterable[Piece]:
         """The pieces that a reply stands for."""
 
-    @abstractmethod
     def places(self) -> Mapping[str, str]:
         """What stands at the prompt's places beside text and heading."""
+        return {self.limit: str(getattr(self, self.limit))}
+
+    def fanout(self, rows: int | None = None, /) -> int | None:
+        return int(getattr(self, self.limit))
 
     def apply(self, value: Part, /) -> Pieces:
         if not value.node.text.strip():

@@ -55,10 +55,7 @@ class Keywords(LLMTransform[tuple[str, ...]]):
     max_tokens: int = 256
 
     version: ClassVar[int] = 2
-    counts: ClassVar[tuple[str, ...]] = ("at_most", "characters", "max_tokens")
-
-    def places(self) -> Mapping[str, str]:
-        return {"at_most": str(self.at_most)}
+    limit: ClassVar[str] = "at_most"
 
     def pieces(self, reply: tuple[str, ...], part: Part, /) -> Iterator[Piece]:
         found = reply[: self.at_most]
@@ -105,17 +102,11 @@ class QuestionAnswers(LLMTransform[Pairs]):
     max_tokens: int = 1024
 
     version: ClassVar[int] = 2
-    counts: ClassVar[tuple[str, ...]] = ("pairs", "characters", "max_tokens")
-
-    def places(self) -> Mapping[str, str]:
-        return {"pairs": str(self.pairs)}
+    limit: ClassVar[str] = "pairs"
 
     def pieces(self, reply: Pairs, part: Part, /) -> Iterator[Piece]:
         for question, answer in reply[: self.pairs]:
             yield Piece(f"{question}\n{answer}", search_text=question)
-
-    def fanout(self, rows: int | None = None, /) -> int | None:
-        return self.pairs
 
 
 @dataclass(frozen=True)
@@ -150,17 +141,11 @@ class HypotheticalQuestions(LLMTransform[tuple[str, ...]]):
     max_tokens: int = 512
 
     version: ClassVar[int] = 2
-    counts: ClassVar[tuple[str, ...]] = ("questions", "characters", "max_tokens")
-
-    def places(self) -> Mapping[str, str]:
-        return {"questions": str(self.questions)}
+    limit: ClassVar[str] = "questions"
 
     def pieces(self, reply: tuple[str, ...], part: Part, /) -> Iterator[Piece]:
         for question in reply[: self.questions]:
             yield Piece(part.node.text, start=0, search_text=question)
-
-    def fanout(self, rows: int | None = None, /) -> int | None:
-        return self.questions
 
 
 SUMMARY: Role[str] = Role("spolia:indexing/prompts/summary.txt", Text(), default=NOTHING)
@@ -190,10 +175,7 @@ class Summary(LLMTransform[str]):
     characters: int = CHARACTERS
     max_tokens: int = 512
 
-    counts: ClassVar[tuple[str, ...]] = ("max_words", "characters", "max_tokens")
-
-    def places(self) -> Mapping[str, str]:
-        return {"max_words": str(self.max_words)}
+    limit: ClassVar[str] = "max_words"
 
     def pieces(self, reply: str, part: Part, /) -> Iterator[Piece]:
         if not says_nothing(reply):
@@ -241,19 +223,16 @@ class LLMEntities(LLMTransform[Named]):
     max_tokens: int = 1024
 
     version: ClassVar[int] = 2
-    counts: ClassVar[tuple[str, ...]] = ("at_most", "characters", "max_tokens")
+    limit: ClassVar[str] = "at_most"
 
     def places(self) -> Mapping[str, str]:
-        return {"kinds": ", ".join(self.kinds), "at_most": str(self.at_most)}
+        return {"kinds": ", ".join(self.kinds), **super().places()}
 
     def pieces(self, reply: Named, part: Part, /) -> Iterator[Piece]:
         found = [(name, _mention(part.node.text, name, self._kind(kind))) for name, kind in reply[: self.at_most]]
         if absent := [name for name, mention in found if mention is None]:
             note(f"Named by the model, but not in the text, and left out: {', '.join(absent)}.")
         yield from entities(mention for _, mention in found if mention is not None)
-
-    def fanout(self, rows: int | None = None, /) -> int | None:
-        return self.at_most
 
     def _kind(self, kind: str) -> str:
         return kind if kind in self.kinds else OTHER

@@ -226,11 +226,7 @@ class Process:
 
 
 def pickled(reader: object) -> bytes:
-    """A reader for another process.
-
-    Raises:
-        SpoliaError: no other process could make it.
-    """
+    """A reader for another process. Raises SpoliaError where no other process could make it."""
     try:
         found = pickle.dumps(reader)
     except (pickle.PicklingError, AttributeError, TypeError) as error:

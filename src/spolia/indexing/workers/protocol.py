@@ -87,11 +87,7 @@ def send(stream: IO[bytes], said: Mapping[str, Any], attached: Sequence[bytes] =
 
 
 def receive(stream: IO[bytes]) -> tuple[dict[str, Any], list[bytes]] | None:
-    """Read a frame; None where the other side has closed or died.
-
-    Raises:
-        ValueError: it is no frame.
-    """
+    """Read a frame; None where the other side has closed or died. Raises ValueError where it is no frame."""
     lengths = stream.read(_LENGTHS.size)
     if len(lengths) < _LENGTHS.size:
         return None
@@ -135,11 +131,7 @@ def plain(reading: Reading) -> tuple[dict[str, Any], list[bytes]]:
 
 
 def reading_of(said: Mapping[str, Any], attached: Sequence[bytes]) -> Reading:
-    """The reading that was sent.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is none.
-    """
+    """The reading that was sent. Raises KeyError, TypeError, ValueError where it is none."""
     document = Document(
         id=str(said["id"]),
         text=str(said["text"]),

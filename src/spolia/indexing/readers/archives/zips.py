@@ -28,11 +28,8 @@ _LARGEST_DIRECTORY = 100_000_000
 
 
 def refuse_many(file: BinaryIO, uri: str, most: int) -> None:
-    """Refuse an archive of more entries than are allowed, by its directory, whatever number that states.
-
-    Raises:
-        DocumentError: it has more.
-    """
+    """Refuse an archive of more entries than are allowed, by its directory, whatever number that states. Raises
+    DocumentError where it has more."""
     end = file.seek(0, 2)
     file.seek(max(0, end - _LONGEST_COMMENT))
     tail = file.read()
@@ -101,11 +98,7 @@ LIMITS = ArchiveLimits()
 
 
 def refuse_size(blob: Blob, unpacked: int, limits: ArchiveLimits) -> None:
-    """Refuse what is made to grow.
-
-    Raises:
-        DocumentError: the unpacked bytes are more than are allowed.
-    """
+    """Refuse what is made to grow. Raises DocumentError where the unpacked bytes are more than are allowed."""
     if unpacked > (allowed := limits.allowed(blob.size)):
         raise DocumentError(
             f"{blob.uri} would unpack from {blob.size} to {unpacked} bytes or more, and {allowed} are allowed for its "
@@ -114,11 +107,8 @@ def refuse_size(blob: Blob, unpacked: int, limits: ArchiveLimits) -> None:
 
 
 def refuse_outside(blob: Blob, name: str) -> None:
-    """Refuse a member whose name leads out of the archive.
-
-    Raises:
-        DocumentError: it begins at a root or a drive, or goes up.
-    """
+    """Refuse a member whose name leads out of the archive. Raises DocumentError where it begins at a root or a drive,
+    or goes up."""
     if name.startswith("/") or _DRIVE.match(name) or ".." in name.split("/"):
         raise DocumentError(
             f"{blob.uri} holds a file named {name!r}, which would be outside of it: it is made to overwrite other "

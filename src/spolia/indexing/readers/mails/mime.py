@@ -88,14 +88,8 @@ class EmlReader(Value):
         body, others = _sorted(message)
         pictures = Linked(blob.uri)
         layout, found = _text(body, blob) if body is not None else (Layout(), Decoded(""))
-        document = blob.document(
-            self,
-            layout.text(),
-            title=_header(message, "Subject"),
-            headings=tuple(layout.headings),
-            regions=tuple(pictures.shown(layout.in_order())),
-            meta=_meta(message),
-        )
+        shown = pictures.shown(layout.in_order())
+        document = layout.document(blob, self, title=_header(message, "Subject"), regions=shown, meta=_meta(message))
         many = max(0, len(others) - _MOST_PARTS)
         dropped = (("attachments", many),) if many else ()
         images = tuple(pictures.images.values())

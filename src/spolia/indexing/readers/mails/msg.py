@@ -47,20 +47,15 @@ class MsgReader(Value):
                 raise EncryptedDocument(f"{blob.uri} is encrypted (S/MIME). Save a copy that is not.")
             pictures = Linked(blob.uri)
             layout = message.layout()
-            document = blob.document(
-                self,
-                layout.text(),
-                title=" ".join(message.text(_SUBJECT).split()),
-                headings=tuple(layout.headings),
-                regions=tuple(pictures.shown(layout.in_order())),
-                meta=fields(
-                    sender=message.sender(),
-                    to=_names(message.text(_TO)),
-                    cc=_names(message.text(_CC)),
-                    date=message.date(),
-                    message_id=message.text(_MESSAGE_ID),
-                ),
+            meta = fields(
+                sender=message.sender(),
+                to=_names(message.text(_TO)),
+                cc=_names(message.text(_CC)),
+                date=message.date(),
+                message_id=message.text(_MESSAGE_ID),
             )
+            title, shown = " ".join(message.text(_SUBJECT).split()), pictures.shown(layout.in_order())
+            document = layout.document(blob, self, title=title, regions=shown, meta=meta)
         return Reading(document, images=tuple(pictures.images.values()))
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:

@@ -83,14 +83,8 @@ class LatexReader(Value):
         writing.write(text, begin + len("\\begin{document}") if begin >= 0 else 0)
         layout = writing.layout
         first = layout.headings[0].text if layout.headings and layout.headings[0].level == 1 else ""
-        document = blob.document(
-            self,
-            layout.text(),
-            title=_said(preamble, "title") or first,
-            headings=tuple(layout.headings),
-            regions=layout.in_order(),
-            meta=fields(author=_said(preamble, "author").split(";"), date=_said(preamble, "date")),
-        )
+        meta = fields(author=_said(preamble, "author").split(";"), date=_said(preamble, "date"))
+        document = layout.document(blob, self, title=_said(preamble, "title") or first, meta=meta)
         dropped = tuple(sorted(writing.dropped.items()))
         return Reading(document, found.encoding, dropped=dropped, warnings=found.warnings)
 

@@ -66,15 +66,7 @@ class DocxReader(Value):
             layout = writing.layout
             title, meta = properties(archive)
             dropped = _dropped(main, writing.unread_comments)
-        title = title or next((heading.text for heading in layout.headings if heading.level == 1), "")
-        document = blob.document(
-            self,
-            layout.text(),
-            title=title,
-            headings=tuple(layout.headings),
-            regions=layout.in_order(),
-            meta=meta,
-        )
+        document = layout.document(blob, self, title=title or layout.title, meta=meta)
         return Reading(document, dropped=dropped, images=tuple(writing.images.values()))
 
 

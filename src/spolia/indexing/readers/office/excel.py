@@ -199,14 +199,7 @@ class XlsxReader(Value):
                 pages.append(mark.start)
                 if not _write(layout, name, book.get_sheet_by_name(name)):
                     empty.append(len(pages))
-        document = blob.document(
-            self,
-            layout.text(),
-            pages=tuple(pages),
-            headings=tuple(layout.headings),
-            regions=layout.in_order(),
-            meta=fields(sheet=sheets),
-        )
+        document = layout.document(blob, self, pages=pages, meta=fields(sheet=sheets))
         return Reading(document, empty_pages=tuple(empty))
 
 

@@ -68,15 +68,7 @@ class OdfReader(Value):
             writing.dropped.update({"macros": 1} if any(name.startswith("Basic/") for name in names) else {})
             writing.dropped.update({"headers and footers": around} if (around := _around(archive)) else {})
         layout = writing.layout
-        document = blob.document(
-            self,
-            layout.text(),
-            title=title or next((heading.text for heading in layout.headings if heading.level == 1), ""),
-            pages=tuple(writing.pages),
-            headings=tuple(layout.headings),
-            regions=layout.in_order(),
-            meta=meta,
-        )
+        document = layout.document(blob, self, title=title or layout.title, pages=writing.pages, meta=meta)
         return Reading(
             document,
             empty_pages=tuple(_empty(document)),

@@ -47,15 +47,7 @@ class PptxReader(Value):
             dropped = _dropped(archive.namelist())
         if title in ("", "PowerPoint Presentation"):
             title = layout.headings[0].text if layout.headings else ""
-        document = blob.document(
-            self,
-            layout.text(),
-            title=title,
-            pages=tuple(writing.pages),
-            headings=tuple(layout.headings),
-            regions=layout.in_order(),
-            meta=meta,
-        )
+        document = layout.document(blob, self, title=title, pages=writing.pages, meta=meta)
         return Reading(
             document, empty_pages=tuple(writing.empty), dropped=dropped, images=tuple(writing.images.values())
         )

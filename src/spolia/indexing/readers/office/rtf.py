@@ -60,15 +60,8 @@ class RtfReader(Value):
         writing = _Writing(blob.data.decode("latin-1"))
         writing.run()
         layout = writing.layout
-        document = blob.document(
-            self,
-            layout.text(),
-            title=" ".join(writing.said("title").split())
-            or next((heading.text for heading in layout.headings if heading.level == 1), ""),
-            headings=tuple(layout.headings),
-            regions=layout.in_order(),
-            meta=writing.meta(),
-        )
+        title = " ".join(writing.said("title").split()) or layout.title
+        document = layout.document(blob, self, title=title, meta=writing.meta())
         return Reading(document, dropped=tuple(sorted(writing.dropped.items())), warnings=writing.warnings())
 
 

@@ -57,11 +57,8 @@ class PdfFile:
 
 @contextmanager
 def opened(blob: Blob, passwords: tuple[tuple[str, str], ...] = ()) -> Iterator[PdfFile]:
-    """The file, read from its path where it has one; what fails while it is open is a `DocumentError`.
-
-    Args:
-        passwords: patterns of uris, each with the name of an environment variable; the first that fits counts.
-    """
+    """The file, read from its path where it has one; what fails while it is open is a `DocumentError`. `passwords`:
+    patterns of uris, each with the name of an environment variable; the first that fits counts."""
     try:
         import pypdfium2
     except ImportError as error:

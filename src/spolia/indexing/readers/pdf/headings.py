@@ -40,13 +40,8 @@ class Styled(NamedTuple):
 
 
 def by_style(lines: Sequence[Styled], sizes: Counter[float], count: int) -> tuple[str, list[Found]]:
-    """The title on the first page, and the headings.
-
-    Args:
-        lines: those that may be headings, in the order of the text.
-        sizes: how many characters of each size the document has.
-        count: of all its lines.
-    """
+    """The title on the first page, and the headings. `lines`: those that may be headings, in the order of the text.
+    `sizes`: how many characters of each size the document has. `count`: of all its lines."""
     body = sizes.most_common(1)[0][0] if sizes else 0.0
     if body <= 0:
         return "", []

@@ -31,11 +31,8 @@ Areas = Callable[[Sequence[int]], Sequence[Area]]
 
 
 def read_from_the_right(text: str, areas: Areas) -> str:
-    """The characters of a page; each run of letters that stands the wrong way round is turned, in its place.
-
-    Args:
-        areas: where characters of the page stand, by their numbers.
-    """
+    """The characters of a page; each run of letters that stands the wrong way round is turned, in its place. `areas`:
+    where characters of the page stand, by their numbers."""
     return _RUN.sub(lambda run: _turned(run, areas), text)
 
 
@@ -113,11 +110,8 @@ def lines_of(text_page: Any, text: str, sheet: VisiblePage) -> list[PageLine]:
 
 
 def areas_of(text_page: Any, spans: Sequence[tuple[int, int]], sheet: VisiblePage) -> list[Area]:
-    """Where stretches of a page stand; nothing at the corner for those that stand nowhere.
-
-    Args:
-        spans: the first character of each, and how many.
-    """
+    """Where stretches of a page stand; nothing at the corner for those that stand nowhere. `spans`: the first character
+    of each, and how many."""
     sides, nowhere = rectangles(text_page, spans)
     areas = sheet.areas(sides)
     for number in nowhere.nonzero()[0]:
@@ -259,11 +253,7 @@ def moved(place: int, changes: Sequence[Change]) -> int:
 
 
 def joined_lines(lines: Sequence[PageLine], number: int) -> Written:
-    """A page from its lines; a word that goes on in the next line keeps its mark.
-
-    Args:
-        number: of the page, from 1.
-    """
+    """A page from its lines; a word that goes on in the next line keeps its mark. `number`: of the page, from 1."""
     gaps = [_gap_between(before, after) for before, after in pairwise(lines)]
     texts = [line.text for line in lines]
     for at, gap in enumerate((*gaps, "\n")):

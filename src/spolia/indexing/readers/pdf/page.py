@@ -45,11 +45,8 @@ _SILENT = (raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP)
 
 
 def notes_of(page: Any, form: Any, sheet: VisiblePage) -> Iterator[PageLine]:
-    """A line for each filled field (`Name: value`) and each comment, after all other text of the page.
-
-    Args:
-        form: PDFium's form of the document; None where it has none.
-    """
+    """A line for each filled field (`Name: value`) and each comment, after all other text of the page. `form`: PDFium's
+    form of the document; None where it has none."""
     for number, kind in enumerate(islice(notes(page), _MOST)):
         note = raw.FPDFPage_GetAnnot(page.raw, number) if kind not in _SILENT else None
         if not note:
@@ -135,11 +132,7 @@ class PageText:
 
 
 def leaf_of(page: PdfPage, number: int) -> PageText:
-    """Write a page.
-
-    Args:
-        number: from 1.
-    """
+    """Write a page. `number`: from 1."""
     text = joined_lines(page.lines, number)
     spots = [*_tables(page.lines, text), *_pictures(page, text)]
     sizes: Counter[float] = Counter()

@@ -69,12 +69,8 @@ def rectangles(text_page: Any, spans: Sequence[tuple[int, int]]) -> tuple[Any, A
 
 
 def boxes(text_page: Any, numbers: Sequence[int]) -> tuple[Any, Any]:
-    """Where characters stand, of one height for all of a font.
-
-    Returns:
-        For each its left, bottom, right and top side in the coordinates of the file, n × 4; and which of them stand
-        nowhere, n.
-    """
+    """Where characters stand, of one height for all of a font. Returns for each its left, bottom, right and top side in
+    the coordinates of the file, n × 4; and which of them stand nowhere, n."""
     found = np.zeros((len(numbers), 4), dtype=np.float32)  # FS_RECTF: left, top, right, bottom
     first, step = found.ctypes.data, found.strides[0]
     addresses = range(first, first + step * len(numbers), step)

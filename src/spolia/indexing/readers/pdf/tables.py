@@ -23,12 +23,8 @@ _MOST_LINES = 12
 
 
 def caption_of(area: Area, kind: str, lines: Sequence[PageLine]) -> Sequence[PageLine]:
-    """The lines of the nearest caption above or below a region; none if there is none.
-
-    Args:
-        kind: `image` or `table`.
-        lines: of the page, in the order in which they are read.
-    """
+    """The lines of the nearest caption above or below a region; none if there is none. `kind`: `image` or `table`.
+    `lines`: of the page, in the order in which they are read."""
     found = [
         (distance, number)
         for number, line in enumerate(lines)

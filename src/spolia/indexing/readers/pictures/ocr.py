@@ -71,12 +71,8 @@ class Ocr(Value):
         return ""
 
     def recognise(self, pixels: Any, dpi: float) -> Recognised:
-        """The text in a picture.
-
-        Args:
-            pixels: height × width bytes of grey, 0 is black.
-            dpi: its dots per inch, by which places are given in points.
-        """
+        """The text in a picture. `pixels`: height × width bytes of grey, 0 is black. `dpi`: its dots per inch, by which
+        places are given in points."""
         height, width = pixels.shape
         picture = b"P5 %d %d 255\n" % (width, height) + pixels.tobytes()  # netpbm: nothing to compress or to decode
         try:

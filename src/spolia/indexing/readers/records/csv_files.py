@@ -10,7 +10,7 @@ from io import StringIO
 from statistics import mode
 
 from spolia.indexing.readers.reader import Blob, Reading
-from spolia.indexing.readers.text import beginning, is_large, parts, source_text
+from spolia.indexing.readers.text import is_large, parts, source_text
 from spolia.types import Region, Value
 
 SAMPLE = 1 << 16
@@ -78,20 +78,16 @@ class CsvReader(Value):
     suffixes = (".csv", ".tsv", ".tab", ".psv")
 
     def read(self, blob: Blob, /) -> Reading:
-        large = is_large(blob)
-        found = source_text(beginning(blob) if large else blob)
+        found = source_text(blob, "rows")
         text = found.text
-        warnings = found.warnings
-        if large:
-            warnings += (f"It has {blob.size} bytes: this is its beginning, its rows are read in parts.",)
         dialect = dialect_of(text)
         rows = tuple(tuple(cell.strip() for cell in row) for row in rows_of(text, dialect.mark) if any(row))
         start, end = len(text) - len(text.lstrip("\r\n")), len(text.rstrip())
         table = (Region("table", start, end, rows),) if rows and start < end else ()
-        return Reading(blob.document(self, text, regions=table), found.encoding, warnings=warnings)
+        return Reading(blob.document(self, text, regions=table), found.encoding, warnings=found.warnings)
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
         """The rows of a file that is too large for one document; none for others."""
         if is_large(blob):
-            dialect = dialect_of(source_text(beginning(blob)).text)
+            dialect = dialect_of(source_text(blob, "rows").text)
             yield from parts(blob, "rows", quoted=True, head=1 if dialect.has_head else 0)

@@ -13,7 +13,7 @@ from spolia.indexing.readers.file_metadata import fields
 from spolia.indexing.readers.html import words_of
 from spolia.indexing.readers.markup.markdown import headings_of, regions_of
 from spolia.indexing.readers.reader import Blob, Reading
-from spolia.indexing.readers.text import Decoded, beginning, is_large, parts, source_text
+from spolia.indexing.readers.text import Decoded, is_large, parts, source_text
 from spolia.types import Heading, Region, Value
 
 _MOST_COLUMNS = 1000
@@ -41,9 +41,9 @@ class JsonReader(Value):
         try:
             value = json.loads(found.text) if found.text.strip() else None
         except RecursionError:
-            value, found = None, _warned(found, "It is nested so deep that it was not parsed.")
+            value, found = None, found.warned("It is nested so deep that it was not parsed.")
         except ValueError as error:
-            value, found = None, _warned(found, f"It is no valid JSON ({error}); it was read as text.")
+            value, found = None, found.warned(f"It is no valid JSON ({error}); it was read as text.")
         rows = _rows(value if isinstance(value, list) else [])
         return _reading(self, blob, found, rows, _title(value))
 
@@ -58,13 +58,10 @@ class JsonLinesReader(Value):
     suffixes = (".jsonl", ".ndjson")
 
     def read(self, blob: Blob, /) -> Reading:
-        large = is_large(blob)
-        found = source_text(beginning(blob) if large else blob)
-        if large:
-            found = _warned(found, f"It has {blob.size} bytes: this is its beginning, its lines are read in parts.")
+        found = source_text(blob, "lines")
         values, broken = _values([line for line in found.text.split("\n") if line.strip()])
         if broken:
-            found = _warned(found, f"{broken} of its lines are no valid JSON; they were read as text.")
+            found = found.warned(f"{broken} of its lines are no valid JSON; they were read as text.")
         return _reading(self, blob, found, [] if broken else _rows(values), "")
 
     def parts(self, blob: Blob, /) -> Iterator[Blob]:
@@ -95,10 +92,6 @@ def _reading(reader: Any, blob: Blob, found: Decoded, rows: Sequence[Sequence[st
     start, end = len(text) - len(text.lstrip()), len(text.rstrip())
     table = (Region("table", start, end, tuple(map(tuple, rows))),) if rows else ()
     return Reading(blob.document(reader, text, title=title, regions=table), found.encoding, warnings=found.warnings)
-
-
-def _warned(found: Decoded, warning: str) -> Decoded:
-    return found.but(warnings=(*found.warnings, warning))
 
 
 def _title(value: Any) -> str:

@@ -47,13 +47,7 @@ class XmlReader(Value):
         events(found.text, blob.uri, writing.start, writing.end, writing.layout.write)
         layout = writing.layout
         first = layout.headings[0] if layout.headings else None
-        document = blob.document(
-            self,
-            layout.text(),
-            title=first.text if first else "",
-            headings=tuple(layout.headings),
-            regions=layout.in_order(),
-        )
+        document = layout.document(blob, self, title=first.text if first else "")
         return Reading(document, found.encoding, warnings=found.warnings)
 
 
