@@ -89,13 +89,7 @@ def tell_of_groups(
     manifests: Iterable[Manifest] = (),
     known: Iterable[Operator[Any, Any] | type] = (),
 ) -> None:
-    """Say of each server that node groups are made or embedded by where it is and which key goes there.
-
-    Args:
-        definitions: of groups that are given.
-        manifests: of further ones, that a store holds: perhaps somebody else has made it.
-        known: operators of the user's own.
-    """
+    """Name each server that makes or embeds groups, given or stored (perhaps by somebody else), and the key it gets."""
     from spolia.models.http.remote import Remote
     from spolia.stores.stored_definition import asked_by
 

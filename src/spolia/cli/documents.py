@@ -30,14 +30,7 @@ LAST = 2**62
 
 @dataclass(frozen=True)
 class StoredSource:
-    """A source of a store, the document that it holds, and what was noticed of it.
-
-    Args:
-        document: without its text; None where it could not be read.
-        characters: of the text.
-        report: None where nothing was noted, as for documents that a program has put there.
-        unmade: why groups could not be made of it, by group.
-    """
+    """A source of a store, its document (without text; None if it cannot be read), its report, and missing groups."""
 
     source: SourceRow
     document: Document | None
@@ -76,11 +69,7 @@ def keeper(snapshot: Snapshot) -> frozenset[str]:
 
 
 def held(snapshot: Snapshot, access: Sequence[str] | None = None) -> Iterator[StoredSource]:
-    """All sources, by uri.
-
-    Args:
-        access: only those whose document one of these principals may read; None for all.
-    """
+    """All sources by uri, or those whose document one of these principals may read."""
     who = seen_by(snapshot, access)
     documents = {one.id: (one.but(text=""), len(one.text)) for one in snapshot.documents(who)}
     unmade = _unmade(snapshot)
@@ -91,14 +80,7 @@ def held(snapshot: Snapshot, access: Sequence[str] | None = None) -> Iterator[St
 
 
 def one_held(snapshot: Snapshot, name: str, access: Sequence[str] | None = None) -> StoredSource:
-    """The source of this uri, or of the document of this id.
-
-    Args:
-        access: as for `held`.
-
-    Raises:
-        QueryError: there is none; names those that are written nearly so.
-    """
+    """The source of this uri or document id; `QueryError` names similar ones."""
     sources = (
         {one.source.uri: one.source for one in held(snapshot, access)} if access is not None else snapshot.sources()
     )
@@ -155,24 +137,14 @@ READERS_SHOWN = 3
 
 
 def listed(found: Sequence[StoredSource], width: int | None) -> Table:
-    """What `docs list` shows.
-
-    Args:
-        width: columns of the terminal, where what is as usual for all is left out, and in a narrow one the title; None
-            for a file, whose lines may be long.
-    """
+    """What `docs list` shows; a terminal of some width omits columns that say nothing, a file (None) has all."""
     rows = [_list_row(one) for one in found]
     shown = LIST if width is None else [name for name in _filled(LIST, rows) if name != "title" or width >= WIDE]
     return _table(rows, shown, width)
 
 
 def reported(found: Sequence[tuple[str, str, DocumentReport | None]], width: int | None) -> Table:
-    """What was read of each document, in numbers.
-
-    Args:
-        found: of each its uri, its state, and its report.
-        width: as for `listed`.
-    """
+    """What was read of each document, in numbers."""
     rows = [_report_row(*one) for one in found]
     return _table(rows, _filled(REPORT, rows), width)
 

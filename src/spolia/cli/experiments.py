@@ -42,17 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EvaluationSetup:
-    """Flows that can be asked.
-
-    Args:
-        data: where the questions are from.
-        marks: which data set it is, whatever becomes of its passages.
-        items: the questions.
-        measures: what to measure.
-        flows: by name.
-        parts: what the flows are made of.
-        chosen: what each flow is, where there was a choice.
-    """
+    """Flows by name that can be asked, the questions, what is measured, and what was chosen for each flow."""
 
     data: DataSet
     marks: Marks
@@ -115,11 +105,7 @@ class EvaluationOptions:
         again: bool,
         overlap: bool,
     ) -> tuple[Report, Sequence[str], Traces | None]:
-        """Ask the flows of these names; and what each of them is, and where its steps are.
-
-        Args:
-            save: the file of the experiment; None for one in the cache directory.
-        """
+        """Ask the flows of these names; and what each of them is, and where its steps are."""
         ready = self.ready(names, measures)
         experiment = Experiment(
             ready.flows,

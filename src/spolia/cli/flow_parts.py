@@ -34,13 +34,7 @@ IN_PYTHON = {
 
 @dataclass(frozen=True)
 class Parts(Value):
-    """What a flow file may use by name: `{use: chunks}`, `{use: corpus}`, `{use: embedder}`, `{use: llm}`.
-
-    Args:
-        chunks: the group that is searched.
-        known: operators of modules that the user names.
-        prompts: folder of prompt files in the place of those that come with Spolia.
-    """
+    """What a flow file may use by name: `{use: chunks}`, `{use: corpus}`, `{use: embedder}`, `{use: llm}`."""
 
     chunks: NodeGroup
     embedder: Embedder | None = None
@@ -62,13 +56,7 @@ def parts_of(
     known: Sequence[str] | None = None,
     prompts: Path | None = None,
 ) -> Parts:
-    """The parts for searching a store.
-
-    Args:
-        group: which is searched.
-        known: modules of the user's own.
-        prompts: folder of prompts of the user's own.
-    """
+    """The parts for searching a group of a store, with the user's own modules and prompts."""
     corpus, mine = Corpus(str(store)), own(known)
     if group != MAIN:
         refuse_unknown(corpus, [group], mine)
@@ -76,11 +64,7 @@ def parts_of(
 
 
 def query_of(question: str, where: Sequence[str] | None, parts: Parts) -> Query:
-    """A question, and the conditions that are written beside it; a group that is named and not there is built now.
-
-    Raises:
-        FilterError: one of them is none for this store.
-    """
+    """A question with its conditions; a group that the store lacks is built first."""
     from spolia.cli.metadata import condition_of
 
     searched = parts.chunks if parts.chunks.name != MAIN else parts.chunks.corpus
@@ -110,12 +94,7 @@ def judging(llm: LanguageModel | None) -> LanguageModel | None:
 
 
 def flow_of(name: str, parts: Parts, top_k: int | None = None) -> tuple[Operator[Query, Any], str]:
-    """A flow by its name or file, and in one line what was chosen, where there was a choice.
-
-    Raises:
-        WiringError: there is no such flow, or it does not take a query.
-        FlowFileError: the file does not describe a flow.
-    """
+    """A flow by its name or file, and in one line what was chosen, where there was a choice."""
     if is_file(name):
         flow = with_prompts(from_file(name, parts), parts.prompts)
         flow.gives(Query)

@@ -15,17 +15,7 @@ from spolia.types import Value
 
 @dataclass(frozen=True)
 class GateOptions(Value):
-    """The options of a gate that hold until others are written.
-
-    Args:
-        flow: its name, or the path of its file.
-        data: where the questions are.
-        store: that they are asked of; empty for the data's own passages.
-        split, limit, seed: which of them.
-        tolerance, rule: what decides.
-        known: modules and files of functions of the user's own.
-        prompts: folder of prompts of the user's own.
-    """
+    """The options of a gate that its baseline keeps; empty ones are not set."""
 
     flow: str = ""
     data: str = ""
@@ -40,11 +30,7 @@ class GateOptions(Value):
 
     @classmethod
     def read(cls, command: Mapping[str, str | list[str]], baseline: Path) -> Self:
-        """What a baseline says, with paths from here.
-
-        Raises:
-            DataError: it says something else than options.
-        """
+        """What a baseline says, with paths from here; `DataError` if that is no options."""
         names = cls.__dataclass_fields__
         several = {name for name in names if isinstance(getattr(cls, name), tuple)}
         for name, value in command.items():

@@ -46,11 +46,7 @@ Rule: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 def access_of(file: Path | None) -> Callable[[str], tuple[str, ...]] | None:
-    """What `sync(access=…)` takes: the principals who may read a file, by its uri; None without a file.
-
-    Raises:
-        QueryError: the file cannot be read or understood; when it is called, for a uri that no pattern fits.
-    """
+    """Who may read a file, by its uri, as `sync(access=…)` takes it; it refuses a uri that no pattern fits."""
     if file is None:
         return None
     rules = list(_rules(file))
@@ -109,14 +105,7 @@ def index_folder(
     wait_s: float | None = None,
     tell: Callable[[Progress], None] = lambda now: None,
 ) -> tuple[SyncReport, str]:
-    """Index what has changed in folders and sources; returns the report, and in one line why there are vectors or none.
-
-    Args:
-        rebuild: forget what was built with other parts.
-        retry: try files again that could not be read and have not changed.
-        wait_s: how long to wait for another writer, seconds.
-        tell: is told of every file.
-    """
+    """Index what has changed in folders and sources: the report, and in one line why there are vectors or none."""
     corpus = Corpus(making.store)
     given, chosen = parts(screen, making, corpus, rebuild=rebuild)
     embeds = given["embedder"] is not None
@@ -187,11 +176,7 @@ def _only_embedder(main: Definition, making: StoreOptions) -> Embedder | SparseE
 
 
 def why_none(corpus: Corpus, given: Mapping[str, Any], embedder: MiniLM, making: StoreOptions, *, rebuild: bool) -> str:
-    """Why nothing is to be embedded; nothing when it is. Of sources that are no folders nothing is known before.
-
-    Args:
-        given: the sources, and the readers of their files.
-    """
+    """Why nothing is to be embedded; nothing when it is. Of sources that are no folders nothing is known before."""
     if making.vectors is False:
         return "as asked for"
     if not rebuild and (built := _built_with(corpus)) is not None:

@@ -64,11 +64,7 @@ def _condition(text: str, schema: Schema) -> Condition:
 
 
 def value_of(field: Field, text: str) -> Any:
-    """A value of a field as it is written.
-
-    Raises:
-        FilterError: it is none, with an example.
-    """
+    """A value of a field as it is written."""
     try:
         return _READ[field.kind](text)
     except (ValueError, KeyError) as error:

@@ -108,11 +108,7 @@ def spread(body: Callable[..., Exit]) -> Callable[..., Exit]:
 
 
 def written(given: Any) -> list[str]:
-    """The words of a command line that say this, arguments first; what has its default is left out.
-
-    Args:
-        given: a dataclass whose fields are declared as arguments and options.
-    """
+    """The words of a command line that say this, arguments first; what has its default is left out."""
     hints = get_type_hints(type(given), include_extras=True)
     arguments: list[str] = []
     options: list[str] = []

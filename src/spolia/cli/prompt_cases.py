@@ -21,12 +21,7 @@ from spolia.stores.corpus import Corpus
 
 @dataclass(frozen=True)
 class PromptCase:
-    """A case.
-
-    Args:
-        question: what is asked.
-        documents: texts by name.
-    """
+    """A question, and texts by name."""
 
     question: str = ""
     documents: dict[str, str] = field(default_factory=dict)
@@ -57,14 +52,7 @@ def messages(
     prompts: Path | None = None,
     replies: Sequence[str] = (),
 ) -> list[Sent]:
-    """What an operator or a flow would send for a case.
-
-    Args:
-        what: an operator's name, a built-in flow's, or a flow file.
-        store: that a flow searches; without one it searches the texts of the case.
-        prompts: folder of prompt files in the place of others.
-        replies: that are taken to have come, call by call.
-    """
+    """What an operator, a built-in flow or a flow file would send for a case, after these replies."""
     if not is_file(what) and what not in BUILT_IN:
         flow = with_prompts(alone(_operator(what, known)), prompts)
         return sent_for(flow, case_for(flow, case.question, case.documents), replies)

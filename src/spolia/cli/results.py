@@ -65,11 +65,7 @@ def hit_data(hit: Hit) -> dict[str, Any]:
 
 
 def answer_data(answer: Answer, boxes: Callable[[Citation], Iterable[Box]] = lambda citation: ()) -> dict[str, Any]:
-    """An answer as plain data.
-
-    Args:
-        boxes: where what is cited stands on its pages.
-    """
+    """An answer as plain data."""
     from dataclasses import asdict
 
     return {
@@ -102,15 +98,7 @@ SHOWN = 5
 
 
 class FirstUses:
-    """What a command builds while it searches.
-
-    Args:
-        corpus: the store, before.
-
-    Attributes:
-        built: number of nodes by group.
-        unmade: what the new groups lack.
-    """
+    """What a command builds while it searches: numbers of nodes by group, and what these groups lack."""
 
     def __init__(self, corpus: Corpus) -> None:
         self._corpus, self._before = corpus, frozenset(corpus.latest().indexes)

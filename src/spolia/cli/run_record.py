@@ -14,15 +14,7 @@ RUNS = "runs.db"
 
 @contextmanager
 def recorded(store: str, screen: Screen, access: Sequence[str] | None = None, *, anew: bool = False) -> Iterator[Run]:
-    """Run with journal and cache in the store's `runs.db`; where that cannot be, without, and say so.
-
-    Args:
-        access: the principals who ask; None for nobody, who finds what everybody may read.
-        anew: take nothing from the cache that was there before.
-
-    Raises:
-        StoreError: there is no store, so that nothing is made beside what else is there.
-    """
+    """Run with journal and cache in the store's `runs.db`; without them, and say so, if it cannot be written."""
     from spolia.journal import Cache, Runs
     from spolia.stores.corpus import Corpus
 

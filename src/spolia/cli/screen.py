@@ -66,12 +66,7 @@ class ProgressDisplay(Protocol):
 
 
 class LogProgress:
-    """Progress where no bar can be drawn, as in the log of a server: a line every half minute.
-
-    Args:
-        screen: where they are written.
-        label: what is done, until that is said.
-    """
+    """Progress where no bar can be drawn, as in the log of a server: a line every half minute."""
 
     def __init__(self, screen: Screen, label: str) -> None:
         self._screen, self._label = screen, label
@@ -85,11 +80,7 @@ class LogProgress:
 
 
 class Screen:
-    """The terminal of one command.
-
-    Args:
-        json: the result is one JSON object, and nothing else goes to stdout.
-    """
+    """The terminal of one command; with `json` only one JSON object goes to stdout."""
 
     def __init__(self, *, json: bool = False) -> None:
         self.json = json

@@ -19,14 +19,6 @@ KINDS = (WebPages, RemoteFiles, SQLRows, APIItems)
 def named(given: Sequence[str], file: Path | None) -> list[Path | Source]:
     """Folders and sources.
 
-    Args:
-        given: paths; addresses of pages, `https://HOST/PATH`, or of file systems, `s3://BUCKET/docs`.
-        file: YAML with a list of sources.
-
-    Raises:
-        SourceError: nothing is named, or what is no source.
-        FlowFileError: the file describes none; says the line.
-
     >>> [type(one).__name__ for one in named(["https://example.org/docs/", "s3://archive/docs"], None)]
     ['WebPages', 'RemoteFiles']
     """

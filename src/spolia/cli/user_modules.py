@@ -25,14 +25,7 @@ READERS = "READERS"
 
 @dataclass(frozen=True)
 class UserModules:
-    """What modules define.
-
-    Args:
-        operators: instances and classes.
-        groups: definitions of node groups by name: `NAME = Definition(…)`.
-        measures: classes of measures.
-        readers: by suffix or pattern, what reads some files otherwise than the built-in readers: `READERS = {…}`.
-    """
+    """What modules define: operators and their classes, groups by name, classes of measures, readers by pattern."""
 
     operators: tuple[Operator[Any, Any] | type, ...] = ()
     groups: Mapping[str, Definition] = field(default_factory=dict)
@@ -41,14 +34,7 @@ class UserModules:
 
 
 def own(named: Sequence[str] | None) -> UserModules:
-    """What is in these modules.
-
-    Args:
-        named: each a module, `acme.cutting`, or its file, `cutting.py`; with `:NAME` only one thing of it.
-
-    Raises:
-        QueryError: there is no such module, it cannot be imported, or it has nothing that can be used here.
-    """
+    """What is in modules, each written as `acme.cutting`, `cutting.py`, or with `:NAME` for one thing of it."""
     operators: list[Operator[Any, Any] | type] = []
     groups: dict[str, Definition] = {}
     measures: list[type[SetMeasure]] = []
@@ -69,11 +55,7 @@ def own(named: Sequence[str] | None) -> UserModules:
 
 
 def _readers(place: str, said: object) -> Mapping[str, FileReader | Reads]:
-    """What reads which files.
-
-    Raises:
-        QueryError: it is no mapping of patterns to readers.
-    """
+    """The readers of a module by pattern."""
     if isinstance(said, Mapping) and all(isinstance(name, str) and callable(_read(one)) for name, one in said.items()):
         return said
     raise QueryError(

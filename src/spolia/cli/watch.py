@@ -30,11 +30,7 @@ class WatchRun(Protocol):
 
 
 class Patience:
-    """When files that cannot be read are tried again without having changed: after twice as long each time.
-
-    Args:
-        every: seconds until the first time.
-    """
+    """When unchanged files that cannot be read are tried again: after `every` seconds, then twice as long each time."""
 
     def __init__(self, every: float) -> None:
         self.every = every
@@ -42,11 +38,7 @@ class Patience:
         self._wait, self._due = every, 0.0
 
     def failed(self, uris: Iterable[str], *, tried: bool) -> None:
-        """These could not be read.
-
-        Args:
-            tried: whether all of them have just been tried.
-        """
+        """These could not be read; `tried` if all of them were tried just now."""
         failing = frozenset(uris)
         if failing - self._failing:
             self._wait = self.every
@@ -63,17 +55,7 @@ class Patience:
 
 
 class Watch:
-    """Looks at folders and sources again and again.
-
-    Args:
-        screen: for what is said.
-        places: folders and sources.
-        run: brings the store in step.
-        every: seconds between two looks.
-        beside: other files that say what the store holds and how it is made.
-        follow_links: look where links lead too.
-        readers: by suffix or pattern, what reads some files otherwise than the built-in readers.
-    """
+    """Looks at folders, sources, and the files beside them that describe the store, every few seconds."""
 
     def __init__(
         self,

@@ -126,11 +126,7 @@ def _data(source: Path, form: str) -> DataSet:
 
 
 def _read(given: DataSet) -> tuple[list[Document], list[Item]]:
-    """All of it, so that all of it is checked.
-
-    Raises:
-        DataError: the first thing that is wrong; or there is no question.
-    """
+    """All of it, so that all of it is checked; `DataError` for the first mistake."""
     from spolia.errors import DataError
 
     passages = list(given.passages()) if given.has_corpus else []
