@@ -6,12 +6,13 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.table import Table
 
 
 UNSAFE = re.compile(
@@ -38,6 +39,18 @@ def one_line(text: str, width: int = 0) -> str:
     """
     flat = visible(" ".join(text.split()))
     return flat if not width or len(flat) <= width else flat[: width - 1] + "…"
+
+
+def table(rows: Iterable[Sequence[RenderableType]], *head: str) -> Table:
+    """Rows in columns, without lines between them; long words of the last column are broken."""
+    from rich.table import Table
+
+    found = Table(*head, box=None, show_header=bool(head), header_style="dim", pad_edge=False)
+    for row in rows:
+        found.add_row(*row)
+    if not head and found.columns:
+        found.columns[-1].overflow = "fold"
+    return found
 
 
 def json_text(value: Any, *, ascii_only: bool = False) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, ModelName, ModelUrl, Weights, argument
-from spolia.cli.screen import Screen
+from spolia.cli.screen import Screen, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -92,11 +92,7 @@ def _show(screen: Screen, found: Calibration) -> None:
 
 def _confusion(found: Agreement) -> Table:
     """A row for each label, a column for each verdict."""
-    from rich.table import Table
-
     words = sorted({word for pair, _ in found.confusion for word in pair}, key=float)
     counted: dict[Any, int] = dict(found.confusion)
-    table = Table("labelled", *(f"judged {word}" for word in words), box=None, header_style="dim", pad_edge=False)
-    for label in words:
-        table.add_row(label, *(str(counted.get((label, said), 0)) for said in words))
-    return table
+    rows = ((label, *(str(counted.get((label, said), 0)) for said in words)) for label in words)
+    return table(rows, "labelled", *(f"judged {word}" for word in words))

@@ -11,7 +11,7 @@ import typer
 
 from spolia.cli.exit_codes import Exit, guarded
 from spolia.cli.options import AsJson, option
-from spolia.cli.screen import Screen
+from spolia.cli.screen import Screen, table
 from spolia.evaluation.plurals import several
 
 if TYPE_CHECKING:
@@ -39,7 +39,11 @@ def show(source: Set, form: From = "", json: AsJson = False) -> Exit:
     told = _told(given, passages, items)
     doubts = list(_doubts(given, passages, items))
     screen.give(**told, warnings=doubts)
-    screen.show(f"{given.name}, {given.written.called}: {given.written.files}", _table(told))
+    rows = (
+        (name.replace("_", " "), _listed(value) if isinstance(value, dict) else f"{value:,}")
+        for name, value in list(told.items())[2:]
+    )
+    screen.show(f"{given.name}, {given.written.called}: {given.written.files}", table(rows))
     for doubt in doubts:
         screen.say(doubt, "yellow")
     return Exit.DONE
@@ -199,15 +203,6 @@ def _listed(counted: dict[Any, int]) -> str:
     shown = [f"{key or '-'} {number:,}" for key, number in counted.items()]
     more = f", and {len(shown) - LISTED:,} more (--json has all)" if len(shown) > LISTED else ""
     return ", ".join(shown[:LISTED]) + more
-
-
-def _table(told: dict[str, Any]) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in list(told.items())[2:]:
-        table.add_row(name.replace("_", " "), _listed(value) if isinstance(value, dict) else f"{value:,}")
-    return table
 
 
 data.command("show")(guarded(show))

@@ -10,7 +10,7 @@ import typer
 
 from spolia.cli.exit_codes import Exit, guarded
 from spolia.cli.options import WAIT_S, AsJson, SeenBy, StorePath, Wait, Where, argument
-from spolia.cli.screen import Screen, one_line
+from spolia.cli.screen import Screen, one_line, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -216,24 +216,18 @@ def _nodes(snapshot: Snapshot, one: StoredSource, group: str, access: Sequence[s
 
 
 def _description(one: StoredSource, counts: dict[str, int]) -> RenderableType:
-    from rich.table import Table
     from rich.text import Text
 
     from spolia.cli.documents import readers_told
     from spolia.indexing.quality.quality import facts
 
     data = document_data(one)
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column()
-    table.add_column(overflow="fold")
     rows = [(name, data[name]) for name in SHOWN]
     rows += [("read", facts(one.source, one.report))] if one.report else []
     rows += [("readers", readers_told(data["readers"]))] + [(f"meta {name}", value) for name, value in data["meta"]]
     rows += [(f"nodes of {group}", count) for group, count in counts.items()]
     rows += [("noticed", said) for said in one.noticed]
-    for name, value in rows:
-        table.add_row(Text(one_line(name), "bold"), one_line(str(value), 1_000))
-    return table
+    return table((Text(one_line(name), "bold"), one_line(str(value), 1_000)) for name, value in rows)
 
 
 def _node(node: Node) -> list[RenderableType]:
@@ -252,11 +246,8 @@ def _node(node: Node) -> list[RenderableType]:
 
 
 def _quality(found: Quality) -> Table:
-    from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="dim")
-    table.add_column()
     rows = {
         "pages": f"{found.pages}, {found.empty_pages} of them empty, {found.ocr_share:.0%} by OCR"
         if found.pages
@@ -269,10 +260,7 @@ def _quality(found: Quality) -> Table:
         "same bytes": "; ".join(", ".join(uris) for uris in found.copies[:SAME_SHOWN]),
         "same words": "; ".join(", ".join(uris) for uris in found.same_text[:SAME_SHOWN]),
     }
-    for name, said in rows.items():
-        if said:
-            table.add_row(name, one_line(said, 300))
-    return table
+    return table((Text(name, "dim"), one_line(said, 300)) for name, said in rows.items() if said)
 
 
 def _failed(found: Quality) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, MaybeStore, Weights
-from spolia.cli.screen import Screen
+from spolia.cli.screen import Screen, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -128,17 +128,10 @@ def _version(name: str) -> str:
 
 
 def _table(found: Sequence[Finding]) -> Table:
-    from rich.table import Table
     from rich.text import Text
 
     marks = {"ok": Text("ok", "green"), "missing": Text("missing", "yellow"), "broken": Text("broken", "bold red")}
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column()
-    table.add_column()
-    table.add_column(overflow="fold")
-    for one in found:
-        table.add_row(Text(one.about, "bold"), marks[one.state], Text(one.text))
-    return table
+    return table((Text(one.about, "bold"), marks[one.state], Text(one.text)) for one in found)
 
 
 def fail_points(json: AsJson = False) -> Exit:

@@ -10,7 +10,7 @@ import typer
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import FLOWS, AsJson, Known, ModelName, ModelUrl, OwnPrompts, Weights, argument, option
-from spolia.cli.screen import Screen, json_text
+from spolia.cli.screen import Screen, json_text, table
 from spolia.errors import DataError
 
 if TYPE_CHECKING:
@@ -157,9 +157,9 @@ def _show(screen: Screen, found: Report) -> None:
     if shown:
         screen.show(corrected(found))
     if found.slices:
-        table = of_slices(found)
-        screen.show(as_table(table.but(rows=table.rows[:TOLD])), *in_slices(found))
-        _more(screen, len(table.rows), "rows of slices")
+        made = of_slices(found)
+        screen.show(as_table(made.but(rows=made.rows[:TOLD])), *in_slices(found))
+        _more(screen, len(made.rows), "rows of slices")
     for warning in found.warnings:
         screen.say(warning, "yellow")
 
@@ -171,9 +171,4 @@ def _more(screen: Screen, number: int, what: str) -> None:
 
 def as_table(made: Cells) -> Table:
     """A table for the terminal."""
-    from rich.table import Table
-
-    table = Table(*made.head, box=None, header_style="dim", pad_edge=False)
-    for row in made.rows:
-        table.add_row(*row)
-    return table
+    return table(made.rows, *made.head)

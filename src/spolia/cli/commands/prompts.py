@@ -11,7 +11,7 @@ import typer
 
 from spolia.cli.exit_codes import Exit, guarded
 from spolia.cli.options import AsJson, Known, MaybeStore, OwnPrompts, argument, option
-from spolia.cli.screen import Screen
+from spolia.cli.screen import Screen, table
 from spolia.errors import QueryError
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ prompts = typer.Typer(
 
 def list_(json: AsJson = False) -> Exit:
     """List the prompts that come with Spolia: name, languages, who asks with it."""
-    from rich.table import Table
-
     screen, found = Screen(json=json), _all()
     screen.give(
         prompts={
@@ -38,10 +36,8 @@ def list_(json: AsJson = False) -> Exit:
             for one in found.values()
         }
     )
-    table = Table("prompt", "languages", "asked by", box=None, header_style="dim", pad_edge=False)
-    for one in found.values():
-        table.add_row(one.name, " ".join(one.languages), ", ".join(one.asked_by))
-    screen.show(table)
+    rows = ((one.name, " ".join(one.languages), ", ".join(one.asked_by)) for one in found.values())
+    screen.show(table(rows, "prompt", "languages", "asked by"))
     return Exit.DONE
 
 

@@ -11,11 +11,10 @@ import typer
 
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, StorePath, argument
-from spolia.cli.screen import Screen, one_line
+from spolia.cli.screen import Screen, one_line, table
 from spolia.errors import QueryError, StoreError
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.tree import Tree
 
     from spolia.journal import Journal, TraceSpan
@@ -53,7 +52,7 @@ def _list_runs(screen: Screen, journal: Journal, limit: int, store: str) -> Exit
     if not found:
         screen.say("No runs are recorded yet. Search or ask first.")
         return Exit.NOTHING
-    screen.show(_runs_table(found))
+    screen.show(table(map(_run_row, found), "run", "started", "questions", "the first"))
     screen.say(f"The latest in full: spolia trace last --store {shlex.quote(str(store))}")
     return Exit.DONE
 
@@ -101,14 +100,9 @@ def _plain(span: TraceSpan) -> dict[str, Any]:
     return {name: getattr(span, name) for name in names} | {"usage": usage, "result": loads(span.result)}
 
 
-def _runs_table(found: Sequence[dict[str, Any]]) -> Table:
-    from rich.table import Table
-
-    table = Table("run", "started", "questions", "the first", box=None, header_style="dim", pad_edge=False)
-    for row in found:
-        began = datetime.fromtimestamp(row["started"]).strftime("%Y-%m-%d %H:%M:%S")
-        table.add_row(row["run"], began, str(row["questions"]), one_line(row["question"], 80))
-    return table
+def _run_row(row: dict[str, Any]) -> tuple[str, ...]:
+    began = datetime.fromtimestamp(row["started"]).strftime("%Y-%m-%d %H:%M:%S")
+    return row["run"], began, str(row["questions"]), one_line(row["question"], 80)
 
 
 def _tree(root: TraceSpan, spans: Sequence[TraceSpan]) -> Tree:
