@@ -179,8 +179,9 @@ def why_none(corpus: Corpus, given: Mapping[str, Any], embedder: MiniLM, making:
     """Why nothing is to be embedded; nothing when it is. Of sources that are no folders nothing is known before."""
     if making.vectors is False:
         return "as asked for"
-    if not rebuild and (built := _built_with(corpus)) is not None:
-        return "" if built == embedder.name else f"the store was built {f'with {built}' if built else 'without'}"
+    if not rebuild and (built := _built(corpus)) is not None:
+        how = f"with {built.embedder}" if built.embedder else "without"
+        return "" if built.embedder == embedder.name else f"the store was built {how}"
     try:
         find(making.weights)
         return covers(samples, embedder) if (samples := list(_samples(given["sources"], given["readers"]))) else ""
@@ -190,12 +191,6 @@ def why_none(corpus: Corpus, given: Mapping[str, Any], embedder: MiniLM, making:
         if making.weights or os.environ.get("SPOLIA_WEIGHTS"):  # named by the user, so not to be passed over
             raise
         return str(error)
-
-
-def _built_with(corpus: Corpus) -> str | None:
-    """Name of the embedder that a store was built with, empty for none; None where nothing was built yet."""
-    built = _built(corpus)
-    return None if built is None else built.embedder
 
 
 def _splitter_of(corpus: Corpus, embedder: Embedder | None, known: tuple[Any, ...]) -> Transform | None:

@@ -27,12 +27,8 @@ def jsonl_file(folder: Path, name: str) -> Path | None:
     return None
 
 
-def rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file with their line numbers, from 1; blank lines are passed over.
-
-    Raises:
-        DataError: the file is unreadable or cut short, or a line is not a JSON object in UTF-8.
-    """
+def rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a file, each with where it stands; blank lines are passed over."""
     number = 0
     try:
         with closing(opened(path)) as lines:
@@ -42,7 +38,7 @@ def rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                         f"{path} line {number} is longer than {LONGEST >> 20} MiB. Write one JSON object per line."
                     )
                 if line.strip():
-                    yield number, _object(path, number, line)
+                    yield f"{path} line {number}", _object(path, number, line)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
             f"{path} is cut short or damaged after {number} whole lines: {error}. Fetch or write the file again."
@@ -62,13 +58,9 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a file that is one JSON array, or JSON lines, each with where it stands.
-
-    Raises:
-        DataError: as `rows`; of an array the number of the object is named instead of a line.
-    """
+    """The objects of a file that is one JSON array, or JSON lines, each with where it stands."""
     if not _is_array(path):
-        yield from ((f"{path} line {number}", row) for number, row in rows(path))
+        yield from rows(path)
         return
     for number, row in enumerate(_array(path), start=1):
         place = f"{path} object {number}"

@@ -100,11 +100,7 @@ class Looks:
         return cls((Path(rows) if Path(rows).is_dir() else Path(rows).parent) / LOOKS)
 
     def at(self, items: Sequence[Item], flows: Mapping[str, str], measures: Sequence[str]) -> Look:
-        """The look of an experiment.
-
-        Args:
-            flows: how they are written, by name.
-        """
+        """The look of an experiment."""
         parts = {part_of(item.id) for item in items}
         part = self.part or (parts.pop() if len(parts) == 1 else ALL)
         marks = marks_of(items)

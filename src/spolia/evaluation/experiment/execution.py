@@ -71,16 +71,7 @@ OF_THE_FLOW = {
 
 
 def refuse_broken(flow: str, failures: Sequence[Failure | None], whole: int) -> None:
-    """Refuse a flow that fails whatever it is asked.
-
-    Args:
-        flow: what it is called.
-        failures: of what it was asked first, in order.
-        whole: how many questions there are.
-
-    Raises:
-        StepFailed: the first failed for a reason that is none of the question's; or all did, and the same way.
-    """
+    """Refuse a flow that fails for a reason of its own, or on all of its first questions alike."""
     if not failures or failures[0] is None:
         return
     first, same = failures[0], all(one == failures[0] for one in failures)
@@ -179,15 +170,7 @@ def ask(
 
 @dataclass
 class FlowExecution:
-    """What is missing in a table: asked, measured and kept, question by question.
-
-    Args:
-        run: whose cache, budget and threads are used, by flows and judges; it is entered already.
-        flows: those of the table.
-        table: what was there before.
-        opening: by flow, seconds that it took to open its stores.
-        told: see `ask`.
-    """
+    """What is missing in a table: asked, measured and kept, question by question, inside a run that is entered."""
 
     run: Run
     flows: Sequence[Flow]
@@ -214,13 +197,7 @@ class FlowExecution:
         self.waits = [judged or flow.waiting for flow in self.flows]
 
     def fill(self) -> None:
-        """The first questions of all flows, so that one that cannot be asked costs little; then the others.
-
-        Raises:
-            StepFailed: a flow fails whatever it is asked; nothing of that is kept.
-            BudgetSpent: the run's budget has no room for another call; what was answered is kept.
-            MeasureError: a flow gives nothing that a measure can be taken of, or a measure fails.
-        """
+        """The first questions of all flows, so that one that cannot be asked costs little; then the others."""
         begun = set[Position]()
         for flow in range(len(self.flows)):
             begun |= self._begin(flow)
@@ -294,11 +271,7 @@ class FlowExecution:
             )
 
     def _seen(self, measure: SetMeasure, case: Case, flow: int) -> Seen | None:
-        """What a case adds; a score that is no number is undetermined.
-
-        Raises:
-            MeasureError: the measure fails; names the question.
-        """
+        """What a case adds; a score that is no number is undetermined. An error of the measure names the question."""
         try:
             (seen,) = measure.all_seen([case])
         except BudgetSpent:

@@ -80,17 +80,11 @@ class Experiment(Value):
         overlap: bool = False,
         seed: int = 0,
     ) -> None:
-        given: dict[str, Any] = {"flows": named(flows), "items": tuple(items)}
-        given |= {"measures": tuple(dict.fromkeys(as_measures(measures)))}
-        given |= {
-            "data": data,
-            "by": self._fields(given["items"], by),
-            "correction": correction,
-            "overlap": overlap,
-            "seed": seed,
-        }
+        listed = tuple(items)
+        given: dict[str, Any] = {"flows": named(flows), "items": listed, "data": data, "by": self._fields(listed, by)}
+        given |= {"measures": tuple(dict.fromkeys(as_measures(measures))), "correction": correction}
         parts = (tuned_on,) if isinstance(tuned_on, str) else tuned_on
-        given |= {"tuned_on": tuple(checked_part(part) for part in parts)}
+        given |= {"tuned_on": tuple(map(checked_part, parts)), "overlap": overlap, "seed": seed}
         for name, value in given.items():
             object.__setattr__(self, name, value)
         self._check()
@@ -150,7 +144,7 @@ class Experiment(Value):
                 f"{len(tuned)} of {several(n, 'question')} {were(n)} tuned on, or flows chosen by them, the first "
                 f"{tuned[0]!r}: what they say is too good.{when} Ask questions that nothing was chosen by, by habit "
                 "those of data.split('report') (--split report), or write overlap=True (--overlap), which the report "
-                "says. What chose nothing can be forgotten: spolia data looks DATA --forget"
+                "says. You can delete looks that chose nothing: spolia data looks DATA --forget"
             )
 
     def run(

@@ -22,11 +22,7 @@ Flow: TypeAlias = Operator[Query, Result]
 
 
 def named(flows: Flow | Sequence[Flow] | Mapping[str, Flow]) -> tuple[tuple[str, Flow], ...]:
-    """Flows with their names.
-
-    Raises:
-        WiringError: there is none, or two are called the same.
-    """
+    """Flows with their names; `WiringError` if there is no flow, or if two have one name."""
     if isinstance(flows, Mapping):
         by_name = dict(flows)
     else:
@@ -38,11 +34,9 @@ def named(flows: Flow | Sequence[Flow] | Mapping[str, Flow]) -> tuple[tuple[str,
             )
     if strange := [flow for flow in by_name.values() if not isinstance(flow, Operator)]:
         raise WiringError(f"{strange[0]!r} is no flow. Give operators, such as BM25(group) >> Reader(llm).")
-    return tuple(by_name.items()) or _none()
-
-
-def _none() -> tuple[tuple[str, Flow], ...]:
-    raise WiringError("There is no flow to ask. Give one at least.")
+    if not by_name:
+        raise WiringError("There is no flow to ask. Give one at least.")
+    return tuple(by_name.items())
 
 
 def refuse_other_flows(flow: Operator[Any, Any]) -> None:
@@ -97,7 +91,9 @@ def identity(value: Operator[Any, Any] | SetMeasure, run: Run, known: Known) -> 
         known: hashes of classes, and fingerprints of stores and models, that were taken just before.
     """
     asked_for = {"principals": sorted(run.principals), "filter": repr(run.filter or "")}
-    return {"written": repr(value), **_thing(value, known), "asked for": asked_for, "Spolia": __version__}
+    code = code_of(value, known) | functions_among(inside(value))
+    depends = {CONTENT: _hash(value), "code": code, "reads": reads(value, known)}
+    return {"written": repr(value), **depends, "asked for": asked_for, "Spolia": __version__}
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any], place: str = "") -> list[str]:
@@ -122,11 +118,6 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any], place: str = "") 
 
 def _told(value: object) -> bool:
     return not isinstance(value, str) or len(value) < 200
-
-
-def _thing(value: Any, known: Known) -> dict[str, Any]:
-    code = code_of(value, known) | functions_among(inside(value))
-    return {CONTENT: _hash(value), "code": code, "reads": reads(value, known)}
 
 
 def _hash(value: object) -> str:
@@ -158,14 +149,12 @@ def _is_spolia(cls: type) -> bool:
 def reads(value: Any, known: Known | None = None) -> dict[str, str | None]:
     """What stores, models and prompt files hold now, but for those that are known."""
     known = {} if known is None else known
-    found = value.resources if isinstance(value, Operator) else [one for one in inside(value) if _addressed(one)]
+    found = (
+        value.resources if isinstance(value, Operator) else [one for one in inside(value) if isinstance(one, Addressed)]
+    )
     named = {repr(one): one for one in found}
     known |= {name: one.fingerprint() for name, one in named.items() if name not in known}
     return {name: known[name] for name in named}
-
-
-def _addressed(value: object) -> bool:
-    return isinstance(value, Addressed)
 
 
 def inside(value: object) -> Iterator[Any]:

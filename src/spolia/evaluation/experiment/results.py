@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,10 +54,6 @@ class Latency(Value):
         p50, p95 = (taken[-(-len(taken) * share // 100) - 1] if taken else None for share in (50, 95))
         setup_s = float((first["opening"] + first["seconds"]).max(initial=0.0))
         return cls(setup_s, p50, p95, len(taken), int(cached.sum()), at_once)
-
-    def json(self) -> dict[str, Any]:
-        """Plain data, seconds."""
-        return {name: getattr(self, name) for name in type(self).__dataclass_fields__}
 
 
 @dataclass(frozen=True)
@@ -112,24 +108,20 @@ class Evaluation(Value):
             one.measure: (interval.json() if interval is not None else nothing) | {"undetermined": one.undetermined}
             for one, interval in zip(self.measured, self.intervals, strict=True)
         }
-        usage = {name: getattr(self, name) for name in ("usage", "spent", "judging")}
         return {
             "flow": self.flow,
             "data": self.data,
             "n": self.n,
             "measures": measures,
-            "usage": _plain(usage.pop("usage")),
+            "usage": asdict(self.usage),
             "seconds": self.seconds,
             "failures": len(self.failures),
             "without_gold": self.without_gold,
-            "latency": self.latency.json(),
-            **{name: _plain(one) for name, one in usage.items()},
+            "latency": asdict(self.latency),
+            "spent": asdict(self.spent),
+            "judging": asdict(self.judging),
             "notation": self.notation,
         }
-
-
-def _plain(usage: Usage) -> dict[str, Any]:
-    return {name: getattr(usage, name) for name in Usage.__dataclass_fields__}
 
 
 @dataclass(frozen=True)
@@ -229,11 +221,8 @@ class Report(Value):
     def about(self) -> str:
         """Which questions, in one line."""
         parts = dict(self.parts)
-        which = (
-            f"part {next(iter(parts))}"
-            if len(parts) == 1
-            else "parts " + ", ".join(f"{k} {v}" for k, v in parts.items())
-        )
+        named = next(iter(parts)) if len(parts) == 1 else ", ".join(f"{part} {n}" for part, n in parts.items())
+        which = f"part{'' if len(parts) == 1 else 's'} {named}"
         times = "" if not self.looked else f", looked at {several(self.looked, 'time')} before"
         return f"{self.data or 'questions'}, {several(self.n, 'question')} ({which}{times})"
 

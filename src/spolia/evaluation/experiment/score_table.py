@@ -31,11 +31,7 @@ from spolia.types import Item, Usage
 
 @dataclass(frozen=True, eq=False)
 class StorePart:
-    """The part of a table that one store holds, with the ids under which it knows flows, questions and measures.
-
-    Args:
-        flows: positions of its flows in the table.
-    """
+    """The part of a table that one store holds, with its ids of flows, questions and measures."""
 
     store: ScoreStore
     flows: NDArray[np.intp]

@@ -99,14 +99,7 @@ class BaselineQuestion(Value):
 
     @classmethod
     def of(cls, item: Item, cell: Cell, places: GoldLocations, names: Mapping[str, str]) -> BaselineQuestion:
-        """What stands in the table of an experiment.
-
-        Args:
-            item: with its gold as it is written.
-            cell: what the flow made of it.
-            places: where the gold stands.
-            names: of documents, by id.
-        """
+        """What stands in the table of an experiment."""
         gold = [one for group in item.gold for one in group]
         stand = {document_of(place) for one in gold for place in places.of(one)}
         hits, result = shown(cell.case)[:RANKED], cell.case.result

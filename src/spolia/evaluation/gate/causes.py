@@ -127,11 +127,9 @@ def _cut_otherwise(names: Sequence[str], before: Baseline, now: Baseline) -> lis
     for name in names:
         old, new = before.documents.get(name), now.documents.get(name)
         if old is not None and new is not None and old.content == new.content:
-            several_groups = len(old.cuts) > 1
-            told += [
-                f"{name}{f' in {group}' if several_groups else ''}: {_nodes(was)} then, {_nodes(is_)} now"
-                for group, was, is_ in old.recut(new)
-            ]
+            for group, was, is_ in old.recut(new):
+                where = f"{name} in {group}" if len(old.cuts) > 1 else name
+                told.append(f"{where}: {several(was, 'node')} then, {several(is_, 'node')} now")
     return told
 
 
@@ -142,10 +140,6 @@ def _other_ranks(before: Baseline, now: Baseline) -> list[str]:
 def _searched(side: Baseline) -> set[str]:
     """The groups that its flow searches."""
     return set(side.signature["chunks"].get("number", ()))
-
-
-def _nodes(number: int) -> str:
-    return several(number, "node")
 
 
 def _evidence(

@@ -177,11 +177,7 @@ TOLD: Mapping[str, Callable[[Side, Side], Iterator[str]]] = {
 
 
 def refuse_other_corpus(before: Baseline, held: SearchedGroups) -> None:
-    """Refuse to compare with a corpus that has nothing to do with the baseline's.
-
-    Raises:
-        DataError: none of its documents is there.
-    """
+    """Refuse to compare with a corpus that has nothing to do with the baseline's."""
     if not before.documents or not held.groups:  # a flow that searches no store, so far as is known
         return
     if held.documents.keys().isdisjoint(before.documents):

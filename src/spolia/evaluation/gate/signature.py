@@ -47,13 +47,7 @@ class KnownDocument(Value):
 
 @dataclass(frozen=True)
 class SearchedGroups(Value):
-    """What the groups that a flow searches hold for whoever asks. All of it is read.
-
-    Args:
-        groups: by group, its manifest with the readers of all files, and the numbers of its documents and nodes.
-        documents: by name, that of their source; an id is another one after each edit.
-        names: of the documents, by id.
-    """
+    """What the groups that a flow searches hold for this user: manifests, documents by source, names by id."""
 
     groups: Mapping[str, tuple[Manifest, int, int]] = field(default_factory=dict)
     documents: Mapping[str, KnownDocument] = field(default_factory=dict)

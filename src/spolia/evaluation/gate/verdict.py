@@ -122,12 +122,7 @@ def _times_to_be_shown(p: float) -> float:
 
 
 def verdicts(estimates: Sequence[Estimates], tolerances: Sequence[float]) -> tuple[GateVerdict, ...]:
-    """Those of measures of which column 0 is what was, column 1 what is.
-
-    Args:
-        tolerances: how much worse each may be: of scores between 0 and 1 in the same unit, of others as a share of what
-            was.
-    """
+    """Of each measure, column 0 then and column 1 now; where scores have no range, a tolerance is a share of then."""
     found = [one.difference(1, 0) for one in estimates]
     p = holm([1.0 if one is None else one[1] for one in found])
     return tuple(

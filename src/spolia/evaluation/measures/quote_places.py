@@ -44,12 +44,7 @@ ELSEWHERE = GoldPlace("")
 
 @dataclass
 class QuoteCoverage:
-    """How much of a quote was seen so far.
-
-    Args:
-        parts: the places that added to it.
-        at: the place at which it is found.
-    """
+    """How much of a quote was seen so far, at which places, and where it was complete."""
 
     quote: Quote
     parts: list[int] = field(default_factory=list)
@@ -95,14 +90,7 @@ class QuoteCoverage:
 
 @dataclass(frozen=True)
 class GoldPlaces:
-    """Where in a ranking the gold of an item is found: read from it once, for all measures.
-
-    Args:
-        item: some of whose gold is quotes.
-        number: how many places there are.
-        done: by gold, the place at which it is found.
-        parts: by gold, the places that hold parts of it.
-    """
+    """Where in a ranking the gold of an item is found, and which places hold parts of it, for all measures."""
 
     item: Item
     number: int

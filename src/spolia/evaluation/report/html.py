@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import TypeAlias
 
-from spolia.evaluation.experiment.comparison import Comparison, number
+from spolia.evaluation.experiment.comparison import number
 from spolia.evaluation.experiment.results import Report
 from spolia.evaluation.experiment.score_table import Cell
 from spolia.evaluation.experiment.slices import TYPE, kinds_of
@@ -79,16 +79,13 @@ def _risk(report: Report) -> str:
 def _verdicts(report: Report) -> str:
     if not report.comparisons:
         return ""
-    listed = "".join(_verdict(one) for one in sorted(report.comparisons, key=lambda one: not one.shown))
+    ordered = sorted(report.comparisons, key=lambda one: not one.shown)
+    listed = "".join(f'<li class="{"shown" if one.shown else ""}">{escape(one.verdict)}</li>' for one in ordered)
     return _section(
         "Verdicts",
         f'<ul class="verdicts">{listed}</ul><p>{escape(corrected(report))}</p>',
         _plots(of_differences(report)),
     )
-
-
-def _verdict(one: Comparison) -> str:
-    return f'<li class="{"shown" if one.shown else ""}">{escape(one.verdict)}</li>'
 
 
 def _slices(report: Report) -> str:
@@ -178,9 +175,8 @@ def _gold(item: Item) -> str:
 def _flow(report: Report, cell: Cell, traces: Traces | None) -> str:
     result, item = cell.case.result, cell.case.item
     scores = " · ".join(f"{escape(name)} {_score(seen, name in report.units)}" for name, seen in cell.seen.items())
-    calls = "".join(
-        f"<div>{escape(_call(one.source, one.query.text[:CHARACTERS], len(one)))}</div>" for one in cell.case.retrievals
-    )
+    asked = ((one.source or "retriever", len(one), one.query.text[:CHARACTERS]) for one in cell.case.retrievals)
+    calls = "".join(f"<div>{escape(f'{source} found {n} for “{query}”')}</div>" for source, n, query in asked)
     hits = "".join(_hit(hit, item) for hit in shown(cell.case)[:READ] if hit.node.text)
     failure = ""
     if isinstance(result, Failure):
@@ -203,10 +199,6 @@ def _score(seen: tuple[float, ...] | None, unit: bool) -> str:
     if seen is None:
         return "undetermined"
     return ", ".join(number(one, unit) for one in seen[:2]) + (" …" if len(seen) > 2 else "")
-
-
-def _call(source: str, query: str, found: int) -> str:
-    return f"{source or 'retriever'} found {found} for “{query}”"
 
 
 def _hit(hit: Hit, item: Item) -> str:

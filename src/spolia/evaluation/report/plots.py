@@ -21,15 +21,7 @@ COLOURS = ("#2f6690", "#c2571a", "#4a7c59", "#8a4f9e", "#a8892c", "#b03a48", "#3
 
 @dataclass(frozen=True)
 class Bar(Value):
-    """One line of a plot.
-
-    Args:
-        label: what stands before it.
-        low, middle, high: of the interval; ends that are not known are at the edge.
-        told: what stands after it.
-        colour: number of the flow.
-        faint: whether nothing is shown by it.
-    """
+    """One line of a plot: its label, its interval, the text after it; faint where no difference is shown."""
 
     label: str
     low: float
@@ -41,11 +33,7 @@ class Bar(Value):
 
 
 def plot(bars: Sequence[Bar], *, zero: bool = False, title: str = "") -> str:
-    """Intervals under each other on one scale.
-
-    Args:
-        zero: whether a line marks zero.
-    """
+    """Intervals under each other on one scale, with a line at zero on demand."""
     ends = [one for bar in bars for one in (bar.low, bar.middle, bar.high) if isfinite(one)] + [0.0] * zero
     scale = _Scale(min(ends), max(ends))
     height = TOP + LINE * len(bars) + 26

@@ -86,11 +86,6 @@ def expanded_bca(mean: float, values: Floats, means: Floats, level: float) -> In
     a how skewed the values are, by the jackknife. They start from Φ(-√(n / (n - 1)) · t) in place of 0.025, since a
     resample varies less than a sample, by n - 1 of n.
 
-    Args:
-        mean: of the values, or what they stand for.
-        values: of the questions.
-        means: of resamples of them.
-
     Source: Efron 1987; Hesterberg 2015 for the widening.
     """
     n = values.size
@@ -109,10 +104,6 @@ def with_a_pair(mean: float, values: Floats, reach: float, level: float) -> Inte
 
     A bootstrap draws nothing that was not seen, so that of three values in thirty that differ it makes an interval that
     holds the true mean three times in four. One value `reach` above the mean and one below stand for what was not seen.
-
-    Args:
-        mean: of the values, or what they stand for.
-        reach: how far such a value may lie from the mean.
 
     Source: Agresti and Coull 1998, for shares; measured for graded scores in benchmarks/results/experiments.json.
     """

@@ -116,10 +116,6 @@ def _counted(n: int, x: int) -> float:
 def all_signs(sizes: Floats, x: float) -> float:
     """2 P(Σ ± d >= x) over all signs: each sum of one half of them needs a sum of the other that is large enough.
 
-    Args:
-        sizes: the absolute differences.
-        x: above 0.
-
     Source: Pagano and Tritchler 1983 for counting all; Horowitz and Sahni 1974 for the halves.
     """
     ours, theirs = (_sums(half) for half in np.array_split(sizes, 2))

@@ -148,14 +148,11 @@ class Totals:
             return
         pairs_of = list(zip(first, second, strict=True))
         differ = [at for at, (one, other) in enumerate(pairs_of) if one != other]
-        for swaps in product((0, 1), repeat=n) if n <= ALL else self._lots(n):
+        drawn = np.random.default_rng(self.seed).integers(0, 2, (self.draws, n))
+        for swaps in product((0, 1), repeat=n) if n <= ALL else map(tuple, drawn.tolist()):
             swapped = {at for at, swap in zip(differ, swaps, strict=True) if swap}
             exchanged = [pair[::-1] if at in swapped else pair for at, pair in enumerate(pairs_of)]
             yield [one for one, _ in exchanged], [other for _, other in exchanged]
-
-    def _lots(self, n: int) -> Iterator[tuple[int, ...]]:
-        drawn = np.random.default_rng(self.seed).integers(0, 2, (self.draws, n))
-        return map(tuple, drawn.tolist())
 
 
 def _apart(totals: Sequence[float]) -> float:

@@ -21,12 +21,7 @@ NOT_RELEVANT = "judged_not_relevant"
 
 @dataclass
 class Judged:
-    """What was judged for one question.
-
-    Args:
-        place: where the first judgement stands.
-        grades: by passage; 0 and less is not relevant.
-    """
+    """Grades of the passages judged for one question (0 and less: not relevant), and where the first stands."""
 
     place: str
     grades: dict[str, float] = field(default_factory=dict)
@@ -106,17 +101,15 @@ class Beir(Form):
 
     def passages(self, path: Path) -> Iterator[Placed]:
         for file in self.corpus(path) or _missing(path, "corpus.jsonl"):
-            for number, row in rows(file):
-                place = f"{file} line {number}"
+            for place, row in rows(file):
                 yield place, passage_in(place, _renamed(row) | {"text": row.get("text")})
 
     def items(self, path: Path) -> Iterator[Asked]:
         judged = _judged(_qrels(path) or _missing(path, "qrels/test.tsv"))
         lacking = dict(judged)
         asked = jsonl_file(_folder(path), "queries") or _missing(path, "queries.jsonl")[0]
-        for number, row in rows(asked):
-            place, id = f"{asked} line {number}", row.get("_id")
-            named = _renamed(row)
+        for place, row in rows(asked):
+            id, named = row.get("_id"), _renamed(row)
             item = item_in(place, named | {"question": row.get("text"), "meta": {}}).but(meta=meta_in(place, named))
             if id in judged:
                 yield place, judged_item(item, judged[item.id])

@@ -23,14 +23,6 @@ def losses(
 
     Passages are the same whose text is, whatever the form calls them; questions that stand at the same place.
 
-    Args:
-        form: in which it was written.
-        given: passages and questions.
-        read: those that were read again.
-
-    Raises:
-        DataError: the gold of a question is another one.
-
     >>> asked = Item("q", "What pulls?", answers=("the moon",), type="tides")
     >>> losses("beir", ([], [asked, asked.but(id="r")]), ([], [asked.but(answers=())]))
     {'answers of questions': 1, 'questions': 1}
@@ -207,16 +199,13 @@ def forms() -> Iterator[Form]:
 def form_of(path: Path) -> Form:
     """The form that a folder or file has; where none fits a folder, the one of which most is there, which says what is
     missing.
-
-    Raises:
-        DataError: nothing of any form is there; says what is.
     """
     if found := next((form for form in forms() if form.fits(path)), None):
         return found
     nearest = max(forms(), key=lambda form: _there(form, path))
     if _there(nearest, path) or not path.exists():
         return nearest
-    has = _names(path) if path.is_dir() else f"a first row with: {', '.join(first_record(path)) or 'nothing'}"
+    has = names_in(path) if path.is_dir() else f"a first row with: {', '.join(first_record(path)) or 'nothing'}"
     known = "; ".join(f"{form.called} ({form.files})" for form in forms())
     raise DataError(f"{path} is in no form that is known; it has {has}. Known: {known}. docs/datasets.md has them all.")
 
@@ -227,6 +216,7 @@ def _there(form: Form, folder: Path) -> int:
     return sum(any(folder.glob(name)) for name in names) if folder.is_dir() else 0
 
 
-def _names(folder: Path) -> str:
+def names_in(folder: Path) -> str:
+    """The first files of a folder, for errors."""
     names = sorted(entry.name for entry in folder.iterdir())
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "") or "nothing"

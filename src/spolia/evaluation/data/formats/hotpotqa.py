@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from spolia.errors import DataError
 from spolia.evaluation.data.formats.form import Asked, Form, Placed
 from spolia.evaluation.data.formats.native import plain
 from spolia.evaluation.data.json_lines import first_record, records
-from spolia.types import Document, Item, Scalar, SubQuestion
+from spolia.types import Document, Item, Meta, Scalar, SubQuestion
 
 
 @dataclass
@@ -68,11 +69,39 @@ def context_of(item: Item, passages: Mapping[str, Document]) -> list[Document]:
     return [passages[one] for one in named]
 
 
+class PooledForm(Form):
+    """One file of questions, each with its own paragraphs; `Pool` gives these their ids."""
+
+    def corpus(self, path: Path) -> Sequence[Path]:
+        return (path,)
+
+    def passages(self, path: Path) -> Iterator[Placed]:
+        pool = Pool()
+        for place, row in records(path):
+            for title, text, meta in self.paragraphs(place, row):
+                id, new = pool.id(title, text)
+                if new:
+                    yield place, Document(id, text, title=title, meta=meta)
+
+    def items(self, path: Path) -> Iterator[Asked]:
+        pool = Pool()
+        for place, row in records(path):
+            yield place, self.item(place, row, pool)
+
+    @abstractmethod
+    def paragraphs(self, place: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str, Meta]]:
+        """Title, text and metadata of the paragraphs of a row."""
+
+    @abstractmethod
+    def item(self, place: str, row: Mapping[str, Any], pool: Pool) -> Item:
+        """The question of a row."""
+
+
 KNOWN = ("_id", "question", "answer", "type", "context", "supporting_facts")
 OURS = ("context", "supporting_sentences", "supporting_facts")
 
 
-class HotpotQA(Form):
+class HotpotQA(PooledForm):
     """One file, as it is published. Gold is every paragraph with a supporting fact; its sentences are metadata."""
 
     called: ClassVar[str] = "hotpotqa"
@@ -81,25 +110,12 @@ class HotpotQA(Form):
     def fits(self, path: Path) -> bool:
         return has_fields(path, "_id", "context", "supporting_facts")
 
-    def corpus(self, path: Path) -> Sequence[Path]:
-        return (path,)
-
-    def passages(self, path: Path) -> Iterator[Placed]:
-        pool = Pool()
-        for place, row in records(path):
-            for title, sentences in _context(place, row):
-                text, starts = together(sentences)
-                id, new = pool.id(title, text)
-                if new:
-                    yield place, Document(id, text, title=title, meta=(("sentences", json.dumps(starts)),))
-
-    def items(self, path: Path) -> Iterator[Asked]:
-        pool = Pool()
-        for place, row in records(path):
-            yield place, self.item(place, row, pool)
+    def paragraphs(self, place: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str, Meta]]:
+        for title, sentences in _context(place, row):
+            text, starts = together(sentences)
+            yield title, text, (("sentences", json.dumps(starts)),)
 
     def item(self, place: str, row: Mapping[str, Any], pool: Pool) -> Item:
-        """The question of a row."""
         context = _context(place, row)
         ids = {title: pool.id(title, together(sentences)[0])[0] for title, sentences in context}
         facts = _facts(place, row, ids)

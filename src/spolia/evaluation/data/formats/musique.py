@@ -8,17 +8,16 @@ from typing import Any, ClassVar
 
 from spolia.errors import DataError
 from spolia.evaluation.data.dataset import TWIN
-from spolia.evaluation.data.formats.form import Asked, Form, Placed
-from spolia.evaluation.data.formats.hotpotqa import Pool, context_of, field_of, has_fields, rest_of
+from spolia.evaluation.data.formats.hotpotqa import Pool, PooledForm, context_of, field_of, has_fields, rest_of
 from spolia.evaluation.data.formats.native import plain
-from spolia.evaluation.data.json_lines import records, write_rows
-from spolia.types import Document, Item, SubQuestion
+from spolia.evaluation.data.json_lines import write_rows
+from spolia.types import Document, Item, Meta, SubQuestion
 
 KNOWN = ("id", "question", "paragraphs", "question_decomposition", "answer", "answer_aliases", "answerable")
 OURS = ("context", "supporting", "steps", "answer")
 
 
-class MuSiQue(Form):
+class MuSiQue(PooledForm):
     """One file of JSON lines, as it is published.
 
     A question that cannot be answered has no gold. MuSiQue-Full has each question twice under one id, with paragraphs
@@ -31,21 +30,11 @@ class MuSiQue(Form):
     def fits(self, path: Path) -> bool:
         return has_fields(path, "paragraphs", "question_decomposition")
 
-    def corpus(self, path: Path) -> Sequence[Path]:
-        return (path,)
+    def paragraphs(self, place: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str, Meta]]:
+        return ((title, text, ()) for title, text, _ in _paragraphs(place, row))
 
-    def passages(self, path: Path) -> Iterator[Placed]:
-        pool = Pool()
-        for place, row in records(path):
-            for title, text, _ in _paragraphs(place, row):
-                id, new = pool.id(title, text)
-                if new:
-                    yield place, Document(id, text, title=title)
-
-    def items(self, path: Path) -> Iterator[Asked]:
-        pool = Pool()
-        for place, row in records(path):
-            yield place, _item(place, row, pool)
+    def item(self, place: str, row: Mapping[str, Any], pool: Pool) -> Item:
+        return _item(place, row, pool)
 
     def put(self, path: Path, passages: Sequence[Document], items: Sequence[Item]) -> None:
         known = {one.id: one for one in passages}

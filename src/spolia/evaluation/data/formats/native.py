@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spolia.errors import DataError
-from spolia.evaluation.data.formats.form import Asked, Form, Placed
+from spolia.evaluation.data.formats.form import Asked, Form, Placed, names_in
 from spolia.evaluation.data.json_lines import jsonl_file, rows, write_rows
 from spolia.types import SOMEWHERE, Document, Gold, Item, Meta, Quote, SubQuestion
 
@@ -193,17 +193,14 @@ class NativeForm(Form):
         return () if found is None else (found,)
 
     def passages(self, path: Path) -> Iterator[Placed]:
-        file = _file(path, "corpus")
-        for number, row in rows(file):
-            place = f"{file} line {number}"
+        for place, row in rows(_file(path, "corpus")):
             yield place, passage_in(place, row)
 
     def items(self, path: Path) -> Iterator[Asked]:
         file = _file(path, "questions")
         wanted = {id for _, row in rows(file) for id in quoted_documents(row)} if self.corpus(path) else set()
         texts = {one.id: one.text for _, one in self.passages(path) if one.id in wanted} if wanted else {}
-        for number, row in rows(file):
-            place = f"{file} line {number}"
+        for place, row in rows(file):
             yield place, item_in(place, row, texts)
 
     def unread(self, path: Path) -> Mapping[str, int]:
@@ -273,9 +270,7 @@ def _file(folder: Path, name: str) -> Path:
             f"{folder} {there}. Give a folder with corpus.jsonl and questions.jsonl (or .jsonl.gz), or a data set in "
             "another form; docs/datasets.md has them all."
         )
-    names = sorted(entry.name for entry in folder.iterdir())
-    have = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     instead = ", or ask the questions of a store of yours: --store STORE" if name == "corpus" else ""
     raise DataError(
-        f"No {name}.jsonl or {name}.jsonl.gz in {folder}; it has: {have or 'nothing'}. Write it there{instead}."
+        f"No {name}.jsonl or {name}.jsonl.gz in {folder}; it has: {names_in(folder)}. Write it there{instead}."
     )

@@ -190,9 +190,6 @@ def calibrated(
 def labelled_in(path: Path) -> tuple[LabelledAnswer, ...]:
     """The labelled answers of a file of JSON lines, or of one array, with the fields `FIELDS`: `answers` are accepted
     ones, `passages` what the answer was made from; `[1]` in it cites the first.
-
-    Raises:
-        DataError: there is no such file, a row has another form, or an id comes twice; says where.
     """
     if not path.is_file():
         raise DataError(f"There is no file {path}. Write one with a line for each answer: {', '.join(FIELDS)}.")
