@@ -1,8 +1,4 @@
-"""Which addresses may be connected to.
-
-What names an address is often not to be trusted: a list of pages, a redirect, a name server. A server within one's own
-network, which trusts its neighbours, must not be reached through it (server-side request forgery, CWE-918).
-"""
+"""Which addresses may be connected to: only public ones for untrusted input (request forgery, CWE-918)."""
 
 from __future__ import annotations
 

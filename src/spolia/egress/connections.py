@@ -58,10 +58,10 @@ def _new(connection: Any, *, public: bool) -> socket.socket:
     return found
 
 
-class _InOne:
-    """Writes head and body of a small request at once: a call of the system costs more than all that is done to make
-    them."""
+class _Connection:
+    """Opens through `_new`, and writes head and body of a small request in one system call."""
 
+    public = False
     _held: list[bytes] | None = None
 
     def request(self, method: str, url: str, body: Any = None, *given: Any, **named: Any) -> None:
@@ -80,58 +80,26 @@ class _InOne:
         else:
             super().send(data)  # type: ignore[misc]
 
-
-class _Plain(_InOne, HTTPConnection):
-    public = False
-
-    def _new_conn(self) -> socket.socket:
+    def _new_conn(self: Any) -> socket.socket:
         return _new(self, public=self.public)
 
-    def getresponse(self) -> Any:
+    def getresponse(self: Any) -> Any:
         under_way.line.use(self.sock)
-        return super().getresponse()
+        return super().getresponse()  # type: ignore[misc]
 
 
-class _Secure(_InOne, HTTPSConnection):
-    public = False
-
-    def _new_conn(self) -> socket.socket:
-        return _new(self, public=self.public)
-
-    def getresponse(self) -> Any:
-        under_way.line.use(self.sock)
-        return super().getresponse()
-
-
-class _PublicPlain(_Plain):
-    public = True
-
-
-class _PublicSecure(_Secure):
-    public = True
-
-
-class _PlainPool(HTTPConnectionPool):
-    ConnectionCls = _Plain
-
-
-class _SecurePool(HTTPSConnectionPool):
-    ConnectionCls = _Secure
-
-
-class _PublicPlainPool(HTTPConnectionPool):
-    ConnectionCls = _PublicPlain
-
-
-class _PublicSecurePool(HTTPSConnectionPool):
-    ConnectionCls = _PublicSecure
+def _pool_class(base: type, connection: type, *, public: bool) -> Any:
+    own = type(connection.__name__, (_Connection, connection), {"public": public})
+    return type(base.__name__, (base,), {"ConnectionCls": own})
 
 
 _POOLS: dict[tuple[str, bool], type[HTTPConnectionPool]] = {
-    ("http", False): _PlainPool,
-    ("https", False): _SecurePool,
-    ("http", True): _PublicPlainPool,
-    ("https", True): _PublicSecurePool,
+    (scheme, public): _pool_class(base, connection, public=public)
+    for scheme, base, connection in (
+        ("http", HTTPConnectionPool, HTTPConnection),
+        ("https", HTTPSConnectionPool, HTTPSConnection),
+    )
+    for public in (False, True)
 }
 _pools: dict[tuple[str, str, int | None, int, bool], HTTPConnectionPool] = {}
 _making = threading.Lock()

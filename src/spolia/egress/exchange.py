@@ -1,9 +1,4 @@
-"""One request to a server over HTTP: bounded in time and size, and ended at once by a cancellation.
-
-urllib3, because it is one distribution, synchronous like the core, and bounded: timeouts for connecting and for each
-read, verified TLS, and connections that are kept and checked before they are used again. Its retries and redirects are
-off: who asks decides whether to ask again, and a redirect is looked at, so that a key is sent to one server only.
-"""
+"""One HTTP request through urllib3: bounded, cancellable, without retries; the caller handles redirects."""
 
 from __future__ import annotations
 

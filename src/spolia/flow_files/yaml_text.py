@@ -1,9 +1,4 @@
-"""YAML as far as flow files need it: mappings from text, lists, text, numbers, true, false and null.
-
-Nothing is made but plain data. Tags, merge keys, doubled keys and cycles are refused; nesting and the number of nodes,
-aliases counted as often as they are used, are bounded before anything is built of them. Scalars mean what they mean
-in YAML 1.2: `no` and `1:30` are text.
-"""
+"""The YAML of flow files: bounded plain data without tags, merge keys, doubled keys or cycles; YAML 1.2 scalars."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""How likely each sentence of some passages is to hold the answer to a question: eight clues, weighed.
-
-P(sentence) = exp(w · clues) / Σ exp(w · clues) over all sentences found for the question. The weights were fitted by
-maximum likelihood on squad_newwiki and squad2_dev (benchmarks/extract_fit.py, which prints this table), never on the
-data sets that results are reported on.
-"""
+"""How likely each sentence is to hold the answer: exp(w · clues) / Σ exp(w · clues), fitted by extract_fit.py."""
 
 from __future__ import annotations
 

@@ -100,15 +100,12 @@ class Extract(Operator[Ranking, Answer]):
         found = clues(read.question, read.passages, self.analyzer, likeness)
         likely = chances(found, LEXICAL if likeness is None else EMBEDDED)
         order = [index for index in sorted(range(len(likely)), key=lambda i: -likely[i]) if not found[index].idle]
-        if not order or self._doubts(found[order[0]].near, likeness[order[0]] if likeness else None):
+        if not order or confidence(found[order[0]].near, likeness[order[0]] if likeness else None) < self.threshold:
             return Answer(self.abstention, (), "abstained", read.ranking)
         chosen = self._worth_saying(order, likely, [count_words(sentence) for sentence in read.sentences])
         quotes = tuple(read.quote(index, number) for number, index in enumerate(chosen, 1))
         text = " ".join(f"{plain(quote.quote)} [{quote.marker}]" for quote in quotes)
         return Answer(text, quotes, "answered", read.ranking)
-
-    def _doubts(self, near: float, cosine: float | None) -> bool:
-        return confidence(near, cosine) < self.threshold
 
     def _worth_saying(self, order: Sequence[int], likely: Sequence[float], lengths: Sequence[float]) -> list[int]:
         """The likeliest sentence, and the others that are worth their words, likeliest first."""

@@ -17,7 +17,7 @@ from spolia.models.parsers.parser import plain_words
 from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.role import Ask, Brief, Role, replies
 from spolia.models.protocols import LanguageModel
-from spolia.types import Answer, Failure, Hit, Node, Query, Ranking
+from spolia.types import Answer, Failure, Query, Ranking
 
 NOTHING = "none"
 _MARKER = re.compile(r"\s*\[\d{1,4}\]")
@@ -149,7 +149,11 @@ class VerifyClaims(Operator[Answer, Answer]):
         markers = Markers(len(hits))
         text = self._written(facts, dropped, question)
         text = markers.feed(text) + markers.end()
-        citations = [cited(number, node) for number in markers.used for node in _parts(hits[number - 1])]
+        citations = [
+            cited(number, node)
+            for number in markers.used
+            for node in hits[number - 1].found or (hits[number - 1].node,)
+        ]
         return Answer(text, tuple(citations), "answered", Ranking(asked, tuple(hits), "verified"))
 
     def _written(self, facts: Sequence[str], dropped: Sequence[str], question: str) -> str:
@@ -168,10 +172,6 @@ def repeats(text: str, claims: Sequence[str]) -> bool:
     """
     said = f" {plain_words(text)} "
     return any(f" {words} " in said for claim in claims if (words := plain_words(claim)))
-
-
-def _parts(hit: Hit) -> tuple[Node, ...]:
-    return hit.found or (hit.node,)
 
 
 RIGHT, WRONG_PASSAGES, WRONG_ANSWER = "right", "wrong passages", "wrong answer"
@@ -230,12 +230,12 @@ class VerifyGrounding(Operator[Query, Answer]):
     def apply(self, value: Query, /) -> Answer:
         found = self.search(value)
         for number in range(self.max_rounds):
-            answer = self.read(found.but(query=_drawn(found.query, value.sample + number)))
+            answer = self.read(found.but(query=found.query.but(sample=value.sample + number)))
             verdict = self._verdict(found, answer)
             if verdict == RIGHT:
                 return answer
             if verdict == WRONG_PASSAGES and number + 1 < self.max_rounds:
-                found = self.search(self.rewrite(_drawn(value, value.sample + number + 1)))
+                found = self.search(self.rewrite(value.but(sample=value.sample + number + 1)))
         return answer if answer.abstained else answer.but(stop_reason="cap")
 
     def calls(self, rows: int | None = None, /) -> int | None:
@@ -250,7 +250,3 @@ class VerifyGrounding(Operator[Query, Answer]):
         brief = Brief.of(question=found.query.question, answer=answer.text, passages=passages)
         said: str = Ask(self.llm, self.role, 64)(brief)
         return said
-
-
-def _drawn(query: Query, sample: int) -> Query:
-    return query.but(sample=sample)

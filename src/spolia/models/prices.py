@@ -1,8 +1,4 @@
-"""What models cost: `prices.csv`, in US dollars for a million tokens, as their hosts published them in 2025.
-
-A price belongs to a host: the same name on a server of one's own costs nothing. Prices change; what
-`usd_per_million` says in a model's settings counts before this table.
-"""
+"""What models cost at their hosts: `prices.csv`, in US dollars for a million tokens, as published in 2025."""
 
 from __future__ import annotations
 

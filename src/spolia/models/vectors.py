@@ -1,7 +1,4 @@
-"""Sparse vectors: for each text, weights of some terms of a vocabulary, as learned sparse models give them.
-
-Source: Formal et al., "SPLADE: Sparse lexical and expansion model for first stage ranking", 2021.
-"""
+"""Sparse vectors (SPLADE, Formal et al. 2021) and token vectors (ColBERT)."""
 
 from __future__ import annotations
 

@@ -17,15 +17,6 @@ if TYPE_CHECKING:
     from spolia.retrieval.term_counts import Counts
     from spolia.stores.snapshot.snapshot import Snapshot
 
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from spolia.retrieval.term_counts import Counts
-
-    Values = npt.NDArray[np.float64]
-
 Variant: TypeAlias = Literal["lucene", "robertson", "okapi", "atire", "bm25l", "bm25+"]
 Idf: TypeAlias = Callable[[float, float], float]
 """From the number of nodes, and of those that hold the term."""
@@ -56,7 +47,7 @@ class Saturation:
     b: float
     delta: float
 
-    def of(self, often: Values, lengths: Values) -> Values:
+    def of(self, often: Numbers, lengths: Numbers) -> Numbers:
         """float64[m]: the factor beside the idf.
 
         Args:

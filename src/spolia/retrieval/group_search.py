@@ -17,8 +17,13 @@ from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.types import Filter, Hit, Query, Ranking
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from spolia.stores.snapshot.snapshot import Snapshot
 
+    Numbers = npt.NDArray[np.float64]
+    Mask = npt.NDArray[np.bool_]
 
 LONGEST_CHARACTERS = 10_000
 """A question longer than that has a document pasted into it, with what is asked before or after it."""
@@ -119,16 +124,6 @@ class GroupSearch(Operator[Query, Ranking]):
     def wanted(self, query: Query) -> Filter | None:
         """What may be found: what this step, the query and the run all accept."""
         return narrowed(self.filter, query.filter, narrowing())
-
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from spolia.stores.snapshot.snapshot import Snapshot
-
-    Numbers = npt.NDArray[np.float64]
-    Mask = npt.NDArray[np.bool_]
 
 
 class TermSearch(GroupSearch):

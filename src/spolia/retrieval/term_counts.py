@@ -1,9 +1,4 @@
-"""How often each term stands in each node of a group: what exact formulas of words are computed from.
-
-The lexical index answers one formula, in Lucene's coding of lengths, and gives no counts away. These are counted from
-the texts of a generation by the group's own analyser, at the first question, and kept in memory as long as the
-generation is looked at: some seconds and 100 MB for 100,000 passages.
-"""
+"""How often each term stands in each node of a group, counted once per generation and kept in memory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Token vectors in files, by the hash of the text: written once, never changed, and looked at without being read whole.
-
-Each file of vectors has one beside it that says which texts they are of; without that it is not there. What is missing
-or damaged is embedded again. Two processes that embed the same text keep it twice, which does no harm.
-"""
+"""Token vectors in files, by the hash of the text; missing or damaged ones are embedded again."""
 
 from __future__ import annotations
 

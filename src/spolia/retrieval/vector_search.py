@@ -18,15 +18,11 @@ from spolia.stores.stored_definition import refuse_other_embedder
 from spolia.types import Failure, Filter, Hit, Query, Ranking
 
 if TYPE_CHECKING:
-    from spolia.stores.access.allowed_nodes import Allowed
-    from spolia.stores.snapshot.snapshot import Snapshot
-
-
-if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
     from spolia.models.vectors import SparseRows
+    from spolia.stores.access.allowed_nodes import Allowed
     from spolia.stores.snapshot.snapshot import Snapshot
 
     Vectors: TypeAlias = npt.NDArray[np.float32]

@@ -1,7 +1,4 @@
-"""Any server that speaks the OpenAI chat protocol: OpenAI, vLLM, llama.cpp, Ollama, LM Studio and others.
-
-https://platform.openai.com/docs/api-reference/chat
-"""
+"""Servers that speak the OpenAI chat protocol (https://platform.openai.com/docs/api-reference/chat)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Servers with OpenAI's older protocol, which continues a text: vLLM, llama.cpp and others. It tells what chats do not:
-the log-probability of a text that is given to it (`echo`), which perplexities and rerankers by likelihood need.
-
-https://platform.openai.com/docs/api-reference/completions
-"""
+"""Servers with OpenAI's older protocol, which continues a text and states the log-probability of a given one."""
 
 from __future__ import annotations
 

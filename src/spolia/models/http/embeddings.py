@@ -1,7 +1,4 @@
-"""Vectors from any server that speaks OpenAI's protocol: OpenAI, vLLM, TEI, llama.cpp, Ollama and others.
-
-https://platform.openai.com/docs/api-reference/embeddings
-"""
+"""Vectors from servers with OpenAI's protocol (https://platform.openai.com/docs/api-reference/embeddings)."""
 
 from __future__ import annotations
 

@@ -49,16 +49,11 @@ class Remote(Value):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base_url", checked_url(self.base_url))
-        for name in ("connect_timeout_s", "timeout_s", "deadline_s", "max_concurrent"):
-            if not 0 < getattr(self, name) <= 1e6:
-                raise ModelError(
-                    f"{type(self).__name__} got {name}={getattr(self, name)}. Write 0 < number <= 1000000."
-                )
-        for name in ("retries", "wait_s", "max_wait_s"):
-            if not 0 <= getattr(self, name) <= 1e6:
-                raise ModelError(
-                    f"{type(self).__name__} got {name}={getattr(self, name)}. Write 0 <= number <= 1000000."
-                )
+        above = ("connect_timeout_s", "timeout_s", "deadline_s", "max_concurrent")
+        for name in (*above, "retries", "wait_s", "max_wait_s"):
+            number, least = getattr(self, name), "0 <" if name in above else "0 <="
+            if not 0 <= number <= 1e6 or (name in above and number == 0):
+                raise ModelError(f"{type(self).__name__} got {name}={number}. Write {least} number <= 1000000.")
         if len(self.usd_per_million) != 2 or not all(0 <= price < 1e9 for price in self.usd_per_million):
             raise ModelError(
                 f"{type(self).__name__} got usd_per_million={self.usd_per_million}. Write two prices, of tokens sent "

@@ -1,9 +1,4 @@
-"""Server-sent events, read as they come, and characters that were torn apart between them.
-
-https://html.spec.whatwg.org/multipage/server-sent-events.html. Lines are split in bytes, before decoding, so that a
-character may be torn between two chunks of the connection. Some servers also tear one between two *events*, writing
-half of its bytes, or half of its surrogate pair, into the JSON of each: `Mended` joins them.
-"""
+"""What servers send: events (WHATWG server-sent events), replies, errors, and characters torn between them."""
 
 from __future__ import annotations
 

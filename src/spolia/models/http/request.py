@@ -12,7 +12,7 @@ from spolia.egress.exchange import RequestLimits, Response
 from spolia.errors import ModelUnavailable
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import DONE, Reply, estimated_tokens, events, mapping, parsed
-from spolia.models.http.retry import Attempts, Out, chunks, key_in, paced, posted, turn, without
+from spolia.models.http.retry import Attempts, Out, chunks, paced, turn, without
 from spolia.types import Generation, Usage
 
 if TYPE_CHECKING:
@@ -47,12 +47,7 @@ class Posting(Attempts[Out]):
             return self.read(reply)
 
     def _exchange(self, limits: RequestLimits) -> Mapping[str, Any]:
-        model, key = self.model, key_in(self.model.api_key_env)
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        body = json.dumps(self.body).encode()
-        with posted(f"{model.base_url}/{self.path}", body, headers, limits, model.max_concurrent) as response:
-            if response.status != 200:
-                raise self.refused(response, key)
+        with self.sent(self.path, json.dumps(self.body).encode(), limits) as (response, key):
             return parsed(without(key, b"".join(chunks(response)).decode("utf-8", "replace")))
 
 
@@ -103,12 +98,7 @@ class ChatCall(Attempts[Generation]):
         return Usage(calls=1, input_tokens=self.bound.input_tokens, output_tokens=estimated_tokens(reply.text))
 
     def _exchange(self, reply: Reply, limits: RequestLimits) -> None:
-        model, key = self.model, key_in(self.model.api_key_env)
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        url = f"{model.base_url}/chat/completions"
-        with posted(url, self.body, headers, limits, model.max_concurrent) as response:
-            if response.status != 200:
-                raise self.refused(response, key)
+        with self.sent("chat/completions", self.body, limits) as (response, key):
             if "text/event-stream" in response.headers.get("Content-Type", ""):
                 self._streamed(reply, response, key)
             else:

@@ -1,7 +1,4 @@
-"""Scores from a server with a reranker: Jina, Cohere, Voyage, vLLM and TEI speak about the same protocol.
-
-https://docs.cohere.com/reference/rerank, https://jina.ai/reranker
-"""
+"""Scores from a server with a reranker: Jina, Cohere, Voyage, vLLM and TEI speak about the same protocol."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from spolia.core.run_context import check_cancelled, reach
 from spolia.egress.exchange import RequestLimits, Response, exchanged, pieces
@@ -17,6 +17,9 @@ from spolia.errors import EgressFailed, EgressRefused, ModelError, ModelRejected
 from spolia.models.http.remote import Remote
 from spolia.models.http.replies import refused
 from spolia.types import Addressed, Usage
+
+if TYPE_CHECKING:
+    from spolia.models.http.transcriber import Transcriber
 
 MAX_REPLY_BYTES = 32 * 2**20
 POLL_S = 0.05
@@ -80,10 +83,10 @@ def turn(server: str, at_once: int, limits: RequestLimits) -> Iterator[None]:
 
 
 def _forget() -> None:
-    """After a fork the child waits for nothing that its parent does."""
-    global _making
+    """After a fork the child waits for nothing that its parent does, and holds none of its locks."""
+    global _making, _booking
     _turns.clear()
-    _making = threading.Lock()
+    _making, _booking = threading.Lock(), threading.Lock()
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -158,39 +161,7 @@ def paced(model: Remote, bound: Usage, limits: RequestLimits) -> None:
         pause(wait_s)
 
 
-def _forget_rates() -> None:
-    """After a fork the child holds no lock of its parent's."""
-    global _booking
-    _booking = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_forget_rates)
-
-
 Out = TypeVar("Out")
-
-
-class Server(Protocol):
-    """What is known of a server and of the patience with it; see `ChatModel`."""
-
-    @property
-    def model(self) -> str: ...
-    @property
-    def base_url(self) -> str: ...
-    @property
-    def api_key_env(self) -> str: ...
-    @property
-    def connect_timeout_s(self) -> float: ...
-    @property
-    def timeout_s(self) -> float: ...
-    @property
-    def deadline_s(self) -> float: ...
-    @property
-    def retries(self) -> int: ...
-    @property
-    def wait_s(self) -> float: ...
-    @property
-    def max_wait_s(self) -> float: ...
 
 
 class Attempts(Generic[Out]):
@@ -201,7 +172,7 @@ class Attempts(Generic[Out]):
         handed_out: whether something of the reply was given away, so that there is no other attempt.
     """
 
-    model: Server
+    model: Remote | Transcriber
     handed_out = False
 
     def once(self, limits: RequestLimits) -> Out:
@@ -245,6 +216,18 @@ class Attempts(Generic[Out]):
         if min(wait_s, self.model.max_wait_s) >= limits.left_s:
             return f"Tried {attempt + 1} times; the deadline of {self.model.deadline_s:g} s leaves no time for another."
         return None
+
+    @contextmanager
+    def sent(
+        self, path: str, body: bytes, limits: RequestLimits, kind: str = "application/json"
+    ) -> Iterator[tuple[Response, str]]:
+        """The response to one request with the key, and the key; raises for any status other than 200."""
+        model, key = self.model, key_in(self.model.api_key_env)
+        headers = {"Content-Type": kind} | ({"Authorization": f"Bearer {key}"} if key else {})
+        with posted(f"{model.base_url}/{path}", body, headers, limits, model.max_concurrent) as response:
+            if response.status != 200:
+                raise self.refused(response, key)
+            yield response, key
 
     def refused(self, response: Response, key: str) -> ModelError:
         """The error that a status other than 200 is."""

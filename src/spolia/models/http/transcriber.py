@@ -1,7 +1,4 @@
-"""Speech to text by any server that speaks OpenAI's protocol: OpenAI, vLLM, whisper.cpp, faster-whisper and others.
-
-https://platform.openai.com/docs/api-reference/audio/createTranscription
-"""
+"""Speech to text (https://platform.openai.com/docs/api-reference/audio/createTranscription)."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from spolia.core.run_context import reserve
 from spolia.egress.exchange import RequestLimits
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable
 from spolia.models.http.remote import checked_url
-from spolia.models.http.retry import Attempts, chunks, key_in, posted, turn, without
+from spolia.models.http.retry import Attempts, chunks, turn, without
 from spolia.types import Usage, Value
 
 _BYTES_PER_MINUTE = 960_000  # of speech at 128 kbit/s: what a file may cost is judged by that before it is heard
@@ -134,13 +131,8 @@ class _Call(Attempts[Transcript]):
         return Usage(calls=1, cost_usd=minutes * self.model.usd_per_minute)
 
     def _exchange(self, limits: RequestLimits) -> Transcript:
-        model, key = self.model, key_in(self.model.api_key_env)
         kind, body = self._form()
-        headers = {"Content-Type": kind} | ({"Authorization": f"Bearer {key}"} if key else {})
-        url = f"{model.base_url}/audio/transcriptions"
-        with posted(url, body, headers, limits, model.max_concurrent) as response:
-            if response.status != 200:
-                raise self.refused(response, key)
+        with self.sent("audio/transcriptions", body, limits, kind) as (response, key):
             return _heard(without(key, b"".join(chunks(response)).decode("utf-8", "replace")))
 
     def _form(self) -> tuple[str, bytes]:

@@ -1,8 +1,4 @@
-"""Writes an ONNX model in the protocol-buffer wire format, so that neither onnx nor torch is needed to make one.
-
-A message is a sequence of (field number, wire type) tags and values. The few messages used are in onnx.proto3
-(https://github.com/onnx/onnx/blob/main/onnx/onnx.proto3); field numbers are from there.
-"""
+"""Writes an ONNX model in the protocol-buffer wire format; field numbers are from onnx.proto3."""
 
 from __future__ import annotations
 

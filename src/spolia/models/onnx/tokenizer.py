@@ -1,8 +1,4 @@
-"""The tokenizer of all-MiniLM-L6-v2: WordPiece over a vocabulary of mostly English, offline.
-
-Characters that are not in the vocabulary are mapped to one unknown token a word: what the embedder sees of them is
-that something was there. So a text's length in tokens says nothing where the script is not covered.
-"""
+"""The tokenizer of all-MiniLM-L6-v2: WordPiece; a word with unknown characters is one unknown token."""
 
 from __future__ import annotations
 

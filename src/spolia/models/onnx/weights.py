@@ -1,9 +1,4 @@
-"""Finds the weights of all-MiniLM-L6-v2 on this machine, or fetches them, and makes sure that they are the pinned ones.
-
-Looked up, first match wins: the folder that is given; the one that `SPOLIA_WEIGHTS` names; an installed weights
-package; the cache of the model hub on disk; the hub itself. What is found and has another hash is an error, never
-skipped: vectors of other weights would silently not fit those that are stored.
-"""
+"""Finds or fetches the weights of all-MiniLM-L6-v2; weights with another hash are an error."""
 
 from __future__ import annotations
 

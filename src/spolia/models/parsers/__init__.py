@@ -1,8 +1,4 @@
-"""What is read out of a model's reply: frozen values, so that a role that holds one is plain data.
-
-A reply is read as people read it: reasoning before it, fences, bold type, introductions, other quotes or full-width
-letters do not matter. What is not clear is refused, never guessed.
-"""
+"""Parsers read a value out of a model's reply; they refuse what is not clear and never guess."""
 
 from spolia.models.parsers.json_object import JsonObject
 from spolia.models.parsers.lines import Headed, Lines

@@ -1,5 +1,4 @@
-"""Verdicts: one of some words that a reply may name. What is labelled counts first, then what a reply begins with, then
-the only one that it names, then what it ends with."""
+"""Verdicts: one of some words that a reply may name."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""What keeps a text inside the place of a prompt that it is put into: nothing in it passes for the prompt's own marks.
-
-Documents are data. Two kinds of marks could end them: the tags that a prompt file writes around a place, and the marks
-by which servers write a chat down as one text (`<|im_end|>`, `</s>`, `[INST]`), which some tokenizers read as such
-wherever they stand. Of each the first character is replaced by one that looks alike. What a model could take for the
-same counts as the same: other brackets and letters of full width, blanks and invisible characters between them. All
-other characters stay as they are.
-"""
+"""Prompt files, and what keeps a text inside its place: nothing in it passes for the prompt's own marks."""
 
 from __future__ import annotations
 
