@@ -45,10 +45,12 @@ WRONG_USAGE: type[Exception] = typer.BadParameter.__mro__[1]
 
 IN_QUOTES = 'Write the question in quotes: spolia {} "What is it about?"'
 
-ORDER = (
-    "index", "sync", "plan", "docs", "groups", "export", "import", "search", "ask", "eval", "gate", "calibrate", "data",
-    "check", "show", "prompts", "trace", "doctor",
-)  # fmt: skip
+COMMANDS: dict[str, Any] = {
+    "index": spread(index), "sync": spread(index), "plan": spread(plan), "docs": docs, "groups": groups,
+    "export": export, "import": import_, "search": search, "ask": ask, "eval": evaluate, "gate": gate,
+    "calibrate": calibrate, "data": data, "check": check, "show": show, "prompts": prompts, "trace": trace,
+    "doctor": doctor,
+}  # fmt: skip
 """As help lists the commands: how a store is made, then how it is used."""
 
 
@@ -57,7 +59,7 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of the commands."""
-        return sorted(self.commands, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+        return [*COMMANDS, *(self.commands.keys() - COMMANDS)]
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that the arguments name."""
@@ -95,24 +97,11 @@ def _common(
 ) -> None: ...
 
 
-app.command("index")(guarded(spread(index)))
-app.command("sync", help=SYNC)(guarded(spread(index)))
-app.add_typer(docs, name="docs")
-app.add_typer(groups, name="groups")
-app.add_typer(data, name="data")
-app.add_typer(prompts, name="prompts")
-app.command("export")(guarded(export))
-app.command("import")(guarded(import_))
-app.command("plan")(guarded(spread(plan)))
-app.command("search")(guarded(search))
-app.command("ask")(guarded(ask))
-app.command("eval")(guarded(evaluate))
-app.command("gate")(guarded(gate))
-app.command("calibrate")(guarded(calibrate))
-app.command("check")(guarded(check))
-app.command("show")(guarded(show))
-app.command("trace")(guarded(trace))
-app.command("doctor")(guarded(doctor))
+for _name, _body in COMMANDS.items():
+    if isinstance(_body, typer.Typer):
+        app.add_typer(_body, name=_name)
+    else:
+        app.command(_name, help=SYNC if _name == "sync" else None)(guarded(_body))
 app.command("fail-points", hidden=True)(guarded(fail_points))
 
 

@@ -36,8 +36,7 @@ Access: TypeAlias = Annotated[
     option("--access PRINCIPAL", "The user or group who asks; repeat it. Without it you find what everybody may read."),
 ]
 SeenBy: TypeAlias = Annotated[
-    list[str] | None,
-    option("--access PRINCIPAL", "Show only what this user or group may read; repeat it. Without it everything."),
+    list[str] | None, option("--access PRINCIPAL", "Show only what this user or group may read; repeat it.")
 ]
 Readers: TypeAlias = Annotated[
     Path | None, option("--readers FILE", "Who may read what: a text file with lines `PATTERN = PRINCIPAL, …`.")
@@ -46,7 +45,7 @@ Known: TypeAlias = Annotated[
     list[str] | None,
     option(
         "--known MODULE",
-        "Python file, module or MODULE:NAME whose operators, groups, measures and READERS are used; repeat it.",
+        "Python file, module or MODULE:NAME with operators, groups, measures, READERS; repeat it.",
     ),
 ]
 OwnPrompts: TypeAlias = Annotated[
@@ -62,7 +61,7 @@ Searched: TypeAlias = Annotated[
     str, typer.Option("--group", metavar="NAME", help="The node group to search; built if it is not there.")
 ]
 FlowName: TypeAlias = Annotated[str, typer.Option("--flow", metavar="FLOW", help=FLOWS)]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, messages on stderr.")]
+AsJson: TypeAlias = Annotated[bool, option("--json", "One JSON object on stdout, messages on stderr.")]
 Weights: TypeAlias = Annotated[
     str, typer.Option("--weights", metavar="DIR", help="Folder with the embedder's weights.")
 ]

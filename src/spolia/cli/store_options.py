@@ -26,10 +26,10 @@ class StoreOptions:
 
     store: StorePath
     sources: Annotated[
-        list[str] | None, argument("SOURCE", "Folder with documents; or an address: a page, or s3://BUCKET/docs.")
+        list[str] | None, argument("SOURCE", "Folder with documents, address of a page, or s3://BUCKET/docs.")
     ] = None
     more: Annotated[
-        Path | None, option("--sources FILE", "YAML file with sources: pages, remote files, database rows, APIs.")
+        Path | None, option("--sources FILE", "YAML file with sources: pages, files, database rows, APIs.")
     ] = None
     groups: Annotated[
         Path | None, option("--groups FILE", "YAML file that defines node groups; `chunk` says how documents are cut.")
@@ -41,24 +41,22 @@ class StoreOptions:
     readers: Readers = None
     fields: Annotated[
         list[str] | None,
-        option("--field NAME:KIND=DEFAULT", "A metadata field to filter by: author, year:int, year:int=0; repeat it."),
+        option("--field NAME:KIND=DEFAULT", "Field to filter by: author, year:int, year:int=0; repeat it."),
     ] = None
     weights: Weights = ""
     llm: ModelUrl = ""
     model: ModelName = ""
     threads: Annotated[int, typer.Option("--threads", min=1, help="CPU threads for the embedder.")] = 1
     workers: Annotated[
-        int | None,
-        typer.Option("--workers", min=0, help="Processes that read files; by default one a processor, at most 4."),
+        int | None, option("--workers", "Processes that read files; by default one a processor, at most 4.", min=0)
     ] = None
     file_seconds: Annotated[
-        float | None,
-        option("--file-seconds", "Seconds to read a file, plus one for each of its megabytes; 120 by default.", min=1),
+        float | None, option("--file-seconds", "Seconds to read a file, plus one a megabyte; by default 120.", min=1)
     ] = None
     file_mb: Annotated[
-        int | None, option("--file-mb", "Megabytes of memory to read a file; 2048 by default.", min=128)
+        int | None, option("--file-mb", "Megabytes of memory to read a file; by default 2048.", min=128)
     ] = None
-    follow_links: Annotated[bool, typer.Option("--follow-links", help="Go where links lead out of DIR too.")] = False
+    follow_links: Annotated[bool, option("--follow-links", "Go where links lead out of DIR too.")] = False
 
     @property
     def limits(self) -> WorkerLimits:

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 LISTED = 40
 """Kinds and fields of one row that are named."""
 FORMS = "spolia, beir, autorag, trec, 2wikimultihopqa, hotpotqa, musique"
-Set = Annotated[
-    Path, typer.Argument(metavar="DATA", help=f"A data set: a folder or a file, in one of the forms {FORMS}.")
-]
+Set = Annotated[Path, typer.Argument(metavar="DATA", help=f"A data set, a folder or a file: {FORMS}.")]
 From = Annotated[str, typer.Option("--from", metavar="FORM", help="The form of DATA; by default it is detected.")]
 
 data = typer.Typer(help="Data sets: show, convert, looks.", no_args_is_help=True, add_completion=False)
@@ -54,9 +52,7 @@ def convert(
     target: Annotated[Path, typer.Argument(metavar="TARGET", help="The new folder or file.")],
     to: Annotated[str, typer.Option("--to", metavar="FORM", help=f"One of: {FORMS}.")] = "spolia",
     form: From = "",
-    quotes: Annotated[
-        bool, typer.Option("--quotes", help="Turn gold into quotes: sentences, answers or passages.")
-    ] = False,
+    quotes: Annotated[bool, option("--quotes", "Turn gold into quotes: sentences, answers or passages.")] = False,
     join: Annotated[
         str,
         typer.Option(
@@ -100,7 +96,7 @@ def convert(
 def looks(
     source: Set,
     form: From = "",
-    forget: Annotated[bool, typer.Option("--forget", help="Strike them out: nothing was chosen by them.")] = False,
+    forget: Annotated[bool, option("--forget", "Strike them out: nothing was chosen by them.")] = False,
     json: AsJson = False,
 ) -> Exit:
     """List the experiments that looked at the questions of a data set, by which `eval` refuses to report on some.

@@ -44,7 +44,7 @@ def gate(
     flow: Flow = None,
     data: Data = None,
     store: OverStore = None,
-    write: Annotated[bool, typer.Option("--write", help="Write the baseline from the flow as it is now.")] = False,
+    write: Annotated[bool, option("--write", "Write the baseline from the flow as it is now.")] = False,
     measures: Annotated[str, option("--measures LIST", f"With --write. {WHAT}")] = "",
     split: Part = "",
     limit: Limit = None,
@@ -52,9 +52,7 @@ def gate(
     tolerance: Tolerances = None,
     rule: Annotated[str, option("--rule NAME", RULE)] = "",
     report: Written = None,
-    overlap: Annotated[
-        bool, typer.Option("--overlap", help="With --write: allow questions that flows were chosen by.")
-    ] = False,
+    overlap: Annotated[bool, option("--overlap", "With --write: allow questions that flows were chosen by.")] = False,
     known: Known = None,
     llm: ModelUrl = "",
     model: ModelName = "",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import WAIT_S, AsJson, Wait
+from spolia.cli.options import WAIT_S, AsJson, Wait, option
 from spolia.cli.screen import Screen, one_line
 from spolia.cli.store_options import StoreOptions
 
@@ -32,15 +32,12 @@ def index(
     making: StoreOptions,
     rebuild: Annotated[
         bool,
-        typer.Option(
-            "--rebuild",
-            help="What was built with other parts is built anew with these; what was given up is tried again.",
-        ),
+        option("--rebuild", "Build again what has other parts; retry files that were given up."),
     ] = False,
     documents: Annotated[
-        bool, typer.Option("--report", help="List every document: pages, characters, passages, what is not embedded.")
+        bool, option("--report", "List every document: pages, characters, passages, what is not embedded.")
     ] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Stay, and follow all of it until you press Ctrl-C.")] = False,
+    watch: Annotated[bool, option("--watch", "Stay, and follow all of it until you press Ctrl-C.")] = False,
     every: Annotated[float, typer.Option("--every", min=0.05, help="With --watch: seconds between two looks.")] = 2.0,
     wait: Wait = WAIT_S,
     json: AsJson = False,

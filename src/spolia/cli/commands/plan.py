@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import AsJson
+from spolia.cli.options import AsJson, option
 from spolia.cli.screen import Screen, one_line
 from spolia.cli.store_options import StoreOptions
 
@@ -22,11 +20,8 @@ SHOWN = 10
 
 def plan(
     making: StoreOptions,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="As if everything were indexed again.")] = False,
-    fast: Annotated[
-        bool,
-        typer.Option("--fast", help="Read no file, ask no source: tell files apart by size and time, cut nothing."),
-    ] = False,
+    rebuild: Annotated[bool, option("--rebuild", "As if everything were indexed again.")] = False,
+    fast: Annotated[bool, option("--fast", "Read no file, ask no source: compare sizes and times only.")] = False,
     json: AsJson = False,
 ) -> Exit:
     """Show what `spolia sync` with the same options would do: files, groups, passages, texts to embed, model calls.

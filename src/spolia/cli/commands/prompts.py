@@ -48,8 +48,7 @@ def show(
     line: Annotated[int, typer.Option("--line", min=1, help="Which question of --data, counted from 1.")] = 1,
     document: Annotated[list[Path] | None, option("--document FILE", "A text of the case; repeat it.")] = None,
     reply: Annotated[
-        list[str] | None,
-        option("--reply TEXT", "An assumed reply, so that later calls are shown too; repeat it for each call."),
+        list[str] | None, option("--reply TEXT", "An assumed reply, to show later calls too; repeat it for each call.")
     ] = None,
     store: MaybeStore = None,
     prompts: OwnPrompts = None,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from spolia.cli.exit_codes import Exit
-from spolia.cli.options import FLOWS, AsJson, Known, MaybeStore, OwnPrompts, argument
+from spolia.cli.options import FLOWS, AsJson, Known, MaybeStore, OwnPrompts, argument, option
 from spolia.cli.screen import Screen
 from spolia.errors import QueryError
 
@@ -20,11 +18,9 @@ def show(
     store: MaybeStore = None,
     known: Known = None,
     prompts: OwnPrompts = None,
-    mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart, for Markdown pages.")] = False,
-    yaml: Annotated[bool, typer.Option("--yaml", help="As a flow file, to be changed and given to --flow.")] = False,
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Instead of a flow, the JSON schema of flow files, for editors.")
-    ] = False,
+    mermaid: Annotated[bool, option("--mermaid", "As a Mermaid flowchart, for Markdown pages.")] = False,
+    yaml: Annotated[bool, option("--yaml", "As a flow file, to be changed and given to --flow.")] = False,
+    schema: Annotated[bool, option("--schema", "Instead, the JSON schema of flow files, for editors.")] = False,
     json: AsJson = False,
 ) -> Exit:
     """Draw a flow: its steps, what each takes and gives."""

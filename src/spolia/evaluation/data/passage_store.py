@@ -73,7 +73,8 @@ def indexed(
     """
     if analyzer is None:
         analyzer = analyzer_for(passage.text for passage in islice(data.passages(), SAMPLED))
-    manifest = _manifest(embedder, analyzer)
+    embeddings = (GroupEmbedding(embedder.name, embedder.dimension),) if embedder is not None else ()
+    manifest = Manifest(GROUP, "one node for each passage", f"data set, form {FORM}", analyzer, embeddings)
     key = digest_of((data.content_hash(), manifest)).hex()[:16]
     root = folder if folder is not None else cache_folder() / "datasets"
     corpus = Corpus(str(root / f"{data.name}-{key}.spolia"))
@@ -90,11 +91,6 @@ def _is_whole(corpus: Corpus) -> bool:
         return False
     snapshot = corpus.snapshot()
     return snapshot.generation > 0 and snapshot.opened.row(sql.CURSOR, UNFINISHED) is None
-
-
-def _manifest(embedder: Embedder | None, analyzer: Analyzer) -> Manifest:
-    embeddings = (GroupEmbedding(embedder.name, embedder.dimension),) if embedder is not None else ()
-    return Manifest(GROUP, "one node for each passage", f"data set, form {FORM}", analyzer, embeddings)
 
 
 def _write(writer: Writer, data: DataSet, embedder: Embedder | None, manifest: Manifest, told: Told) -> None:

@@ -40,10 +40,8 @@ class Located(Value):
         grades = {str(q): old[str(one)] for group in item.gold for one in group if str(one) in old
                   for q in self._of(item, one)}  # fmt: skip
         meta = tuple(pair for pair in item.meta if pair[0] != "grades")
-        return item.but(gold=gold, grades=tuple(grades.items()), meta=meta, decomposition=self._hops(item))
-
-    def _hops(self, item: Item) -> tuple[object, ...]:
-        return tuple(one.but(gold_id=self._document(one.gold_id)) for one in item.decomposition)
+        hops = tuple(one.but(gold_id=self._document(one.gold_id)) for one in item.decomposition)
+        return item.but(gold=gold, grades=tuple(grades.items()), meta=meta, decomposition=hops)
 
     def _document(self, passage: str) -> str:
         found = self.quotes.get(passage, ())

@@ -149,10 +149,8 @@ def _is_spolia(cls: type) -> bool:
 def reads(value: Any, known: Known | None = None) -> dict[str, str | None]:
     """What stores, models and prompt files hold now, but for those that are known."""
     known = {} if known is None else known
-    found = (
-        value.resources if isinstance(value, Operator) else [one for one in inside(value) if isinstance(one, Addressed)]
-    )
-    named = {repr(one): one for one in found}
+    found = value.resources if isinstance(value, Operator) else inside(value)
+    named = {repr(one): one for one in found if isinstance(one, Addressed)}
     known |= {name: one.fingerprint() for name, one in named.items() if name not in known}
     return {name: known[name] for name in named}
 
