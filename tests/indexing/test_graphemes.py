@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spolia.indexing.text_length import cut_before, may_cut
+from spolia.indexing.splitters.windows import cut_before, may_cut
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from spolia.indexing.splitters.rows import TableAware
 from spolia.indexing.splitters.semantic import SemanticBreaks
 from spolia.indexing.splitters.text_units import Sentences
 from spolia.indexing.splitters.token_window import LONGEST, TokenWindow
+from spolia.indexing.splitters.windows import may_cut
 from spolia.indexing.structure.regions import Regions
 from spolia.indexing.structure.topics import Topics
-from spolia.indexing.text_length import may_cut
 from spolia.models.protocols import Kind
 from spolia.stores.definition import Part, Piece, Splitter
 from spolia.types import Document, Heading, Node, Span, Value

@@ -17,6 +17,7 @@ from spolia.indexing.readers.reader import Blob, FileReader, Reading
 from spolia.types import Meta, Value
 
 _BETWEEN = "\n\n"
+_XBERG_ADVICE = "Fetch it again, or use another reader."
 
 
 def reading_of(
@@ -81,18 +82,10 @@ class DoclingReader(Value):
             pages = [document.export_to_markdown(page_no=number) for number in numbers]
             pages = pages or [document.export_to_markdown()]
         except Exception as error:  # it raises ConversionError, and whatever its back ends and models do
-            raise _refused_by_docling(blob, error) from error
+            why = f"{type(error).__name__}: {error}"
+            raise _refused(blob, "Docling", why, "Use another reader for it.") from error
         warnings = tuple(f"Docling: {one.error_message}" for one in result.errors)
         return reading_of(self, blob, pages, warnings=warnings, is_paged=bool(numbers))
-
-
-def _refused_by_docling(blob: Blob, error: Any) -> DocumentError:
-    why = f"{type(error).__name__}: {error}"
-    if "password" in why.lower():
-        return EncryptedDocument(
-            f"{blob.uri} is locked with a password. Write a copy without one. Docling says: {why:.300}"
-        )
-    return DocumentError(f"{blob.uri} could not be read by Docling: {why:.300}. Use another reader for it.")
 
 
 @dataclass(frozen=True)
@@ -154,15 +147,16 @@ class XbergReader(Value):
             try:
                 result = alone.submit(asyncio.run, xberg.extract(given, how)).result()
             except Exception as error:  # it raises RuntimeError for most of what can go wrong
-                raise _refused_by_xberg(blob, str(error)) from error
+                raise _refused(blob, "Xberg", str(error), _XBERG_ADVICE) from error
         if not result.results:
-            raise _refused_by_xberg(blob, "; ".join(one.message for one in result.errors) or "it found no document")
+            why = "; ".join(one.message for one in result.errors) or "it found no document"
+            raise _refused(blob, "Xberg", why, _XBERG_ADVICE)
         return result.results[0]
 
 
-def _refused_by_xberg(blob: Blob, why: str) -> DocumentError:
+def _refused(blob: Blob, library: str, why: str, advice: str) -> DocumentError:
     if "password" in why.lower() or "encrypted" in why.lower():
         return EncryptedDocument(
-            f"{blob.uri} is locked with a password. Write a copy without one. Xberg says: {why:.300}"
+            f"{blob.uri} is locked with a password. Write a copy without one. {library} says: {why:.300}"
         )
-    return DocumentError(f"{blob.uri} could not be read by Xberg: {why:.300}. Fetch it again, or use another reader.")
+    return DocumentError(f"{blob.uri} could not be read by {library}: {why:.300}. {advice}")

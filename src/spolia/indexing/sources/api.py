@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
-from hashlib import blake2b
 from typing import Any
 from urllib.parse import quote, urljoin
 
@@ -17,11 +16,13 @@ from spolia.egress.retry import patiently
 from spolia.errors import DocumentError, EgressError, EgressFailed, SourceError, SourceUnavailable
 from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.sources.records import at, filled, record_reader, scalars, seconds_of, uri_of, written
-from spolia.indexing.sources.source import Gathering, Memory, Source, with_secrets, without_secrets
+from spolia.indexing.sources.source import Gathering, Memory, Source, refuse_name, with_secrets, without_secrets
 from spolia.indexing.sources.web_pages import host_of, normal
 from spolia.indexing.sync.files import SourceChanges
 
 CURSOR, PAGE = "{cursor}", "{page}"
+_LEFT_OUT = ("headers", "allow", "most_pages", "largest_bytes", "retries", "timeout_s", "deadline_s")
+"""Fields that do not change the documents."""
 _NEXT = re.compile(r"<([^<>]*)>\s*;[^<>]*?\brel\s*=\s*\"?next\b", re.IGNORECASE)
 _STAYS = "What was published stays."
 
@@ -121,9 +122,6 @@ class ApiPages:
         return f"The API of {self.source.name!r}"
 
 
-_NAME = re.compile(r"[\w.-]+")
-
-
 @dataclass(frozen=True)
 class APIItems(Source):
     """Items that an HTTP API gives as JSON, each a document with the uri `api://NAME/KEY`.
@@ -185,8 +183,7 @@ class APIItems(Source):
     deadline_s: float = 120.0
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise SourceError(f"{self.name!r} cannot be the name of a source. Write letters, digits, '.', '-', '_'.")
+        refuse_name(self.name)
         if not normal(self.url.replace(CURSOR, "0").replace(PAGE, "0")):
             raise SourceError(f"{self.url!r} is no address. Write https://HOST/PATH?since={CURSOR}")
         if CURSOR in self.url and not self.updated:
@@ -258,7 +255,7 @@ class _Reading:
         latest = self.before if self.latest is None else str(self.latest)
         if self.before and self.latest is not None and _order(self.before) > _order(self.latest):
             latest = self.before
-        return {"": json.dumps([_definition(self.source), latest]) if latest else ""}
+        return {"": json.dumps([self.source.definition(*_LEFT_OUT), latest]) if latest else ""}
 
 
 def _order(value: Any) -> tuple[float, str]:
@@ -272,13 +269,6 @@ def _order(value: Any) -> tuple[float, str]:
     return seconds, str(value)
 
 
-def _definition(source: APIItems) -> str:
-    """What documents are made of; another one gives other documents, so that all are read again."""
-    left = ("headers", "allow", "most_pages", "largest_bytes", "retries", "timeout_s", "deadline_s")
-    said = {f.name: getattr(source, f.name) for f in fields(source) if f.name not in left}
-    return blake2b(repr(said).encode(), digest_size=8).hexdigest()
-
-
 def _cursor(memory: Memory, source: APIItems) -> str:
     definition, latest = json.loads(memory.cursors.get("") or '["", ""]')
-    return str(latest) if definition == _definition(source) else ""
+    return str(latest) if definition == source.definition(*_LEFT_OUT) else ""

@@ -7,7 +7,7 @@ import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -55,6 +55,12 @@ def _value(name: str) -> str:
     return found
 
 
+def refuse_name(name: str) -> None:
+    """Refuse a name of a source that cannot stand in uris."""
+    if not _NAME.fullmatch(name):
+        raise SourceError(f"{name!r} cannot be the name of a source. Write letters, digits, '.', '-', '_'.")
+
+
 class Memory(Protocol):
     """What a store has of a source.
 
@@ -93,6 +99,15 @@ class Source(Value):
     def id(self) -> str:
         """The name under which a store remembers how far it was read."""
 
+    def definition(self, *left_out: str) -> str:
+        """Tells apart two descriptions that give other documents, so that all are read again.
+
+        Args:
+            left_out: fields that do not change the documents.
+        """
+        said = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
+        return blake2b(repr(said).encode(), digest_size=8).hexdigest()
+
     @abstractmethod
     def lots(self, memory: Memory, readers: Mapping[str, FileReader]) -> Iterator[SourceChanges]:
         """What has changed, some at a time; each lot is published before the next is asked for.
@@ -112,6 +127,7 @@ ITEMS_AT_ONCE, BYTES_AT_ONCE = 1_000, 16_000_000
 LONGEST_URI = 2_000
 Load: TypeAlias = Callable[[Path | None], Loaded]
 _SECOND = 1_000_000_000
+_NAME = re.compile(r"[\w.-]+")
 _FIRST, _LAST = 10**8, 2**33
 """From 1973 to 2242; a number below or above counts something else than seconds."""
 

@@ -8,10 +8,9 @@ import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +19,15 @@ from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, MissingExtra, SourceError, SourceUnavailable
 from spolia.indexing.readers.reader import FileReader
 from spolia.indexing.sources.records import filled, names_in, record_reader, scalars, seconds_of, uri_of, written
-from spolia.indexing.sources.source import ITEMS_AT_ONCE, Gathering, Memory, Source, with_secrets, without_secrets
+from spolia.indexing.sources.source import (
+    ITEMS_AT_ONCE,
+    Gathering,
+    Memory,
+    Source,
+    refuse_name,
+    with_secrets,
+    without_secrets,
+)
 from spolia.indexing.sync.files import SourceChanges
 
 if TYPE_CHECKING:
@@ -107,7 +114,8 @@ def _passes(error: Any) -> bool:
     return isinstance(error, (OperationalError, InterfaceError))
 
 
-_NAME = re.compile(r"[\w.-]+")
+_LEFT_OUT = ("url", "removals")
+"""Fields that do not change the documents."""
 _QUERY = re.compile(r"\s*(--[^\n]*\n\s*)*(select|with|values)\b", re.IGNORECASE)
 
 
@@ -152,8 +160,7 @@ class SQLRows(Source):
     removals: bool = True
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise SourceError(f"{self.name!r} cannot be the name of a source. Write letters, digits, '.', '-', '_'.")
+        refuse_name(self.name)
         if re.search(r"://[^/@]*:(?!\$\{)[^/@]+@", self.url):
             raise SourceError(
                 "The address of the database holds a password. Set an environment variable, and name it: "
@@ -276,12 +283,6 @@ class _Reading:
 # Cursors.
 
 
-def _definition(source: SQLRows) -> str:
-    """What rows are made of: another definition gives other documents, so that all rows are read again."""
-    said = {f.name: getattr(source, f.name) for f in fields(source) if f.name not in ("url", "removals")}
-    return blake2b(repr(said).encode(), digest_size=8).hexdigest()
-
-
 def _written(value: Any, source: SQLRows) -> str:
     """A cursor as text."""
     kinds: dict[type, str] = {datetime: "datetime", date: "date", Decimal: "decimal", bytes: "bytes"}
@@ -290,7 +291,7 @@ def _written(value: Any, source: SQLRows) -> str:
         value = value.hex()
     elif kind or not isinstance(value, (str, int, float)):
         value = value.isoformat() if isinstance(value, date) else str(value)
-    return json.dumps([_definition(source), kind, value])
+    return json.dumps([source.definition(*_LEFT_OUT), kind, value])
 
 
 def _value(cursor: str, source: SQLRows) -> Any:
@@ -298,7 +299,7 @@ def _value(cursor: str, source: SQLRows) -> Any:
     if not cursor:
         return None
     definition, kind, value = json.loads(cursor)
-    if definition != _definition(source):
+    if definition != source.definition(*_LEFT_OUT):
         return None
     if kind == "datetime":
         return datetime.fromisoformat(value)

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from spolia.core.sentences import each_sentence
-from spolia.indexing.splitters.windows import Atom, SizeBound, parts, places_in, stripped
-from spolia.indexing.text_length import may_cut
+from spolia.indexing.splitters.windows import Atom, SizeBound, may_cut, parts, places_in, stripped
 from spolia.stores.definition import Part
 from spolia.stores.groups.nodes import BETWEEN
 from spolia.types import Heading

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from spolia.indexing.splitters.sized_splitter import TokenCounter, at_least, moving_on
-from spolia.indexing.splitters.windows import Atom, SizeBound, Windows, parts
-from spolia.indexing.text_length import cut_before, may_cut
+from spolia.indexing.splitters.windows import Atom, SizeBound, Windows, cut_before, may_cut, parts
 from spolia.stores.definition import Part, Piece, Splitter
 
 LONGEST = 16

@@ -9,9 +9,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from spolia.core.operator import Operator
-from spolia.core.sentences import each_sentence, sentences
+from spolia.core.sentences import sentences
 from spolia.indexing.splitters.sized_splitter import at_least
-from spolia.indexing.text_length import may_cut
+from spolia.indexing.splitters.windows import sentence_spans
 from spolia.models.protocols import Embedder
 from spolia.stores.definition import Part, Piece, Pieces, Splitter
 
@@ -66,7 +66,7 @@ class Topics(Splitter):
         at_least(self, sentences=1)
 
     def pieces(self, part: Part, /) -> Iterator[Piece]:
-        text, spans = part.node.text, _sentences(part.node.text)
+        text, spans = part.node.text, sentence_spans(part.node.text)
         while some := list(islice(spans, BLOCK)):
             first = 0
             for end in joined(self._vectors(text, some), -(-len(some) // self.sentences)):
@@ -79,20 +79,6 @@ class Topics(Splitter):
 
         read = [text[start : min(end, start + READ)] for start, end in spans]
         return self.embedder.embed(read, kind="passage").astype(np.float64)
-
-
-def _sentences(text: str) -> Iterator[Span]:
-    """Spans of the sentences, of which none begins inside what a reader sees as one character."""
-    held: Span | None = None
-    for start, end in each_sentence(text):
-        if held is not None and held[1] == start and not may_cut(text, start):
-            held = held[0], end
-            continue
-        if held is not None:
-            yield held
-        held = start, end
-    if held is not None:
-        yield held
 
 
 def joined(vectors: Vectors, count: int) -> list[int]:

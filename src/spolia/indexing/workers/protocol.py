@@ -105,28 +105,18 @@ def receive(stream: IO[bytes]) -> tuple[dict[str, Any], list[bytes]] | None:
     return said, attached
 
 
+_OF_DOCUMENT = ("id", "text", "uri", "title", "media_type", "pages", "meta")
+_OF_READING = ("encoding", "empty_pages", "ocr_pages", "dropped", "beside", "warnings", "lacks")
+
+
 def plain(reading: Reading) -> tuple[dict[str, Any], list[bytes]]:
     """A reading as what JSON has, and its bytes apart."""
     document = reading.document
-    said = {
-        "id": document.id,
-        "text": document.text,
-        "uri": document.uri,
-        "title": document.title,
-        "media_type": document.media_type,
-        "pages": document.pages,
-        "headings": [(heading.start, heading.level, heading.text) for heading in document.headings],
-        "meta": document.meta,
-        "regions": [_region(region) for region in document.regions],
-        "encoding": reading.encoding,
-        "empty_pages": reading.empty_pages,
-        "ocr_pages": reading.ocr_pages,
-        "dropped": reading.dropped,
-        "images": [image.uri for image in reading.images],
-        "beside": reading.beside,
-        "warnings": reading.warnings,
-        "lacks": reading.lacks,
-    }
+    said = {name: getattr(document, name) for name in _OF_DOCUMENT}
+    said |= {name: getattr(reading, name) for name in _OF_READING}
+    said["headings"] = [(heading.start, heading.level, heading.text) for heading in document.headings]
+    said["regions"] = [_region(region) for region in document.regions]
+    said["images"] = [image.uri for image in reading.images]
     return said, [document.boxes.packed, *(image.data for image in reading.images)]
 
 

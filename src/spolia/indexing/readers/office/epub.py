@@ -18,7 +18,7 @@ from spolia.indexing.readers.office.package import package
 from spolia.indexing.readers.pictures.linked_images import Linked
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.indexing.readers.safe_xml import characters, tree
-from spolia.types import Heading, Meta, Region, Value
+from spolia.types import Meta, Value
 
 _META = {"creator": "author", "date": "date", "language": "language", "subject": "keywords",
          "publisher": "publisher", "description": "description"}  # fmt: skip
@@ -46,8 +46,10 @@ class EpubReader(Value):
             title, meta = _said(book.root)
             labels = _labels(archive, book)
             pictures = _Pictures(blob, archive, book)
-            text, headings, regions = _joined(_chapters(archive, book, labels, pictures))
-        document = blob.document(self, text, title=title, headings=headings, regions=regions, meta=meta)
+            whole = Layout()
+            for chapter in _chapters(archive, book, labels, pictures):
+                whole.append(chapter)
+        document = whole.document(blob, self, title=title, meta=meta)
         dropped = (("pictures", len(pictures.unread)),) if pictures.unread else ()
         return Reading(document, dropped=dropped, images=tuple(pictures.images.values()))
 
@@ -153,10 +155,3 @@ def _chapters(archive: zipfile.ZipFile, book: _Book, labels: dict[str, str], pic
             layout.append(body)
         if len(layout):
             yield layout
-
-
-def _joined(chapters: Iterator[Layout]) -> tuple[str, tuple[Heading, ...], tuple[Region, ...]]:
-    whole = Layout()
-    for chapter in chapters:
-        whole.append(chapter)
-    return whole.text(), tuple(whole.headings), whole.in_order()

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import pypdfium2
 from pypdfium2 import raw
 
-from spolia.indexing.readers.pdf.geometry import Area, VisiblePage
-from spolia.indexing.readers.pdf.pdfium import kinds
+from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, kinds
 
 _COLOURS = {1: 0, 3: 2, 4: 6}  # channels to PNG's colour type
 

@@ -10,9 +10,8 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from spolia.indexing.readers.hyphenation import HYPHEN
-from spolia.indexing.readers.pdf.geometry import Area, VisiblePage
+from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, boxes
 from spolia.indexing.readers.pdf.lines import NO_TEXT
-from spolia.indexing.readers.pdf.pdfium import boxes
 
 
 class Letter(NamedTuple):

@@ -15,9 +15,8 @@ import numpy as np
 from pypdfium2 import raw
 
 from spolia.indexing.readers.hyphenation import HYPHEN, Change, changed
-from spolia.indexing.readers.pdf.geometry import Area, VisiblePage
+from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, fonts, rectangles, sizes
 from spolia.indexing.readers.pdf.headings import may_be_heading
-from spolia.indexing.readers.pdf.pdfium import fonts, rectangles, sizes
 
 if TYPE_CHECKING:
     from spolia.indexing.readers.pdf.tables import PageTable

@@ -15,7 +15,7 @@ from pypdfium2 import PdfiumError, raw
 
 from spolia.indexing.readers.hyphenation import HYPHEN
 from spolia.indexing.readers.pdf.drawings import Picture, drawn_on, pictures_of
-from spolia.indexing.readers.pdf.geometry import Area, VisiblePage
+from spolia.indexing.readers.pdf.geometry import Area, VisiblePage, notes
 from spolia.indexing.readers.pdf.grids import Grid, grids_of
 from spolia.indexing.readers.pdf.headings import Styled
 from spolia.indexing.readers.pdf.letters import Letter, area_of, letters_of, written
@@ -31,7 +31,6 @@ from spolia.indexing.readers.pdf.lines import (
     read_from_the_right,
     text_of,
 )
-from spolia.indexing.readers.pdf.pdfium import notes
 from spolia.indexing.readers.pdf.tables import PageTable, caption_of, tables_of
 
 if TYPE_CHECKING:
