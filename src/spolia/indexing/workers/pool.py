@@ -9,13 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import LifoQueue
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from spolia import errors
 from spolia.errors import DocumentError, MissingExtra, ReaderDied, SpoliaError, WorkersFailed
@@ -243,9 +243,6 @@ def _not_sent(reader: object, why: str) -> SpoliaError:
     )
 
 
-R = TypeVar("R")
-
-
 class Workers:
     """A number of processes that read files. Use it in a `with` statement; the processes start when they are needed.
 
@@ -294,7 +291,23 @@ class Workers:
 
     def look(self, reader: FileReader, blob: Blob) -> tuple[Reading, bool]:
         """What `read` gives, and whether something stands in the blob that `parts` would give."""
-        return self._persist(reader, blob, lambda worker: worker.read(reader, blob))
+        worker = self._idle.get()
+        try:
+            for attempt in range(1, self.limits.attempts + 1):
+                try:
+                    return worker.read(reader, blob)
+                except Died as died:
+                    if attempt == self.limits.attempts or died.final:
+                        tried = f" Tried {attempt} times." if attempt > 1 else ""
+                        kind = ReaderDied if died.passes else DocumentError
+                        raise kind(
+                            f"The {reader.name} reader {died} on {blob.uri} ({blob.size} bytes).{tried} It was read in "
+                            f"a process of its own, and nothing else was harmed. {died.advice}, or leave it out."
+                        ) from died
+                    time.sleep(WAIT_S * 2**attempt)
+            raise AssertionError("the last attempt returns or raises")
+        finally:
+            self._idle.put(worker)
 
     def parts(self, container: Container, blob: Blob) -> Iterator[Blob]:
         """What stands in a container, one after the other, while a worker unpacks it that reads nothing else.
@@ -313,22 +326,3 @@ class Workers:
             yield from worker.parts(container, blob)
         finally:
             worker.is_busy = False
-
-    def _persist(self, reader: FileReader, blob: Blob, work: Callable[[Process], R]) -> R:
-        worker = self._idle.get()
-        try:
-            for attempt in range(1, self.limits.attempts + 1):
-                try:
-                    return work(worker)
-                except Died as died:
-                    if attempt == self.limits.attempts or died.final:
-                        tried = f" Tried {attempt} times." if attempt > 1 else ""
-                        kind = ReaderDied if died.passes else DocumentError
-                        raise kind(
-                            f"The {reader.name} reader {died} on {blob.uri} ({blob.size} bytes).{tried} It was read in "
-                            f"a process of its own, and nothing else was harmed. {died.advice}, or leave it out."
-                        ) from died
-                    time.sleep(WAIT_S * 2**attempt)
-            raise AssertionError("the last attempt returns or raises")
-        finally:
-            self._idle.put(worker)
