@@ -21,7 +21,7 @@ from spolia.indexing.sync.sync import sync
 from spolia.post_retrieval.selection import Cut, Threshold
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Part, Pieces
-from spolia.stores.stored_definition import built_in, signature
+from spolia.stores.manifest import built_in, signature
 
 MAIN = '''
 import json

@@ -21,9 +21,8 @@ from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric
 from spolia.stores.groups.materialise import materialise
 from spolia.stores.indexes import HNSW, Exact, IndexSettings
-from spolia.stores.manifest import Manifest
+from spolia.stores.manifest import Manifest, built_in, transform_of
 from spolia.stores.snapshot.lineage import ancestors, descendants, parents
-from spolia.stores.stored_definition import built_in, transform_of
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Query
 

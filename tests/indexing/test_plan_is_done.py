@@ -19,7 +19,7 @@ from spolia.indexing.transforms.text_enrichment import Summary
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Embedding
-from spolia.stores.stored_definition import in_order, signature, transform_of
+from spolia.stores.manifest import in_order, signature, transform_of
 from spolia.testing.hash_embedder import HashingEmbedder
 
 EMBEDDER = HashingEmbedder(16)

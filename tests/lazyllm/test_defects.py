@@ -27,7 +27,7 @@ from spolia.stores.adapters.lancedb import LanceDB
 from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialise import materialise
 from spolia.stores.indexes import HNSW, IndexSettings
-from spolia.stores.stored_definition import signature
+from spolia.stores.manifest import signature
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Hit, Node, Ranking
 

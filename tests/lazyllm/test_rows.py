@@ -31,9 +31,8 @@ from spolia.stores.corpus import NodeGroup
 from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric, Part, Piece, Transform, Whole
 from spolia.stores.groups.materialise import materialise
 from spolia.stores.indexes import HNSW, Exact
-from spolia.stores.manifest import GroupEmbedding, Manifest
+from spolia.stores.manifest import BUILT_IN, GroupEmbedding, Manifest, index_of
 from spolia.stores.snapshot.lineage import ancestors, children, descendants, parents
-from spolia.stores.stored_definition import BUILT_IN, index_of
 from spolia.stores.vectors.external_index import collection
 from spolia.testing.hash_embedder import HashingEmbedder
 from spolia.types import Node, Value

@@ -239,7 +239,7 @@ def test_what_has_no_fingerprint_is_known_by_name_and_dimension(tmp_path: Path) 
 
 
 def test_how_an_embedder_runs_is_no_part_of_what_a_group_was_built_with(group: NodeGroup) -> None:
-    from spolia.stores.stored_definition import embedded
+    from spolia.stores.manifest import embedded
 
     fast, slow = embedded(Embedding(MiniLM(threads=2))), embedded(Embedding(MiniLM()))
     assert fast.plain != slow.plain

@@ -19,9 +19,8 @@ from spolia.stores.backends import sql
 from spolia.stores.corpus import Corpus
 from spolia.stores.files import DATABASES as FOLDER
 from spolia.stores.indexes import Database, IndexSettings
-from spolia.stores.manifest import GroupEmbedding
+from spolia.stores.manifest import GroupEmbedding, index_of
 from spolia.stores.snapshot.snapshot import Snapshot
-from spolia.stores.stored_definition import index_of
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.external_index import collection
 from tests.stores import scenario

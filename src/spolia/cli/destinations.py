@@ -91,7 +91,7 @@ def tell_of_groups(
 ) -> None:
     """Name each server that makes or embeds groups, given or stored (perhaps by somebody else), and the key it gets."""
     from spolia.models.http.remote import Remote
-    from spolia.stores.stored_definition import asked_by
+    from spolia.stores.manifest import asked_by
 
     given = [(*one.transform.resources, *(how.embedder for how in one.embeddings)) for one in definitions]
     asked = chain(*given, *(asked_by(manifest, known) for manifest in manifests))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from spolia.errors import GroupError
 from spolia.stores.groups.definitions import meant, unknown
-from spolia.stores.stored_definition import BUILT_IN
+from spolia.stores.manifest import BUILT_IN
 
 if TYPE_CHECKING:
     from spolia.cli.user_modules import UserModules

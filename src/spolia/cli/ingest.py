@@ -36,8 +36,7 @@ from spolia.models.onnx.weights import find
 from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.stores.corpus import Corpus
 from spolia.stores.definition import Definition, Embedding, Transform
-from spolia.stores.manifest import Manifest
-from spolia.stores.stored_definition import signature, transform_of
+from spolia.stores.manifest import Manifest, signature, transform_of
 
 EVERYBODY = "everybody"
 _MEANT = {"everyone", "anybody", "anyone", "all", "public", "*"}

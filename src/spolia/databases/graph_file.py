@@ -156,14 +156,8 @@ class GraphFile(Value):
     path: str
 
     waits: ClassVar[bool] = False
-
-    @property
-    def scoped(self) -> bool:
-        return False
-
-    @property
-    def language(self) -> str:
-        return "Cypher"
+    scoped: ClassVar[bool] = False
+    language: ClassVar[str] = "Cypher"
 
     @property
     def place(self) -> str:

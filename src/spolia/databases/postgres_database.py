@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.core.run_context import on_cancel, reach
 from spolia.databases.database import SAMPLES, QueryLimits, QueryRows, named, table_text
@@ -47,13 +47,8 @@ class PostgresDatabase(Value):
     def __post_init__(self) -> None:
         address_of(self.url)
 
-    @property
-    def scoped(self) -> bool:
-        return False
-
-    @property
-    def language(self) -> str:
-        return "SQL of PostgreSQL"
+    scoped: ClassVar[bool] = False
+    language: ClassVar[str] = "SQL of PostgreSQL"
 
     @property
     def place(self) -> str:

@@ -42,14 +42,8 @@ class SQLiteFile(Value):
     tables: tuple[str, ...] = ()
 
     waits: ClassVar[bool] = False
-
-    @property
-    def scoped(self) -> bool:
-        return False
-
-    @property
-    def language(self) -> str:
-        return "SQL of SQLite"
+    scoped: ClassVar[bool] = False
+    language: ClassVar[str] = "SQL of SQLite"
 
     @property
     def place(self) -> str:

@@ -18,7 +18,7 @@ from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.dense import Dense
 from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_corpus
 from spolia.stores.lexical.analysis import in_words
-from spolia.stores.stored_definition import built_in
+from spolia.stores.manifest import built_in
 from spolia.types import Answer, Query, Ranking
 
 CANDIDATES = 100

@@ -143,8 +143,8 @@ def _stored(nodes: Sequence[Node], embedder: Embedder, group: NodeGroup) -> tupl
     """Places of the nodes whose vectors a store has, and float32[places, d] these."""
     import numpy as np
 
+    from spolia.stores.manifest import refuse_other_embedder
     from spolia.stores.snapshot.lineage import keys_of
-    from spolia.stores.stored_definition import refuse_other_embedder
 
     snapshot = group.snapshot()
     how = snapshot.manifest(group.name).embedded(embedder.name)

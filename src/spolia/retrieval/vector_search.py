@@ -13,8 +13,8 @@ from spolia.models.protocols import Embedder, SparseEmbedder
 from spolia.retrieval.group_search import GroupSearch, searched
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.definition import MAIN
+from spolia.stores.manifest import refuse_other_embedder
 from spolia.stores.snapshot.hit_order import best_hits
-from spolia.stores.stored_definition import refuse_other_embedder
 from spolia.types import Failure, Filter, Hit, Query, Ranking
 
 if TYPE_CHECKING:

@@ -226,79 +226,24 @@ def _segments(folder: Path) -> list[tuple[int, int]]:
         raise ValueError(f"meta.json lacks {error}") from error
 
 
-FAIL_POINTS: tuple[str, ...] = (
-    "create.write",
-    "create.fsync",
-    "create.rename",
-    "create.fsync_folder",
-    "migrate.step",
-    "migrate.commit",
-    "lock.write",
-    "sweep.lexical",
-    "sweep.pin",
-    "sweep.segment",
-    "adopt.write",
-    "adopt.commit",
-    "forget.write",
-    "forget.commit",
-    "define.write",
-    "redefine.write",
-    "drop.write",
-    "declare.write",
-    "put.document",
-    "put.nodes",
-    "put.source",
-    "remember.write",
-    "add.nodes",
-    "unmade.write",
-    "clear.nodes",
-    "readers.document",
-    "readers.nodes",
-    "touch.write",
-    "move.write",
-    "remove.write",
-    "fail.write",
-    "vectors.write",
-    "vectors.fsync",
-    "vectors.rename",
-    "vectors.fsync_folder",
-    "vectors.register",
-    "vectors.merge",
-    "graphs.add",
-    "graphs.save",
-    "graphs.fsync",
-    "graphs.rename",
-    "graphs.fsync_folder",
-    "graphs.sweep",
-    "lexical.clone",
-    "lexical.write",
-    "lexical.commit",
-    "lexical.merge",
-    "lexical.checksums",
-    "lexical.fsync",
-    "lexical.rename",
-    "lexical.fsync_folder",
-    "databases.follow",
-    "databases.followed",
-    "databases.recovered",
-    "publish.pin",
-    "publish.fsync_pins",
-    "publish.purge",
-    "publish.row",
-    "publish.commit",
-    "publish.committed",
-)
+_POINTS = """
+    create.write create.fsync create.rename create.fsync_folder migrate.step migrate.commit lock.write
+    sweep.lexical sweep.pin sweep.segment adopt.write adopt.commit forget.write forget.commit define.write
+    redefine.write drop.write declare.write put.document put.nodes put.source remember.write add.nodes
+    unmade.write clear.nodes readers.document readers.nodes touch.write move.write remove.write fail.write
+    vectors.write vectors.fsync vectors.rename vectors.fsync_folder vectors.register vectors.merge graphs.add
+    graphs.save graphs.fsync graphs.rename graphs.fsync_folder graphs.sweep lexical.clone lexical.write
+    lexical.commit lexical.merge lexical.checksums lexical.fsync lexical.rename lexical.fsync_folder
+    databases.follow databases.followed databases.recovered publish.pin publish.fsync_pins publish.purge
+    publish.row publish.commit publish.committed
+"""
+FAIL_POINTS: tuple[str, ...] = tuple(_POINTS.split())
 
-POSTGRES_FAIL_POINTS: tuple[str, ...] = (
-    "postgres.create",
-    "postgres.create_commit",
-    "postgres.vectors",
-    "postgres.vectors_written",
-    "postgres.index",
-    "postgres.indexed",
-    "follow.build",
-    "follow.sweep",
-)
+_POSTGRES_POINTS = """
+    postgres.create postgres.create_commit postgres.vectors postgres.vectors_written postgres.index
+    postgres.indexed follow.build follow.sweep
+"""
+POSTGRES_FAIL_POINTS: tuple[str, ...] = tuple(_POSTGRES_POINTS.split())
 """Those of a store in PostgreSQL, beside those that it shares with a folder."""
 
 _name, _passes = "", 0

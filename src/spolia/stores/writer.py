@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from spolia.errors import GroupError, NotAStore, StoreError
 from spolia.filters import Field, Schema
-from spolia.stores.access.reader_lists import StoredLists
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend, Connection, WriteSession, translated
 from spolia.stores.backends.publication import NONE, Changes, Publication, Transaction
 from spolia.stores.backends.rows import (
     SourceRow,
     Stamp,
+    StoredLists,
     Unmade,
     document_of,
     hash_of,

@@ -63,7 +63,7 @@ def servers_of(found: Contents) -> Iterator[str]:
     """Which servers the groups of a store send texts to when documents are added; who made the file chose them."""
     from spolia.cli.destinations import destination
     from spolia.models.http.remote import Remote
-    from spolia.stores.stored_definition import asked_by
+    from spolia.stores.manifest import asked_by
 
     for manifest in found.manifests:
         for model in asked_by(manifest):

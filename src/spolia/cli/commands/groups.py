@@ -37,7 +37,7 @@ groups = typer.Typer(
 def list_(store: StorePath, json: AsJson = False) -> Exit:
     """Draw the groups of a store as a tree, each below the one that it is made from, and those that could be built."""
     from spolia.stores.corpus import Corpus
-    from spolia.stores.stored_definition import BUILT_IN
+    from spolia.stores.manifest import BUILT_IN
 
     screen = Screen(json=json)
     snapshot = Corpus(str(store)).latest()
@@ -184,7 +184,7 @@ def _file(data: dict[str, Any]) -> dict[str, Any]:
 
 def _again(corpus: Corpus, name: str, mine: UserModules) -> NodeGroup:
     """A group with the definition that the store has, as the code and the models are by now."""
-    from spolia.stores.stored_definition import definition_by_now
+    from spolia.stores.manifest import definition_by_now
 
     manifest = corpus.latest().manifests.get(name)
     return corpus.group(name, None if manifest is None else definition_by_now(manifest, mine.operators))
@@ -226,7 +226,7 @@ def _tell_where_texts_go(
     """Of what is made: what is wanted, and what the store has below it."""
     from spolia.cli.destinations import tell_of_groups
     from spolia.stores.groups.group_build import with_those_below
-    from spolia.stores.stored_definition import in_order
+    from spolia.stores.manifest import in_order
 
     given = {group.name: group.definition for group in wanted if group.definition is not None}
     made = with_those_below([group.name for group in wanted], in_order(dict(there)))

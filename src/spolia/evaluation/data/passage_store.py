@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from spolia.evaluation.data.dataset import DataSet
 from spolia.models.protocols import Embedder
 from spolia.stores.backends import sql
-from spolia.stores.backends.rows import SourceRow
+from spolia.stores.backends.rows import SourceRow, in_batches
 from spolia.stores.corpus import Corpus, NodeGroup
-from spolia.stores.groups.group_build import in_batches
 from spolia.stores.lexical.analysis import Analyzer, analyzer_for
 from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.types import Document, Node, Span, digest_of

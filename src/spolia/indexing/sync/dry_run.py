@@ -38,9 +38,8 @@ from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Transform
 from spolia.stores.groups.group_build import GroupBuild
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.manifest import GroupEmbedding, Manifest
+from spolia.stores.manifest import GroupEmbedding, Manifest, in_order
 from spolia.stores.staging import Staging
-from spolia.stores.stored_definition import in_order
 from spolia.stores.writer import Draft, Lacking
 from spolia.types import NO_BOXES, Document, Meta, Scalar, Value
 

@@ -20,9 +20,8 @@ from spolia.stores.definition import Definition, Embedding, Part, Pieces, Transf
 from spolia.stores.groups.definitions import GroupDefinitions, refuse_other, ways_out
 from spolia.stores.groups.group_build import Availability, GroupBuild
 from spolia.stores.lexical.analysis import Analyzer, analyzer_for
-from spolia.stores.manifest import Manifest
+from spolia.stores.manifest import Manifest, embedder_of, in_order, manifest_of, signature, transform_of
 from spolia.stores.staging import AnyWriter
-from spolia.stores.stored_definition import embedder_of, in_order, manifest_of, signature, transform_of
 
 SAMPLED_FILES = 40
 _SAMPLED_CHARACTERS = 5_000

@@ -4,101 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
 from spolia.errors import StoreUnavailable
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection
-from spolia.stores.backends.rows import StoreVersion
+from spolia.stores.backends.rows import EVERYBODY, StoreVersion
 from spolia.stores.open_store import OpenStore
-from spolia.types import principals
-
-EVERYBODY = 0
-"""The audience of what has no readers."""
-_LISTS_KEPT = 1_024
-
-Readers = tuple[str, ...]
-
-
-class Audiences:
-    """Numbers for reader lists, as a writer gives them.
-
-    A number holds for one change only: when that is taken back, another list may get it. How a list is written does not
-    change, so that it is sorted and hashed once, however many documents have it.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self._written: dict[Readers, tuple[bytes, str]] = {}
-        self.begin()
-
-    def begin(self) -> None:
-        """Another change begins."""
-        self._known: dict[bytes, int] = {}
-        self._last: tuple[Sequence[str], int] = ((), EVERYBODY)
-
-    def number(self, readers: Sequence[str]) -> int:
-        """The number of a list, whatever its order and repetitions."""
-        if type(readers) is tuple and not readers:
-            return EVERYBODY
-        if readers is not self._last[0]:  # nodes of a document have one list, and to look a long one up takes time
-            listed = _listed(readers)
-            self._last = (readers, self._number(*self._as_written(listed)) if listed else EVERYBODY)
-        return self._last[1]
-
-    def digest(self, readers: Sequence[str]) -> bytes:
-        """16 bytes that tell a list apart, whatever its order and repetitions."""
-        return self._as_written(_listed(readers))[0]
-
-    def _number(self, digest: bytes, written: str) -> int:
-        found = self._known.get(digest)
-        if found is None:
-            row = self.connection.execute(sql.AUDIENCE, (digest,)).fetchone()
-            if row is None:
-                self.connection.execute(sql.ADD_AUDIENCE, (digest, written))
-                row = self.connection.execute(sql.AUDIENCE, (digest,)).fetchone()
-            found = self._known[digest] = int(row[0])
-        return found
-
-    def _as_written(self, readers: Readers) -> tuple[bytes, str]:
-        found = self._written.get(readers)
-        if found is None:
-            if len(self._written) >= _LISTS_KEPT:
-                self._written = {}
-            written = _written(_checked(readers))
-            found = self._written[readers] = (_digest(written), written)
-        return found
-
-
-def _listed(readers: Sequence[str]) -> Readers:
-    return readers if type(readers) is tuple else _checked(readers)
-
-
-def _checked(readers: Sequence[str]) -> Readers:
-    return principals(readers, "A reader list is")
-
-
-def _written(readers: Sequence[str]) -> str:
-    return json.dumps(sorted(set(readers)), ensure_ascii=False)
-
-
-def _digest(written: str) -> bytes:
-    return blake2b(written.encode(), digest_size=16).digest()
-
-
-class StoredLists(dict[int, Readers]):
-    """Reader lists by their numbers, each read when it is asked for."""
-
-    def __init__(self, connection: Connection) -> None:
-        super().__init__({EVERYBODY: ()})
-        self._connection = connection
-
-    def __missing__(self, number: int) -> Readers:
-        (written,) = self._connection.execute(sql.READERS, (number,)).fetchone()
-        found = self[number] = tuple(json.loads(written))
-        return found
 
 
 class ReaderLists:
@@ -110,7 +23,7 @@ class ReaderLists:
     """
 
     def __init__(self) -> None:
-        self.lists: dict[int, Readers] = {EVERYBODY: ()}
+        self.lists: dict[int, tuple[str, ...]] = {EVERYBODY: ()}
         self._names: dict[str, str] = {}
         self._numbers: dict[str, list[int]] = {}
         self._last = EVERYBODY

@@ -10,11 +10,11 @@ from typing import Any
 
 from spolia.errors import StoreCorrupt, StoreError
 from spolia.filters import Schema
-from spolia.stores.access.reader_lists import Audiences
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend, Connection, translated
 from spolia.stores.backends.rows import (
     NOT_YET,
+    Audiences,
     Row,
     SourceRow,
     StoreVersion,

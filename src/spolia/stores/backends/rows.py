@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from spolia.core.codec import decode, encode
 from spolia.errors import SpoliaError, StoreCorrupt, StoreError
 from spolia.filters import Field, Schema
 from spolia.stores.backends import sql
-from spolia.types import NO_BOXES, Boxes, Document, Heading, Meta, Node, Region, Span, Value
+from spolia.types import NO_BOXES, Boxes, Document, Heading, Meta, Node, Region, Span, Value, principals
 
+if TYPE_CHECKING:
+    from spolia.stores.backends.backend import Connection
+
+T = TypeVar("T")
 Row = Sequence[Any]
 EARLIEST_NS = -(2**62)
 """The year 1823. An earlier time, and 0, stand for none: by such a number one version is told from another one."""
@@ -166,6 +171,13 @@ def read_schema(text: str) -> Schema:
         raise StoreCorrupt(f"The declared fields of the store cannot be understood: {text!r} ({error}).") from error
 
 
+def in_batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Lists of so many items, the last one shorter."""
+    remaining = iter(items)
+    while batch := list(islice(remaining, size)):
+        yield batch
+
+
 def packed(values: Iterable[Any]) -> str:
     """A tuple as JSON; nothing at all when it is empty, since most are."""
     listed = list(values)
@@ -304,3 +316,88 @@ def reader_of_report(report: str) -> str:
     """The name of the reader that a source's report begins with; empty for none."""
     found = re.match(r'\{"reader":"([^"\\]+)"', report)
     return found[1] if found else ""
+
+
+EVERYBODY = 0
+"""The audience of what has no readers."""
+_LISTS_KEPT = 1_024
+ReaderNames = tuple[str, ...]
+
+
+class Audiences:
+    """Numbers for reader lists, as a writer gives them.
+
+    A number holds for one change only: when that is taken back, another list may get it. How a list is written does not
+    change, so that it is sorted and hashed once, however many documents have it.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._written: dict[ReaderNames, tuple[bytes, str]] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """Another change begins."""
+        self._known: dict[bytes, int] = {}
+        self._last: tuple[Sequence[str], int] = ((), EVERYBODY)
+
+    def number(self, readers: Sequence[str]) -> int:
+        """The number of a list, whatever its order and repetitions."""
+        if type(readers) is tuple and not readers:
+            return EVERYBODY
+        if readers is not self._last[0]:  # nodes of a document have one list, and to look a long one up takes time
+            listed = _listed(readers)
+            self._last = (readers, self._number(*self._as_written(listed)) if listed else EVERYBODY)
+        return self._last[1]
+
+    def digest(self, readers: Sequence[str]) -> bytes:
+        """16 bytes that tell a list apart, whatever its order and repetitions."""
+        return self._as_written(_listed(readers))[0]
+
+    def _number(self, digest: bytes, written: str) -> int:
+        found = self._known.get(digest)
+        if found is None:
+            row = self.connection.execute(sql.AUDIENCE, (digest,)).fetchone()
+            if row is None:
+                self.connection.execute(sql.ADD_AUDIENCE, (digest, written))
+                row = self.connection.execute(sql.AUDIENCE, (digest,)).fetchone()
+            found = self._known[digest] = int(row[0])
+        return found
+
+    def _as_written(self, readers: ReaderNames) -> tuple[bytes, str]:
+        found = self._written.get(readers)
+        if found is None:
+            if len(self._written) >= _LISTS_KEPT:
+                self._written = {}
+            written = _written(_checked(readers))
+            found = self._written[readers] = (_digest(written), written)
+        return found
+
+
+def _listed(readers: Sequence[str]) -> ReaderNames:
+    return readers if type(readers) is tuple else _checked(readers)
+
+
+def _checked(readers: Sequence[str]) -> ReaderNames:
+    return principals(readers, "A reader list is")
+
+
+def _written(readers: Sequence[str]) -> str:
+    return json.dumps(sorted(set(readers)), ensure_ascii=False)
+
+
+def _digest(written: str) -> bytes:
+    return blake2b(written.encode(), digest_size=16).digest()
+
+
+class StoredLists(dict[int, ReaderNames]):
+    """Reader lists by their numbers, each read when it is asked for."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__({EVERYBODY: ()})
+        self._connection = connection
+
+    def __missing__(self, number: int) -> ReaderNames:
+        (written,) = self._connection.execute(sql.READERS, (number,)).fetchone()
+        found = self[number] = tuple(json.loads(written))
+        return found

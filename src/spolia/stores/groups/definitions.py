@@ -12,10 +12,10 @@ from spolia.stores.definition import DOCUMENT, MAIN, Definition, Embedding, Metr
 from spolia.stores.groups.group_build import GroupBuild, with_those_below
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
-from spolia.stores.manifest import GroupEmbedding, Manifest
-from spolia.stores.staging import AnyWriter
-from spolia.stores.stored_definition import (
+from spolia.stores.manifest import (
     BUILT_IN,
+    GroupEmbedding,
+    Manifest,
     built_in,
     embedded,
     embedder_of,
@@ -26,6 +26,7 @@ from spolia.stores.stored_definition import (
     signature,
     transform_of,
 )
+from spolia.stores.staging import AnyWriter
 
 if TYPE_CHECKING:
     from spolia.stores.corpus import NodeGroup

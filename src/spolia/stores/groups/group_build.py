@@ -10,7 +10,7 @@ from typing import TypeVar
 from spolia.core.run_context import check_cancelled, overhearing
 from spolia.errors import GroupError, StoreError
 from spolia.models.protocols import Embedder, ImageEmbedder, SparseEmbedder
-from spolia.stores.backends.rows import NOT_YET, Unmade
+from spolia.stores.backends.rows import NOT_YET, Unmade, in_batches
 from spolia.stores.definition import DOCUMENT, Part, Piece, Pieces, Splitter, Transform, Whole, transform_for, whole
 from spolia.stores.groups.nodes import NodeFactory
 from spolia.stores.groups.picture_vectors import embed_pictures
@@ -84,8 +84,6 @@ def passes(failure: Failure) -> bool:
     """Whether it lies at what was asked, which may be there another time."""
     return bool(getattr(failure.raised(), "transient", False))
 
-
-T = TypeVar("T")
 
 EMBEDDED_AT_ONCE = 64
 """Texts in one call of an embedder: what is interrupted loses those of the call that was under way, and no others."""
@@ -255,12 +253,6 @@ def embed(
             if isinstance(embedder, ImageEmbedder):
                 unread += embed_pictures(writer, growth.group, embedder, tell)
     return unread
-
-
-def in_batches(items: Iterator[T], size: int) -> Iterator[list[T]]:
-    """Lists of so many items, the last one shorter."""
-    while batch := list(islice(items, size)):
-        yield batch
 
 
 G = TypeVar("G", GroupBuild, Manifest)

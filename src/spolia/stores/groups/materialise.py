@@ -11,7 +11,7 @@ from spolia.core.operator import Operator
 from spolia.core.run_context import check_cancelled, note
 from spolia.errors import GroupError, StoreBusy
 from spolia.filters import Schema
-from spolia.stores.backends.rows import NOT_YET, Unmade
+from spolia.stores.backends.rows import NOT_YET, Unmade, in_batches
 from spolia.stores.corpus import NodeGroup, refuse_no_groups
 from spolia.stores.definition import Embedding, Naming
 from spolia.stores.files import claimer
@@ -29,12 +29,11 @@ from spolia.stores.groups.group_build import (
     GroupNodes,
     embed,
     grow,
-    in_batches,
     make_up,
     refuse_away,
     store,
 )
-from spolia.stores.stored_definition import built_in, signature
+from spolia.stores.manifest import built_in, signature
 from spolia.types import Document, Failure, Node
 
 if TYPE_CHECKING:

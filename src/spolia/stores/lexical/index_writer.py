@@ -11,13 +11,13 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import tantivy
 
 from spolia.errors import StoreError
+from spolia.stores.backends.rows import in_batches
 from spolia.stores.backends.sqlite.connection import problem_with
 from spolia.stores.files import CHECKSUMS, checksum, checksums, fail_point, fsync_file, fsync_folder
 from spolia.stores.lexical.analysis import Analyzer
@@ -90,7 +90,7 @@ def _write(folder: Path, exists: bool, dead: Iterable[int], added: Iterable[Adde
     index = tantivy.Index.open(str(folder)) if exists else tantivy.Index(_schema(), str(folder))
     # One thread: the processor is shared, and one segment for each publication is cheaper to search.
     writer = index.writer(heap_size=_FEW_BYTES if exists else _HEAP_BYTES, num_threads=1)
-    for keys in _in_batches(dead, _DELETED_AT_ONCE):
+    for keys in in_batches(dead, _DELETED_AT_ONCE):
         # By query: a term of an unsigned field given to delete_documents_by_term deletes nothing in tantivy-py 0.27.
         writer.delete_documents_by_query(tantivy.Query.term_set_query(index.schema, KEY, keys))
     for key, text, audience in added:
@@ -133,12 +133,6 @@ def _seal(folder: Path, shared: frozenset[str], base: Path | None) -> None:
         fail_point("lexical.fsync")
         fsync_file(folder / name)
     fsync_folder(folder)
-
-
-def _in_batches(keys: Iterable[int], size: int) -> Iterator[list[int]]:
-    remaining = iter(keys)
-    while batch := list(islice(remaining, size)):
-        yield batch
 
 
 def _remove(folder: Path) -> None:

@@ -32,14 +32,20 @@ from spolia.core.codec import encode
 from spolia.core.run_context import check_cancelled
 from spolia.errors import SpoliaError, StoreCorrupt, StoreError, StoreTooNew
 from spolia.filters import Schema
-from spolia.stores.access.reader_lists import EVERYBODY
 from spolia.stores.backends import sql
-from spolia.stores.backends.rows import SourceRow, document_of, node_of, read_schema, unpacked, written_schema
+from spolia.stores.backends.rows import (
+    EVERYBODY,
+    SourceRow,
+    document_of,
+    in_batches,
+    node_of,
+    read_schema,
+    unpacked,
+    written_schema,
+)
 from spolia.stores.corpus import Corpus
 from spolia.stores.files import fsync_file, fsync_folder
-from spolia.stores.groups.group_build import in_batches
-from spolia.stores.manifest import GroupEmbedding, Manifest, of
-from spolia.stores.stored_definition import in_order
+from spolia.stores.manifest import GroupEmbedding, Manifest, in_order, of
 from spolia.stores.vectors.sparse import ENTRY_BYTES, packed
 from spolia.types import Document, Node, Value
 

@@ -11,9 +11,8 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -22,12 +21,12 @@ from spolia.errors import StoreError, StoreUnavailable
 from spolia.stores.access.allowed_nodes import Allowed, Keys
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection
+from spolia.stores.backends.rows import in_batches
 from spolia.stores.definition import Metric
 from spolia.stores.files import DATABASES, fail_point, fsync_folder, segment_path
 from spolia.stores.indexes import HNSW, Database, VectorIndex
-from spolia.stores.manifest import GroupEmbedding, Manifest
+from spolia.stores.manifest import GroupEmbedding, Manifest, index_of
 from spolia.stores.snapshot.hit_order import Ids
-from spolia.stores.stored_definition import index_of
 from spolia.stores.vectors.dense import Vectors, open_segment
 from spolia.stores.vectors.graphs import build_graphs, sweep_graphs
 from spolia.stores.vectors.placement import PlacedVectors, Rows
@@ -47,8 +46,6 @@ _MOST = 4_096
 _GROWTH = 4
 _BATCH = 1_000
 _SHOWN = 3
-
-T = TypeVar("T")
 
 
 class SearchableIndex(Protocol):
@@ -105,16 +102,10 @@ def follow(index: VectorIndex, added: Iterable[tuple[int, Vectors]], dead: Itera
         added: keys and vectors float32[d] of the nodes that are new.
         dead: keys of nodes that no generation needs any more.
     """
-    for batch in _batches(added):
+    for batch in in_batches(added, _BATCH):
         index.add([key for key, _ in batch], np.stack([vector for _, vector in batch]))
-    for keys in _batches(dead):
+    for keys in in_batches(dead, _BATCH):
         index.remove(keys)
-
-
-def _batches(items: Iterable[T]) -> Iterator[list[T]]:
-    each = iter(items)
-    while batch := list(islice(each, _BATCH)):
-        yield batch
 
 
 def disagreement(index: VectorIndex, keys: Keys) -> str:

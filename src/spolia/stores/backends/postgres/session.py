@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import islice
 from time import monotonic
 from typing import Any
 
@@ -22,6 +21,7 @@ from psycopg.types.string import StrDumperUnknown, TextLoader
 from spolia.stores.backends.backend import busy
 from spolia.stores.backends.postgres import dialect
 from spolia.stores.backends.postgres.address import Address
+from spolia.stores.backends.rows import in_batches
 
 CONNECT_S = 10
 READ_S = 60
@@ -138,8 +138,8 @@ class PostgresSession:
 
     def executemany(self, statement: str, values: Iterable[Any], /) -> _Counted:
         """In batches, each of them sent at once: what makes the values may itself ask this connection."""
-        each, count = iter(values), 0
-        while batch := list(islice(each, _AT_ONCE)):
+        count = 0
+        for batch in in_batches(values, _AT_ONCE):
             with self.raw.cursor() as cursor:
                 cursor.executemany(dialect.translated(statement), batch)
                 count += cursor.rowcount

@@ -27,10 +27,9 @@ from spolia.stores.definition import Metric
 from spolia.stores.files import fail_point
 from spolia.stores.indexes import HNSW, IndexSettings
 from spolia.stores.manifest import GroupEmbedding as Embedding
-from spolia.stores.manifest import Manifest
+from spolia.stores.manifest import Manifest, index_of
 from spolia.stores.open_store import OpenStore
 from spolia.stores.snapshot.hit_order import Ids
-from spolia.stores.stored_definition import index_of
 from spolia.stores.vectors.dense import Vectors
 from spolia.stores.vectors.external_index import how_embedded
 from spolia.stores.vectors.search import Found, exact, ordered_scores, questions
