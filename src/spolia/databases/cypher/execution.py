@@ -250,7 +250,7 @@ class _Execution:
         if not groups and not plain:
             yield {GROUP: []}
         for some in groups.values():
-            yield {**some[0], GROUP: held}
+            yield {**some[0], GROUP: some}
 
     def _told_apart(self, pairs: Iterable[tuple[Row, Row]]) -> Iterator[tuple[Row, Row]]:
         seen: set[Any] = set()
