@@ -24,6 +24,14 @@ def _steps(result: Result) -> Judged:
     return {f"{name}, CPU-µs": (cost, None) for name, cost in result["spolia"].items()}
 
 
+def _shape(result: Result) -> Judged:
+    bounds = {
+        "files": 600, "lines": 78_000, "sync_files": 35, "late_imports": 0, "duplicate_classes": 8, "cycles": 0,
+        "top_names": 60,
+    }  # fmt: skip
+    return {name: (result[name], most(bound)) for name, bound in bounds.items()}
+
+
 def _imports(result: Result) -> Judged:
     return {name: (found, None) for name, found in result.items() if "spolia" in name}
 
@@ -247,6 +255,7 @@ def _fuzz(result: Result) -> Judged:
 
 
 JUDGES: Mapping[str, Callable[[Result], Judged]] = {
+    "shape": _shape,
     "steps": _steps,
     "imports": _imports,
     "install": _install,
