@@ -1,9 +1,11 @@
-"""A run whose steps and results are kept beside the store."""
+"""A run whose steps and results are kept beside the store, and where the store of a folder is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
 
 from spolia.cli.screen import Screen
 from spolia.errors import StoreError
@@ -32,3 +34,12 @@ def recorded(store: str, screen: Screen, access: Sequence[str] | None = None, *,
     cache = Cache(runs.database, anew=True) if anew else runs.cache
     with runs, Run(groups=who, journal=runs.journal, cache=cache) as run:
         yield run
+
+
+def store_for(folder: Path) -> str:
+    """The store of a folder that is asked without naming one: in the cache directory, one for each folder."""
+    from spolia.evaluation.data.passage_store import cache_folder
+
+    whole = folder.resolve()
+    key = blake2b(str(whole).encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
+    return str(cache_folder() / "stores" / f"{whole.name[:60] or 'root'}-{key}.spolia")

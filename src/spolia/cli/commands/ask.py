@@ -56,11 +56,10 @@ def ask(
 
     Without a language model the answer is made of sentences as they stand in the documents.
     """
-    from spolia.cli.default_store import store_for
     from spolia.cli.destinations import tell_of_models
     from spolia.cli.flow_parts import answering, flow_of, model_at, parts_of, query_of
     from spolia.cli.results import FirstUses, answer_data, citation_lines
-    from spolia.cli.run_record import recorded
+    from spolia.cli.run_record import recorded, store_for
     from spolia.errors import QueryError
 
     screen, reader, partly = Screen(json=json), model_at(llm, model), False

@@ -22,11 +22,6 @@ Column = Sequence[Seen | None]
 class Estimates:
     """Intervals and tests of a measure. Questions that are undetermined for a flow are left out for that flow, and for
     each pair of flows that it is in.
-
-    Args:
-        measure: what was measured.
-        columns: by flow, what each question adds; None where it does not count.
-        seed: of what is drawn by lot.
     """
 
     def __init__(self, measure: SetMeasure, columns: Sequence[Column], seed: int) -> None:

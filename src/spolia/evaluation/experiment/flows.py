@@ -86,9 +86,6 @@ def identity(value: Operator[Any, Any] | SetMeasure, run: Run, known: Known) -> 
 
     Of a class and of a plain function its code stands for what it does, with all that it refers to; of a class of
     Spolia its definition and version, of a store its generation, of Spolia its version.
-
-    Args:
-        known: hashes of classes, and fingerprints of stores and models, that were taken just before.
     """
     asked_for = {"principals": sorted(run.principals), "filter": repr(run.filter or "")}
     code = code_of(value, known) | functions_among(inside(value))

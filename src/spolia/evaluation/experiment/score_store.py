@@ -121,12 +121,7 @@ class ScoreStore:
     # Writing.
 
     def name(self, kind: str, digest: bytes, said: Mapping[str, Any]) -> int:
-        """The id of a flow, a question, its gold, a measure or a run.
-
-        Args:
-            digest: of all that its answers or scores depend on.
-            said: `name`, and what it is, for people: what differs from what was called so before is kept in `notes`.
-        """
+        """The id of a flow, a question, its gold, a measure or a run."""
         with self._lock:
             found = self._names.get((kind, digest))
             if found is None:
@@ -144,9 +139,6 @@ class ScoreStore:
     def keep(self, flow: int, question: int, case: Case, **columns: Any) -> None:
         """Write an answer; it is in the file when this returns. One that has no plain form, such as a passage with a
         metadata field that is no number, is asked again when the file is opened the next time.
-
-        Args:
-            columns: the other fields of `ANSWERS`.
         """
         status = FAILED if isinstance(case.result, Failure) else ANSWERED
         with self._lock, self._written() as draft:

@@ -22,13 +22,8 @@ ROUNDING = 9
 def resampled_means(scores: Floats, resamples: int, seed: int) -> Floats:
     """Means of every column in resamples of the rows: the same rows for all columns, so that differences are paired.
 
-    How often each row was drawn, times the scores, is one matrix product for all columns.
-
-    Args:
-        scores: shape (questions, columns); NaN where a question does not count, drawn or not.
-
-    Returns:
-        Shape (resamples, columns).
+    How often each row was drawn, times the scores, is one matrix product for all columns: (resamples, columns). NaN is
+    a question that does not count, drawn or not.
     """
     n, random = len(scores), np.random.default_rng(seed)
     found, size = [], max(1, CELLS // n)

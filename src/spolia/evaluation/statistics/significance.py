@@ -60,15 +60,9 @@ HALVINGS = 60
 
 
 def flipped_sums(scores: Floats, draws: int, seed: int) -> Floats:
-    """Sums of every column with a sign for each row drawn by lot, the same signs for all columns.
+    """Sums (draws, columns) of scores (questions, columns) with random signs of the rows, the same for all columns.
 
     The sum of the differences of two columns is then the difference of their sums.
-
-    Args:
-        scores: shape (questions, columns).
-
-    Returns:
-        Shape (draws, columns).
     """
     n, random = len(scores), np.random.default_rng(seed)
     found, size = [], max(1, CELLS // n)

@@ -108,11 +108,7 @@ class Form(ABC):
 
     @abstractmethod
     def passages(self, path: Path) -> Iterator[Placed]:
-        """The passages, one at a time.
-
-        Raises:
-            DataError: what is there does not follow the form; names file and line.
-        """
+        """The passages, one at a time."""
 
     @abstractmethod
     def items(self, path: Path) -> Iterator[Asked]:
@@ -134,9 +130,6 @@ class Form(ABC):
         >>> item = Item("q", "What pulls?", answers=("the moon",), gold=(("p",),))
         >>> Beir().write(Path(tempfile.mkdtemp()), [Document("p", "The moon pulls.")], [item])
         {'answers of questions': 1}
-
-        Raises:
-            DataError: the form cannot say what the gold is; what was written until then is no data set.
         """
         given = list(passages), list(items)
         self.put(path, *given)
