@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from spolia.indexing.readers import text
-from spolia.indexing.readers.archives.zips import ArchiveLimits, ZipReader
+from spolia.indexing.readers.archives import ArchiveLimits, ZipReader
 from spolia.indexing.sync import prefetch, sync_run
 from spolia.indexing.sync.report import SyncReport, reports
 from spolia.indexing.sync.sync import sync

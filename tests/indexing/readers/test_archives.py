@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument
-from spolia.indexing.readers.archives.tars import PackedReader, TarReader
-from spolia.indexing.readers.archives.zips import IN_MEMORY, ArchiveLimits, ZipReader
+from spolia.indexing.readers.archives import IN_MEMORY, ArchiveLimits, PackedReader, TarReader, ZipReader
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.readers.registry import by_suffix, reader_of
 from tests.indexing.readers.fixtures import FIXTURES, tar_of, zip_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument, SpoliaError
-from spolia.indexing.readers.archives.zips import refuse_many
+from spolia.indexing.readers.archives import refuse_many
 from spolia.indexing.readers.office import excel
 from spolia.indexing.readers.reader import Blob
 from spolia.indexing.readers.registry import by_suffix, reader_of

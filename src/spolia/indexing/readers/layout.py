@@ -173,13 +173,7 @@ class Layout:
         self.gap(BLANK_LINE)
 
     def region(
-        self,
-        kind: str,
-        mark: Mark,
-        *,
-        rows: Iterable[Sequence[str]] = (),
-        image: str = "",
-        caption: str = "",
+        self, kind: str, mark: Mark, *, rows: Iterable[Sequence[str]] = (), image: str = "", caption: str = ""
     ) -> None:
         """What was written since a mark is a region; one of a picture may be without words."""
         start = mark.start if mark.start != _NOWHERE else self._length

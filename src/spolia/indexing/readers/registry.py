@@ -13,8 +13,7 @@ from typing import TypeAlias
 
 from spolia.core.function import untold
 from spolia.errors import GroupError
-from spolia.indexing.readers.archives.tars import PackedReader, TarReader
-from spolia.indexing.readers.archives.zips import ZipReader
+from spolia.indexing.readers.archives import PackedReader, TarReader, ZipReader
 from spolia.indexing.readers.html import HtmlReader
 from spolia.indexing.readers.mails.mime import EmlReader, MboxReader
 from spolia.indexing.readers.mails.msg import MsgReader

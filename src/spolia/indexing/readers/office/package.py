@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spolia.errors import DocumentError, EncryptedDocument, SpoliaError
-from spolia.indexing.readers.archives.zips import refuse_many
+from spolia.indexing.readers.archives import refuse_many
 from spolia.indexing.readers.file_metadata import fields, split
 from spolia.indexing.readers.reader import OLD_OFFICE, ZIP, Blob, signature_of
 from spolia.indexing.readers.safe_xml import tree

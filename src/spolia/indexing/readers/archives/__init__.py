@@ -1,1 +1,0 @@
-"""Archives: what stands in them is read as blobs of their own."""
