@@ -111,7 +111,7 @@ class QueryRows(Value):
     ) -> QueryRows:
         """As many of the rows as the limits let through.
 
-        >>> Rows.read(["n"], iter([(1,), (2,), (3,)]), "", QueryLimits(rows=2))
+        >>> QueryRows.read(["n"], iter([(1,), (2,), (3,)]), "", QueryLimits(rows=2))
         QueryRows(columns=('n',), rows=((1,), (2,)), statement='', cut=True, query=None, uri='')
         """
         kept: list[tuple[Scalar, ...]] = []

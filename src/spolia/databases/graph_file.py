@@ -1,4 +1,4 @@
-"""Nodes with labels, relationships with types, and properties of both: a knowledge graph in memory."""
+"""A property graph in a file of JSON, which is asked in Cypher."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.core.run_context import on_cancel, reach
@@ -75,7 +76,7 @@ class PostgresDatabase(Value):
                 cursor.execute(statement.encode())
                 first = cursor.fetchmany(1)  # what a named cursor has for columns is known with its first row
                 names = [str(column.name) for column in cursor.description or ()]
-                return QueryRows.read(names, _all(first, cursor), statement, limits)
+                return QueryRows.read(names, chain(first, cursor), statement, limits)
 
     @contextmanager
     def _told(self, limits: QueryLimits, tables: dict[str, tuple[str, ...]]) -> Iterator[None]:
@@ -140,8 +141,3 @@ class PostgresDatabase(Value):
         cursor = connection.execute(SQL("SELECT * FROM {} LIMIT {}").format(Identifier(table), Literal(SAMPLES)))
         columns = [str(column.name) for column in cursor.description or ()]
         return QueryRows.read(columns, cursor, "", QueryLimits(rows=SAMPLES, characters=2_000))
-
-
-def _all(first: list[Any], cursor: Any) -> Iterator[Any]:
-    yield from first
-    yield from cursor

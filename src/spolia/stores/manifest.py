@@ -1,4 +1,4 @@
-"""What a node group was built with: other parts would give nodes that do not fit to those that are there."""
+"""What a node group was built with, as the store keeps it: plain data, and a signature of all that it does."""
 
 from __future__ import annotations
 

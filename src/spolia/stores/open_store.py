@@ -1,4 +1,4 @@
-"""What a process keeps open of a store: connections per thread, the latest snapshot, indexes that snapshots share."""
+"""What a process keeps open of a store: connections per thread, the latest snapshot, indexes of snapshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an expression is for one row."""
+"""Expressions evaluated for a row, and a statement run over a graph, clause by clause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a statement has taken so far, against what it may take."""
+"""Functions of values, aggregates, patterns found in a graph, and the limits of a statement. None is unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What this process has open. An embedded engine locks its folder, so that every index of it must share one client."""
+"""What is the same for all vector databases: settings, errors, open clients, batches, scores and their order.
+
+An embedded engine locks its folder, so all its users in this process share one client. Vectors of a cosine index are
+scaled to length 1 here and compared by dot product there, so that a vector of zeros has the cosine 0 in all databases.
+"""
 
 from __future__ import annotations
 

@@ -296,7 +296,7 @@ def backend_of(address: str) -> Backend:
     Raises:
         StoreError: it begins like the address of something else.
 
-    >>> str(truth_of("/srv/notes.spolia"))
+    >>> str(backend_of("/srv/notes.spolia"))
     '/srv/notes.spolia'
     """
     if address.startswith(POSTGRES):

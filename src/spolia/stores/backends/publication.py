@@ -1,4 +1,4 @@
-"""Changes to documents, nodes and sources, all born in the generation that is published next."""
+"""The next generation of a store: changes to its rows, the transaction around them, and its publication."""
 
 from __future__ import annotations
 

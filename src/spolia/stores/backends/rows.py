@@ -1,4 +1,4 @@
-"""Values as rows of the truth, and back."""
+"""Values as rows of the database, and back; reader lists, each kept once under a number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking what may be away: a server that is, is not asked about thousands of texts."""
+"""Building the nodes of groups for documents, embedding them, and making again what could not be made."""
 
 from __future__ import annotations
 

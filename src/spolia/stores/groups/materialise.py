@@ -1,4 +1,4 @@
-"""Building groups on their first use, with those that they are made from."""
+"""Building groups on their first use, with those that they are made from, or waiting for the process that does."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ def best_hits(found: Iterable[tuple[int, float]], top_k: int, ids: Ids | None = 
         top_k: how many, at most.
         ids: is asked where scores are equal: these go by id, which is made of what a node is; by key without it.
 
-    >>> ordered([(1, 0.5), (2, 0.7), (3, 0.5)], 2)
+    >>> best_hits([(1, 0.5), (2, 0.7), (3, 0.5)], 2)
     [(2, 0.7), (1, 0.5)]
-    >>> ordered([(1, 0.5), (2, 0.7), (3, 0.5)], 2, lambda keys: {1: "later", 3: "earlier"})
+    >>> best_hits([(1, 0.5), (2, 0.7), (3, 0.5)], 2, lambda keys: {1: "later", 3: "earlier"})
     [(2, 0.7), (3, 0.5)]
     """
     best = sorted(found, key=_best_first)

@@ -1,4 +1,4 @@
-"""What nodes inherit: the metadata of their document, and the fields of the files that it was read from."""
+"""Metadata of documents and nodes, in columns, so that a filter looks at all nodes of a group at once."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def with_file_fields(meta: Meta, of_file: Meta) -> Meta:
     """Metadata of a document with the fields of its file: of one name, what was said of the document counts if it fits.
 
     >>> said = (("file_name", "Old Stones"), ("file_size", "large"))
-    >>> described(said, (("file_name", "a.txt"), ("file_size", 12)))[1:]
+    >>> with_file_fields(said, (("file_name", "a.txt"), ("file_size", 12)))[1:]
     (('file_size', 'large'), ('file_size', 12))
     """
     kinds = {field.name: field for field in FILE_FIELDS}
@@ -136,7 +136,7 @@ def meta_of(packed: str) -> Meta:
 def metadata_text(meta: Meta, fields: Sequence[str]) -> str:
     """A line `name: value` for each of these fields that has a value; several values stand in one line.
 
-    >>> described((("year", 1999), ("by", "Ann"), ("by", "Bob"), ("isbn", None)), ("by", "isbn", "year", "size"))
+    >>> metadata_text((("year", 1999), ("by", "Ann"), ("by", "Bob"), ("isbn", None)), ("by", "isbn", "year", "size"))
     'by: Ann, Bob\\nyear: 1999'
     """
     found = {name: [str(value) for key, value in meta if key == name and value is not None] for name in fields}

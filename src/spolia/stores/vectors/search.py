@@ -96,7 +96,7 @@ VectorSearch = Search[Vectors]
 
 
 def ordered_scores(keys: Keys, scores: Scores, top_k: int, ids: Ids | None = None) -> list[tuple[int, float]]:
-    """The best of these keys, as `ordered` puts them; of many, only those that may be among the best are looked at.
+    """The best of these keys, as `best_hits` puts them; of many, only those that may be among the best are looked at.
 
     >>> ordered_scores(np.array([4, 5, 6]), np.array([0.5, 0.7, 0.5]), 2, lambda keys: {4: "later", 6: "earlier"})
     [(5, 0.7), (6, 0.5)]

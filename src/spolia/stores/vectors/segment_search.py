@@ -1,4 +1,4 @@
-"""Exact search: the query is compared with every vector that is allowed."""
+"""Searching segments of vectors exactly or along graphs, and opening what searches them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors of pgvector's as arrays and back, bit for bit, and how it compares them."""
+"""Vectors in pgvector: written bit for bit, indexed, and searched with scores in float64."""
 
 from __future__ import annotations
 
