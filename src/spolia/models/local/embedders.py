@@ -15,12 +15,10 @@ from spolia.models.protocols import Kind
 from spolia.types import Usage
 
 if TYPE_CHECKING:
-    from spolia.models.vectors import SparseRows
-
-
-if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+    from spolia.models.vectors import SparseRows, TokenVectors
 
     Vectors = npt.NDArray[np.float32]
 
@@ -101,13 +99,6 @@ class LocalEncoder(Local):
             yield batch, states[layer][: len(batch)], mask
 
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    UnitVectors = npt.NDArray[np.float32]
-
-
 @dataclass(frozen=True)
 class LocalEmbedder(LocalEncoder):
     """The address of a sentence embedder (an `Embedder`); its settings are those of every `LocalEncoder`.
@@ -131,7 +122,7 @@ class LocalEmbedder(LocalEncoder):
     def dimension(self) -> int:
         return self.width
 
-    def embed(self, texts: Sequence[str], *, kind: Kind) -> UnitVectors:
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
         """One vector of length 1 for each text: float32, shape (texts, dimension); of nothing but zeros the first unit.
 
         Raises:
@@ -146,7 +137,7 @@ class LocalEmbedder(LocalEncoder):
         return found
 
 
-def unit(pooled: Any, whose: str) -> UnitVectors:
+def unit(pooled: Any, whose: str) -> Vectors:
     """Rows of a tensor, each at length 1."""
     import numpy as np
 
@@ -155,7 +146,7 @@ def unit(pooled: Any, whose: str) -> UnitVectors:
     if not np.isfinite(lengths).all():
         raise ModelRejected(f"{whose} gave a vector with NaN or infinity. Check the weights, or the dtype.")
     rows[lengths[:, 0] == 0.0, 0] = lengths[lengths == 0.0] = 1.0
-    found: UnitVectors = (rows / lengths).astype(np.float32)
+    found: Vectors = (rows / lengths).astype(np.float32)
     return found
 
 
@@ -219,15 +210,6 @@ class LocalSparseEmbedder(LocalEncoder):
         return SparseRows.of(found[number] for number in range(len(texts)))
 
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from spolia.models.vectors import TokenVectors
-
-    TokenMatrix = npt.NDArray[np.float32]
-
-
 @dataclass(frozen=True)
 class LocalTokenEmbedder(LocalEncoder):
     """The address of a late-interaction model (a `TokenEmbedder`); its settings are those of every `LocalEncoder`.
@@ -252,14 +234,14 @@ class LocalTokenEmbedder(LocalEncoder):
 
         from spolia.models.vectors import TokenVectors
 
-        vectors: list[TokenMatrix] = self.hidden_states(texts, kind=kind)
+        vectors: list[Vectors] = self.hidden_states(texts, kind=kind)
         if self.projection:
             onto = self._projection().astype(np.float64).T
             vectors = [(states @ onto).astype(np.float32) for states in vectors]
         charge(Usage(embedded=len(texts)))
         return TokenVectors.of(vectors, self.dimension)
 
-    def _projection(self) -> TokenMatrix:
+    def _projection(self) -> Vectors:
         from spolia.models.onnx import safetensors
 
         for path in sorted(folder_of(self.model, self.revision).glob("*.safetensors")):

@@ -23,6 +23,13 @@ from spolia.models.protocols import (
 )
 from spolia.types import Generation, Prompt, Token, Usage
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Vectors = npt.NDArray[np.float32]
+    Exact = npt.NDArray[np.float64]
+
 
 class Stepping:
     """A prompt, and the tokens after it.
@@ -122,16 +129,6 @@ class Pieces:
             kept.append(text[:end])
             end -= len(text)
         self.texts = kept
-
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from spolia.models.local.session import ModelSession
-
-    Vectors = npt.NDArray[np.float32]
-    Exact = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

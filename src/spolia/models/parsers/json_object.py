@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from spolia.models.parsers.parser import Parser, spoken
+from spolia.models.parsers.parser import LONGEST, Parser, spoken
 
 _DEPTH = 60
 _SPACE = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/|#[^\n]*)*", re.DOTALL)
@@ -160,8 +160,6 @@ class _Loose:
 
 _TRIED = 50
 """Braces at which an object may begin."""
-_LONGEST = 200_000
-"""Characters that are looked at."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +183,7 @@ class JsonObject(Parser[dict[str, Any]]):
         return {"type": "object", "properties": {key: {} for key in self.keys}, "required": list(self.keys)}
 
     def parse(self, reply: str) -> dict[str, Any]:
-        said = spoken(reply)[:_LONGEST]
+        said = spoken(reply)[:LONGEST]
         if '{\\"' in said:
             said = said.replace('\\"', '"')
         for found in _values(said):

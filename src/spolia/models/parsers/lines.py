@@ -10,8 +10,8 @@ from typing import Any
 
 from spolia.errors import WiringError
 from spolia.models.parsers.json_object import loose
-from spolia.models.parsers.parser import Parser, spoken
-from spolia.models.parsers.tags import bare
+from spolia.models.parsers.parser import LONGEST, Parser, spoken
+from spolia.models.parsers.tags import bare, plain_name
 
 _MARK = re.compile(
     r"^\s*(?P<bold>\*\*|__|\*)?(?:"
@@ -185,8 +185,6 @@ def _bare(item: str) -> str:
     return item
 
 
-_LONGEST = 200_000
-"""Characters that are looked at."""
 _BEFORE = (
     r"^[ \t>]*+(?:[-+•*][ \t]++)?(?:\(?\d{1,2}[.)、][ \t]*+)?(?:#{1,6}[ \t]*+)?(?:\d{1,2}[.)、][ \t]*+)?"
     r"[*_\[【「<\"'`]{0,4}[ \t]*+"
@@ -221,7 +219,7 @@ class Headed(Parser[dict[str, str]]):
 
     def parse(self, reply: str) -> dict[str, str]:
         every = (*self.names, *self.optional)
-        found = dict(_sections(spoken(reply)[:_LONGEST], every))
+        found = dict(_sections(spoken(reply)[:LONGEST], every))
         if missing := [name for name in self.names if name not in found]:
             written = " ".join(f"{name.capitalize()}: ..." for name in self.names)
             raise ValueError(f"it must have a section {missing[0]}, each on lines of its own, written: {written}")
@@ -230,7 +228,7 @@ class Headed(Parser[dict[str, str]]):
 
 def _sections(said: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Name and text of each section, in order."""
-    ways = {_plain(name): name for name in names}
+    ways = {plain_name(name): name for name in names}
     written = "|".join(
         r"[ _-]?".join(map(re.escape, re.split(r"[\s_-]+", name))) for name in sorted(names, key=len)[::-1]
     )
@@ -239,7 +237,7 @@ def _sections(said: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     headings = list(heading.finditer(shown))
     for at, mark in enumerate(headings):
         end = headings[at + 1].start() if at + 1 < len(headings) else len(said)
-        yield ways[_plain(mark[1])], bare(_without_rule(said[mark.end() : end]))
+        yield ways[plain_name(mark[1])], bare(_without_rule(said[mark.end() : end]))
 
 
 def _narrow(letter: str) -> str:
@@ -250,7 +248,3 @@ def _narrow(letter: str) -> str:
 def _without_rule(text: str) -> str:
     """A section without a line that parts it from others."""
     return re.sub(r"\A[ \t]*\n?(?:[-=_*]{3,}[ \t]*\n)|\n[ \t]*(?:[-=_*]{3,}|```)[ \t]*\s*\Z", "", text)
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[\s_-]+", "", name).casefold()

@@ -18,6 +18,8 @@ _THOUGHT_END = re.compile(rf"</(?:{_THOUGHTS})\s*>", re.IGNORECASE)
 _SPECIAL = re.compile(r"<\|\w{1,30}\|>|</?s>|[\u200b\u2060\ufeff]")
 
 
+LONGEST = 200_000
+"""Characters of a reply that are looked at."""
 END = 2000
 """Characters at the beginning, and at the end, of a long reply among which a verdict is looked for."""
 

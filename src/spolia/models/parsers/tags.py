@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from spolia.errors import WiringError
-from spolia.models.parsers.parser import Parser, spoken
+from spolia.models.parsers.parser import LONGEST, Parser, spoken
 
 _FENCE = re.compile(r"^[^\S\n]*+(?:```|~~~)\w*[^\S\n]*+$", re.MULTILINE)
-_LONGEST_TAGGED = 200_000
-"""Characters that are looked at."""
 _EMPHASIS = ("**", "__", "`", "*")
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "「": "」"}
 
@@ -43,7 +41,7 @@ class Tags(Parser[dict[str, str]]):
 
     def parse(self, reply: str) -> dict[str, str]:
         every = (*self.names, *self.optional)
-        shown = _shown(reply, every)[:_LONGEST_TAGGED]
+        shown = _shown(reply, every)[:LONGEST]
         found = dict(_texts(shown, every))
         if missing := [name for name in self.names if name not in found]:
             written = " ".join(f"<{name}>...</{name}>" for name in self.names)
@@ -54,7 +52,9 @@ class Tags(Parser[dict[str, str]]):
 def _shown(reply: str, names: tuple[str, ...]) -> str:
     """What was said, with tags in one form; thoughts are left out unless they are one of the tags."""
     said = (
-        reply if any(_plain(name) in ("think", "thinking", "thought", "reasoning") for name in names) else spoken(reply)
+        reply
+        if any(plain_name(name) in ("think", "thinking", "thought", "reasoning") for name in names)
+        else spoken(reply)
     )
     if "<" not in said and "＜" not in said:
         said = said.replace("&lt;", "<").replace("&gt;", ">")
@@ -63,11 +63,11 @@ def _shown(reply: str, names: tuple[str, ...]) -> str:
 
 def _texts(said: str, names: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Name and text of each tag, in order."""
-    ways = {_plain(name): name for name in names}
+    ways = {plain_name(name): name for name in names}
     marks = list(_mark(names).finditer(said))
     open_ = ""
     for at, mark in enumerate(marks):
-        name, closes = ways[_plain(mark[2])], bool(mark[1])
+        name, closes = ways[plain_name(mark[2])], bool(mark[1])
         text = bare(said[mark.end() : marks[at + 1].start() if at + 1 < len(marks) else len(said)])
         if closes or (open_ == name and (mark[3] or not text)):  # `<answer>Nokia<answer>`: its slash was forgotten
             open_ = ""
@@ -84,7 +84,8 @@ def _mark(names: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"{opens}({written})(?:\s[^<>\]}}\n/]{{0,100}})?{closes}", re.IGNORECASE)
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """A name without blanks, dashes and underscores, in one case."""
     return re.sub(r"[\s_-]+", "", name).casefold()
 
 
@@ -114,8 +115,6 @@ def _inner(text: str) -> str:
     return text
 
 
-_LONGEST_WITH_TOKENS = 200_000
-"""Characters that are looked at."""
 _OPENS, _CLOSES = r"[\[【<({〔［]", r"[\]】>)}〕］]"
 
 
@@ -143,7 +142,7 @@ class ControlTokens(Parser[tuple[str, ...]]):
             raise WiringError(f"ControlTokens has tokens={self.tokens!r:.80}. Write some: ('Relevant', 'Irrelevant').")
 
     def parse(self, reply: str) -> tuple[str, ...]:
-        said = unicodedata.normalize("NFKC", spoken(reply)[:_LONGEST_WITH_TOKENS])
+        said = unicodedata.normalize("NFKC", spoken(reply)[:LONGEST])
         known = _known(self.tokens)
         found = [known[word] for mark in _MARK.finditer(said) if (word := _plain_token(mark[1])) in known]
         if not found:

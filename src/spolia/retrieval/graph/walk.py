@@ -18,10 +18,6 @@ from spolia.retrieval.vector_search import by_meaning
 from spolia.types import Hit, Ranking
 
 if TYPE_CHECKING:
-    from spolia.retrieval.graph.links import Links
-
-
-if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
