@@ -151,7 +151,9 @@ def test_readers_of_a_module_read_files(spolia: Spolia, place: Path, monkeypatch
     found = spolia("index", *how, "--known", "cutting.py")
     assert (found.code, found.json["added"]) == (0, 3)
     assert "Basalt." in texts("chunk")
-    assert "reader" in spolia("sync", *how).json["error"]["message"]
+    without = spolia("sync", *how).json
+    assert (without["removed"], without["unread"]) == (0, {".min": 1})
+    assert "Basalt." in texts("chunk"), "what another reader made of a file is kept"
 
 
 def test_readers_that_are_none_are_refused(spolia: Spolia, place: Path) -> None:

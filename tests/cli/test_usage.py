@@ -90,7 +90,7 @@ def ended(error: BaseException) -> int:
         (ModelRejected("no"), 4),
         (SpoliaError("something"), 2),
         (PermissionError(13, "Permission denied", "notes"), 2),
-        (ZeroDivisionError("oops"), 1),
+        (ZeroDivisionError("oops"), 2),  # in a file of the user's: this one
         (KeyboardInterrupt(), 130),
     ],
 )

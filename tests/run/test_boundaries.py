@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -104,3 +105,7 @@ def test_the_command_line_blames_the_users_code_and_itself_only_where_there_is_n
     assert "Your code failed with ValueError" in said
     assert "In the step broken:" in said
     assert "fault of Spolia" not in said
+    with pytest.raises(BaseException) as ended:  # noqa: PT011  of typer
+        guarded(partial(int, "no number"))()  # type: ignore[arg-type]
+    assert getattr(ended.value, "exit_code", None) == Exit.FAULT
+    assert "fault of Spolia" in " ".join(capsys.readouterr().err.split())

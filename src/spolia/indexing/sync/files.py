@@ -149,6 +149,7 @@ class FileListing:
         files: by uri, in the order of their names.
         skipped: links, special files and what may not be read.
         unread: number of files that no reader knows, by suffix.
+        unknown: their uris: what another reader made of them before is kept.
         closed: folders that could not be listed, as uris with `/` at the end; what is in them is not known.
         source: where it is from, by the name under which a store remembers that.
         cursors: how far it was read with this, by what that is said of; an empty one is forgotten.
@@ -157,6 +158,7 @@ class FileListing:
     files: Files
     skipped: list[Skipped] = field(default_factory=list)
     unread: Counter[str] = field(default_factory=Counter)
+    unknown: set[str] = field(default_factory=set)
     closed: tuple[str, ...] = ()
     source: str = ""
     cursors: Mapping[str, str] = field(default_factory=dict)
@@ -168,7 +170,7 @@ class FileListing:
 
     def concerns(self, uri: str) -> bool:
         """Whether it tells whether this document is there."""
-        return not is_elsewhere(uri) and not uri.startswith(self.closed)
+        return not is_elsewhere(uri) and not uri.startswith(self.closed) and uri not in self.unknown
 
     def misses(self, uri: str) -> bool:
         """Whether what was there is gone."""

@@ -115,6 +115,7 @@ class _Walk:
         """Note a file, if a reader knows it."""
         if name[name.rfind(".") :] not in self.readers and reader_of(name, self.readers) is None:
             self.found.unread[splitext(name)[1].lower()] += 1
+            self.found.unknown.add(_uri(name))
             return
         there, uri, kept = look(), _uri(name), self.found.files.kept
         mtime_ns = there.st_mtime_ns
