@@ -158,10 +158,10 @@ class FileListing:
     files: Files
     skipped: list[Skipped] = field(default_factory=list)
     unread: Counter[str] = field(default_factory=Counter)
-    unknown: set[str] = field(default_factory=set)
     closed: tuple[str, ...] = ()
     source: str = ""
     cursors: Mapping[str, str] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set, kw_only=True)
 
     @property
     def uris(self) -> Collection[str] | None:
