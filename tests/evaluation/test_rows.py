@@ -106,7 +106,7 @@ def test_what_was_asked_is_never_asked_again(tmp_path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Served(ScriptedModel):
+class ServedReply(ScriptedModel):
     """A model whose server is down while a file is there."""
 
     down: str = ""
@@ -121,12 +121,12 @@ class Served(ScriptedModel):
 def test_what_met_a_server_that_was_down_is_asked_again(tmp_path: Path, part: str) -> None:
     down = tmp_path / "down"
     down.touch()
-    served, works = (Served(("Nokia",), name="m", down=str(one)) for one in (down, tmp_path / "never"))
+    served, works = (ServedReply(("Nokia",), name="m", down=str(one)) for one in (down, tmp_path / "never"))
     texts = indexed(DataSet(str(facts(tmp_path))), folder=tmp_path / "kept")
     other = Reader(ScriptedModel(("Siemens",)))
     readers = {"flow": Reader(served), "arm": Guard(Reader(served), fallback=other), "judge": Reader(works)}
     flow = BM25(texts) >> readers[part]
-    judges = (Correctness(Served(("yes",), name="j", down=str(down))),) if part == "judge" else ()
+    judges = (Correctness(ServedReply(("yes",), name="j", down=str(down))),) if part == "judge" else ()
     items = [Item(f"q{i}", "Who pulls?", answers=("Nokia",)) for i in range(3)]
     whole = Experiment({"it": flow}, items, [*parse_measures("EM"), *judges])
     score = str(whole.measures[-1])

@@ -190,10 +190,10 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
     Source: Shi et al., "REPLUG: Retrieval-augmented black-box language models", NAACL 2024.
 
     >>> from spolia.models.http.completions import CompletionModel
-    >>> from spolia.testing import OpenAIServer, Served
+    >>> from spolia.testing import OpenAIServer, ServedReply
     >>> from spolia.types import Hit, Node, Query
     >>> found = Ranking(Query("Who?"), tuple(Hit(Node(id, f"It was {id}."), 1.0) for id in ("Nokia", "Sony")))
-    >>> with OpenAIServer(Served("Nokia Sony", logprob=-0.5)) as server:  # the likeliest next token is the first
+    >>> with OpenAIServer(ServedReply("Nokia Sony", logprob=-0.5)) as server:  # the likeliest next token is the first
     ...     TokenEnsemble(CompletionModel("any", server.url), max_tokens=1)(found).text
     'Nokia'
     """

@@ -60,7 +60,7 @@ class VerifyClaims(Operator[Answer, Answer]):
 
     >>> from spolia.core.function import step
     >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Node
+    >>> from spolia.types import Hit, Node
     >>> @step
     ... def search(query: Query) -> Ranking:
     ...     return Ranking(query, (Hit(Node("n", "Olsen worked for Nokia until 1998."), 1.0),))

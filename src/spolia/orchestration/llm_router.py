@@ -107,9 +107,9 @@ class ByNextToken(Prompted, Operator[Query, ArmScores]):
     (whose code divides log-probabilities, which turns the decision round).
 
     >>> from spolia.models.http.completions import CompletionModel
-    >>> from spolia.testing import OpenAIServer, Served
+    >>> from spolia.testing import OpenAIServer, ServedReply
     >>> arms = (("retrieve", ("true",)), ("recall", ("false",)))
-    >>> with OpenAIServer(Served("true false", logprob=-0.5)) as server:
+    >>> with OpenAIServer(ServedReply("true false", logprob=-0.5)) as server:
     ...     scores = ByNextToken(CompletionModel("any", server.url), arms)(Query("Who employed Olsen?")).by_arm
     >>> round(scores["retrieve"], 3)  # of log-probabilities -0.5 and -1.0
     0.622

@@ -39,10 +39,10 @@ class MonoT5(AskedOfEach):
     Source: Nogueira, Jiang, Pradeep, Lin, "Document ranking with a pretrained sequence-to-sequence model", 2020.
 
     >>> from spolia.models.http.completions import CompletionModel
-    >>> from spolia.testing import OpenAIServer, Served
+    >>> from spolia.testing import OpenAIServer, ServedReply
     >>> from spolia.types import Hit, Node, Query, Ranking
     >>> found = Ranking(Query("Who employed Olsen?"), (Hit(Node("a", "Nokia employed Olsen."), 1.0),))
-    >>> with OpenAIServer(Served("true false", logprob=-0.5)) as server:
+    >>> with OpenAIServer(ServedReply("true false", logprob=-0.5)) as server:
     ...     (hit,) = MonoT5(CompletionModel("any", server.url))(found).hits
     >>> round(hit.score, 3)  # of log-probabilities -0.5 and -1.0
     0.622
@@ -109,10 +109,10 @@ class UPR(AskedOfEach):
     Source: Sachan et al., "Improving passage retrieval with zero-shot question generation", EMNLP 2022.
 
     >>> from spolia.models.http.completions import CompletionModel
-    >>> from spolia.testing import OpenAIServer, Served
+    >>> from spolia.testing import OpenAIServer, ServedReply
     >>> from spolia.types import Hit, Node, Query, Ranking
     >>> found = Ranking(Query("Who employed Olsen?"), (Hit(Node("a", "Nokia employed Olsen."), 1.0),))
-    >>> with OpenAIServer(Served(logprob=-0.1)) as server:
+    >>> with OpenAIServer(ServedReply(logprob=-0.1)) as server:
     ...     (hit,) = UPR(CompletionModel("any", server.url))(found).hits
     >>> round(hit.score, 6)  # here each character of the question costs 0.1, and so does the blank before it
     -2.0

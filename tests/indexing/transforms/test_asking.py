@@ -391,6 +391,9 @@ class Halves(Operator[Part, Pieces]):
         text, middle = value.node.text, len(value.node.text) // 2
         return (Piece(text[:middle], 0), Piece(text[middle:], middle))
 
+    def calls(self, rows: int | None = None, /) -> int | None:
+        return 0
+
     def fanout(self, rows: int | None = None, /) -> int | None:
         return 2
 

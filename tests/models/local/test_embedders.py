@@ -343,7 +343,10 @@ def test_without_the_extra_it_is_named(folders: Path, monkeypatch: pytest.Monkey
 
 
 def test_nothing_is_imported_before_it_is_needed() -> None:
-    asked = "import spolia, sys; spolia.LocalModel('a'); spolia.LocalEmbedder('a').fingerprint(); print(*sys.modules)"
+    asked = (
+        "import sys; from spolia.models import LocalEmbedder, LocalModel; "
+        "LocalModel('a'); LocalEmbedder('a').fingerprint(); print(*sys.modules)"
+    )
     ran = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert not {"torch", "transformers"} & set(ran.stdout.split())
 

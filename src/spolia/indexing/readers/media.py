@@ -21,9 +21,9 @@ class MediaReader(Value):
     Args:
         transcriber: the server.
 
-    >>> from spolia.testing import OpenAIServer, Served
+    >>> from spolia.testing import OpenAIServer, ServedReply
     >>> body = b'{"text": "Old stones.", "segments": [{"start": 61.0, "end": 62.5, "text": " Old stones."}]}'
-    >>> with OpenAIServer(Served(body=body)) as server:
+    >>> with OpenAIServer(ServedReply(body=body)) as server:
     ...     document = MediaReader(Transcriber("whisper-1", server.url)).read(Blob("a.mp3", b"...")).document
     >>> document.text, document.regions[0].kind, document.regions[0].caption
     ('Old stones.', 'segment', '0:01:01 - 0:01:02')

@@ -58,9 +58,9 @@ class Transcriber(Value):
         connect_timeout_s, timeout_s, deadline_s, retries, wait_s, max_wait_s, max_concurrent: as for `ChatModel`.
         usd_per_minute: price of a minute of a recording.
 
-    >>> from spolia.testing import OpenAIServer, Served
+    >>> from spolia.testing import OpenAIServer, ServedReply
     >>> body = b'{"text": "Stones.", "segments": [{"start": 0.0, "end": 1.5, "text": " Stones."}], "duration": 1.5}'
-    >>> with OpenAIServer(Served(body=body)) as server:
+    >>> with OpenAIServer(ServedReply(body=body)) as server:
     ...     Transcriber("whisper-1", server.url).transcribe("a.mp3", b"...").segments
     (SpeechSegment(start_s=0.0, end_s=1.5, text='Stones.'),)
     """

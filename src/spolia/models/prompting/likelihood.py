@@ -87,8 +87,8 @@ class Likelihood(Operator[Continuation, tuple[Token, ...]]):
         ModelUnavailable: the server cannot be reached.
 
     >>> from spolia.models.http.completions import CompletionModel
-    >>> from spolia.testing import OpenAIServer, Served
-    >>> with OpenAIServer(Served(logprob=-0.5)) as server:
+    >>> from spolia.testing import OpenAIServer, ServedReply
+    >>> with OpenAIServer(ServedReply(logprob=-0.5)) as server:
     ...     Likelihood(CompletionModel("any", server.url))(Continuation.of("Paris."))
     (Token(text='\\nParis.', logprob=-3.5),)
     """

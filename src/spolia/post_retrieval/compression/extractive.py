@@ -129,10 +129,10 @@ class SelectiveContext(Operator[Ranking, Ranking]):
     Source: Li et al., "Compressing context to enhance inference efficiency of large language models", EMNLP 2023.
 
     >>> from spolia.models.http.completions import CompletionModel
-    >>> from spolia.testing import OpenAIServer, Served
+    >>> from spolia.testing import OpenAIServer, ServedReply
     >>> from spolia.types import Node, Query
     >>> found = Ranking(Query("?"), (Hit(Node("a", "So it is. Nokia employed Olsen."), 1.0),))
-    >>> with OpenAIServer(Served(logprob=-0.5)) as server:  # each character costs 0.5, so long words tell more
+    >>> with OpenAIServer(ServedReply(logprob=-0.5)) as server:  # each character costs 0.5, so long words tell more
     ...     SelectiveContext(CompletionModel("any", server.url), ratio=0.5)(found).nodes[0].text
     'Nokia employed Olsen.'
     """

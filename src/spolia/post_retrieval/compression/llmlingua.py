@@ -102,10 +102,10 @@ class LLMLingua(Operator[Ranking, Ranking]):
     2023. There the rate of a segment follows from a threshold; here it is the same for each, so that it is kept.
 
     >>> from spolia.models.http.completions import CompletionModel
-    >>> from spolia.testing import OpenAIServer, Served
+    >>> from spolia.testing import OpenAIServer, ServedReply
     >>> from spolia.types import Node, Query
     >>> found = Ranking(Query("?"), (Hit(Node("a", "So it is that Nokia employed Olsen"), 1.0),))
-    >>> with OpenAIServer(Served(logprob=-0.5)) as server:  # each character costs 0.5, so long words tell more
+    >>> with OpenAIServer(ServedReply(logprob=-0.5)) as server:  # each character costs 0.5, so long words tell more
     ...     LLMLingua(CompletionModel("any", server.url))(found).nodes[0].text
     'Nokia employed Olsen'
     """
@@ -179,10 +179,10 @@ class LongLLMLingua(Operator[Ranking, Ranking]):
     compression", ACL 2024. The weight there is a difference of perplexities; that of their logarithms has no overflow.
 
     >>> from spolia.models.http.completions import CompletionModel
-    >>> from spolia.testing import OpenAIServer, Served
+    >>> from spolia.testing import OpenAIServer, ServedReply
     >>> from spolia.types import Node, Query
     >>> found = Ranking(Query("Who?"), (Hit(Node("a", "Nokia employed Olsen in Salo"), 1.0),))
-    >>> with OpenAIServer(Served(logprob=-0.5)) as server:  # which finds nothing more likely after the question
+    >>> with OpenAIServer(ServedReply(logprob=-0.5)) as server:  # which finds nothing more likely after the question
     ...     LongLLMLingua(CompletionModel("any", server.url), target_tokens=3)(found).nodes[0].text
     'Nokia employed Olsen'
     """
