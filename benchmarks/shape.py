@@ -13,7 +13,7 @@ import sys
 import threading
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -52,27 +52,37 @@ def imports(body: list[ast.stmt]) -> Iterator[str]:
 def late_imports(modules: Trees) -> list[tuple[str, str]]:
     """Imports inside functions, as (importing module, imported module)."""
     found = []
-    for name, tree in modules.items():
-        functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
-        inside = {id(node): node for function in functions for node in ast.walk(function)}
-        for node in inside.values():
-            if isinstance(node, ast.ImportFrom) and node.module:
+
+    def visit(name: str, body: Iterable[ast.AST], is_late: bool) -> None:
+        for node in body:
+            if is_late and isinstance(node, ast.ImportFrom) and node.module:
                 found.append((name, node.module))
-            elif isinstance(node, ast.Import):
-                found += [(name, item.name) for item in node.names]
+            elif is_late and isinstance(node, ast.Import):
+                found.extend((name, item.name) for item in node.names)
+            for inner in ("body", "orelse", "handlers", "finalbody", "cases"):
+                within = getattr(node, inner, ())
+                if isinstance(within, list):  # a lambda's and a conditional expression's are no statements
+                    visit(name, within, is_late or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+
+    for name, tree in modules.items():
+        visit(name, tree.body, False)
     return sorted(found)
+
+
+def rules() -> list[dict[str, str]]:
+    """Which late imports are meant, each with its reason."""
+    return tomllib.loads(ALLOWED.read_text("utf-8"))["late"]  # type: ignore[no-any-return]
+
+
+def is_explained(pair: tuple[str, str], rule: dict[str, str]) -> bool:
+    importer, imported = pair
+    return _within(imported, rule["module"]) and _within(importer, rule.get("inside", "spolia"))
 
 
 def unexplained(modules: Trees) -> list[tuple[str, str]]:
     """Late imports that `late_imports.toml` gives no reason for."""
-    allowed = tomllib.loads(ALLOWED.read_text("utf-8"))["late"]
-
-    def is_allowed(importer: str, imported: str) -> bool:
-        return any(
-            _within(imported, rule["module"]) and _within(importer, rule.get("inside", "spolia")) for rule in allowed
-        )
-
-    return [pair for pair in late_imports(modules) if not is_allowed(*pair)]
+    explained = rules()
+    return [pair for pair in late_imports(modules) if not any(is_explained(pair, rule) for rule in explained)]
 
 
 def _within(module: str, package: str) -> bool:

@@ -12,7 +12,7 @@ from spolia.errors import GroupError, ManifestMismatch
 from spolia.filters import Field
 from spolia.indexing.splitters.sized_splitter import SlidingWindow
 from spolia.indexing.splitters.text_units import Paragraphs, Sentences
-from spolia.indexing.sync.dry_run import Plan, planned
+from spolia.indexing.sync.dry_run import SyncPlan, planned
 from spolia.indexing.sync.sync import sync
 from spolia.indexing.transforms.function import transform
 from spolia.indexing.transforms.text_enrichment import Summary
@@ -65,7 +65,7 @@ def said(corpus: Corpus, **changes: Any) -> dict[str, Any]:
     return {**how, "groups": groups}
 
 
-def needs_rebuild(plan: Plan) -> bool:
+def needs_rebuild(plan: SyncPlan) -> bool:
     """As the command line finds what it advises."""
     return plan.rebuild or any(one.change == "rebuilt" for one in plan.groups)
 

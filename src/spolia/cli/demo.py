@@ -13,7 +13,7 @@ import typer
 from spolia.cli.commands.ask import ask
 from spolia.cli.commands.index import index
 from spolia.cli.exit_codes import Exit, guarded
-from spolia.cli.screen import Screen
+from spolia.cli.screen import Screen, one_line
 from spolia.cli.store_options import StoreOptions
 
 OWN = (
@@ -65,7 +65,6 @@ def questions(folder: Path, store: str) -> list[str]:
 
 def _subjects(store: str) -> Iterator[str]:
     """A heading of each document, the longest document first; then how the texts without headings begin."""
-    from spolia.cli.screen import one_line
     from spolia.stores.corpus import Corpus
 
     documents = sorted(Corpus(str(store)).snapshot().documents(), key=lambda document: -len(document.text))

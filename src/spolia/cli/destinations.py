@@ -6,6 +6,8 @@ import os
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from spolia.errors import StoreError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -75,8 +77,6 @@ def _servers(flow: Operator[Any, Any]) -> Iterator[Remote]:
 
 
 def _is_built(group: NodeGroup) -> bool:
-    from spolia.errors import StoreError
-
     try:
         return group.name in group.corpus.latest().manifests
     except StoreError:  # the search will say so

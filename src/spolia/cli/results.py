@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from spolia.cli.commands.index import unmade_data
 from spolia.cli.screen import one_line, visible
 from spolia.types import Answer, Box, Citation, Hit, Ranking, Span
 
@@ -66,8 +68,6 @@ def hit_data(hit: Hit) -> dict[str, Any]:
 
 def answer_data(answer: Answer, boxes: Callable[[Citation], Iterable[Box]] = lambda citation: ()) -> dict[str, Any]:
     """An answer as plain data."""
-    from dataclasses import asdict
-
     return {
         "answer": answer.text,
         "stop_reason": answer.stop_reason,
@@ -126,6 +126,4 @@ class FirstUses:
 
     def data(self) -> dict[str, Any]:
         """As plain data."""
-        from spolia.cli.commands.index import unmade_data
-
         return {"built": self.built, "unmade": unmade_data(self.unmade)} if self.built else {}

@@ -13,7 +13,7 @@ from spolia.core.wiring import filled, name_of
 from spolia.errors import WiringError
 from spolia.types import Addressed, Value
 
-PASSING = (Branch, Choice, Route, Guard, Vary)
+PASSING = (Then, Branch, Choice, Route, Guard, Vary, Loop, Explore)
 
 
 def tree(flow: Operator[Any, Any]) -> str:
@@ -111,13 +111,9 @@ def _inner(op: Operator[Any, Any], taken: Any) -> Iterator[tuple[str, Operator[A
 
 
 def _handed(op: Operator[Any, Any], part: Operator[Any, Any], taken: Any) -> Any:
-    if isinstance(op, (Then, *PASSING)):
-        return taken
     if isinstance(op, Each):
         return element(taken, op.short)
-    if isinstance(op, (Loop, Explore)):
-        return taken
-    return _taken(part)
+    return taken if isinstance(op, PASSING) else _taken(part)
 
 
 # ----------------------------------------------------------------------------------------------------- diagram

@@ -115,11 +115,7 @@ class Function(Operator[In, Out]):
 
     @kept
     def digest(self) -> bytes:
-        """Content hash: where the function stands, its version, defaults and code; for `untold` ones nothing equals it.
-
-        The code is that of the function and of what it refers to (`spolia.core.fingerprint`). `version` tells what
-        that misses.
-        """
+        """Content hash: where the function stands, its version, defaults and code; nothing equals an `untold` one's."""
         cls = type(self)
         if cls.code is None:
             cls.code = code_digest(cls.function, cls.source)

@@ -1,8 +1,4 @@
-"""The one idea: a step of a flow is a frozen dataclass whose fields are its hyper-parameters and resources.
-
-An operator writes `apply`; composition is `>>`, running is a call. What surrounds a step (trace, cache, budget,
-threads, access, streaming) belongs to the current run, which is reached through the small protocol `Surrounding`.
-"""
+"""The one idea: a step of a flow is a frozen dataclass whose fields are its hyper-parameters and resources."""
 
 from __future__ import annotations
 
@@ -516,10 +512,7 @@ def _freezing(own: Callable[..., None]) -> Callable[..., None]:
 
 
 def _refuse_undeclared(op: Operator[Any, Any]) -> None:
-    """Refuse a cached operator whose code reaches a store or model that none of its fields holds.
-
-    Its key would not tell who asks there, nor whether that has changed.
-    """
+    """Refuse a cached operator whose code reaches a store or model that none of its fields holds."""
     if not op.cached:
         return
     for name, address in _references(op):

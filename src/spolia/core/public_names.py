@@ -1,6 +1,4 @@
-"""The one registry of public names: which module defines what. Ids of flow files, lazy exports, type stubs and the
-operators' page are made from it.
-"""
+"""The one registry of public names and their modules: for flow files, lazy exports, type stubs and the docs."""
 
 from __future__ import annotations
 
@@ -189,10 +187,7 @@ def names_of(package: str) -> dict[str, str]:
 
 
 def exports(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """`__getattr__`, `__dir__` and `__all__` of a package whose names are imported on first use.
-
-    Source: PEP 562.
-    """
+    """`__getattr__`, `__dir__` and `__all__` of a package that imports its names on first use (PEP 562)."""
     offered = names_of(package)
     public = sorted(offered)
 

@@ -1,7 +1,4 @@
-"""What surrounds a step: the small protocol between an operator and the current run.
-
-`spolia.run` implements it. Operators call the functions below; without a run they do nothing, or the plain thing.
-"""
+"""The small protocol between a step and the current run, and functions that do the plain thing without a run."""
 
 from __future__ import annotations
 

@@ -36,13 +36,7 @@ class Sweepable(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Rearranged:
-    """Some hits of a ranking, in an order, perhaps with other scores. Hits are made when they are looked at.
-
-    Args:
-        value: the ranking.
-        order: places of the hits in it, best first.
-        scores: of these; None where they stay.
-    """
+    """Hits of a ranking at some places, best first, perhaps with other scores; made when they are looked at."""
 
     value: Ranking
     order: Sequence[int]
@@ -76,11 +70,7 @@ class Rearrangement(Operator[Ranking, Ranking]):
 
     @abstractmethod
     def chosen(self, known: Any, /) -> tuple[Sequence[int], Sequence[float] | None]:
-        """Places of the hits that stay, best first, and their new scores, if they get some.
-
-        Args:
-            known: what was looked up.
-        """
+        """Places of the hits that stay, best first, and their new scores, if any, from what was looked up."""
 
     def apply(self, value: Ranking, /) -> Ranking:
         return Rearranged(value, *self.chosen(self.looked_up(value))).ranking

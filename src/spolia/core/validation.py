@@ -1,8 +1,4 @@
-"""Fields that hold something else than they declare: what a type checker would find, found while building.
-
-Nothing of a value is computed, and what cannot be told is let pass: a model that follows a protocol is told from a text
-or a number, not from what follows another one.
-"""
+"""Find fields that hold something else than they declare, without computing anything of a value."""
 
 from __future__ import annotations
 
@@ -211,13 +207,7 @@ def needed(cls: Any) -> Mapping[str, frozenset[str]]:
 
 
 def refusing_misfits(check: Callable[[Any], None], then: Callable[[Any], None]) -> Callable[[Any], None]:
-    """A `__post_init__` that says which field holds what is not declared where it would fail otherwise, or not notice.
-
-    What it says itself stands before: it knows more.
-
-    Args:
-        then: what is checked of fields that hold what they declare.
-    """
+    """A `__post_init__` that checks, then refuses fields that hold what is not declared, then checks further."""
 
     def checked(self: Any) -> None:
         if type(self).__post_init__ is not checked:  # that of a class above, called by one below, which goes on

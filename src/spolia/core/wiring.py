@@ -1,14 +1,13 @@
-"""What an operator takes and gives, read off its type parameters, and whether two of them fit.
-
-Types go forward: from what an operator is given, its type variables are bound and what it gives is computed.
-"""
+"""What an operator takes and gives, read off its type parameters, and whether two of them fit."""
 
 from __future__ import annotations
 
 import sys
 import types
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from inspect import getattr_static
+from operator import or_
 from typing import Annotated, Any, ForwardRef, Literal, TypeVar, Union, get_args, get_origin
 
 from spolia.errors import WiringError
@@ -20,14 +19,7 @@ MOST = 2**63 - 1
 
 
 def refuse_counts(op: Any, *names: str, least: int = 1, optional: bool = False) -> None:
-    """Refuse an operator or value with a field that is no whole number from `least` on.
-
-    Args:
-        optional: None is one too: it says that there is no limit.
-
-    Raises:
-        WiringError: naming the field and what it is.
-    """
+    """Raise `WiringError` for a field that is no whole number from `least` on, nor None where that is optional."""
     for name in names:
         value = getattr(op, name)
         if optional and value is None:
@@ -174,10 +166,7 @@ def filled(kind: Any, bound: Bindings) -> Any:
     if not args:
         return kind
     if get_origin(kind) in (Union, types.UnionType):
-        found: Any = filled(args[0], bound)
-        for arg in args[1:]:
-            found = found | filled(arg, bound)
-        return found
+        return reduce(or_, (filled(arg, bound) for arg in args))
     return get_origin(kind)[tuple(arg if arg is Ellipsis else filled(arg, bound) for arg in args)]
 
 
@@ -189,12 +178,7 @@ def joined(kinds: Sequence[Any]) -> Any:
             return Any
         if not any(fits(other, kind, {}) for other in found):
             found = [other for other in found if not fits(kind, other, {})] + [kind]
-    if not found:
-        return Any
-    union = found[0]
-    for kind in found[1:]:
-        union = union | kind
-    return union
+    return reduce(or_, found) if found else Any
 
 
 def parameters_of(cls: type, base: type) -> tuple[Any, ...]:

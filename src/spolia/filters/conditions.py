@@ -233,11 +233,7 @@ def _values(wanted: Operand | Iterable[Operand]) -> tuple[Operand, ...]:
 
 
 def narrowed(*filters: Filter | None) -> Condition | None:
-    """All of these together; None where there is none.
-
-    Raises:
-        FilterError: one of them is no filter. It is never passed over: more would be found than may be.
-    """
+    """All of these together; None if there is none. Raises `FilterError` if one is no filter, never skips it."""
     given = tuple(part for part in filters if part is not None)
     for part in given:
         if not isinstance(part, Condition):

@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,7 @@ Write = tuple[str, Rows, int]
 
 
 class JournalFile:
-    """Writes are queued and made by one thread; reads take turns on one connection.
-
-    Args:
-        path: the file; made when it is not there.
-        pending: rows waiting at most; what comes beyond that is dropped and counted.
-    """
+    """Writes are queued, `pending` rows at most, and made by one thread; reads take turns on one connection."""
 
     def __init__(self, path: Path, *, pending: int = 20_000) -> None:
         self.path, self.pending = path, pending
@@ -48,7 +44,7 @@ class JournalFile:
         self._process = os.getpid()
         self._open()
         prepared(path).close()
-        self._at_exit = _Closing(weakref.ref(self))
+        self._at_exit = partial(_close, weakref.ref(self))
         atexit.register(self._at_exit)
 
     def _open(self) -> None:
@@ -168,15 +164,10 @@ class JournalFile:
                 self.problem = f"{self.path} could not be written: {type(error).__name__}: {error}"
 
 
-class _Closing:
-    """Writes what is queued when the interpreter ends, for those who did not close."""
-
-    def __init__(self, reference: weakref.ref[JournalFile]) -> None:
-        self.reference = reference
-
-    def __call__(self) -> None:
-        if (database := self.reference()) is not None:
-            database.close()
+def _close(reference: weakref.ref[JournalFile]) -> None:
+    """Write what is queued when the interpreter ends, for those who did not close."""
+    if (database := reference()) is not None:
+        database.close()
 
 
 def _write_on(reference: weakref.ref[JournalFile]) -> None:

@@ -61,12 +61,7 @@ class TraceSpan(Value):
 
 
 class Journal:
-    """Where spans go: appended to a list by the steps, written by another thread.
-
-    Args:
-        database: the file.
-        buffer: spans kept before they are handed to the writer.
-    """
+    """Where spans go: steps append them to a list of `buffer` at most, and another thread writes them."""
 
     def __init__(self, database: JournalFile, *, buffer: int = 512) -> None:
         self.database, self.buffer = database, buffer

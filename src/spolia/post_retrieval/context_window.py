@@ -15,6 +15,7 @@ from spolia.filters import narrowed
 from spolia.post_retrieval.group_map import found_in, is_cut
 from spolia.ranking.fusion import falling
 from spolia.stores.corpus import Corpus, refuse_no_corpus
+from spolia.stores.snapshot.lineage import passing
 from spolia.types import Document, Filter, Hit, Node, Ranking, Span
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ def beside(
         before: nodes before it, at most.
         after: nodes after it, at most.
     """
-    from spolia.stores.snapshot.lineage import passing
-
     if node.number < 1:  # nobody knows where it stands
         return [node]
     around = snapshot.numbered(node.document, node.group, node.number - before, node.number + after, access)

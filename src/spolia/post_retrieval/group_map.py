@@ -14,6 +14,7 @@ from spolia.filters import narrowed
 from spolia.ranking.fusion import falling
 from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.stores.definition import DOCUMENT
+from spolia.stores.snapshot.lineage import by_lineage, by_place, passing
 from spolia.types import Hit, Node, Ranking
 
 if TYPE_CHECKING:
@@ -109,8 +110,6 @@ class Mapped(Operator[Ranking, Ranking]):
         refuse_counts(self, "top_k", optional=True)
 
     def apply(self, value: Ranking, /) -> Ranking:
-        from spolia.stores.snapshot.lineage import by_lineage, by_place
-
         way = by_lineage if self.by == "lineage" else by_place
         snapshot, who = self._snapshot(), access()
         related = way(snapshot, value.nodes, self.target.name, who)
@@ -127,8 +126,6 @@ class Mapped(Operator[Ranking, Ranking]):
 
     def _allowed(self, snapshot: Snapshot, found: Sequence[tuple[Hit, Node]], value: Ranking) -> set[str]:
         """Ids of what the filters let be shown."""
-        from spolia.stores.snapshot.lineage import passing
-
         who, groups = access(), {hit.node.group for hit in value.hits}
         below = {group for group in groups if self.target.name in snapshot.above(group)}
         around = {node.id: node for hit, node in found if hit.node.group in below}

@@ -44,11 +44,7 @@ class Aligned:
         return cls(list(number), tuple(np.array(one, dtype=np.int64) for one in places), scores)
 
     def spread(self, values: Sequence[npt.ArrayLike], absent: Sequence[float]) -> Numbers:
-        """float64[lists, documents] of values that stand in the order of the lists.
-
-        Args:
-            absent: for each list, the value of a document that it does not hold.
-        """
+        """float64[lists, documents] of values in the order of the lists; `absent` for what a list does not hold."""
         found = np.empty((len(self.places), len(self.names)))
         for row, places in enumerate(self.places):
             found[row] = absent[row]

@@ -95,11 +95,7 @@ def highest_score(lists: Sequence[Scored]) -> list[tuple[str, float]]:
 
 
 def by_rank(aligned: Aligned, ks: Sequence[float], weights: Numbers) -> Numbers:
-    """float64[ks, documents]: Σ_r w_r / (k + rank_r(d)) for each k.
-
-    Args:
-        weights: float64[ks, lists], w.
-    """
+    """float64[ks, documents]: Σ_r w_r / (k + rank_r(d)) for each k, with w = weights: float64[ks, lists]."""
     import numpy as np
 
     from spolia.ranking.alignment import summed
@@ -142,11 +138,7 @@ def by_highest(aligned: Aligned) -> Numbers:
 
 
 def checked_weights(count: int, weights: Sequence[float] | None) -> Sequence[float]:
-    """A weight for each of `count` lists; 1 where none are given.
-
-    Raises:
-        ValueError: there is another number of them, or one is below 0, infinite or NaN.
-    """
+    """A weight for each list, 1 if none are given; raises `ValueError` for wrong numbers or too few of them."""
     found = [1.0] * count if weights is None else weights
     if len(found) != count:
         raise ValueError(f"{count} lists have {len(found)} weights. Write one weight for each list.")

@@ -1,7 +1,4 @@
-"""Scores of lists of different kinds on a common scale.
-
-What a document that is absent from a list counts is said for each scaling: never more than any that is present.
-"""
+"""Scores of lists of different kinds on a common scale; an absent document never counts more than a present one."""
 
 from __future__ import annotations
 

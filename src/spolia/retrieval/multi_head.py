@@ -12,6 +12,7 @@ from spolia.retrieval.group_search import GroupSearch
 from spolia.retrieval.term_counts import derived
 from spolia.retrieval.vector_search import read, refuse_other, vectors_of
 from spolia.stores.corpus import NodeGroup
+from spolia.stores.vectors.search import ordered_scores
 from spolia.types import Filter, Hit, Query
 
 if TYPE_CHECKING:
@@ -92,8 +93,6 @@ class MultiHead(GroupSearch):
         return (value.text if value.vector is None else value.vector), value.filter
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
-        from spolia.stores.vectors.search import ordered_scores
-
         refuse_other(self.group, snapshot, self.embedder)
         asked = self._cut(vectors_of([query], [read(query, self.embedder)], self.embedder))[0]
         allowed = snapshot.allowed(self.group.name, who, wanted)

@@ -17,6 +17,7 @@ from spolia.retrieval.vector_search import read, refuse_other, vectors_of
 from spolia.stores.access.allowed_nodes import Allowed
 from spolia.stores.corpus import NodeGroup
 from spolia.stores.snapshot.snapshot import Snapshot
+from spolia.stores.vectors.search import ordered_scores
 from spolia.types import Filter, Hit, Node, Query
 
 if TYPE_CHECKING:
@@ -215,8 +216,6 @@ class BySimilarity(GroupSearch):
 
     def hits(self, query: Query, snapshot: Snapshot, who: frozenset[str], wanted: Filter | None, /) -> tuple[Hit, ...]:
         import numpy as np
-
-        from spolia.stores.vectors.search import ordered_scores
 
         allowed = snapshot.allowed(self.group.name, who, wanted)
         if self.embedder is not None:

@@ -1,7 +1,4 @@
-"""Awaiting a run: the event loop waits, threads of the run work.
-
-Imported when a flow is awaited first, since asyncio takes 25 ms to import.
-"""
+"""Awaiting a run: the event loop waits, threads of the run work."""
 
 from __future__ import annotations
 
@@ -23,11 +20,7 @@ T = TypeVar("T")
 
 
 async def awaited(frame: Frame, work: Callable[[Frame], T]) -> T:
-    """What `work` returns in a thread of the run.
-
-    Cancelling the task stops what runs there and closes what waits, and then waits for the step that runs,
-    `PATIENCE_S` at most. Calls beyond the run's threads queue up.
-    """
+    """What `work` returns in a thread of the run; cancelling stops it and waits `PATIENCE_S` for its step at most."""
     scope = Scope()
 
     def run() -> T:
@@ -53,11 +46,7 @@ async def awaited(frame: Frame, work: Callable[[Frame], T]) -> T:
 
 
 async def events(frame: Frame, work: Callable[[Frame], Any], context: Context) -> AsyncIterator[Event]:
-    """The events of `work`, which runs in a thread of its own, `Done` last.
-
-    The thread waits while 256 events are unread. Closing the iterator, or cancelling the task that reads it, stops the
-    work, as `streamed` does.
-    """
+    """As `streamed`, for an event loop: the thread waits while 256 events are unread."""
     scope, sink, arrived = Scope(frame.scope), Sink(), asyncio.Event()
     loop = asyncio.get_running_loop()
 

@@ -1,8 +1,4 @@
-"""The place of a step in a run: everything that surrounds it, from the step up to the root.
-
-A frame is made for every step and dropped with it, so this file is written for speed: slots, no locks where nothing
-is charged, one context variable.
-"""
+"""The place of a step in a run, up to the root. One is made for every step, so this file is written for speed."""
 
 from __future__ import annotations
 

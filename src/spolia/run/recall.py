@@ -96,9 +96,7 @@ def _computed(cache: Cache, key: bytes, frame: Frame, op: Step, value: Any, comp
 
 
 def _open(cache: Cache, frame: Frame) -> None:
-    """Write down what is found inside this step, for the accounts of those that share its result; or, where it is kept
-    for other runs, what it reaches.
-    """
+    """Record what is found inside this step, for those that share its result; or what it reaches, if it is cached."""
     if isinstance(cache, SharedResults):
         frame.found = []
     else:
@@ -142,11 +140,7 @@ def _taken(entry: CacheEntry, frame: Frame, op: Step, value: Any, compute: Compu
 
 
 class CachedRows:
-    """One window of a batch whose results are kept: those that are there are taken, the rest computed in one call.
-
-    Args:
-        compute: gives the results of some rows in one call.
-    """
+    """One window of a batch: the results that are kept are taken, the rest computed in one call of `compute`."""
 
     def __init__(
         self,

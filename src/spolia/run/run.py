@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -108,7 +108,8 @@ class Run:
 
     def __enter__(self) -> Self:
         _outer.set((*_outer.get(), surrounding.get()))
-        self._enter()
+        _leave()
+        surrounding.set(self.root)
         with self.lock:
             self._entered += 1
         return self
@@ -128,19 +129,13 @@ class Run:
 
     def __call__(self, flow: Operator[A, B], value: A) -> B:
         """Run a flow on one value."""
-        token = self._enter()
-        try:
+        with self._inside():
             return flow(value)
-        finally:
-            surrounding.reset(token)
 
     def batch(self, flow: Operator[A, B], values: Sequence[A]) -> list[B | Failure]:
         """Run a flow on many values; a failed one becomes a `Failure`."""
-        token = self._enter()
-        try:
+        with self._inside():
             return flow.batch(values)
-        finally:
-            surrounding.reset(token)
 
     @contextmanager
     def lane(self) -> Iterator[Lane]:
@@ -157,12 +152,9 @@ class Run:
         (['nowhere'], 0)
         """
         account = Lane()
-        token = self._enter()
-        surrounding.set(self.root.opened(account))
-        try:
+        with self._inside():
+            surrounding.set(self.root.opened(account))
             yield account
-        finally:
-            surrounding.reset(token)
 
     def stream(self, flow: Operator[A, B], value: A) -> Iterator[Began | Emitted | Retracted | Done[B]]:
         """Run a flow and yield what happens, `Done` last."""
@@ -193,9 +185,15 @@ class Run:
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _enter(self) -> Token[Surrounding | None]:
+    @contextmanager
+    def _inside(self) -> Iterator[None]:
+        """Surround what is called inside, and nothing after it."""
         _leave()
-        return surrounding.set(self.root)
+        token = surrounding.set(self.root)
+        try:
+            yield
+        finally:
+            surrounding.reset(token)
 
     # What it cost.
 

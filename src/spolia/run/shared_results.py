@@ -19,24 +19,14 @@ MOST_BYTES = 512 * 2**20
 
 @dataclass(frozen=True)
 class SharedEntry(CacheEntry):
-    """A result as it is, and the value that it was made of.
-
-    Args:
-        given: the value.
-        retrievals: what the retrievers inside the step found.
-    """
+    """A result as it is, the value that it was made of, and what the retrievers inside the step found."""
 
     given: Any = None
     retrievals: Sequence[Ranking] = ()
     plain: dict[str, Any] = field(default_factory=dict)
 
     def result(self, op: Operator[Any, Any], value: Any) -> Any:
-        """The very result for a value of the same provenance; for any other what a cache would give.
-
-        Raises:
-            CodecError: the result has no plain form, or does not come back; or the step is cheap, and computing it
-                gives the provenance of each hit too.
-        """
+        """The very result for a value of the same provenance; for others what a cache would give, or `CodecError`."""
         if is_same(self.given, value):
             return self.value
         if not (op.cached or op.resources or isinstance(value, Query)):
@@ -52,12 +42,7 @@ class SharedEntry(CacheEntry):
 
 
 class SharedResults(Cache):
-    """A cache for one run, in memory: it holds results as they are, also of cheap steps and what has no fingerprint.
-
-    Args:
-        most_bytes: what the results and the values that they were made of may take, estimated; the ones that were
-            used longest ago go first.
-    """
+    """Results of one run as they are, in memory, `most_bytes` about; the ones used longest ago are dropped first."""
 
     needs_fingerprint = False
 
@@ -66,12 +51,7 @@ class SharedResults(Cache):
         self.most_bytes, self.bytes = most_bytes, 0
 
     def share(self, key: bytes, value: Any, out: Any, usage: Usage, retrievals: Sequence[Ranking]) -> None:
-        """Hold a result.
-
-        Args:
-            value: what it was made of.
-            retrievals: what the retrievers inside the step found.
-        """
+        """Hold the result for a value, with what the retrievers inside the step found."""
         size = bytes_of(out) + bytes_of(value) + sum(map(bytes_of, retrievals)) + 500
         with self._lock:
             if key in self._kept:

@@ -80,12 +80,7 @@ def _close(close: Callable[[], None]) -> None:
 
 
 class Sink:
-    """A bounded queue of events, so that a slow reader slows the flow instead of filling the memory.
-
-    Attributes:
-        closed: nobody reads any more.
-        wake: called after each event, for a reader that cannot block.
-    """
+    """A bounded queue of events, so that a slow reader slows the flow. `wake` is called after each event."""
 
     __slots__ = ("_queue", "closed", "wake")
 

@@ -19,12 +19,7 @@ B = TypeVar("B")
 
 
 def window(around: Frame, op: Operator[A, B], values: Sequence[A], above: Sequence[Frame]) -> list[B | Failure]:
-    """Run the rows of one window.
-
-    Args:
-        around: the frame of the step that asks.
-        above: the frame that each row runs in.
-    """
+    """Run the rows of one window for a step, each in the frame that `above` gives it."""
     if type(op).apply_batch is Operator.apply_batch:
         steps = [_Step(frame, op, value) for frame, value in zip(above, values, strict=True)]
         return [_named(result, op) for result in around.gather(steps, op.waiting)]

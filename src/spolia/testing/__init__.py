@@ -1,7 +1,4 @@
-"""Parts for the tests of flows and plug-ins: models without weights, a server without a model, contracts to check.
-
-Nothing in the package imports this.
-"""
+"""Parts for the tests of flows and plug-ins: models without weights, a server without a model, contracts to check."""
 
 from spolia.testing.contracts import check_embedder, check_language_model
 from spolia.testing.hash_embedder import HashingEmbedder

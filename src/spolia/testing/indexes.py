@@ -292,11 +292,7 @@ class IndexContract:
 
 
 class ServerContract(IndexContract):
-    """Tests of a database on a server, besides those of every index.
-
-    Class attributes:
-        patience_s: after which no answer is an error, where one is waited for.
-    """
+    """Tests of a database on a server, besides those of every index; no answer after `patience_s` is an error."""
 
     patience_s: ClassVar[float] = 3.0
 

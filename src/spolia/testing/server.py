@@ -100,13 +100,7 @@ class ServedReply:
 
 @dataclass(frozen=True)
 class Received:
-    """A request as it came in.
-
-    Args:
-        headers: by name in lower case.
-        body: the JSON, or bytes where it was none.
-        port: the caller's, one for each connection.
-    """
+    """A request: its JSON (or bytes), headers by lower-case name, and the caller's port, one for each connection."""
 
     path: str
     headers: Mapping[str, str]

@@ -12,6 +12,7 @@ import typer
 from spolia.cli.exit_codes import Exit, guarded
 from spolia.cli.options import AsJson, option
 from spolia.cli.screen import Screen, table
+from spolia.errors import DataError
 from spolia.evaluation.plurals import several
 
 if TYPE_CHECKING:
@@ -67,7 +68,6 @@ def convert(
     json: AsJson = False,
 ) -> Exit:
     """Write a data set in another form. Quotes as gold stay right whatever the documents are cut into."""
-    from spolia.errors import DataError
     from spolia.evaluation.data.formats.form import form_called
 
     screen, given = Screen(json=json), _data(source, form)
@@ -127,8 +127,6 @@ def _data(source: Path, form: str) -> DataSet:
 
 def _read(given: DataSet) -> tuple[list[Document], list[Item]]:
     """All of it, so that all of it is checked; `DataError` for the first mistake."""
-    from spolia.errors import DataError
-
     passages = list(given.passages()) if given.has_corpus else []
     items = list(given.items())
     if not items:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from spolia.cli.commands.index import without_name
 from spolia.cli.exit_codes import Exit, guarded
 from spolia.cli.options import WAIT_S, AsJson, SeenBy, StorePath, Wait, Where, argument
 from spolia.cli.screen import Screen, one_line, table
+from spolia.errors import QueryError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -91,8 +94,6 @@ def report(
     json: AsJson = False,
 ) -> Exit:
     """Say what was read of each document and of all, and what was noticed: failures, warnings. Failures: code 5."""
-    from dataclasses import asdict
-
     from spolia.cli.documents import held, keeper, reported
     from spolia.indexing.quality.quality import quality
 
@@ -118,7 +119,6 @@ def report(
 
 def _write_page(path: Path, snapshot: Snapshot, store: str) -> None:
     from spolia.cli.documents import keeper
-    from spolia.errors import QueryError
     from spolia.indexing.quality.quality import page
 
     try:
@@ -168,8 +168,6 @@ for _name, _command in (("list", list_), ("show", show), ("chunks", chunks), ("r
 
 def document_data(one: StoredSource) -> dict[str, Any]:
     """A document as plain data."""
-    from dataclasses import asdict
-
     source, document = one.source, one.document
     return {
         "uri": source.uri,
@@ -271,7 +269,6 @@ def _failed(found: Quality) -> str:
 def _noticed(one: StoredSource) -> RenderableType:
     from rich.text import Text
 
-    from spolia.cli.commands.index import without_name
     from spolia.indexing.quality.quality import attempts_told
 
     style = "bold red" if one.source.status == "failed" else "yellow"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import AsJson, MaybeStore, Weights
 from spolia.cli.screen import Screen, table
+from spolia.errors import SpoliaError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -79,7 +80,6 @@ def _installed() -> Iterator[Finding]:
 
 
 def _weights(given: str) -> Finding:
-    from spolia.errors import SpoliaError
     from spolia.models.onnx.weights import MODEL, find
 
     try:
@@ -90,7 +90,6 @@ def _weights(given: str) -> Finding:
 
 
 def _store(path: str) -> Iterator[Finding]:
-    from spolia.errors import SpoliaError
     from spolia.stores.corpus import Corpus
 
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spolia.cli.commands.eval import DATA, MEASURES, WHAT, Limit, OverStore, Part, refuse_other_kinds
+from spolia.cli.commands.eval import DATA, MEASURES, WHAT, Limit, OverStore, Part, as_table, refuse_other_kinds
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import FLOWS, AsJson, Known, ModelName, ModelUrl, OwnPrompts, Weights, argument, option
 from spolia.cli.screen import Screen, json_text
@@ -150,7 +150,6 @@ def _text(found: Gate, path: Path) -> str:
 
 
 def _show(screen: Screen, found: Gate) -> None:
-    from spolia.cli.commands.eval import as_table
     from spolia.evaluation.report.gate_report import left_out, questions, verdicts, why
 
     screen.show(found.sentence, as_table(verdicts(found)))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from spolia.cli.commands.index import unmade_data
+from spolia.cli.destinations import tell_of_groups
 from spolia.cli.exit_codes import Exit, guarded
 from spolia.cli.options import WAIT_S, AsJson, Known, ModelName, ModelUrl, StorePath, Wait, Weights, argument, option
 from spolia.cli.screen import Screen, one_line
@@ -150,8 +152,6 @@ for _name, _command in (("list", list_), ("show", show), ("build", build), ("add
 
 def group_data(manifest: Manifest, nodes: int) -> dict[str, Any]:
     """A group as plain data."""
-    from json import loads
-
     return {
         "group": manifest.group,
         "transform": loads(manifest.definition) if manifest.definition else manifest.transform,
@@ -224,7 +224,6 @@ def _tell_where_texts_go(
     screen: Screen, wanted: list[NodeGroup], there: Mapping[str, Manifest], mine: UserModules
 ) -> None:
     """Of what is made: what is wanted, and what the store has below it."""
-    from spolia.cli.destinations import tell_of_groups
     from spolia.stores.groups.group_build import with_those_below
     from spolia.stores.manifest import in_order
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,7 @@ from spolia.cli.exit_codes import Exit
 from spolia.cli.options import WAIT_S, AsJson, Wait, option
 from spolia.cli.screen import Screen, one_line
 from spolia.cli.store_options import StoreOptions
+from spolia.cli.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,7 +65,6 @@ def index(
         screen.show(reported(_read(store), screen.width))
     if watch:
         from spolia.cli.user_modules import own
-        from spolia.cli.watch import Watch
         from spolia.indexing.readers.registry import READERS
 
         beside = [path for path in (making.readers, making.groups) if path is not None]
@@ -95,8 +96,6 @@ def unmade_data(unmade: Iterable[Unmade]) -> list[dict[str, str]]:
 
 def document_data(store: str) -> dict[str, dict[str, Any]]:
     """The report of every document as plain data, by file."""
-    from dataclasses import asdict
-
     return {uri: asdict(one) for uri, _, one in _read(store)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 from spolia.cli.exit_codes import Exit
@@ -12,7 +13,7 @@ from spolia.cli.store_options import StoreOptions
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from spolia.indexing.sync.dry_run import GroupPlan, Plan
+    from spolia.indexing.sync.dry_run import GroupPlan, SyncPlan
     from spolia.indexing.sync.report import Progress
 
 SHOWN = 10
@@ -29,8 +30,6 @@ def plan(
     Nothing is written, and no language model is asked. What seems new or changed is read and cut in memory, so that the
     numbers are exact.
     """
-    from dataclasses import asdict
-
     from spolia.cli.ingest import command, parts
     from spolia.indexing.sync.dry_run import planned
     from spolia.stores.corpus import Corpus
@@ -52,16 +51,16 @@ def plan(
     return Exit.DONE
 
 
-def _needs_rebuild(found: Plan) -> bool:
+def _needs_rebuild(found: SyncPlan) -> bool:
     return found.rebuild or any(one.change == "rebuilt" for one in found.groups)
 
 
-def _is_to_do(found: Plan) -> bool:
+def _is_to_do(found: SyncPlan) -> bool:
     files = (found.new, found.changed, found.moved, found.gone, found.again)
     return any(files) or any(one.change != "kept" or one.nodes or one.texts or one.pictures for one in found.groups)
 
 
-def _report(found: Plan, store: str) -> list[RenderableType]:
+def _report(found: SyncPlan, store: str) -> list[RenderableType]:
     from rich.text import Text
 
     named = [(name, getattr(found, name)) for name in ("new", "changed", "moved", "gone", "failed")]

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from spolia.cli.destinations import tell_of_models
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import (
     Access,
@@ -36,7 +37,6 @@ def search(
     json: AsJson = False,
 ) -> Exit:
     """Find passages in a store. With what could not be made of a document in a group that is built first, code 5."""
-    from spolia.cli.destinations import tell_of_models
     from spolia.cli.flow_parts import flow_of, parts_of, query_of, ranked
     from spolia.cli.results import FirstUses, hit_data, ranking_lines
     from spolia.cli.run_record import recorded

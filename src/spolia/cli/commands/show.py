@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from json import dumps
 from typing import TYPE_CHECKING, Annotated
 
 from spolia.cli.exit_codes import Exit
@@ -48,8 +49,6 @@ def _show_flow(screen: Screen, flow: str, parts: Parts, mermaid: bool, yaml: boo
 
 
 def _show_schema(screen: Screen) -> Exit:
-    from json import dumps
-
     from spolia.flow_files.schema import schema
 
     found = schema()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
+from json import loads
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -82,8 +83,6 @@ def _show_run(screen: Screen, spans: Sequence[TraceSpan], limit: int) -> Exit:
 
 def _questions(spans: Sequence[TraceSpan]) -> dict[int, str]:
     """What was asked, by the lane in which it was answered: it stands beside the rankings that were made for it."""
-    from json import loads
-
     found: dict[int, str] = {}
     for span in spans:
         result = loads(span.result) if span.result else None
@@ -93,8 +92,6 @@ def _questions(spans: Sequence[TraceSpan]) -> dict[int, str]:
 
 
 def _plain(span: TraceSpan) -> dict[str, Any]:
-    from json import loads
-
     usage = {name: getattr(span.usage, name) for name in type(span.usage).__dataclass_fields__}
     names = ("span", "parent", "lane", "step", "started", "seconds", "cached", "error", "notes")
     return {name: getattr(span, name) for name in names} | {"usage": usage, "result": loads(span.result)}
@@ -134,8 +131,6 @@ def _tree(root: TraceSpan, spans: Sequence[TraceSpan]) -> Tree:
 
 def _remarks(span: TraceSpan) -> list[str]:
     """What is worth saying of a step beside its time."""
-    from json import loads
-
     usage, result = span.usage, loads(span.result) if span.result else None
     counts = [
         (usage.calls, "calls"),

@@ -88,10 +88,7 @@ class ClassPlan:
         return fields
 
     def _field(self, place: FieldPlace, shape: Shape, plain: Plain, reading: DecodeContext) -> Any:
-        """One field. Where some fields of a value are written that cannot stand alone, the others are the default's.
-
-        So `role: {prompt: mine.txt}` is the operator's own role, with another prompt.
-        """
+        """One field; of a value with some fields written (`role: {prompt: mine.txt}`) the rest is the default's."""
         default = place.default
         if isinstance(default, Value) and isinstance(plain, dict) and plain:
             plan: ClassPlan = reading.plan(type(default))

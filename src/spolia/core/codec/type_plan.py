@@ -27,11 +27,7 @@ SEQUENCES: dict[Any, tuple[Any, tuple[type, ...]]] = {
 
 @cache
 def plan_of(cls: type) -> ClassPlan:
-    """The plan of a dataclass, made once.
-
-    Raises:
-        CodecError: it is no dataclass, or its annotations name what cannot be found.
-    """
+    """The plan of a dataclass, made once; raises `CodecError` for other classes and unknown annotations."""
     if not is_dataclass(cls):
         raise CodecError(f"{cls.__name__} has no plain form. Write @dataclass(frozen=True) above it.")
     try:

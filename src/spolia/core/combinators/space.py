@@ -313,11 +313,7 @@ def _checked(index: int, place: OpenPlace) -> int:
 
 
 def _uses(value: Any, path: str, inside: tuple[str, int] | None, without: Sequence[str] = ()) -> Iterator[_Use]:
-    """What is open in an operator or in the value of a field, in order.
-
-    Args:
-        without: fields that are decided from outside.
-    """
+    """What is open in an operator or in a field's value, in order, without the fields that are decided outside."""
     if isinstance(value, Choice):
         yield _Use(path, value.name or _label(value), bool(value.name), value.options, inside)
         for index, option in enumerate(value.options):

@@ -13,38 +13,14 @@ from typing import Any
 
 COMPUTED_OTHERWISE = {"composes", "together", "alike", "is_nested"}
 """How results are shared and swept; property tests hold that they stay the same."""
-BESIDE_THE_RESULT = COMPUTED_OTHERWISE | {
-    "fuses",
-    "beyond",
-    "version",
-    "waits",
-    "needs",
-    "takes",
-    "gives",
-    "tail",
-    "calls",
-    "fanout",
-    "short",
-    "__repr__",
-}
-FOLLOWED = tuple(
-    f"spolia.{part}"
-    for part in (
-        "ranking",
-        "evaluation.measures",
-        "core.sentences",
-        "core.combinators",
-        "core.sweepable",
-        "indexing.splitters",
-        "indexing.structure",
-        "indexing.transforms",
-        "retrieval",
-        "generation",
-        "orchestration",
-        "pre_",
-        "post_",
-    )
+BESIDE_THE_RESULT = COMPUTED_OTHERWISE.union(
+    ["fuses", "beyond", "version", "waits", "needs", "takes", "gives", "tail", "calls", "fanout", "short", "__repr__"]
 )
+_FOLLOWED = """
+ranking evaluation.measures core.sentences core.combinators core.sweepable retrieval generation orchestration pre_ post_
+indexing.splitters indexing.structure indexing.transforms
+"""
+FOLLOWED = tuple(f"spolia.{part}" for part in _FOLLOWED.split())
 
 
 @dataclass(frozen=True)
@@ -83,10 +59,7 @@ def definition_digest(cls: type) -> bytes:
 
 
 def hash_of(home: str, name: str, module: Callable[[str], Module]) -> bytes:
-    """Hash of a class and of all that it names, directly or not, in its module and in those that it is built on.
-
-    What all operators are, `Operator`, is no part of what one of them does.
-    """
+    """Hash of a class and of all that it names, directly or not, in the packages that are followed."""
     wanted, done = [(home, name)], dict[tuple[str, str], str]()
     while wanted:
         where, part = place = wanted.pop()

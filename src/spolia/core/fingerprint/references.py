@@ -55,11 +55,7 @@ class _Search:
         self.known: dict[int, Any] = {}  # by identity; holding them keeps the identities
 
     def of_class(self, cls: type, *, with_defaults: bool = True) -> Iterator[Reference]:
-        """What the functions and attributes of a class reach.
-
-        Args:
-            with_defaults: also the defaults of its fields.
-        """
+        """What the functions and attributes of a class reach, perhaps with the defaults of its fields."""
         for base in cls.__mro__:
             if is_own(base.__module__, self.home):
                 for function in functions_of(base):

@@ -34,11 +34,7 @@ def tree_of(what: FunctionType | type | ModuleType) -> ast.AST | None:
 
 
 def written(tree: ast.AST | None, *, decorated: bool = True) -> str:
-    """Code in one form, without comments and docstrings; empty for none.
-
-    Args:
-        decorated: with the decorators of the function that it is.
-    """
+    """Code in one form, without comments and docstrings, perhaps without decorators; empty for none."""
     if tree is None:
         return ""
     if isinstance(tree, _FUNCTIONS) and not decorated:
@@ -58,13 +54,7 @@ def compiled(code: CodeType) -> tuple[object, ...]:
 
 @dataclass
 class Named:
-    """What code names.
-
-    Attributes:
-        chains: globals, with the attributes that are taken of them.
-        imports: that it makes itself.
-        state: globals that it binds itself.
-    """
+    """What code names: globals with the attributes taken of them, its own imports, and globals that it binds."""
 
     chains: set[Chain] = field(default_factory=set)
     imports: set[Import] = field(default_factory=set)

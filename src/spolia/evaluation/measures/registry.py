@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from spolia.errors import MeasureError
 from spolia.evaluation.measures.measure import SetMeasure
+from spolia.models.prompting import template
 from spolia.models.protocols import Embedder, LanguageModel
 
 HOME = "spolia.evaluation.measures"
@@ -248,8 +249,6 @@ def _call(source: str) -> ast.Call | None:
 
 def _prompt(file: str) -> str:
     """A prompt file in the place of that of a role, which must be there."""
-    from spolia.models.prompting import template
-
     template.read(file)
     return file
 

@@ -85,7 +85,7 @@ class GroupPlan(Value):
 
 
 @dataclass(frozen=True)
-class Plan(Value):
+class SyncPlan(Value):
     """What a run would do.
 
     Args:
@@ -139,7 +139,7 @@ def planned(
     timed: bool = False,
     workers: int | None = None,
     limits: WorkerLimits | None = None,
-) -> Plan:
+) -> SyncPlan:
     """What `sync` with these arguments would do. Groups of another definition, or whose code has changed, are rebuilt.
 
     What seems new or changed is read, and cut in memory, as `sync` does it: the numbers are exact, but for groups that
@@ -235,13 +235,13 @@ class _Changes:
         self.again = self.unchanged = 0
         self.renews = False
 
-    def plan(self, **more: Any) -> Plan:
+    def plan(self, **more: Any) -> SyncPlan:
         """The plan for these files."""
         uris: dict[str, Any] = {name: tuple(found) for name, found in self.by_kind.items()}
         uris["failed"] += tuple(source for source, _ in self.unread)
         left = self.again + self.unchanged
         again, unchanged = (left, 0) if self.renews else (0, left)
-        return Plan(self.renews, again=again, unchanged=unchanged, **uris, **more)
+        return SyncPlan(self.renews, again=again, unchanged=unchanged, **uris, **more)
 
     def note(self, now: Progress) -> None:
         """A file was dealt with."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import signal
 import struct
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +15,9 @@ from typing import IO, Any
 from spolia.errors import DocumentError
 from spolia.indexing.readers.reader import Blob, Reading
 from spolia.types import Box, Boxes, Document, Heading, Region, Value
+
+if sys.platform != "win32":
+    import resource
 
 _MEGABYTE = 2**20
 _PARENT_DIED = 1  # PR_SET_PDEATHSIG
@@ -46,9 +51,7 @@ class WorkerLimits(Value):
 
 def confine(limits: WorkerLimits) -> None:
     """Apply the limits to this process, for good."""
-    try:
-        import resource
-    except ImportError:  # Windows has none of this; time is limited from outside there too
+    if sys.platform == "win32":  # it has none of this; time is limited from outside there too
         return
     memory, written = limits.memory_mb * _MEGABYTE, limits.written_mb * _MEGABYTE
     kind = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
@@ -61,9 +64,6 @@ def confine(limits: WorkerLimits) -> None:
 def _die_with_parent() -> None:
     """A worker that hangs in a reader must not outlive who waits for it, however that ended."""
     if sys.platform == "linux":
-        import ctypes
-        import signal
-
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PARENT_DIED, signal.SIGKILL)
 

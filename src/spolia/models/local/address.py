@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from spolia.core.run_context import check_cancelled, reach
 from spolia.errors import ModelError
-from spolia.models.local.session import checked_revision, content_of
+from spolia.models.local.session import checked_revision, content_of, opened
 from spolia.types import Value
 
 if TYPE_CHECKING:
@@ -84,8 +84,6 @@ class Local(Value):
 
     def opened(self) -> ModelSession:
         """The model and its tokenizer in this process."""
-        from spolia.models.local.session import opened
-
         reach(self)
         return opened(self)
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 from spolia.core.validation import refuse_misfits
 from spolia.errors import WiringError
 from spolia.retrieval.graph.edges import Edges
+from spolia.stores.backends import sql
 from spolia.stores.corpus import NodeGroup, refuse_no_group
+from spolia.stores.files import links_folder
 from spolia.types import Value, digest_of
 
 if TYPE_CHECKING:
@@ -86,8 +88,6 @@ class NodeGraph(Value):
 
     def _opened(self, snapshot: Snapshot) -> Links:
         from spolia.retrieval.graph.build import SUFFIX, GraphBuild, drop_others, earlier, kept
-        from spolia.stores.backends import sql
-        from spolia.stores.files import links_folder
 
         folder = links_folder(snapshot.opened.folder, self.group.name)
         path = folder / f"g{snapshot.version}-{digest_of(self.edges).hex()[:16]}{SUFFIX}"

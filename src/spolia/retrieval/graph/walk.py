@@ -15,6 +15,7 @@ from spolia.filters import narrowed
 from spolia.models.protocols import Embedder
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.retrieval.vector_search import by_meaning
+from spolia.stores.snapshot.lineage import keys_of
 from spolia.types import Hit, Ranking
 
 if TYPE_CHECKING:
@@ -63,8 +64,6 @@ def walk(graph: NodeGraph, ranking: Ranking) -> Walk:
         FilterError: for a filter on a field that the store does not declare.
     """
     import numpy as np
-
-    from spolia.stores.snapshot.lineage import keys_of
 
     _refuse_others(graph, ranking.hits)
     snapshot = graph.group.snapshot()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -181,8 +182,6 @@ class Brave(SearchAPI):
     largest_bytes: int = 4_000_000
 
     def request(self, query: str, count: int) -> tuple[str, Mapping[str, str]]:
-        import os
-
         key = os.environ.get(self.api_key_env, "").strip()
         if not key or not (key.isascii() and key.isprintable()):
             raise SourceError(f"{self.name}: there is no key in {self.api_key_env}. Set that environment variable.")

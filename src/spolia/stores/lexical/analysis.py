@@ -5,6 +5,7 @@ Only languages in Latin script need a guess; elsewhere the script decides.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from collections import Counter
@@ -290,8 +291,6 @@ def _subwords(path: str, expected: str) -> Callable[[str], list[str]]:
 
 
 def _hash_of(path: str) -> str:
-    import hashlib
-
     try:
         return hashlib.blake2b(Path(path).read_bytes(), digest_size=16).hexdigest()
     except OSError as error:

@@ -24,6 +24,7 @@ from spolia.stores.backends.rows import (
     source_of,
 )
 from spolia.stores.definition import DOCUMENT, MAIN
+from spolia.stores.integrity import problems
 from spolia.stores.manifest import Manifest, of
 from spolia.stores.open_store import OpenIndexes, OpenStore
 from spolia.types import Box, Document, Filter, Hit, Node, Span, Value
@@ -342,8 +343,6 @@ class Snapshot:
 
     def check(self) -> list[str]:
         """What is wrong with the store, in words; nothing if all is well. Reads everything."""
-        from spolia.stores.integrity import problems
-
         return problems(self)
 
     # Inside.

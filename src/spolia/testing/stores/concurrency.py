@@ -38,11 +38,7 @@ with Corpus(sys.argv[1]).writer(60) as writer:
 
 
 class Sharing(Contract):
-    """Tests of several at once.
-
-    Class attributes:
-        kills: how many writers are killed.
-    """
+    """Tests of several writers and readers at once, `kills` of them killed."""
 
     kills: ClassVar[int] = 10
 

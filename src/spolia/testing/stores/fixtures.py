@@ -46,15 +46,7 @@ WORDS = ("stone", "wall", "tide", "sea", "salt", "moon", "bridge", "temple", "ri
 
 @dataclass(frozen=True)
 class Entry(Value):
-    """A source with the document that it holds, a node for each line of it, and one for each word of a line.
-
-    Args:
-        uri: of the source.
-        text: of the document.
-        readers: who may read it.
-        meta: its fields.
-        first: who may read its first line, if that is said apart.
-    """
+    """A source with its document, a node for each line and word; `first` may read the first line, if given apart."""
 
     uri: str
     text: str

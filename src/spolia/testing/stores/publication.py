@@ -54,11 +54,7 @@ ODD = "nul \0 inside, bidi \u202e, emoji 👩‍🔬, ไทย 中文 한국어
 
 
 class Publishing(Contract):
-    """Tests of generations.
-
-    Class attributes:
-        histories: how many random ones are compared with a dictionary.
-    """
+    """Tests of generations; `histories` random ones are compared with a dictionary."""
 
     histories: ClassVar[int] = 10
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -137,8 +138,6 @@ def _as_text(value: Any) -> Any:
 
 
 def _pyarrow(module: str, file: Path) -> Any:
-    from importlib import import_module
-
     try:
         return import_module(f"pyarrow.{module}" if module else "pyarrow")
     except ImportError as error:

@@ -29,7 +29,9 @@ from spolia.stores.backends.postgres.session import (
 )
 from spolia.stores.backends.rows import StoreVersion
 from spolia.stores.backends.sqlite.connection import is_earlier, migrate
-from spolia.stores.files import fail_point
+from spolia.stores.files import fail_point, size_of
+from spolia.stores.integrity import rows_problems
+from spolia.stores.lexical.index_replica import followed, forget_damaged
 
 if TYPE_CHECKING:
     from spolia.stores.backends.backend import Manifests, Stored
@@ -169,8 +171,6 @@ class PostgresBackend:
         return False
 
     def lexical(self, snapshot: Snapshot, group: str) -> Path:
-        from spolia.stores.lexical.index_replica import followed
-
         return followed(snapshot, group)
 
     def index_damage(self, manifest: Manifest, generation: int, *, all: bool) -> str:
@@ -223,13 +223,9 @@ class PostgresBackend:
         return []
 
     def repair(self, connection: Connection) -> list[str]:
-        from spolia.stores.lexical.index_replica import forget_damaged
-
         return forget_damaged(self.folder)
 
     def problems(self, connection: Connection) -> Iterator[str]:
-        from spolia.stores.integrity import rows_problems
-
         assert isinstance(connection, PostgresSession)
         yield from rows_problems(connection, "the database")
         for embedder, dimensions, _ in connection.ask(dialect.DIMENSIONS):  # all vectors are read, checksums compared
@@ -237,8 +233,6 @@ class PostgresBackend:
                 yield f"the database: vectors by {embedder!r} have {dimensions} different lengths"
 
     def bytes(self, connection: Connection) -> int:
-        from spolia.stores.files import size_of
-
         assert isinstance(connection, PostgresSession)
         return int(connection.one(dialect.BYTES)[0]) + size_of(self.folder)
 

@@ -14,20 +14,32 @@ from typing import TYPE_CHECKING
 from spolia.errors import StoreCorrupt, StoreError
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection, Manifests, VectorWriter, busy
-from spolia.stores.backends.sqlite.connection import ERRORS, Immutable, connect, is_written, problem_with, translated
+from spolia.stores.backends.sqlite.connection import (
+    ERRORS,
+    Immutable,
+    connect,
+    create,
+    is_written,
+    problem_with,
+    translated,
+)
 from spolia.stores.files import (
     DATABASE,
     LEXICAL,
     LOCK,
     PINS,
     VECTORS,
+    damaged,
     fail_point,
     fsync_folder,
+    is_worn,
     lexical_folder,
     pin_path,
     segment_path,
+    shortened,
     size_of,
 )
+from spolia.stores.integrity import damaged_segments, truth_problems
 from spolia.stores.manifest import read
 
 if TYPE_CHECKING:
@@ -141,8 +153,6 @@ class FolderBackend:
         return (self.folder / DATABASE).is_file()
 
     def create(self) -> None:
-        from spolia.stores.backends.sqlite.connection import create
-
         create(self.folder)
 
     def reading(self) -> Connection:
@@ -196,16 +206,12 @@ class FolderBackend:
         freeze(lexical_folder(self.folder, manifest.group, generation), below, dead, added, manifest.analyzer)
 
     def is_worn(self, manifest: Manifest, base: int, dead: int) -> bool:
-        from spolia.stores.files import is_worn
-
         return is_worn(lexical_folder(self.folder, manifest.group, base), dead)
 
     def lexical(self, snapshot: Snapshot, group: str) -> Path:
         return lexical_folder(self.folder, group, snapshot.indexes[group][0])
 
     def index_damage(self, manifest: Manifest, generation: int, *, all: bool) -> str:
-        from spolia.stores.files import damaged, shortened
-
         return (damaged if all else shortened)(lexical_folder(self.folder, manifest.group, generation))
 
     # Vectors.
@@ -253,8 +259,6 @@ class FolderBackend:
         return sweep(self.folder, connection)
 
     def repair(self, connection: Connection) -> list[str]:
-        from spolia.stores.integrity import damaged_segments
-
         segments = damaged_segments(self.folder, connection)
         if not segments:
             return []
@@ -263,8 +267,6 @@ class FolderBackend:
         return said
 
     def problems(self, connection: Connection) -> Iterator[str]:
-        from spolia.stores.integrity import damaged_segments, truth_problems
-
         yield from truth_problems(connection)
         yield from damaged_segments(self.folder, connection).values()
         yield from self._problems_beside(connection)

@@ -1,0 +1,56 @@
+"""The shape of the code: imports inside functions, import cycles, and how many names there are."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spolia.core.public_names import TOP
+
+SHAPE = Path(__file__).parents[2] / "benchmarks" / "shape.py"
+
+
+@pytest.fixture(scope="module")
+def shape() -> Iterator[Any]:
+    spec = spec_from_file_location("benchmarks_shape", SHAPE)
+    assert spec is not None
+    assert spec.loader is not None
+    found = module_from_spec(spec)
+    spec.loader.exec_module(found)
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(10_000)
+    yield found
+    sys.setrecursionlimit(before)
+
+
+@pytest.fixture(scope="module")
+def modules(shape: Any) -> Any:
+    return shape.trees()
+
+
+def test_imports_inside_functions_are_listed_with_a_reason(shape: Any, modules: Any) -> None:
+    assert shape.unexplained(modules) == [], "import it at the top, or add it to benchmarks/late_imports.toml"
+
+
+def test_each_listed_reason_is_needed(shape: Any, modules: Any) -> None:
+    late = shape.late_imports(modules)
+    rules = shape.rules()
+    assert all(rule["reason"] for rule in rules)
+    assert [rule for rule in rules if not any(shape.is_explained(pair, rule) for pair in late)] == []
+
+
+def test_no_modules_import_each_other_when_they_are_loaded(shape: Any, modules: Any) -> None:
+    assert shape.cycles(modules) == 0
+
+
+def test_few_public_classes_share_a_name(shape: Any, modules: Any) -> None:
+    assert len(shape.duplicate_classes(modules)) <= 8
+
+
+def test_few_names_are_at_the_top() -> None:
+    assert len(TOP) <= 60
