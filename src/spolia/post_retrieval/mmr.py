@@ -14,6 +14,8 @@ from spolia.models.protocols import Embedder, refuse_no_embedder
 from spolia.models.vector_checks import embedded
 from spolia.ranking.scalings import min_max
 from spolia.stores.corpus import NodeGroup, refuse_no_group
+from spolia.stores.lexical.analysis import Analyzer
+from spolia.stores.snapshot.lineage import keys_of
 from spolia.types import Node, Query, Ranking
 
 if TYPE_CHECKING:
@@ -72,8 +74,6 @@ class ByWords:
 
     def __init__(self, texts: Sequence[str], scores: Sequence[float]) -> None:
         import numpy as np
-
-        from spolia.stores.lexical.analysis import Analyzer
 
         analyzer, numbers = Analyzer(), dict[str, int]()
         self.scores = scores
@@ -144,7 +144,6 @@ def _stored(nodes: Sequence[Node], embedder: Embedder, group: NodeGroup) -> tupl
     import numpy as np
 
     from spolia.stores.manifest import refuse_other_embedder
-    from spolia.stores.snapshot.lineage import keys_of
 
     snapshot = group.snapshot()
     how = snapshot.manifest(group.name).embedded(embedder.name)
