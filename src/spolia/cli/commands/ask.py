@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from spolia.cli.commands.index import without_name
+from spolia.cli.destinations import tell_of_models
 from spolia.cli.exit_codes import Exit
 from spolia.cli.options import (
     Access,
@@ -23,7 +25,9 @@ from spolia.cli.options import (
     Where,
     argument,
 )
-from spolia.cli.screen import Screen
+from spolia.cli.screen import Screen, visible
+from spolia.cli.store_options import StoreOptions
+from spolia.errors import QueryError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,11 +60,9 @@ def ask(
 
     Without a language model the answer is made of sentences as they stand in the documents.
     """
-    from spolia.cli.destinations import tell_of_models
     from spolia.cli.flow_parts import answering, flow_of, model_at, parts_of, query_of
     from spolia.cli.results import FirstUses, answer_data, citation_lines
     from spolia.cli.run_record import recorded, store_for
-    from spolia.errors import QueryError
 
     screen, reader, partly = Screen(json=json), model_at(llm, model), False
     at = store or (store_for(folder) if folder is not None else None)
@@ -107,9 +109,7 @@ def _boxes(store: str, access: Sequence[str] | None, citation: Citation) -> tupl
 
 def _indexed(screen: Screen, folder: Path, store: str, weights: str) -> bool:
     """Bring the store in step with the folder, and say what happened; whether some documents failed."""
-    from spolia.cli.commands.index import without_name
     from spolia.cli.ingest import index_folder
-    from spolia.cli.store_options import StoreOptions
 
     report, chosen = index_folder(screen, StoreOptions(store, [str(folder)], weights=weights))
     new = report.added + report.changed + report.moved + report.removed
@@ -121,7 +121,6 @@ def _indexed(screen: Screen, folder: Path, store: str, weights: str) -> bool:
 
 def _answered(screen: Screen, run: Run, flow: Operator[Query, Answer], query: Query, *, live: bool) -> Answer:
     """Run the flow; in a terminal a language model's text is printed as it comes."""
-    from spolia.cli.screen import visible
     from spolia.core.run_context import Done, Emitted, Retracted
 
     if screen.json or not (live and sys.stdout.isatty()):
@@ -147,7 +146,5 @@ def _answered(screen: Screen, run: Run, flow: Operator[Query, Answer], query: Qu
 
 def _styled(answer: Answer) -> Text:
     from rich.text import Text
-
-    from spolia.cli.screen import visible
 
     return Text(visible(answer.text), "yellow" if answer.abstained else "")
