@@ -15,6 +15,7 @@ from spolia.models.vector_checks import embedded
 from spolia.ranking.scalings import min_max
 from spolia.stores.corpus import NodeGroup, refuse_no_group
 from spolia.stores.lexical.analysis import Analyzer
+from spolia.stores.manifest import refuse_other_embedder
 from spolia.stores.snapshot.lineage import keys_of
 from spolia.types import Node, Query, Ranking
 
@@ -142,8 +143,6 @@ def _asked(query: Query, embedder: Embedder) -> Vectors:
 def _stored(nodes: Sequence[Node], embedder: Embedder, group: NodeGroup) -> tuple[list[int], Vectors]:
     """Places of the nodes whose vectors a store has, and float32[places, d] these."""
     import numpy as np
-
-    from spolia.stores.manifest import refuse_other_embedder
 
     snapshot = group.snapshot()
     how = snapshot.manifest(group.name).embedded(embedder.name)
