@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +12,22 @@ import pytest
 
 from spolia.core.public_names import TOP
 
-SHAPE = Path(__file__).parents[2] / "benchmarks" / "shape.py"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture(scope="module")
 def shape() -> Iterator[Any]:
-    spec = spec_from_file_location("benchmarks_shape", SHAPE)
-    assert spec is not None
-    assert spec.loader is not None
-    found = module_from_spec(spec)
-    spec.loader.exec_module(found)
-    before = sys.getrecursionlimit()
+    """The script, which imports modules beside it."""
+    before, limit = set(sys.modules), sys.getrecursionlimit()
+    sys.path.insert(0, str(BENCHMARKS))
     sys.setrecursionlimit(10_000)
-    yield found
-    sys.setrecursionlimit(before)
+    try:
+        yield import_module("shape")
+    finally:
+        sys.setrecursionlimit(limit)
+        sys.path.remove(str(BENCHMARKS))
+        for name in {"shape", "limits", "results"} - before:
+            sys.modules.pop(name, None)
 
 
 @pytest.fixture(scope="module")
