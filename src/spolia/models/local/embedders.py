@@ -11,6 +11,7 @@ from spolia.core.run_context import charge
 from spolia.errors import ModelError, ModelRejected, WeightsError
 from spolia.models.local.address import Local
 from spolia.models.local.session import folder_of, torch
+from spolia.models.onnx import safetensors
 from spolia.models.protocols import Kind
 from spolia.types import Usage
 
@@ -242,8 +243,6 @@ class LocalTokenEmbedder(LocalEncoder):
         return TokenVectors.of(vectors, self.dimension)
 
     def _projection(self) -> Vectors:
-        from spolia.models.onnx import safetensors
-
         for path in sorted(folder_of(self.model, self.revision).glob("*.safetensors")):
             if (found := safetensors.read(path).get(self.projection)) is not None and found.ndim == 2:
                 return found
