@@ -62,10 +62,11 @@ def test_a_broken_file_is_not_read_for_ever(folder: Path, corpus: Corpus, monkey
     (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
     first = sync(folder, corpus, retry=False)
     read: list[str] = []
+    load = files.load
 
     def noted(path: str, *, follow: bool = False, spool: Path | None = None) -> files.Loaded:
         read.append(Path(path).name)
-        return files.load(path, follow=follow, spool=spool)
+        return load(path, follow=follow, spool=spool)
 
     monkeypatch.setattr("spolia.indexing.sync.files.load", noted)
     again = sync(folder, corpus, retry=False)
