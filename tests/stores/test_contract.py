@@ -32,14 +32,14 @@ class TestPostgres(StoreContract):
 
 STORES = "spolia.stores."
 FAULTS: list[tuple[str, Any, str]] = [
-    ("reading.rights.Asker.may_read", lambda *_: True, "nothing_is_handed_out_to_who_may_not_read_it"),
-    ("reading.records.Records._mask", lambda self, _: self._all(), "access_and_filters_let_be_found"),
-    ("tables.audiences.ReaderLists.open_to", lambda self, _: frozenset(self.lists), "words_are_found_by_bm25"),
-    ("tables.changes.Changes.relabel", lambda *_: None, "another_reader_list_holds"),
-    ("tables.changes.Changes.forget", lambda *_: None, "whatever_is_put_moved_removed_and_failed"),
-    ("opened.Opened.leased", lambda *_: None, "a_pinned_reader_keeps_its_generation"),
-    ("tables.transaction.Transaction.begin", lambda self: None, "leaving_by_an_error_takes_back"),
-    ("vectors.exact.questions", lambda metric, vectors, _: -vectors, "vectors_are_found_as_by_comparing"),
+    ("access.reader_lists.Asker.may_read", lambda *_: True, "nothing_is_handed_out_to_who_may_not_read_it"),
+    ("snapshot.records.Records._mask", lambda self, _: self._all(), "access_and_filters_let_be_found"),
+    ("access.reader_lists.ReaderLists.open_to", lambda self, _: frozenset(self.lists), "words_are_found_by_bm25"),
+    ("backends.publication.Changes.relabel", lambda *_: None, "another_reader_list_holds"),
+    ("backends.publication.Changes.forget", lambda *_: None, "whatever_is_put_moved_removed_and_failed"),
+    ("open_store.OpenStore.leased", lambda *_: None, "a_pinned_reader_keeps_its_generation"),
+    ("backends.publication.Transaction.begin", lambda self: None, "leaving_by_an_error_takes_back"),
+    ("vectors.segment_search.questions", lambda metric, vectors, _: -vectors, "vectors_are_found_as_by_comparing"),
 ]
 
 

@@ -316,8 +316,8 @@ def test_another_machine_makes_its_own_index_from_the_newest_that_it_has(
 ) -> None:
     here = corpus.snapshot().open.lexical("chunk").folder
     script = (
-        "import sys; from tests.stores.test_postgres import *; from spolia.stores.lexical import index_files; "
-        "index_files.FEW, index_files.SHARE = 0, 1; print(found(Corpus(sys.argv[1]), sys.argv[2]))"
+        "import sys; from tests.stores.test_postgres import *; from spolia.stores import files; "
+        "files.FEW, files.SHARE = 0, 1; print(found(Corpus(sys.argv[1]), sys.argv[2]))"
     )
 
     def there(text: str) -> str:
