@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from spolia import Answer, Budget, Hit, Node, Query, Ranking, Run, ScriptedModel, check, step
+from spolia import Answer, Budget, Hit, Node, Query, Ranking, Run, ScriptedModel, Verdict, check, step
 from spolia.core.operator import Operator
 from spolia.orchestration import StopWhen
+from spolia.types import Chain
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 ASKED = Query("Where has the employer of Olsen its headquarters?")
@@ -43,6 +44,11 @@ def found(query: Query, source: str, *keys: str) -> Ranking:
 @step
 def search(query: Query) -> Ranking:
     return found(query, "search", *TEXTS)
+
+
+@step
+def never(chain: Chain) -> Verdict:
+    return Verdict(stop=False)
 
 
 @step
@@ -125,7 +131,7 @@ def test_corag_stops_when_it_only_repeats_itself() -> None:
 
 
 def test_corag_says_that_the_cap_or_the_budget_ended_it() -> None:
-    flow = corag.corag(hopper(*"abcdef"), search, StopWhen("pairs", 9), max_hops=2)
+    flow = corag.corag(hopper(*"abcdef"), search, never, max_hops=2)
     assert ran(flow)[0].stop_reason == "cap"
     answer, calls, _ = ran(flow, per_question=Budget(calls=4))
     assert (answer.text, answer.stop_reason, calls <= 4) == ("Espoo", "budget", True)
