@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,22 @@ import pytest
 
 import spolia
 from spolia import BM25, Corpus, Definition, Field, Operator, Query
+from spolia.core.public_names import MODULE_OF
 from spolia.errors import DocumentError, FilterError, GroupError, QueryError, SpoliaError, StoreError, WiringError
 from spolia.indexing import AttachMetadata, Paragraphs, Sentences
 from spolia.retrieval import InOrder
 from spolia.stores import Embedding, NodeGroup
 from spolia.testing import HashingEmbedder
 
-odd: Any = spolia
+
+class _Untyped:
+    """Public names without their types, for arguments that a type checker would refuse."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(MODULE_OF[name]), name)
+
+
+odd = _Untyped()
 """To write what a type checker would refuse."""
 EMBEDDER = HashingEmbedder()
 

@@ -368,8 +368,10 @@ def refuse(event, arguments):
 sys.addaudithook(refuse)
 import spolia
 assert not {"numpy", "socket", "urllib3", "torch", "tiktoken"} & set(sys.modules), sorted(sys.modules)
-for name in spolia.__all__:
-    getattr(spolia, name)
+from importlib import import_module
+from spolia.core.public_names import MODULE_OF
+for name, module in MODULE_OF.items():
+    getattr(import_module(module), name)
 from spolia import BM25, Corpus, Query, sync
 corpus = Corpus(sys.argv[2])
 sync(sys.argv[1], corpus)
