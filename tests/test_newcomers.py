@@ -24,6 +24,8 @@ class _Untyped:
     """Public names without their types, for arguments that a type checker would refuse."""
 
     def __getattr__(self, name: str) -> Any:
+        if name not in MODULE_OF:
+            raise AttributeError(name)
         return getattr(import_module(MODULE_OF[name]), name)
 
 
