@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -113,6 +114,23 @@ def test_one_many_threads_and_processes_give_the_same_bits(model: MiniLM) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_ends_and_embeds_for_itself(model: MiniLM) -> None:
+    several = model.but(threads=2)
+    expected = several.embed(TEXTS, kind="passage")
+
+    def child() -> None:
+        assert np.array_equal(several.embed(TEXTS, kind="passage"), expected)
+
+    process = get_context("fork").Process(target=child)
+    process.start()
+    process.join(60)
+    ended = process.exitcode
+    process.kill()
+    assert ended == 0, "the session of the parent was freed, which waits for threads that a child has not"
+
+
 def test_a_search_finds_the_same_with_the_same_scores_in_every_batch(model: MiniLM, tmp_path: Path) -> None:
     texts = [text for text in of_each_length() if text.strip()]
     group = store(tmp_path / "a.spolia", {str(at): text for at, text in enumerate(texts)}, embedder=model)

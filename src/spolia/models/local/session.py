@@ -253,11 +253,14 @@ _open: dict[tuple[object, ...], tuple[str | None, ModelSession]] = {}
 _opening = threading.RLock()
 
 
+_left_behind: list[object] = []
+
+
 def _forget() -> None:
-    """Threads of torch do not survive a fork."""
-    global _opening
-    _open.clear()
-    _opening = threading.RLock()
+    """Threads of torch do not survive a fork, and what would wait for them when it is freed is kept."""
+    global _open, _opening
+    _left_behind.append(_open)
+    _open, _opening = {}, threading.RLock()
 
 
 os.register_at_fork(after_in_child=_forget)

@@ -144,11 +144,14 @@ _open: dict[tuple[str, int], Encoder] = {}
 _opening = threading.Lock()
 
 
+_left_behind: list[object] = []
+
+
 def _forget() -> None:
-    """A session does not survive a fork: its threads are gone."""
-    global _opening
-    _open.clear()
-    _opening = threading.Lock()
+    """A session does not survive a fork: its threads are gone, and to free it would wait for them without end."""
+    global _open, _opening
+    _left_behind.append(_open)
+    _open, _opening = {}, threading.Lock()
 
 
 os.register_at_fork(after_in_child=_forget)
