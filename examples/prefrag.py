@@ -16,16 +16,16 @@ FORCE = Role("Answer in a few words." + SEEN, Text(), default="I do not know.")
 class Search(State):
     found: Ranking
     answers: tuple[str, ...] = ()
+    searches: int = 0
 
-    @property
     def shown(self) -> dict[str, str | tuple[str, ...]]:
         return {"question": self.found.query.question, "seen": (*self.found.texts, *self.answers)}
 
 
 @step
-def turn(state: Search, *, ask: Ask, helps: Ask, preferred: Retriever, other: Retriever) -> Search:
-    """Search, or answer; a poor first answer is set aside for what both sources have on the question itself."""
-    said, query = ask.reply(state.sample, **state.shown), state.found.query
+def turn(state: Search, *, ask: Ask, helps: Ask, preferred: Retriever, other: Retriever, most: int = 4) -> Search:
+    """Search, or answer; a poor first answer adds a search, and what both sources have on the question itself."""
+    said, query, n = ask.reply(state.sample, **state.shown()), state.found.query, state.searches + 1
     if answer := said.get("answer"):
         if state.answers or said.get("evaluation", "").upper() == "CORRECT":
             return state.but(answers=(*state.answers, answer), stop="answered")
@@ -33,14 +33,14 @@ def turn(state: Search, *, ask: Ask, helps: Ask, preferred: Retriever, other: Re
     if not said.get("search"):
         return state.but(stop="error")
     new = preferred(query.asking(said["search"]))
-    if state.found.hits and not helps.reply(state.sample, passages=new.texts, **state.shown):
+    if state.found.hits and not helps.reply(state.sample, passages=new.texts, **state.shown()):
         new = other(new.query)
-    return state.but(found=state.found.extended(new))
+    return state.but(found=state.found.extended(new), searches=n, stop="" if n < most + len(state.answers) else "cap")
 
 
 @step
 def finish(state: Search, *, force: Ask) -> Answer:
-    said = state.answers[-1] if state.stop == "answered" else force.reply(state.sample, **state.shown)
+    said = state.answers[-1] if state.stop == "answered" else force.reply(state.sample, **state.shown())
     return Answer(said, evidence=state.found)
 
 
@@ -49,6 +49,6 @@ def begin(query: Query) -> Search:
     return Search(Ranking(query, ()), sample=query.sample)
 
 
-def prefrag(llm: LanguageModel, preferred: Retriever, other: Retriever, max_turns: int = 4) -> Operator[Query, Answer]:
-    body = turn.but(ask=Ask(llm, TURN), helps=Ask(llm, HELPS), preferred=preferred, other=other)
-    return begin >> Loop(body, max_steps=max_turns) >> finish.but(force=Ask(llm, FORCE))
+def prefrag(llm: LanguageModel, preferred: Retriever, other: Retriever, most: int = 4) -> Operator[Query, Answer]:
+    body = turn.but(ask=Ask(llm, TURN), helps=Ask(llm, HELPS), preferred=preferred, other=other, most=most)
+    return begin >> Loop(body, max_steps=most + 2) >> finish.but(force=Ask(llm, FORCE))

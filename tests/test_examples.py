@@ -175,6 +175,13 @@ def test_prefrag_reflects_once_and_then_takes_the_answer() -> None:
     assert (calls, sources) == (2, ["local", "web"])
 
 
+def test_prefrag_gives_a_rejected_answer_its_turn_back_and_one_more() -> None:
+    turns = (("in Espoo", LOOK), ("", said("Salo", "WRONG")))
+    answer, calls, sources = ran(prefrag.prefrag(preferring(*turns, helps="no"), local, web))
+    assert (answer.text, answer.stop_reason) == ("Forced.", "cap")
+    assert (calls, sources) == (6 + 5 + 1, ["local", "web", *["local", "web"] * 5])
+
+
 def test_prefrag_forces_an_answer_when_nothing_can_be_read_or_the_budget_is_spent() -> None:
     answer, calls, _ = ran(prefrag.prefrag(preferring(("", "<thought>Hm.</thought>"), helps="no"), local, web))
     assert (answer.text, answer.stop_reason, calls) == ("Forced.", "error", 2)

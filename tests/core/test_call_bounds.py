@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import ModuleType
 from typing import Any, ClassVar
 
 import pytest
@@ -15,13 +16,14 @@ from spolia.core.combinators import Best, Branch, Each, Guard, Identity, Loop, R
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.errors import SpoliaError
+from spolia.indexing.transforms.function import transform
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.orchestration.llm_router import ByLabel
 from spolia.post_retrieval.rank_gpt import RankGPT
 from spolia.retrieval.bm25 import BM25
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
-from spolia.stores.definition import Definition
+from spolia.stores.definition import Definition, Piece
 from spolia.types import Hit, Message, Node, Prompt, Query, Ranking, State, Verdict
 
 MODEL = ScriptedModel((("<", "hard to say"), ("", "hard to say")))
@@ -234,6 +236,32 @@ def test_a_search_that_may_first_build_its_group_by_a_model_is_unknown() -> None
     corpus = Corpus("notes.spolia")
     assert BM25(corpus.group()).calls() == 0
     assert BM25(corpus.group("short", Definition(BY_MODEL))).calls() is None
+
+
+@transform
+def lines(text: str) -> list[Piece]:
+    return [Piece(line) for line in text.split("\n")]
+
+
+@transform
+def summed_up(text, refs):  # type: ignore[no-untyped-def]
+    return called(" ".join((text, *refs)))
+
+
+def test_a_transform_whose_code_shows_that_it_asks_nobody_makes_no_calls() -> None:
+    assert (lines.calls(), (lines >> step(len)).calls(), summed_up.calls()) == (0, None, None)
+
+
+requests = ModuleType("requests")  # `re`, with which its name begins, calls no model
+requests.post = called  # type: ignore[attr-defined]
+
+
+def posted(query: Query) -> Query:
+    return query.rewritten(requests.post(query.text))
+
+
+def test_a_package_is_known_by_its_whole_name() -> None:
+    assert step(posted).calls() is None
 
 
 @step

@@ -24,8 +24,11 @@ PURE = frozenset((
     "string", "textwrap", "time", "typing", "unicodedata",
 ))  # fmt: skip
 """Packages of which nothing calls a language model, unless it is given what does."""
-CONSTANT = ("spolia.types", "spolia.errors", "spolia.filters", "datetime", "decimal", "fractions", "re")
-"""Where the types of values are that hold nothing else than values."""
+CONSTANT = (
+    "spolia.types.", "spolia.errors.", "spolia.filters.", "spolia.stores.definition.Part.",
+    "spolia.stores.definition.Piece.", "datetime.", "decimal.", "fractions.", "re.",
+)  # fmt: skip
+"""Types of values that hold nothing else than values: all of a package, or one."""
 OPEN = frozenset((
     "__import__", "breakpoint", "compile", "eval", "exec", "globals", "input", "locals", "__globals__", "__builtins__",
     "__subclasses__", "__closure__",
@@ -168,7 +171,7 @@ def is_constant(value: Any) -> bool:
     if isinstance(value, (tuple, frozenset)):
         return all(map(is_constant, value))
     plain = value is None or isinstance(value, (bool, int, float, str, bytes))
-    return plain or type(value).__module__.startswith(CONSTANT)
+    return plain or _is_value(type(value))
 
 
 class _Proof:
@@ -208,7 +211,7 @@ class _Proof:
             return False
         if kind.__module__ in ("collections.abc", "typing", "abc"):
             return kind in (Sequence, Mapping, Set, Generic, ABC)
-        if _is_pure(kind.__module__):
+        if _is_pure(kind.__module__) or _is_value(kind):
             return True
         if not is_own(kind.__module__, self.home):
             return False
@@ -253,7 +256,11 @@ class _Proof:
 
 
 def _is_pure(module: str | None) -> bool:
-    return module is not None and (module.partition(".")[0] in PURE or module.startswith(CONSTANT))
+    return module is not None and (module.partition(".")[0] in PURE or f"{module}.".startswith(CONSTANT))
+
+
+def _is_value(kind: type) -> bool:
+    return f"{kind.__module__}.{kind.__qualname__}.".startswith(CONSTANT)
 
 
 def _attributes(code: CodeType) -> set[str]:
