@@ -36,8 +36,8 @@ from made import made, suffix_of
 from mutating import changed
 
 from spolia.errors import MissingExtra, SpoliaError
-from spolia.indexing.readers.reader import Blob, Container, FileReader
-from spolia.indexing.readers.registry import by_suffix, reader_of
+from spolia.indexing.readers.reader import Blob, Container, FileReader, reader_of
+from spolia.indexing.readers.registry import by_suffix
 from spolia.indexing.workers.pool import Workers
 from spolia.indexing.workers.protocol import WorkerLimits
 

@@ -21,8 +21,8 @@ from typing import Any
 
 from results import publish
 
-from spolia.indexing.readers.reader import Blob
-from spolia.indexing.readers.registry import by_suffix, reader_of
+from spolia.indexing.readers.reader import Blob, reader_of
+from spolia.indexing.readers.registry import by_suffix
 from spolia.indexing.sync.prefetch import FetchItem, SourceBytes, prefetch
 from spolia.indexing.sync.sync import sync
 from spolia.stores.backends.rows import SourceRow

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spolia.core.codec import plan_of
-from spolia.core.codec.tagged_values import Maybe, Thing
+from spolia.core.codec.objects import Maybe, Thing
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
 from spolia.core.wiring import name_of, parameters_of

@@ -78,6 +78,6 @@ def address(request: pytest.FixtureRequest, fast_folder: Path) -> Iterator[str]:
     found = server.address()
     yield found
     from spolia.stores import open_store
-    from spolia.stores.backends.backend import backend_of
+    from spolia.stores.corpus import backend_of
 
     open_store._open.pop(backend_of(found).place, None)  # its connections, of which the server gives a hundred

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from spolia.indexing.readers.reader import Blob, Container, Reading
-from spolia.indexing.readers.registry import by_suffix, reader_of
+from spolia.indexing.readers.reader import Blob, Container, Reading, reader_of
+from spolia.indexing.readers.registry import by_suffix
 from spolia.indexing.splitters.sized_splitter import SlidingWindow
 from spolia.stores.groups.nodes import cut
 

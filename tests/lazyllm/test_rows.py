@@ -25,9 +25,8 @@ from spolia.post_retrieval.presentation import ShowMetadata
 from spolia.post_retrieval.reranker import reranker
 from spolia.retrieval import BySimilarity, Phrase, similarity
 from spolia.stores.adapters.milvus import Milvus
-from spolia.stores.backends.backend import backend_of
 from spolia.stores.backends.sqlite.folder import FolderBackend
-from spolia.stores.corpus import NodeGroup
+from spolia.stores.corpus import NodeGroup, backend_of
 from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric, Part, Piece, Transform, Whole
 from spolia.stores.groups.materialise import materialise
 from spolia.stores.indexes import HNSW, Exact

@@ -11,8 +11,8 @@ import pytest
 from spolia.core.codec import decode, encode
 from spolia.errors import BudgetSpent, ModelError, ModelRejected, ModelUnavailable
 from spolia.indexing.readers.media import MediaReader
-from spolia.indexing.readers.reader import Blob
-from spolia.indexing.readers.registry import by_suffix, reader_of
+from spolia.indexing.readers.reader import Blob, reader_of
+from spolia.indexing.readers.registry import by_suffix
 from spolia.models.http.transcriber import SpeechSegment, Transcriber, Transcript
 from spolia.run import Budget, Run
 from spolia.testing import OpenAIServer, ServedReply

@@ -23,8 +23,7 @@ from pathlib import Path
 import tantivy  # noqa: F401  imported once for all children
 
 from spolia.stores import files
-from spolia.stores.backends.backend import POSTGRES
-from spolia.stores.corpus import Corpus
+from spolia.stores.corpus import POSTGRES, Corpus
 from tests.stores.scenario import FIFTH, STATES, cut_a_segment, ingest, problems, source_of, sync, tables
 
 

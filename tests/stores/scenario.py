@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from spolia.filters import Field
-from spolia.stores.backends.backend import POSTGRES
 from spolia.stores.backends.publication import KEPT
 from spolia.stores.backends.rows import SourceRow, hash_of
-from spolia.stores.corpus import Corpus
+from spolia.stores.corpus import POSTGRES, Corpus
 from spolia.stores.files import segment_path
 from spolia.stores.manifest import GroupEmbedding, Manifest
 from spolia.stores.vectors import segments

@@ -16,8 +16,8 @@ from spolia.errors import StoreError
 from spolia.filters import Field
 from spolia.stores import files
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import POSTGRES
 from spolia.stores.backends.sqlite import connection as migrations
+from spolia.stores.corpus import POSTGRES
 from spolia.stores.portable.store_export import export_store
 from spolia.stores.portable.store_import import import_store
 from spolia.testing.hash_embedder import HashingEmbedder

@@ -20,9 +20,8 @@ from spolia.retrieval.bm25 import BM25
 from spolia.retrieval.graph.edges import InOrder
 from spolia.retrieval.graph.node_graph import NodeGraph
 from spolia.run import Run
-from spolia.stores.backends.backend import POSTGRES
 from spolia.stores.backends.postgres.address import address_of
-from spolia.stores.corpus import Corpus, NodeGroup
+from spolia.stores.corpus import POSTGRES, Corpus, NodeGroup
 from spolia.types import Query, Ranking
 from tests.stores.scenario import FIRST, sync
 from tests.stores.servers import Server

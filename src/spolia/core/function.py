@@ -12,7 +12,7 @@ from spolia.core.fingerprint.digest import code_digest, source_of
 from spolia.core.operator import In, Operator, Out
 from spolia.core.validation import fulfils
 from spolia.core.wiring import Bindings, filled, fits, name_of
-from spolia.errors import GroupError, WiringError
+from spolia.errors import WiringError
 from spolia.types import digest_of, kept
 
 A = TypeVar("A")
@@ -251,20 +251,3 @@ def _defaults(function: Callable[..., Any]) -> tuple[object, ...]:
     """Values that were bound when the function was defined."""
     by_name = getattr(function, "__kwdefaults__", None)
     return (*(getattr(function, "__defaults__", None) or ()), *((by_name,) if by_name else ()))
-
-
-def refuse_unstorable(operator: Operator[Any, Any]) -> None:
-    """Refuse plain functions, anywhere inside an operator, that a store could not tell from others.
-
-    Raises:
-        GroupError: for a lambda, or a function that depends on names of the function around it.
-
-    >>> @step
-    ... def plain(text: str) -> str:
-    ...     return text
-    >>> refuse_unstorable(plain >> plain)
-    """
-    if isinstance(operator, Function) and (reason := untold(operator.function)):
-        raise GroupError(f"{operator.name} cannot be part of a stored group: {reason}")
-    for _, inner in operator.inner():
-        refuse_unstorable(inner)

@@ -9,9 +9,8 @@ from typing import Any
 
 from spolia.core.codec import plan_of
 from spolia.core.codec.builtin_types import BytesShape, Fixed, Literals, Many, NamedPairs, Scalars
-from spolia.core.codec.class_plan import REQUIRED, ClassPlan, FieldPlace
+from spolia.core.codec.objects import REQUIRED, ClassPlan, Either, FieldPlace, Maybe, Step, Thing
 from spolia.core.codec.shape import Shape
-from spolia.core.codec.tagged_values import Either, Maybe, Step, Thing
 from spolia.core.operator import Operator, Then
 from spolia.core.registry import Catalogue
 from spolia.errors import CodecError

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.util import find_spec
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from spolia.core.run_context import pin, reach
 from spolia.core.validation import refuse_misfits
-from spolia.errors import GroupError, StoreError
-from spolia.stores.backends.backend import POSTGRES, Backend, backend_of
+from spolia.errors import GroupError, MissingExtra, StoreError
+from spolia.stores.backends.backend import Backend
 from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.definition import DOCUMENT, Definition
 from spolia.types import Value, kept
@@ -251,3 +256,38 @@ def refuse_no_groups(given: Iterable[NodeGroup], whose: str) -> tuple[NodeGroup,
     for group in listed:
         refuse_no_group(group, whose)
     return listed
+
+
+POSTGRES = ("postgresql://", "postgres://")
+"""How the addresses of databases begin; what has no scheme is the path of a folder."""
+_OTHER = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+
+
+def backend_of(address: str) -> Backend:
+    """The truth at an address: the path of a folder, or `postgresql://user@host/database?schema=name`.
+
+    Raises:
+        StoreError: it begins like the address of something else.
+
+    >>> str(backend_of("/srv/notes.spolia"))
+    '/srv/notes.spolia'
+    """
+    if address.startswith(POSTGRES):
+        if find_spec("psycopg") is None:
+            raise MissingExtra("postgres", "psycopg", "A store in PostgreSQL")
+        from spolia.stores.backends.postgres.server import postgres
+
+        return postgres(address)
+    if found := _OTHER.match(address):
+        raise StoreError(
+            f"No store can be kept at {found[0]}…: write the path of a folder, or the address of a database that "
+            "begins with postgresql:// or postgres://, as postgresql://USER@HOST/DATABASE?schema=NAME."
+        )
+    return _folder(address if os.path.isabs(address) else os.path.join(os.getcwd(), address))
+
+
+@lru_cache(maxsize=64)  # each question asks for it, and making a path is slow
+def _folder(path: str) -> Backend:
+    from spolia.stores.backends.sqlite.folder import FolderBackend
+
+    return FolderBackend(Path(path))

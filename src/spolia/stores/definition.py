@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from spolia.core.function import Function, untold
 from spolia.core.operator import Operator
 from spolia.core.validation import refuse_misfits
 from spolia.errors import GroupError
@@ -280,3 +281,21 @@ def _embeddings(found: object) -> tuple[Embedding, ...]:
                 "embeddings=(Embedding(MiniLM()),)."
             )
     return made
+
+
+def refuse_unstorable(operator: Operator[Any, Any]) -> None:
+    """Refuse plain functions, anywhere inside an operator, that a store could not tell from others.
+
+    Raises:
+        GroupError: for a lambda, or a function that depends on names of the function around it.
+
+    >>> from spolia.core.function import step
+    >>> @step
+    ... def plain(text: str) -> str:
+    ...     return text
+    >>> refuse_unstorable(plain >> plain)
+    """
+    if isinstance(operator, Function) and (reason := untold(operator.function)):
+        raise GroupError(f"{operator.name} cannot be part of a stored group: {reason}")
+    for _, inner in operator.inner():
+        refuse_unstorable(inner)

@@ -9,12 +9,17 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from spolia.errors import StoreError
+
+if TYPE_CHECKING:
+    from spolia.stores.backends.backend import Backend
 
 DATABASE = "corpus.db"
 LOCK = "writer.lock"
@@ -266,3 +271,14 @@ def fail_point(name: str) -> None:
 
 
 arm(os.environ.get("SPOLIA_FAIL_POINT", ""))
+
+
+@contextmanager
+def translated(truth: Backend, doing: str) -> Iterator[None]:
+    """Turn what the database and the file system raise into a `StoreError` that says what to do."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, StoreError) or (problem := truth.problem(doing, error)) is None:
+            raise
+        raise problem from error

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from spolia.errors import StoreCorrupt
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import Connection, translated
-from spolia.stores.files import damaged, segment_path
+from spolia.stores.backends.backend import Connection
+from spolia.stores.files import damaged, segment_path, translated
 
 if TYPE_CHECKING:
     from spolia.stores.snapshot.snapshot import Snapshot

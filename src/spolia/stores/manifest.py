@@ -10,12 +10,11 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from spolia.core.codec import decode, encode
-from spolia.core.function import refuse_unstorable
 from spolia.core.operator import Operator
 from spolia.core.registry import Catalogue
 from spolia.errors import CodecError, GroupError, ManifestMismatch, SpoliaError, StoreCorrupt
 from spolia.models.protocols import Embedder, ImageEmbedder, SparseEmbedder
-from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric, Transform, Whole
+from spolia.stores.definition import DOCUMENT, Definition, Embedding, Metric, Transform, Whole, refuse_unstorable
 from spolia.stores.indexes import IndexSettings
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.types import Addressed, Value, digest_of

@@ -11,8 +11,9 @@ from weakref import WeakSet, WeakValueDictionary, ref
 
 from spolia.errors import NotAStore, StoreUnavailable
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import Backend, Connection, Lease, translated
+from spolia.stores.backends.backend import Backend, Connection, Lease
 from spolia.stores.backends.rows import StoreVersion
+from spolia.stores.files import translated
 
 if TYPE_CHECKING:
     from spolia.stores.backends.backend import Stored

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from spolia.errors import GroupError, NotAStore, StoreError
 from spolia.filters import Field, Schema
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import Backend, Connection, WriteSession, translated
+from spolia.stores.backends.backend import Backend, Connection, WriteSession
 from spolia.stores.backends.publication import NONE, Changes, Publication, Transaction
 from spolia.stores.backends.rows import (
     SourceRow,
@@ -27,7 +27,7 @@ from spolia.stores.backends.rows import (
     source_of,
     unpacked,
 )
-from spolia.stores.files import fail_point
+from spolia.stores.files import fail_point, translated
 from spolia.stores.manifest import Manifest, read, refuse_odd_name, refuse_other, written
 from spolia.types import Document, Meta, Node, principals
 

@@ -6,10 +6,9 @@ along and belongs neither to its identity nor to its hash.
 """
 
 from spolia.types.answers import Answer, Citation, Generation, Prompt, Token
-from spolia.types.documents import NO_BOXES, Box, Boxes, Document, Heading, Node, Region, Span
+from spolia.types.documents import NO_BOXES, Box, Boxes, Document, Heading, Node, Region, Span, is_unicode, principals
 from spolia.types.items import SOMEWHERE, Gold, Item, Quote, SubQuestion
 from spolia.types.outcomes import ArmScores, Chain, Failure, Plan, State, Usage, Verdict
-from spolia.types.principals import is_unicode, principals
 from spolia.types.rankings import Filter, Hit, Message, Queries, Query, Ranking
 from spolia.types.times import Time, is_time, scalar_of, time_text
 from spolia.types.value import Addressed, Meta, Record, Scalar, Value, digest_of, identity_fields, kept, qualified

@@ -11,8 +11,8 @@ import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument, MissingExtra
 from spolia.indexing.readers.converters import DoclingReader, XbergReader
-from spolia.indexing.readers.reader import Blob, FileReader
-from spolia.indexing.readers.registry import by_suffix, reader_of
+from spolia.indexing.readers.reader import Blob, FileReader, reader_of
+from spolia.indexing.readers.registry import by_suffix
 from tests.indexing.readers.fixtures import FIXTURES
 
 PAGES = ["# Old Stones\n\nBasalt is dark.", "", "| stone | t |\n|---|---|\n| basalt | 3.0 |"]

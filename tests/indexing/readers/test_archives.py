@@ -15,8 +15,8 @@ import pytest
 
 from spolia.errors import DocumentError, EncryptedDocument
 from spolia.indexing.readers.archives import IN_MEMORY, ArchiveLimits, PackedReader, TarReader, ZipReader
-from spolia.indexing.readers.reader import Blob
-from spolia.indexing.readers.registry import by_suffix, reader_of
+from spolia.indexing.readers.reader import Blob, reader_of
+from spolia.indexing.readers.registry import by_suffix
 from tests.indexing.readers.fixtures import FIXTURES, tar_of, zip_of
 
 SMALL = ArchiveLimits(entries=100, size=1_000_000, ratio=10)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from spolia.errors import GroupError
-from spolia.indexing.readers.reader import Blob, Reading
-from spolia.indexing.readers.registry import READERS, FunctionReader, by_suffix, reader_of, versioned
+from spolia.indexing.readers.reader import Blob, Reading, reader_of, versioned
+from spolia.indexing.readers.registry import READERS, FunctionReader, by_suffix
 from spolia.indexing.readers.text import TextReader
 from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus

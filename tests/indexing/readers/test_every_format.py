@@ -10,9 +10,9 @@ import pytest
 
 from spolia.errors import EncryptedDocument, MissingExtra
 from spolia.indexing.readers.markup.latex import plain
-from spolia.indexing.readers.reader import Blob, Container, Reading
+from spolia.indexing.readers.reader import Blob, Container, Reading, reader_of
 from spolia.indexing.readers.records.csv_files import Dialect, dialect_of
-from spolia.indexing.readers.registry import by_suffix, reader_of
+from spolia.indexing.readers.registry import by_suffix
 from spolia.types import Region
 from tests.indexing.readers.compound import msg, xls
 from tests.indexing.readers.fixtures import FIXTURES, PIXEL, changed_zip, epub, odf, xlsx, zip_of

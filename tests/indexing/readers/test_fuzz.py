@@ -9,8 +9,8 @@ from itertools import islice
 import pytest
 
 from spolia.errors import SpoliaError
-from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading
-from spolia.indexing.readers.registry import READERS, by_suffix, reader_of
+from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading, reader_of
+from spolia.indexing.readers.registry import READERS, by_suffix
 from tests.indexing.readers.compound import msg, xls
 from tests.indexing.readers.fixtures import FIXTURES
 from tests.indexing.readers.mutating import mutations

@@ -11,8 +11,8 @@ import pytest
 from spolia.errors import DocumentError, EncryptedDocument, SpoliaError
 from spolia.indexing.readers.archives import refuse_many
 from spolia.indexing.readers.office import excel
-from spolia.indexing.readers.reader import Blob
-from spolia.indexing.readers.registry import by_suffix, reader_of
+from spolia.indexing.readers.reader import Blob, reader_of
+from spolia.indexing.readers.registry import by_suffix
 from spolia.indexing.sync.sync import sync
 from spolia.stores.corpus import Corpus
 from tests.indexing.readers.compound import record, xls

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spolia.indexing.readers.reader import Blob
-from spolia.indexing.readers.registry import by_suffix, reader_of
+from spolia.indexing.readers.reader import Blob, reader_of
+from spolia.indexing.readers.registry import by_suffix
 from spolia.indexing.splitters.markup import HTMLSections, is_page
 from spolia.indexing.splitters.rows import JSONRows, TableAware
 from spolia.indexing.splitters.sized_splitter import Sized

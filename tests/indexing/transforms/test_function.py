@@ -19,11 +19,11 @@ from spolia.core.operator import Operator
 from spolia.errors import DocumentError, GroupError, ModelUnavailable, WiringError
 from spolia.flow_files.files import dump, load
 from spolia.indexing.transforms.by_pattern import ByPattern
-from spolia.indexing.transforms.function import refuse_unstorable, transform
+from spolia.indexing.transforms.function import transform
 from spolia.journal import Cache
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.run import Run
-from spolia.stores.definition import Definition, Part, Piece, Pieces
+from spolia.stores.definition import Definition, Part, Piece, Pieces, refuse_unstorable
 from spolia.types import Node
 from tests.indexing.transforms.making import cut, shown, whole
 

@@ -16,10 +16,9 @@ from pathlib import Path
 from psycopg import connect
 from psycopg.sql import SQL, Identifier
 
-from spolia.stores.backends.backend import POSTGRES
 from spolia.stores.backends.postgres.address import address_of
 from spolia.stores.backends.postgres.vectors import with_vectors
-from spolia.stores.corpus import Corpus
+from spolia.stores.corpus import POSTGRES, Corpus
 from spolia.stores.vectors.dense import open_segment
 
 HERE = Path(__file__).parent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -12,7 +13,7 @@ from spolia.errors import CodecError
 from spolia.types import Value
 
 if TYPE_CHECKING:
-    from spolia.core.codec.class_plan import ClassPlan
+    from spolia.core.codec.objects import ClassPlan
 
 
 Plain: TypeAlias = Any
@@ -100,11 +101,12 @@ def _descendants() -> Iterator[type]:
 IMPORTED = Imported()
 
 
+@dataclass
 class EncodeContext:
     """The names under which objects are written instead of what they hold."""
 
-    def __init__(self, plan: Callable[[type], ClassPlan], given: Mapping[str, Any]) -> None:
-        self.plan, self.given = plan, given
+    plan: Callable[[type], ClassPlan]
+    given: Mapping[str, Any]
 
     def name_of(self, value: object) -> str | None:
         """The name of an object that was given."""

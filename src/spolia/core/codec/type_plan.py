@@ -9,9 +9,8 @@ from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from spolia.core.codec.builtin_types import WORDS, BytesShape, Fixed, Literals, Many, NamedPairs, Scalars
-from spolia.core.codec.class_plan import ClassPlan, FieldPlace
+from spolia.core.codec.objects import Anything, ClassPlan, Either, FieldPlace, Maybe, Step, Thing
 from spolia.core.codec.shape import DecodeContext, EncodeContext, Plain, Shape, type_id, wanted
-from spolia.core.codec.tagged_values import Anything, Either, Maybe, Step, Thing
 from spolia.core.function import Function
 from spolia.core.operator import Operator, Vary
 from spolia.core.validation import capabilities_of

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
@@ -223,3 +225,43 @@ class Container(Protocol):
             DocumentError: it is not what its name says, or is made to fill the memory or to leave its folder.
         """
         ...
+
+
+@cache
+def is_pattern(known: str) -> bool:
+    """Whether a reader is named for a pattern of names, not for a suffix."""
+    return not known.startswith(".") or any(mark in known for mark in "*?[/")
+
+
+def reader_of(name: str, readers: Mapping[str, FileReader]) -> FileReader | None:
+    """The reader for a file of this name; None where no reader knows it.
+
+    A pattern with a slash is compared with the whole name, one without with what follows the last slash; case does not
+    count. Of two suffixes, the longer one counts: `.tar.gz` before `.gz`.
+
+    >>> from spolia.indexing.readers.registry import by_suffix
+    >>> reader_of("Thesis.DOCX", by_suffix()), reader_of("photo.xyz", by_suffix())
+    (DocxReader(), None)
+    """
+    whole = name.lower()
+    last = whole.rpartition("/")[2]
+    for pattern, reader in readers.items():
+        if not is_pattern(pattern):  # patterns come first
+            break
+        if fnmatchcase(whole if "/" in pattern else last, pattern):
+            return reader
+    dot = last.rfind(".")
+    if dot <= 0:
+        return None
+    before = last.rfind(".", 0, dot)
+    return (readers.get(last[before:]) if before > 0 else None) or readers.get(last[dot:])
+
+
+def versioned(reader: FileReader) -> str:
+    """A reader as the rows of its sources name it.
+
+    >>> from spolia.indexing.readers.markup.markdown import MarkdownReader
+    >>> versioned(MarkdownReader())
+    'markdown 4'
+    """
+    return f"{reader.name} {reader.version}"

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from functools import cache
 from typing import TypeAlias
 
 from spolia.core.function import untold
@@ -29,7 +27,7 @@ from spolia.indexing.readers.office.pptx import PptxReader
 from spolia.indexing.readers.office.rtf import RtfReader
 from spolia.indexing.readers.pdf.reader import PdfReader
 from spolia.indexing.readers.pictures.image import ImageReader
-from spolia.indexing.readers.reader import Blob, FileReader, Reading
+from spolia.indexing.readers.reader import Blob, FileReader, Reading, is_pattern
 from spolia.indexing.readers.records.csv_files import CsvReader
 from spolia.indexing.readers.records.json_files import JsonLinesReader, JsonReader, NotebookReader
 from spolia.indexing.readers.records.xml_files import XmlReader
@@ -132,14 +130,14 @@ def by_suffix(readers: Readers = READERS) -> dict[str, FileReader]:
 
     >>> by_suffix()[".md"]
     MarkdownReader()
-    >>> from spolia.indexing.readers.reader import Blob
+    >>> from spolia.indexing.readers.reader import Blob, reader_of
     >>> def shouted(blob: Blob) -> str:
     ...     return blob.data.decode().upper()
     >>> reader_of("notes/a.foo", by_suffix({"*.foo": shouted})).read(Blob("a.foo", b"stones")).document.text
     'STONES'
     """
     found = {_suffix(known): reader for known, reader in _pairs(readers)}
-    patterns = {known: reader for known, reader in reversed(found.items()) if _is_pattern(known)}
+    patterns = {known: reader for known, reader in reversed(found.items()) if is_pattern(known)}
     return patterns | {known: reader for known, reader in found.items() if known not in patterns}
 
 
@@ -162,41 +160,8 @@ def _pairs(readers: Readers) -> Iterator[tuple[str, FileReader]]:
 def _suffix(known: str) -> str:
     """`*.foo` and `.foo` are the same."""
     plain = known.lower()
-    return plain[1:] if plain.startswith("*.") and not _is_pattern(plain[1:]) else plain
+    return plain[1:] if plain.startswith("*.") and not is_pattern(plain[1:]) else plain
 
 
-@cache
-def _is_pattern(known: str) -> bool:
-    return not known.startswith(".") or any(mark in known for mark in "*?[/")
-
-
-def reader_of(name: str, readers: Mapping[str, FileReader]) -> FileReader | None:
-    """The reader for a file of this name; None where no reader knows it.
-
-    A pattern with a slash is compared with the whole name, one without with what follows the last slash; case does not
-    count. Of two suffixes, the longer one counts: `.tar.gz` before `.gz`.
-
-    >>> reader_of("Thesis.DOCX", by_suffix()), reader_of("photo.xyz", by_suffix())
-    (DocxReader(), None)
-    """
-    whole = name.lower()
-    last = whole.rpartition("/")[2]
-    for pattern, reader in readers.items():
-        if not _is_pattern(pattern):  # patterns come first
-            break
-        if fnmatchcase(whole if "/" in pattern else last, pattern):
-            return reader
-    dot = last.rfind(".")
-    if dot <= 0:
-        return None
-    before = last.rfind(".", 0, dot)
-    return (readers.get(last[before:]) if before > 0 else None) or readers.get(last[dot:])
-
-
-def versioned(reader: FileReader) -> str:
-    """A reader as the rows of its sources name it.
-
-    >>> versioned(MarkdownReader())
-    'markdown 4'
-    """
-    return f"{reader.name} {reader.version}"
+BUILT_IN = by_suffix(READERS)
+"""The reader of each pattern and suffix, unless the caller names others."""

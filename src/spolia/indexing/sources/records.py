@@ -11,8 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from spolia.errors import DocumentError, SourceError
-from spolia.indexing.readers.reader import Blob, FileReader, Reading
-from spolia.indexing.readers.registry import reader_of
+from spolia.indexing.readers.reader import Blob, FileReader, Reading, reader_of
 from spolia.types import Meta, Scalar, Value
 
 

@@ -16,8 +16,7 @@ from typing import Any
 
 from spolia.core.run_context import check_cancelled
 from spolia.errors import DocumentError, MissingExtra, SourceError, SourceUnavailable, SpoliaError
-from spolia.indexing.readers.reader import FileReader
-from spolia.indexing.readers.registry import reader_of
+from spolia.indexing.readers.reader import FileReader, reader_of
 from spolia.indexing.sources.source import (
     LONGEST_URI,
     Gathering,

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from spolia.errors import SourceError, SpoliaError
-from spolia.indexing.readers.reader import FileReader
-from spolia.indexing.readers.registry import versioned
+from spolia.indexing.readers.reader import FileReader, versioned
 from spolia.indexing.readers.text import TextReader
 from spolia.indexing.sync.files import File, Files, Loaded, Skipped, SourceChanges
 from spolia.stores.backends.rows import EARLIEST_NS, Stamp

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from spolia.errors import DocumentError, EgressError, SourceError
-from spolia.indexing.readers.reader import Equipped, FileReader
-from spolia.indexing.readers.registry import versioned
+from spolia.indexing.readers.reader import Equipped, FileReader, versioned
 from spolia.indexing.readers.text import TextReader
 from spolia.indexing.sources.source import Source
 from spolia.indexing.sync.files import SourceChanges

@@ -19,8 +19,7 @@ from spolia.egress.download import Fetched
 from spolia.egress.retry import pause
 from spolia.errors import SourceError
 from spolia.indexing.readers.html import DEEPEST, depth_of, flat
-from spolia.indexing.readers.reader import FileReader
-from spolia.indexing.readers.registry import reader_of
+from spolia.indexing.readers.reader import FileReader, reader_of
 from spolia.indexing.readers.safe_xml import characters, events
 from spolia.indexing.sources.source import LONGEST_URI
 from spolia.types import Value, kept

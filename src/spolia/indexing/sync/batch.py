@@ -209,7 +209,7 @@ class Batch:
 
     def _report(self, filed: BatchItem) -> DocumentReport:
         """What the reader noticed; of the nodes, nothing yet."""
-        reading, document = filed.reading, filed.reading.document
+        reading, document, declared = filed.reading, filed.reading.document, self.writer.declared
         return DocumentReport(
             reader=document.id.rpartition(".")[2],
             characters=len(document.text),
@@ -222,7 +222,7 @@ class Batch:
             parts=filed.parts,
             within=filed.within,
             encoding=reading.encoding,
-            warnings=(*reading.warnings, *self.writer.declared.misfits(document.meta)),
+            warnings=(*reading.warnings, *(declared.misfits(document.meta) if declared else ())),
             lacks=reading.lacks,
             beside=filed.beside,
             labels=self.labels.mark(document.uri),

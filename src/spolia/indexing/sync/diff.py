@@ -6,8 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from spolia.errors import EncryptedDocument, MissingExtra
-from spolia.indexing.readers.reader import Container, Equipped, FileReader
-from spolia.indexing.readers.registry import reader_of, versioned
+from spolia.indexing.readers.reader import Container, Equipped, FileReader, reader_of, versioned
 from spolia.indexing.sync.files import File, FileListing, is_elsewhere
 from spolia.indexing.sync.linked_images import LinkedImages
 from spolia.indexing.sync.report import DocumentReport

@@ -15,7 +15,8 @@ from typing import Any, Literal
 from spolia.core.call_bounds import times
 from spolia.core.operator import Operator
 from spolia.filters import Field, notes_on
-from spolia.indexing.readers.registry import READERS, Readers, by_suffix, versioned
+from spolia.indexing.readers.reader import versioned
+from spolia.indexing.readers.registry import READERS, Readers, by_suffix
 from spolia.indexing.sources.source import Source
 from spolia.indexing.sources.source_diff import followed
 from spolia.indexing.sync.cost_estimate import ModelUse, asks, without_models

@@ -15,8 +15,7 @@ from pathlib import Path
 from tempfile import mkstemp
 
 from spolia.errors import DocumentError
-from spolia.indexing.readers.reader import FileReader
-from spolia.indexing.readers.registry import reader_of, versioned
+from spolia.indexing.readers.reader import FileReader, reader_of, versioned
 from spolia.indexing.readers.text import TextReader
 from spolia.stores.backends.rows import Stamp
 from spolia.types import Value

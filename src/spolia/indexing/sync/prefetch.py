@@ -19,8 +19,7 @@ from typing import TypeAlias
 from spolia.core.run_context import check_cancelled, on_cancel
 from spolia.errors import DocumentError, SpoliaError, WorkersFailed
 from spolia.indexing.readers.archives import LIMITS, ArchiveLimits
-from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading
-from spolia.indexing.readers.registry import reader_of, versioned
+from spolia.indexing.readers.reader import Blob, Container, FileReader, Reading, reader_of, versioned
 from spolia.indexing.sync.files import IN_MEMORY, File
 from spolia.indexing.workers.pool import Workers, pickled
 from spolia.indexing.workers.protocol import WorkerLimits

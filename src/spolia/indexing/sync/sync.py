@@ -12,7 +12,7 @@ from spolia.core.operator import Operator
 from spolia.errors import FolderError, SourceError, StoreError
 from spolia.filters import Field
 from spolia.indexing.readers.reader import FileReader
-from spolia.indexing.readers.registry import READERS, Readers, by_suffix
+from spolia.indexing.readers.registry import BUILT_IN, READERS, Readers, by_suffix
 from spolia.indexing.sources.source import Source
 from spolia.indexing.sources.source_diff import followed
 from spolia.indexing.sync.files import FileListing
@@ -129,7 +129,7 @@ def sync(
     began = time.perf_counter()
     refuse_swapped(sources, corpus)
     folder, others = told_apart(sources)
-    by_name = by_suffix(readers)
+    by_name = BUILT_IN if readers is READERS else by_suffix(readers)
     onward = TotalProgress(progress)
     kept = partial(
         keep,

@@ -95,7 +95,7 @@ def keep(
                 if labels.access is None and writer.is_restricted():
                     is_closed = cache(writer.is_restricted_now)
                     labels = labels.anew(kept=writer.readers(lot.uris), is_closed=is_closed)
-                closed = Revoked() if is_other else revoke(writer, lot, labels, known, taking)
+                closed = Revoked() if is_other or not known else revoke(writer, lot, labels, known, taking)
                 if closed.removed:
                     known = writer.stamps(lot.uris)
                 before = writer.schema
@@ -491,7 +491,7 @@ class SyncRun:
                 reading = opened.on(taken.read())
             except (DocumentError, MissingExtra) as error:
                 raise Unreadable(row, str(error), error) from error
-            beside = self.beside.seen_by(reading)
+            beside = self.beside.seen_by(reading) if reading.beside else ()
             reading = self.beside.on(reading) if reading.beside else reading
             reading = reading.but(document=self.labelled.on(reading.document, before))
             self.labelled.held.add(reading.document)

@@ -12,8 +12,7 @@ from os.path import splitext
 from pathlib import Path
 
 from spolia.errors import FolderError
-from spolia.indexing.readers.reader import FileReader
-from spolia.indexing.readers.registry import reader_of
+from spolia.indexing.readers.reader import FileReader, reader_of
 from spolia.indexing.sync.files import LATEST_NS, FileListing, Files, Skipped, is_elsewhere
 from spolia.stores.backends.rows import Stamp
 

@@ -10,7 +10,7 @@ from datetime import date
 from numbers import Number
 from typing import Any, ClassVar, get_type_hints, overload
 
-from spolia.core.function import LAMBDA, Function, refuse_unstorable
+from spolia.core.function import LAMBDA, Function
 from spolia.core.operator import Operator
 from spolia.errors import DocumentError, GroupError, SpoliaError, WiringError
 from spolia.stores.definition import Part, Piece, Pieces
@@ -300,6 +300,3 @@ def _kind(name: str, parameter: str, hint: Any) -> type:
             f"Write {parameter}: str, {parameter}: Node or {parameter}: Part."
         )
     return GIVEN.get(written, str)
-
-
-__all__ = ["FunctionTransform", "refuse_unstorable", "transform"]

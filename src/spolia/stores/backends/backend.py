@@ -6,16 +6,10 @@ derived, the indexes, is in a folder on this machine in either case.
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import lru_cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from spolia.errors import MissingExtra, StoreBusy, StoreError
+from spolia.errors import StoreBusy, StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -272,49 +266,3 @@ def busy(place: object, holder: str, timeout_s: float) -> StoreBusy:
     )
     error.holder = holder
     return error
-
-
-@contextmanager
-def translated(truth: Backend, doing: str) -> Iterator[None]:
-    """Turn what the database and the file system raise into a `StoreError` that says what to do."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, StoreError) or (problem := truth.problem(doing, error)) is None:
-            raise
-        raise problem from error
-
-
-POSTGRES = ("postgresql://", "postgres://")
-"""How the addresses of databases begin; what has no scheme is the path of a folder."""
-_OTHER = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
-
-
-def backend_of(address: str) -> Backend:
-    """The truth at an address: the path of a folder, or `postgresql://user@host/database?schema=name`.
-
-    Raises:
-        StoreError: it begins like the address of something else.
-
-    >>> str(backend_of("/srv/notes.spolia"))
-    '/srv/notes.spolia'
-    """
-    if address.startswith(POSTGRES):
-        if find_spec("psycopg") is None:
-            raise MissingExtra("postgres", "psycopg", "A store in PostgreSQL")
-        from spolia.stores.backends.postgres.server import postgres
-
-        return postgres(address)
-    if found := _OTHER.match(address):
-        raise StoreError(
-            f"No store can be kept at {found[0]}…: write the path of a folder, or the address of a database that "
-            "begins with postgresql:// or postgres://, as postgresql://USER@HOST/DATABASE?schema=NAME."
-        )
-    return _folder(address if os.path.isabs(address) else os.path.join(os.getcwd(), address))
-
-
-@lru_cache(maxsize=64)  # each question asks for it, and making a path is slow
-def _folder(path: str) -> Backend:
-    from spolia.stores.backends.sqlite.folder import FolderBackend
-
-    return FolderBackend(Path(path))

@@ -11,8 +11,9 @@ from typing import Any
 from spolia.errors import StoreCorrupt, StoreError
 from spolia.filters import Schema
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import Backend, Connection, translated
+from spolia.stores.backends.backend import Backend, Connection
 from spolia.stores.backends.rows import (
+    NO_FIELDS,
     NOT_YET,
     Audiences,
     Row,
@@ -27,7 +28,7 @@ from spolia.stores.backends.rows import (
     unpacked,
     written_schema,
 )
-from spolia.stores.files import fail_point
+from spolia.stores.files import fail_point, translated
 from spolia.stores.manifest import Manifest
 from spolia.types import Document, Meta, Node
 
@@ -46,7 +47,7 @@ class Changes:
     def __init__(self, connection: Connection, next: int, manifests: dict[str, Manifest]) -> None:
         self.connection, self.next, self.manifests = connection, next, manifests
         self.audiences = Audiences(connection)
-        self.schema = Schema()
+        self.schema = NO_FIELDS
 
     def put(
         self, document: Document, nodes: Iterable[Node], source: SourceRow, images: Mapping[str, bytes] = NONE

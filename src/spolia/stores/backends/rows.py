@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from spolia.stores.backends.backend import Connection
 
 T = TypeVar("T")
+NO_FIELDS = Schema()
 Row = Sequence[Any]
 EARLIEST_NS = -(2**62)
 """The year 1823. An earlier time, and 0, stand for none: by such a number one version is told from another one."""
@@ -166,7 +167,7 @@ def read_schema(text: str) -> Schema:
     (Field(name='year', kind='int', default=None, max_length=None),)
     """
     try:
-        return Schema(Field(**field) for field in json.loads(text or "[]"))
+        return Schema(Field(**field) for field in json.loads(text)) if text else NO_FIELDS
     except (ValueError, TypeError, SpoliaError) as error:
         raise StoreCorrupt(f"The declared fields of the store cannot be understood: {text!r} ({error}).") from error
 

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 
 from spolia.errors import StoreCorrupt
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import translated
 from spolia.stores.backends.rows import StoreVersion, indexed_text
-from spolia.stores.files import LEXICAL, LOCK, damaged, fail_point, is_worn, lexical_folder, shortened
+from spolia.stores.files import LEXICAL, LOCK, damaged, fail_point, is_worn, lexical_folder, shortened, translated
 from spolia.stores.manifest import Manifest
 
 if TYPE_CHECKING:

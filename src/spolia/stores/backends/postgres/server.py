@@ -13,7 +13,7 @@ from psycopg import errors
 from spolia.errors import NotAStore, StoreError
 from spolia.models.file_hash import cache_folder
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import Connection, VectorWriter, translated
+from spolia.stores.backends.backend import Connection, VectorWriter
 from spolia.stores.backends.postgres import dialect
 from spolia.stores.backends.postgres.address import Address, address_of
 from spolia.stores.backends.postgres.dialect import problem
@@ -29,7 +29,7 @@ from spolia.stores.backends.postgres.session import (
 )
 from spolia.stores.backends.rows import StoreVersion
 from spolia.stores.backends.sqlite.connection import is_earlier, migrate
-from spolia.stores.files import fail_point, size_of
+from spolia.stores.files import fail_point, size_of, translated
 from spolia.stores.integrity import rows_problems
 from spolia.stores.lexical.index_replica import followed, forget_damaged
 

@@ -20,11 +20,10 @@ from spolia.errors import StoreError
 from spolia.models.vectors import SparseRows
 from spolia.stores.access.allowed_nodes import Allowed, Keys
 from spolia.stores.backends import sql
-from spolia.stores.backends.backend import translated
 from spolia.stores.backends.postgres import dialect
 from spolia.stores.backends.postgres.session import PostgresSession
 from spolia.stores.definition import Metric
-from spolia.stores.files import fail_point
+from spolia.stores.files import fail_point, translated
 from spolia.stores.indexes import HNSW, IndexSettings
 from spolia.stores.manifest import GroupEmbedding as Embedding
 from spolia.stores.manifest import Manifest, index_of
