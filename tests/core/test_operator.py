@@ -6,7 +6,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +166,21 @@ def test_identity_knows_the_type_it_passes_on() -> None:
     assert (Identity[Query]() >> Find()).gives(Query) is Ranking
     either: Branch[Query, object] = Branch(Identity[Query](), Find())
     assert either.takes() is Query
+
+
+def test_a_check_of_the_user_may_take_variables_that_are_no_fields() -> None:
+    @dataclass(frozen=True)
+    class Tagged(Operator[Query, Query]):
+        words: InitVar[list[str]]
+        tag: str = field(init=False)
+
+        def __post_init__(self, words: list[str]) -> None:
+            object.__setattr__(self, "tag", "-".join(words))
+
+        def apply(self, value: Query, /) -> Query:
+            return value.rewritten(f"{value.text} {self.tag}")
+
+    assert Tagged(["a", "b"])(Query("x")).text == "x a-b"
 
 
 def test_digest_tells_fields_versions_and_types_apart() -> None:

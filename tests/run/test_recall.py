@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -253,6 +256,62 @@ def test_functions_of_one_name_do_not_share_results() -> None:
         @step(cached=True)
         def closure(text: str) -> str:
             return reply
+
+
+def scaled(by: int) -> Operator[Any, Any]:
+    @dataclass(frozen=True)
+    class Scaled(Costly):
+        def make(self, value: int) -> int:
+            return value * by
+
+    return Scaled()
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_classes_of_one_name_do_not_share_results(share: bool) -> None:
+    with Run(cache=Cache(), share=share):
+        assert [scaled(by)(10) for by in (1, 2, 1)] == [10, 20, 10]
+    assert COUNTER.calls == 2
+
+
+OWN_CLASSES = """
+from dataclasses import dataclass
+from typing import ClassVar
+from spolia import Query
+from spolia.core.operator import Operator
+from spolia.types import Value
+
+
+@dataclass(frozen=True)
+class Part(Value):
+    def word(self):
+        return {word!r}  # {remark}
+
+
+@dataclass(frozen=True)
+class Whole(Operator[Query, Query]):
+    part: Part = Part()
+    cached: ClassVar[bool] = True
+
+    def apply(self, value, /):
+        return value.rewritten(self.part.word())
+"""
+
+
+def test_a_changed_class_of_yours_is_run_again_and_a_changed_remark_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    cache, found = Cache(), []
+    for word, remark in (("old", "one"), ("old", "another remark"), ("new", "one")):
+        (tmp_path / "own_classes.py").write_text(OWN_CLASSES.format(word=word, remark=remark))
+        sys.modules.pop("own_classes", None)
+        with Run(cache=cache):
+            found.append(importlib.import_module("own_classes").Whole()(Query("?")).text)
+    sys.modules.pop("own_classes")
+    assert found == ["old", "old", "new"]
+    assert len(cache._kept) == 2
 
 
 def test_nothing_is_left_behind_by_many_questions() -> None:

@@ -6,11 +6,12 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import partial, wraps
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache, partial, wraps
 from typing import Any, ClassVar, Generic, NoReturn, Self, TypeAlias, TypeVar, final
 
 from spolia.core.call_bounds import most, total
+from spolia.core.fingerprint.digest import code_digest
 from spolia.core.fingerprint.packages import IN_STEP, place_of
 from spolia.core.fingerprint.references import Reference, asks_no_model, is_constant, references
 from spolia.core.fingerprint.written import functions_of
@@ -62,7 +63,7 @@ class Operator(ABC, Generic[In, Out]):
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         if own := cls.__dict__.get("__post_init__"):
-            cls.__post_init__ = refusing_misfits(own, _refuse_undeclared)  # type: ignore[assignment,method-assign]
+            cls.__post_init__ = refusing_misfits(own, _refuse_undeclared)  # type: ignore[method-assign]
         if own := cls.__dict__.get("__init__"):
             cls.__init__ = _freezing(own)  # type: ignore[method-assign]
         stated = next(base for base in cls.__mro__ if "calls" in base.__dict__)
@@ -277,6 +278,12 @@ class Operator(ABC, Generic[In, Out]):
         return digest_of((qualified(type(self)), self.version, values))
 
     @kept
+    def user_code(self) -> bytes:
+        """Hashes of your classes in it, for the keys of caches; empty if all are Spolia's."""
+        kinds = dict.fromkeys(type(one) for one in inside(self))
+        return b"".join(_code_of(kind) for kind in kinds if not (_is_ours(kind) or hasattr(kind, "function")))
+
+    @kept
     def resources(self) -> tuple[Addressed, ...]:
         """Stores and models that it or its inner operators name, each once."""
         found: dict[object, Addressed] = {}
@@ -425,6 +432,19 @@ def _operators(value: object, place: str, found: list[tuple[str, Operator[Any, A
                 _operators(item, f"{place}.{index}", found)
 
 
+def inside(value: object) -> Iterator[Any]:
+    """A value and all values, operators, stores and models among its fields."""
+    if isinstance(value, (Value, Operator)):
+        yield value
+        own: Any = fields(value) if is_dataclass(value) else ()
+        value = tuple(getattr(value, f.name) for f in own)
+    elif isinstance(value, Addressed):
+        yield value
+    if isinstance(value, (tuple, frozenset, Mapping)):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from inside(item)
+
+
 def _waits(value: object) -> bool:
     if isinstance(value, Operator):
         return value.waiting
@@ -469,6 +489,9 @@ def _place(op: Operator[Any, Any]) -> str:
     """Where the user has written an operator; empty for one of Spolia's."""
     code = getattr(getattr(type(op), "function", type(op).apply), "__code__", None)
     return "" if _is_ours(type(op)) or code is None else f": {code.co_filename}, line {code.co_firstlineno}"
+
+
+_code_of: Callable[[Any], bytes] = cache(code_digest)
 
 
 def _is_ours(cls: type) -> bool:

@@ -206,16 +206,16 @@ def needed(cls: Any) -> Mapping[str, frozenset[str]]:
     return found
 
 
-def refusing_misfits(check: Callable[[Any], None], then: Callable[[Any], None]) -> Callable[[Any], None]:
+def refusing_misfits(check: Callable[..., None], then: Callable[[Any], None]) -> Callable[..., None]:
     """A `__post_init__` that checks, then refuses fields that hold what is not declared, then checks further."""
 
-    def checked(self: Any) -> None:
+    def checked(self: Any, *initial: Any) -> None:
         if type(self).__post_init__ is not checked:  # that of a class above, called by one below, which goes on
-            check(self)
+            check(self, *initial)
             return
         freeze(self)
         try:
-            check(self)
+            check(self, *initial)
         except SpoliaError:
             raise
         except Exception:

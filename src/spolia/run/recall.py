@@ -23,8 +23,8 @@ ComputeRows = Callable[["Frame", Step, Sequence[Any], Sequence["Frame"]], list[A
 def key_of(
     op: Step, value: Any, principals: frozenset[str], narrowing: Filter | None, needs_fingerprint: bool = True
 ) -> bytes | None:
-    """What a result depends on: operator, resources as they are now, who asks, what is read. None: do not cache."""
-    parts = [op.digest]
+    """What a result depends on: operator, code, resources as they are, who asks, what is read. None: do not cache."""
+    parts = [op.digest + op.user_code]
     for resource in op.resources:
         fingerprint = resource.fingerprint()
         if fingerprint is None and needs_fingerprint:

@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from spolia.core.fingerprint.written import parsing
+
 COMPUTED_OTHERWISE = {"composes", "together", "alike", "is_nested"}
 """How results are shared and swept; property tests hold that they stay the same."""
 BESIDE_THE_RESULT = COMPUTED_OTHERWISE.union(
@@ -78,7 +80,8 @@ def hash_of(home: str, name: str, module: Callable[[str], Module]) -> bytes:
 @cache
 def module(name: str) -> Module:
     """A module of Spolia, read from its file."""
-    return Module.parsed(Path(str(import_module(name).__file__)).read_text("utf-8"))
+    with parsing:
+        return Module.parsed(Path(str(import_module(name).__file__)).read_text("utf-8"))
 
 
 def _plain(node: Any, root: bool = False) -> Any:

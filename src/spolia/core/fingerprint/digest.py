@@ -138,11 +138,10 @@ class _Reading:
     def _function(self, function: FunctionType) -> Told:
         tree, code = tree_of(function), function.__code__
         source = self.source if function is self.first and self.source else written(tree)
-        closed = zip(code.co_freevars, function.__closure__ or (), strict=True)
         return (
             source or compiled(code),
             self.told((function.__defaults__, function.__kwdefaults__)),
-            [(name, self._held(cell)) for name, cell in closed],
+            self._closed(function),
             self._named(function, changed(tree)),
         )
 
@@ -153,8 +152,12 @@ class _Reading:
             written(tree) or [compiled(function.__code__) for function in functions],
             [self.told(base) for base in cls.__bases__],
             self._resolved(names, beside_functions(tree), own),
-            [self._named(function, own) for function in functions],
+            [(self._named(function, own), self._closed(function)) for function in functions],
         )
+
+    def _closed(self, function: FunctionType) -> Told:
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        return [(name, self._held(cell)) for name, cell in cells]
 
     def _held(self, cell: Any) -> Told:
         try:

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from textwrap import dedent
+from threading import RLock
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -15,6 +16,8 @@ Chain = tuple[str, ...]
 """A name, and the attributes that are taken of what it stands for."""
 Import = tuple[int, str, Chain]
 """Of how many levels up, which module, and which names of it; none for the module itself."""
+parsing = RLock()
+"""Python 3.11 raises SystemError where two threads parse at the same time."""
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _WITH_DOCSTRING = (*_FUNCTIONS, ast.ClassDef, ast.Module)
 
@@ -23,7 +26,8 @@ def tree_of(what: FunctionType | type | ModuleType) -> ast.AST | None:
     """A function, class or module as it is written; None where that is not to be had."""
     code = what.__code__ if isinstance(what, FunctionType) else what  # not the function that a decorator has wrapped
     try:
-        tree = ast.parse(dedent(inspect.getsource(code)))
+        with parsing:
+            tree = ast.parse(dedent(inspect.getsource(code)))
     except (OSError, TypeError, SyntaxError, ValueError):
         return None
     if isinstance(what, ModuleType) or not tree.body:

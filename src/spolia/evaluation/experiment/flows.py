@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from typing import Any, TypeAlias
 
 from spolia import __version__
 from spolia.core.fingerprint.digest import code_digest
 from spolia.core.function import Function
 from spolia.core.operator import Operator
+from spolia.core.operator import inside as among
 from spolia.core.wiring import fits, name_of
 from spolia.errors import WiringError
 from spolia.evaluation.measures.measure import Result, SetMeasure
 from spolia.run import Run
 from spolia.stores.corpus import NodeGroup
-from spolia.types import Addressed, Answer, Query, Ranking, Value, digest_of
+from spolia.types import Addressed, Answer, Query, Ranking, digest_of
 
 Flow: TypeAlias = Operator[Query, Result]
 
@@ -153,18 +153,8 @@ def reads(value: Any, known: Known | None = None) -> dict[str, str | None]:
 
 
 def inside(value: object) -> Iterator[Any]:
-    """A value and all values, operators, stores and models among its fields."""
-    if isinstance(value, Value | Operator):
-        yield value
-        whole: Any = value
-        yield from _among(getattr(whole, f.name) for f in (fields(whole) if is_dataclass(whole) else ()))
-        yield from _among(value.made if isinstance(value, SetMeasure) else ())
-    elif isinstance(value, Addressed):
-        yield value
-    elif isinstance(value, tuple):
-        yield from _among(value)
-
-
-def _among(values: Iterable[object]) -> Iterator[Any]:
-    for value in values:
-        yield from inside(value)
+    """A value and all values, operators, stores and models among its fields, or a measure is made of."""
+    for one in among(value):
+        yield one
+        for part in one.made if isinstance(one, SetMeasure) else ():
+            yield from inside(part)
