@@ -12,15 +12,19 @@ from typing import Any
 
 import pytest
 
+from spolia.errors import StoreBusy
 from spolia.indexing.readers.reader import Blob, Reading
+from spolia.indexing.splitters.text_units import Paragraphs, Sentences
 from spolia.indexing.sync.report import SyncReport
 from spolia.indexing.sync.sync import sync
 from spolia.models.protocols import Kind
 from spolia.retrieval.bm25 import BM25
+from spolia.retrieval.dense import Dense
 from spolia.run import Run
 from spolia.stores.corpus import Corpus
-from spolia.stores.definition import Definition
+from spolia.stores.definition import Definition, Embedding
 from spolia.stores.groups.materialise import materialise
+from spolia.stores.indexes import HNSW
 from spolia.stores.staging import Staging
 from spolia.stores.vectors.dense import Vectors
 from spolia.testing.hash_embedder import HashingEmbedder
@@ -174,8 +178,6 @@ def test_an_older_version_that_was_being_read_does_not_replace_a_newer_one(
 
 
 def test_a_group_that_is_built_meanwhile_lacks_no_document(folder: Path, corpus: Corpus, under_way: Any) -> None:
-    from spolia.indexing.splitters.text_units import Paragraphs
-
     indexed(folder, corpus)
     reader, run = under_way()
     materialise([corpus.group("paragraph", Definition(Paragraphs()))], wait_s=WAIT_S)
@@ -183,6 +185,146 @@ def test_a_group_that_is_built_meanwhile_lacks_no_document(folder: Path, corpus:
     run.result()
     sync(folder, corpus, readers=[go()], workers=0)
     assert {node.uri for node in corpus.latest().all_nodes("paragraph")} == {"krill.note", "seals.note", "slow.note"}
+
+
+class Pausing(HashingEmbedder):
+    """Waits, when it is told to, before it gives the vectors of its first texts."""
+
+    asked, go = Event(), Event()
+
+    def embed(self, texts: Sequence[str], *, kind: Kind) -> Vectors:
+        if kind == "passage":
+            self.asked.set()
+            assert self.go.wait(60)
+        return super().embed(texts, kind=kind)
+
+
+@pytest.fixture
+def pausing() -> Iterator[Callable[..., Future[Any]]]:
+    """Starts something in a thread, and gives it when its embedder is asked."""
+    Pausing.asked.clear()
+    Pausing.go.clear()
+    with ThreadPoolExecutor() as threads:
+
+        def start(call: Callable[..., Any], *given: Any, **how: Any) -> Future[Any]:
+            found = threads.submit(call, *given, **how)
+            while not Pausing.asked.wait(0.05):
+                assert not found.done() or found.result()
+            return found
+
+        yield start
+        Pausing.go.set()
+
+
+def found_by_meaning(corpus: Corpus, group: str = "chunk") -> set[str]:
+    return {node.uri for node in Dense(corpus.group(group), Pausing(), 10)(Query("whales")).nodes}
+
+
+def write_meanwhile(folder: Path, corpus: Corpus) -> None:
+    """Another process adds a document, removes one and takes readers from one."""
+    (folder / "later.note").write_text("Later whales.")
+    (folder / "krill.note").unlink()
+    sync(folder, corpus, readers=[Slow()], workers=0, access=lambda uri: ANN if uri == "seals.note" else BOTH)
+
+
+def test_an_embedder_is_added_while_another_sync_adds_documents(
+    folder: Path, corpus: Corpus, pausing: Callable[..., Future[Any]]
+) -> None:
+    sync(folder, corpus, readers=[go()], workers=0)
+    run = pausing(sync, folder, corpus, readers=[go()], workers=0, embedder=Pausing())
+    (folder / "later.note").write_text("Later whales.")
+    assert sync(folder, corpus, readers=[go()], workers=0).added == 1
+    Pausing.go.set()
+    run.result()
+    assert found_by_meaning(corpus) == {"krill.note", "seals.note", "later.note"}
+    assert corpus.latest().check() == []
+
+
+@pytest.mark.parametrize("spilled", [False, True])
+def test_others_write_during_a_rebuild_and_nobody_sees_a_part_of_it(
+    folder: Path,
+    corpus: Corpus,
+    pausing: Callable[..., Future[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    spilled: bool,
+) -> None:
+    monkeypatch.setattr("spolia.indexing.sync.sync_run.STAGED_AT_ONCE", 1 if spilled else 32_000_000)
+    sync(folder, corpus, readers=[Slow()], workers=0, access=lambda uri: BOTH)
+    (folder / "wreck.note").write_text("A wreck, and whales in it.")
+    run = pausing(
+        sync, folder, corpus, readers=[Slow()], workers=0, embedder=Pausing(), splitter=Paragraphs(), rebuild=True,
+        access=lambda uri: BOTH,
+    )  # fmt: skip
+    write_meanwhile(folder, corpus)
+    assert read_by(corpus, "bob") == {"later.note", "wreck.note"}
+    assert read_by(corpus, "ann") == {"later.note", "wreck.note", "seals.note"}
+    assert corpus.latest().manifests["chunk"].embeddings == ()
+    Pausing.go.set()
+    run.result()
+    assert read_by(corpus, "bob") == {"later.note", "wreck.note"}
+    with Run(principal="ann"):
+        assert found_by_meaning(corpus) == {"later.note", "wreck.note", "seals.note"}
+    assert corpus.latest().check() == []
+
+
+@pytest.mark.parametrize("spilled", [False, True])
+def test_others_write_while_a_group_is_built_and_it_lacks_none_of_it(
+    folder: Path,
+    corpus: Corpus,
+    pausing: Callable[..., Future[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    spilled: bool,
+) -> None:
+    monkeypatch.setattr("spolia.stores.groups.materialise.STAGED_AT_ONCE", 1 if spilled else 32_000_000)
+    sync(folder, corpus, readers=[Slow()], workers=0, access=lambda uri: BOTH)
+    definition = Definition(Paragraphs(), embeddings=(Embedding(Pausing()),))
+    run = pausing(materialise, [corpus.group("paragraph", definition)], wait_s=WAIT_S)
+    write_meanwhile(folder, corpus)
+    assert read_by(corpus, "bob") == {"later.note"}
+    Pausing.go.set()
+    assert run.result() == ()
+    with Run(principal="ann"):
+        assert found_by_meaning(corpus, "paragraph") == {"later.note", "seals.note"}
+    with Run(principal="bob"):
+        assert found_by_meaning(corpus, "paragraph") == {"later.note"}
+    assert corpus.latest().check() == []
+
+
+def test_of_two_that_change_one_group_the_second_is_told(
+    folder: Path, corpus: Corpus, pausing: Callable[..., Future[Any]]
+) -> None:
+    sync(folder, corpus, readers=[Slow()], workers=0)
+    below = corpus.group("below", Definition(Sentences(), parent="chunk", embeddings=(Embedding(Pausing()),)))
+    run = pausing(materialise, [below], wait_s=WAIT_S)
+    with corpus.writer() as writer:
+        writer.redefine("chunk", writer.manifests["chunk"].but(signature="another"))
+    Pausing.go.set()
+    with pytest.raises(StoreBusy, match="built or changed group 'chunk'"):
+        run.result()
+    assert "below" not in corpus.latest().manifests
+
+
+def test_others_write_while_graphs_of_vectors_are_built(
+    folder: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, end = Event(), Event()
+
+    def build(*given: Any) -> None:
+        begun.set()
+        assert end.wait(60)
+
+    monkeypatch.setattr("spolia.stores.vectors.graphs.build_graph", build)
+    definition = Definition(Sentences(), embeddings=(Embedding(HashingEmbedder(), HNSW(above=1)),))
+    sync(folder, corpus, readers=[go()], workers=0)
+    with ThreadPoolExecutor() as threads:
+        run = threads.submit(materialise, [corpus.group("sentence", definition)])
+        assert begun.wait(WAIT_S)
+        with corpus.writer(timeout_s=WAIT_S) as writer:
+            writer.remove("krill.note")
+            writer.publish(graphs=False)
+        end.set()
+        assert run.result() == ()
+    assert {node.uri for node in corpus.latest().all_nodes("sentence")} == {"seals.note"}
 
 
 def test_the_same_document_under_two_names_is_put_once(folder: Path, corpus: Corpus, under_way: Any) -> None:

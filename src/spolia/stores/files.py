@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from spolia.stores.backends.backend import Backend
 
 DATABASE = "corpus.db"
-LOCK = "writer.lock"
+LOCK, BUILD_LOCK, GRAPHS_LOCK = "writer.lock", "build.lock", "graphs.lock"
+"""The right to write; to build groups of documents that are there; to build graphs of vectors."""
 PINS = "pins"
 LEXICAL = "lexical"
 VECTORS = "vectors"

@@ -12,16 +12,18 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
+from os import SEEK_END
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
-from spolia.errors import StoreError
+from spolia.errors import StoreBusy, StoreError
 from spolia.filters import Field, Schema
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend
 from spolia.stores.backends.publication import NONE
 from spolia.stores.backends.rows import NOT_YET, SourceRow, Stamp, Unmade, hash_of_picture, node_row
-from spolia.stores.manifest import Manifest, refuse_other
+from spolia.stores.manifest import Manifest, refuse_odd_name, refuse_other
 from spolia.stores.writer import Draft, Lacking, Writer
 from spolia.types import Document, Meta, Node, principals
 
@@ -36,19 +38,28 @@ UNSAVED = 192
 _HASH_IN_ROW, _WEIGHT_OF_NODE = 4, 500
 
 
-class Spilled:
-    """Nodes of one long document, kept in a file until they are stored, so that memory does not hold them all."""
+class Spilled(Iterable[Any]):
+    """Values in a file until they are stored, so that memory does not hold them all.
 
-    def __init__(self, nodes: Iterable[Node]) -> None:
-        self._file = TemporaryFile()  # noqa: SIM115 - it lives as long as this does
-        for node in nodes:
-            pickle.dump(node, self._file, pickle.HIGHEST_PROTOCOL)
+    Args:
+        values: for example the nodes of one long document.
+        file: without a name; several may share one.
+    """
 
-    def __iter__(self) -> Iterator[Node]:
-        self._file.seek(0)
-        with suppress(EOFError):
-            while True:
-                yield pickle.load(self._file)  # written by this process, in a file without a name
+    def __init__(self, values: Iterable[Any], file: IO[bytes]) -> None:
+        self._file = file
+        self._start = self._file.seek(0, SEEK_END)
+        for value in values:
+            pickle.dump(value, self._file, pickle.HIGHEST_PROTOCOL)
+        self._end = self._file.tell()
+
+    def __iter__(self) -> Iterator[Any]:
+        at = self._start
+        while at < self._end:
+            self._file.seek(at)
+            value = pickle.load(self._file)  # written by this process
+            at = self._file.tell()
+            yield value
 
 
 @dataclass
@@ -64,7 +75,7 @@ class _Change:
     """
 
     apply: Callable[..., object]
-    given: tuple[Any, ...]
+    given: Iterable[Any]
     uris: tuple[str, ...] = ()
     document: str = ""
     is_new: bool = False
@@ -77,15 +88,21 @@ class _Staged:
     changes: list[_Change] = field(default_factory=list)
     rows: dict[str, SourceRow | None] = field(default_factory=dict)
     holding: dict[str, set[str]] = field(default_factory=dict)
-    documents: dict[str, Document] = field(default_factory=dict)
+    documents: dict[str, Document | Spilled] = field(default_factory=dict)
     relabelled: dict[str, tuple[Document, Document]] = field(default_factory=dict)
     images: dict[str, Mapping[str, bytes]] = field(default_factory=dict)
     nodes: dict[tuple[str, str], Iterable[Node]] = field(default_factory=dict)
     noted: dict[tuple[str, str], str] = field(default_factory=dict)
     unembedded: dict[str, dict[bytes, Lacking]] = field(default_factory=dict)
+    defined: dict[str, Manifest] = field(default_factory=dict)
     expected: set[str] = field(default_factory=set)
     keys: dict[str, int | None] = field(default_factory=dict)
     weight: int = 0
+
+    @cached_property
+    def file(self) -> IO[bytes]:
+        """For what is not to be in memory."""
+        return TemporaryFile()
 
 
 class Staging(Draft):
@@ -117,6 +134,7 @@ class Staging(Draft):
         self._connection = self.store.reading()
         with self._reading():
             self._read_what_is_published()
+        self._published = dict(self.manifests)
 
     @property
     def weight(self) -> int:
@@ -172,14 +190,19 @@ class Staging(Draft):
         return (document for document in super().documents() if document.id not in self._staged.documents)
 
     def document(self, id: str) -> Document:
-        return self._staged.documents.get(id) or super().document(id)
+        return self._waiting(id) or super().document(id)
+
+    def _waiting(self, id: str) -> Document | None:
+        """A document that waits."""
+        found = self._staged.documents.get(id)
+        return next(iter(found)) if isinstance(found, Spilled) else found
 
     def meta_of(self, document: str) -> Meta | None:
-        staged = self._staged.documents.get(document)
+        staged = self._waiting(document)
         return super().meta_of(document) if staged is None else staged.meta
 
     def holds(self, document: Document) -> bool:
-        staged = self._staged.documents.get(document.id)
+        staged = self._waiting(document.id)
         return super().holds(document) if staged is None else staged.but(uri="") == document.but(uri="")
 
     def holders(self, document: str) -> list[SourceRow]:
@@ -194,6 +217,8 @@ class Staging(Draft):
     def nodes(self, document: str, group: str) -> list[Node]:
         if (document, group) in self._staged.nodes:
             return [node for node in self._staged.nodes[document, group] if node.group == group]
+        if group in self._staged.expected:
+            return []
         if document not in self._staged.relabelled:
             return super().nodes(document, group)
         old, new = self._staged.relabelled[document]
@@ -220,12 +245,9 @@ class Staging(Draft):
 
     def _expected(self) -> dict[tuple[str, str], Unmade]:
         """Documents of which a group that is staged has to be made: they are noted when it is committed."""
-        return {}
-
-    @property
-    def defines(self) -> bool:
-        """Whether a group is staged, whose documents are noted when it is committed."""
-        return bool(self._staged.expected)
+        groups = self._staged.expected
+        live = {row.document: uri for uri, row in self.sources().items() if row.document} if groups else {}
+        return {(id, group): Unmade(id, uri, group, NOT_YET) for group in groups for id, uri in live.items()}
 
     # Definitions.
 
@@ -244,13 +266,16 @@ class Staging(Draft):
         self.manifests[group] = manifest
         self._staged.expected.add(group)
         self._stage(Writer.define, group, manifest)
+        self._staged.defined[group] = manifest
 
     def redefine(self, group: str, manifest: Manifest, *, keep_nodes: bool = False) -> None:
         """See `Writer.redefine`."""
-        self.manifests[group] = manifest
+        refuse_odd_name(group)
+        self.manifests[group] = self._staged.defined[group] = manifest
         self._embedded_to = {key: last for key, last in self._embedded_to.items() if key[0] != group}
         if not keep_nodes:
             self._staged.expected.add(group)
+            self._staged.nodes = {key: nodes for key, nodes in self._staged.nodes.items() if key[1] != group}
         self._stage(_redefine, group, manifest, keep_nodes)
 
     # Documents and sources.
@@ -275,7 +300,7 @@ class Staging(Draft):
 
     def add_nodes(self, document: Document, nodes: Iterable[Node]) -> None:
         """See `Writer.add_nodes`. They are checked now, since a commit is to find no fault."""
-        listed = nodes if isinstance(nodes, list) else Spilled(nodes)
+        listed = nodes if isinstance(nodes, list) else Spilled(nodes, self._staged.file)
         ids, lacking, groups = set[str](), dict[str, dict[bytes, Lacking]](), set[str]()
         for node in listed:
             if node.id in ids or node.group not in self.manifests:
@@ -378,7 +403,8 @@ class Staging(Draft):
             if not is_there and not self._is_pending(embedder, hash):
                 seen.add(hash)
                 yield one
-        yield from (one for one in super()._lacking(group, embedder) if one.hash not in seen)
+        if group not in self._staged.expected:  # else its nodes end with the next commit
+            yield from (one for one in super()._lacking(group, embedder) if one.hash not in seen)
 
     def _picture(self, one: Lacking) -> bytes:
         staged = self._staged.images.get(one.document, NONE)
@@ -418,29 +444,73 @@ class Staging(Draft):
 
     # Committing.
 
-    def publish(self) -> int:
-        """Commit what waits, and make it visible; returns the generation."""
+    def spill(self) -> None:
+        """Keep what waits in a file, where one commit is to have more than memory holds. Embed all before."""
+        staged, spilled = self._staged, dict[int, Spilled]()
+        for change in staged.changes:
+            if change.apply is Writer.put and isinstance(change.given, tuple):
+                change.given = Spilled(change.given, staged.file)
+            elif change.apply is Writer.add_nodes and isinstance(change.given, tuple):
+                document, nodes, groups = change.given
+                kept = Spilled(nodes, staged.file) if isinstance(nodes, list) else nodes
+                spilled[id(nodes)], change.given = kept, [document.id, kept, groups]
+        staged.nodes = {key: spilled.get(id(nodes), nodes) for key, nodes in staged.nodes.items()}
+        for name, document in staged.documents.items():
+            staged.documents[name] = document if isinstance(document, Spilled) else Spilled([document], staged.file)
+            staged.images[name] = NONE
+        staged.unembedded.clear()
+        staged.weight = 0
+
+    def publish(self, complete: Callable[[Writer], None] = lambda writer: None) -> int:
+        """Commit what waits, and make it visible; returns the generation.
+
+        Args:
+            complete: where groups were defined, makes what they lack of what others have committed meanwhile: with the
+                lock, so that a group is never published without it.
+
+        Raises:
+            StoreBusy: groups are defined, and another writer has changed the groups meanwhile.
+        """
         if self._staged.changes or self._vectors or self._is_damaged:
             with closing(Writer(self.store, self.timeout_s)) as writer:
-                self._commit(writer)
+                self._commit(writer, complete)
             self._staged = _Staged()
+            with self._reading():
+                self.store.build_graphs(self._connection, self.manifests)
         return self.generation
 
-    def _commit(self, writer: Writer) -> None:
+    def _commit(self, writer: Writer, complete: Callable[[Writer], None]) -> None:
         if not writer.mended:
             writer.trust_vectors(self._embedded_to)
+        self._refuse_other_groups(writer)
         changes = self._unchanged(writer)
         for change in changes:
             self._apply(writer, change)
         self._give_vectors(writer)
+        if self._staged.defined:
+            complete(writer)
         births = dict(writer.born())
-        self.generation = writer.publish()
+        self.generation = writer.publish(graphs=False)
+        self._published = dict(writer.manifests)
         self._is_damaged = False
         self._births |= births
         for uri, row in self._staged.rows.items():
             if row is None:
                 self._births.pop(uri, None)
         self._embedded_to = writer.embedded_to
+
+    def _refuse_other_groups(self, writer: Writer) -> None:
+        """Refuse to commit groups that are made from others, or others from them, than those that this has seen."""
+        defined, there = self._staged.defined, writer.manifests
+        lineage = {name for manifest in defined.values() for name in (manifest.group, manifest.parent, manifest.ref)}
+        for group in {*there, *self._published} if defined else ():
+            above = (there[group].parent, there[group].ref) if group in there else ()
+            is_known = there.get(group) in (self._published.get(group), defined.get(group))
+            if not is_known and (group in lineage or not self._staged.expected.isdisjoint(above)):
+                raise StoreBusy(
+                    f"Another process has built or changed group {group!r} of {self.store} meanwhile. Nothing was "
+                    "published; what was embedded is kept. Run it again."
+                )
 
     def _unchanged(self, writer: Writer) -> list[_Change]:
         """The changes to what is as it was when this looked at it; the others are noted as conflicts."""
@@ -477,13 +547,20 @@ class Staging(Draft):
                 writer.note_unmade(document.id, more)
         elif change.apply is Writer.add_nodes:
             self._add_nodes(writer, *change.given)
+        elif change.apply is _redefine and self._is_built(writer, *change.given):
+            return
         elif not self.conflicts.intersection(change.uris):
             change.apply(writer, *change.given)
 
-    def _add_nodes(self, writer: Writer, document: Document, nodes: Iterable[Node], groups: set[str]) -> None:
+    def _is_built(self, writer: Writer, group: str, manifest: Manifest, *given: object) -> bool:
+        """Whether another one has built a group in the same way meanwhile."""
+        return self._published.get(group) != manifest == writer.manifests.get(group)
+
+    def _add_nodes(self, writer: Writer, document: Document | str, nodes: Iterable[Node], groups: set[str]) -> None:
         """Nothing is stored of groups that another process makes otherwise by now, nor of those that it has made of the
         document meanwhile.
         """
+        document = writer.document(document) if isinstance(document, str) else document
         others = {group for group in groups if writer.manifests.get(group) != self.manifests[group]}
         if others:
             writer.note_unmade(document.id, dict.fromkeys(others & writer.manifests.keys(), NOT_YET))

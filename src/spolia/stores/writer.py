@@ -591,16 +591,20 @@ class Writer(Draft):
 
     # Publishing.
 
-    def publish(self) -> int:
-        """Make all changes durable and visible at once; returns the generation. Nothing to do: nothing is written."""
+    def publish(self, *, graphs: bool = True) -> int:
+        """Make all changes durable and visible at once; returns the generation. Nothing to do: nothing is written.
+
+        Args:
+            graphs: build what graphs of vectors are missing; else the caller does, without the lock.
+        """
         self._transaction.refuse_if_ended()
         if self._transaction.visible:
-            self._publish()
+            self._publish(graphs=graphs)
         elif self._transaction.began:
             self._transaction.commit()
         return self.generation
 
-    def _publish(self) -> None:
+    def _publish(self, *, graphs: bool) -> None:
         self._transaction.begin()
         with self._transaction.or_end("published"):
             self._refuse_what_is_gone()
@@ -623,6 +627,7 @@ class Writer(Draft):
         with translated(self.store, "swept"):
             self.mended += self.store.sweep(self._connection)
             self.mended += self.store.derive(self._connection, self.manifests)
+            self.mended += self.store.build_graphs(self._connection, self.manifests) if graphs else ()
 
     def _refuse_what_is_gone(self) -> None:
         """Before anything is written to where a store was."""

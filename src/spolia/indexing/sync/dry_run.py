@@ -34,14 +34,14 @@ from spolia.models.protocols import Embedder
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Backend
 from spolia.stores.backends.publication import NONE
-from spolia.stores.backends.rows import NOT_YET, SourceRow, Unmade, key_of
+from spolia.stores.backends.rows import SourceRow, key_of
 from spolia.stores.corpus import Corpus, NodeGroup
 from spolia.stores.definition import Transform
 from spolia.stores.groups.group_build import GroupBuild
 from spolia.stores.lexical.analysis import Analyzer
 from spolia.stores.manifest import GroupEmbedding, Manifest, in_order
 from spolia.stores.staging import Staging
-from spolia.stores.writer import Draft, Lacking
+from spolia.stores.writer import Draft, Lacking, Writer
 from spolia.types import NO_BOXES, Document, Meta, Scalar, Value
 
 BATCH = 1_000
@@ -391,7 +391,7 @@ class DryRun(Staging):
 
     def metadata(self) -> Iterator[tuple[str, Meta]]:
         """Of the documents that there would be; what a transform would say of nodes is not among it."""
-        for document in self._staged.documents.values():
+        for document in map(self.document, self._staged.documents):
             yield f"document {document.uri}", document.meta
         for document in self.documents():
             if self.holders(document.id):
@@ -410,20 +410,11 @@ class DryRun(Staging):
             if not there.embedded(how.embedder):
                 self._count_more(group, how, manifest)
 
-    def _expected(self) -> dict[tuple[str, str], Unmade]:
-        groups = self._staged.expected
-        live = {row.document: uri for uri, row in self.sources().items() if row.document} if groups else {}
-        return {(id, group): Unmade(id, uri, group, NOT_YET) for group in groups for id, uri in live.items()}
-
-    @property
-    def defines(self) -> bool:
-        return False
-
     def _lacking(self, group: str, embedder: str) -> Iterator[Lacking]:
         """Nothing is embedded."""
         return iter(())
 
-    def publish(self) -> int:
+    def publish(self, complete: Callable[[Writer], None] = lambda writer: None) -> int:
         staged = self._staged
         for (_, group), nodes in staged.nodes.items():
             self.of(group).nodes += sum(node.group == group for node in nodes)
@@ -431,7 +422,8 @@ class DryRun(Staging):
             for how in self.manifests[group].embeddings:
                 for hash, one in lacking.items():
                     self._count(group, how, hash, one)
-        for id, document in staged.documents.items():
+        for id in staged.documents:
+            document = self.document(id)
             if id in staged.images and id not in self._put:
                 self._put[id] = document.but(uri="").digest
                 staged.images[id] = NONE

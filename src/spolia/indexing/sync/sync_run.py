@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import cache
 
 from spolia.core.run_context import check_cancelled
@@ -34,19 +34,19 @@ from spolia.indexing.sync.walk import FOLDER, ROOT
 from spolia.indexing.workers.protocol import WorkerLimits
 from spolia.stores.backends.rows import SourceRow, Stamp, Unmade
 from spolia.stores.corpus import Corpus
-from spolia.stores.groups.group_build import embed, make_up, refuse_away
-from spolia.stores.groups.materialise import materialise
+from spolia.stores.groups.group_build import STAGED_AT_ONCE, complete, embed, make_up, refuse_away
+from spolia.stores.groups.materialise import builder, materialise
 from spolia.stores.manifest import Manifest
-from spolia.stores.staging import AnyWriter, Staging
+from spolia.stores.staging import Staging
 from spolia.stores.writer import Writer
 
 CUT_AT_ONCE, WEIGHT_AT_ONCE = 64, 5_000_000
 """Documents whose nodes are made together, so that a transform asks its model for all of them at once; and their
 characters and bytes of pictures, beyond which they are fewer."""
 CHUNKS_PER_DOCUMENT = 20
-MOST_CHUNKS, STAGED_AT_ONCE = 4_000, 32_000_000
-"""A batch of documents is published early when it has more chunks than so many for each, or in all, or takes so many
-characters and bytes of memory: other writers wait for as long as a batch is written."""
+MOST_CHUNKS = 4_000
+"""A batch of documents is published early when it has more chunks than so many for each, or in all, or takes much
+memory (`STAGED_AT_ONCE`): other writers wait for as long as a batch is written."""
 LONGEST_UNPUBLISHED_S = 60.0
 """Seconds after which what was read is published, however little it is: who stops a run over scans loses no hours."""
 
@@ -87,7 +87,8 @@ def keep(
         while run is None or run.conflicts:
             if run is not None:
                 lot, refuse = _again(found, run.conflicts), None
-            with _opened(corpus, wait_s, whole=rebuild) as writer:
+            opened = builder(corpus, wait_s) if rebuild else closing(Staging(corpus.truth, wait_s))
+            with opened as writer:
                 labels = labels if run is None else _not_wider(labels, writer.readers(lot.uris))
                 known = writer.stamps(lot.uris)
                 is_other = _is_other(refuse, known, writer, rebuild=rebuild)
@@ -124,20 +125,6 @@ def keep(
     return report.but(unmade=unmade, behind=left, fields=notes)
 
 
-@contextmanager
-def _opened(corpus: Corpus, wait_s: float, *, whole: bool) -> Iterator[AnyWriter]:
-    """What takes the changes of a run: they are collected without the writer's lock, and committed batch by batch.
-
-    Args:
-        whole: have all changes in one transaction, which holds the lock: where groups are built anew, readers see none
-            of it before it is complete.
-    """
-    writer = Writer(corpus.truth, wait_s) if whole else Staging(corpus.truth, wait_s)
-    with closing(writer):
-        yield writer
-        writer.publish()
-
-
 def _again(found: FileListing, conflicts: Set[str]) -> SourceChanges:
     """The sources that another writer has changed meanwhile, each with the container that it is in."""
     outermost = {next((one for one in (*above(uri), uri) if one in found.files), uri) for uri in conflicts}
@@ -164,7 +151,7 @@ def _not_wider(labels: DocumentLabels, there: Mapping[str, tuple[str, ...]]) -> 
 def _is_other(
     refuse: Callable[[Mapping[str, Stamp], str], None] | None,
     known: Mapping[str, Stamp],
-    writer: AnyWriter,
+    writer: Staging,
     *,
     rebuild: bool,
 ) -> bool:
@@ -204,7 +191,7 @@ class SyncRun:
 
     def __init__(
         self,
-        writer: AnyWriter,
+        writer: Staging,
         wanted: RequestedGroups,
         labels: DocumentLabels,
         found: FileListing,
@@ -249,7 +236,7 @@ class SyncRun:
     @property
     def conflicts(self) -> set[str]:
         """Sources that other writers have changed meanwhile; they are to be taken once more."""
-        return self.writer.conflicts if isinstance(self.writer, Staging) else set()
+        return self.writer.conflicts
 
     def run(self, *, recount: bool = False, anew: Collection[str] = (), afresh: bool = False) -> None:
         """Bring the store in step.
@@ -325,7 +312,7 @@ class SyncRun:
     def _items(self, files: Iterable[File]) -> Iterator[FetchItem]:
         """Files to take, but those that another run has published meanwhile."""
         for file in files:
-            if isinstance(self.writer, Staging) and self.writer.is_changed(file.uri):
+            if self.writer.is_changed(file.uri):
                 self.tally.total -= 1
             else:
                 yield self._item(file)
@@ -336,8 +323,6 @@ class SyncRun:
 
     def _make_up(self) -> None:
         """Make what is lacking of documents that this run has left alone: what could not be made is tried again."""
-        if isinstance(self.writer, Staging) and self.writer.defines:
-            self._publish()
         made = {growth.group for growth in self.growths} - {group for group, _ in self.behind}
         unmade = [
             lack
@@ -544,6 +529,9 @@ class SyncRun:
 
     def _publish_if_many(self) -> None:
         if self.batch is None:
+            if self.writer.weight >= STAGED_AT_ONCE:
+                self.unread += embed(self.writer, self.growths, self._embedded)
+                self.writer.spill()
             return
         chunks = min(self.batch * CHUNKS_PER_DOCUMENT, MOST_CHUNKS)
         are_many = self._changes >= self.batch or self.tally.chunks - self._chunks >= chunks
@@ -558,11 +546,19 @@ class SyncRun:
     def _publish(self) -> None:
         """Embed what has no vector yet, then make everything since the last time visible."""
         self.unread += embed(self.writer, self.growths, self._embedded)
-        self.writer.publish()
+        self.writer.publish(self._complete)
         self.tally.take_back(self.conflicts & self.tally.counted.keys())
         self.tally.counted.clear()
         self._changes, self._chunks = 0, self.tally.chunks
         self._published_at = time.monotonic()
+
+    def _complete(self, writer: Writer) -> None:
+        """Make and embed what another one has added meanwhile to groups that this run defines."""
+        seen = self.writer.manifests
+        growths = [growth for growth in self.growths if writer.manifests.get(growth.group) == seen[growth.group]]
+        if self.batch is None:
+            complete(writer, growths)
+        self.unread += embed(writer, growths, self._embedded)
 
     def _embedded(self, count: int) -> None:
         self.tally.embedded += count

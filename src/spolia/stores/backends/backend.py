@@ -224,7 +224,11 @@ class Backend(Protocol):
         ...
 
     def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
-        """Build what makes searches faster, after a publication; what was out of order, in words."""
+        """Index what was published, with the right to write; what was out of order, in words."""
+        ...
+
+    def build_graphs(self, connection: Connection, manifests: Manifests) -> list[str]:
+        """Build graphs of vectors that are missing, whoever writes meanwhile; what was out of order, in words."""
         ...
 
     def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch | SparseSearch:

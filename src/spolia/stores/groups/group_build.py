@@ -16,6 +16,7 @@ from spolia.stores.groups.nodes import NodeFactory
 from spolia.stores.groups.picture_vectors import embed_pictures
 from spolia.stores.manifest import Manifest
 from spolia.stores.staging import AnyWriter
+from spolia.stores.writer import Writer
 from spolia.types import Document, Failure, Node
 
 FEW, MANY = 3, 64
@@ -87,6 +88,8 @@ def passes(failure: Failure) -> bool:
 
 EMBEDDED_AT_ONCE = 64
 """Texts in one call of an embedder: what is interrupted loses those of the call that was under way, and no others."""
+STAGED_AT_ONCE = 32_000_000
+"""Characters and bytes of memory that wait for one commit; then they are committed, or kept in a file."""
 LISTED = 1_000_000
 """Characters; the nodes of a longer document are not in memory all at once where nothing is made of them."""
 
@@ -294,6 +297,14 @@ def make_up(writer: AnyWriter, growths: Sequence[GroupBuild], unmade: Sequence[U
             for one in grow(found, wanted, lambda document, group: writer.nodes(document.id, group)):
                 store(writer, one, before[one.document.id])
                 yield one
+
+
+def complete(writer: Writer, built: Sequence[GroupBuild]) -> None:
+    """Make groups that are about to be published of what another writer has committed meanwhile."""
+    names = {growth.group for growth in built}
+    lacking = [lack for lack in writer.unmade() if lack.is_untried and lack.group in names]
+    for _ in make_up(writer, built, lacking):
+        """Each of them is stored as it comes."""
 
 
 def refuse_away(growths: Iterable[GroupBuild]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spolia.core.operator import Operator
@@ -12,9 +14,10 @@ from spolia.core.run_context import check_cancelled, note
 from spolia.errors import GroupError, StoreBusy
 from spolia.filters import Schema
 from spolia.stores.backends.rows import NOT_YET, Unmade, in_batches
-from spolia.stores.corpus import NodeGroup, refuse_no_groups
+from spolia.stores.backends.sqlite.folder import WriterLock
+from spolia.stores.corpus import Corpus, NodeGroup, refuse_no_groups
 from spolia.stores.definition import Embedding, Naming
-from spolia.stores.files import claimer
+from spolia.stores.files import BUILD_LOCK, claimer
 from spolia.stores.groups.definitions import (
     GroupDefinitions,
     by_name,
@@ -25,8 +28,10 @@ from spolia.stores.groups.definitions import (
 )
 from spolia.stores.groups.group_build import (
     DOCUMENTS_AT_ONCE,
+    STAGED_AT_ONCE,
     GroupBuild,
     GroupNodes,
+    complete,
     embed,
     grow,
     make_up,
@@ -34,6 +39,8 @@ from spolia.stores.groups.group_build import (
     store,
 )
 from spolia.stores.manifest import built_in, signature
+from spolia.stores.staging import AnyWriter, Staging
+from spolia.stores.writer import Writer
 from spolia.types import Document, Failure, Node
 
 if TYPE_CHECKING:
@@ -102,16 +109,26 @@ def materialise(
     for wanted in map(by_name, by_corpus.values()):
         corpus = wanted[0].corpus
         if rebuild or _is_to_do(wanted, corpus.latest(), retry):
-            with corpus.writer(wait_s) as writer:
-                building = Building(writer, wanted, rebuild, tuple(known), tell=tell)
+            with builder(corpus, corpus.wait_s if wait_s is None else wait_s) as staging:
+                building = Building(staging, wanted, rebuild, tuple(known), tell=tell)
                 building.define()
                 building.build()
                 if retry:
                     building.make_up()
                 building.embed()
+                staging.publish(building.complete)
                 found += (*building.unread, *building.makeshift)
         found += unmade_of(wanted, corpus.latest().unmade())
     return tuple(found)
+
+
+@contextmanager
+def builder(corpus: Corpus, wait_s: float) -> Iterator[Staging]:
+    """Collects changes of groups; for one at a time, so that nothing is built twice. Others may write meanwhile."""
+    folder = corpus.truth.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    with closing(WriterLock(folder, wait_s, BUILD_LOCK)), closing(Staging(corpus.truth, wait_s)) as staging:
+        yield staging
 
 
 def _is_to_do(wanted: Sequence[NodeGroup], snapshot: Snapshot, retry: bool) -> bool:
@@ -140,9 +157,9 @@ class Building(GroupDefinitions):
         unread: pictures that an embedder could not read.
     """
 
-    def __init__(self, *given: Any, tell: Tell) -> None:
-        super().__init__(*given)
-        self.tell = tell
+    def __init__(self, staging: Staging, *given: Any, tell: Tell) -> None:
+        super().__init__(staging, *given)
+        self.staging, self.tell = staging, tell
         self.unread: list[Unmade] = []
         self._documents = 0
 
@@ -161,6 +178,7 @@ class Building(GroupDefinitions):
                 failures = one.failures | failures
             self._documents += len(some)
             self.tell(self.built[-1].group, self._documents, 0)
+            self._spill_if_many()
         _refuse_nothing_made(failures, made)
         if self.rebuild:
             refuse_away(self.built)
@@ -174,13 +192,24 @@ class Building(GroupDefinitions):
         growths = self._growths({lack.group for lack in unmade})
         for one in make_up(self.writer, growths, unmade):
             self.tell(next(iter(one.made), ""), self._documents, 0)
+            self._spill_if_many()
         self.to_embed += growths
 
-    def embed(self) -> None:
+    def _spill_if_many(self) -> None:
+        if self.staging.weight >= STAGED_AT_ONCE:
+            self.embed()
+            self.staging.spill()
+
+    def embed(self, writer: AnyWriter | None = None) -> None:
         """Embed what has no vector yet."""
         growths = [*self.built, *self.to_embed]
-        told = embed(self.writer, growths, lambda count: self.tell(growths[-1].group, self._documents, count))
-        self.unread += told
+        tell = partial(self.tell, growths[-1].group, self._documents) if growths else None
+        self.unread += embed(writer or self.staging, growths, *filter(None, (tell,)))
+
+    def complete(self, writer: Writer) -> None:
+        """Make the groups of what another one has added meanwhile, before they are published."""
+        complete(writer, self.built)
+        self.embed(writer)
 
     @property
     def makeshift(self) -> list[Unmade]:

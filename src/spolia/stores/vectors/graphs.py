@@ -287,7 +287,8 @@ def build_graphs(
             path.unlink()
             said.append(f"{wrong} It was built again.")
         if not is_whole(path, segment):
-            build_graph(path, segment, metric, settings)
+            with suppress(FileNotFoundError):  # another process has removed a segment that was damaged
+                build_graph(path, segment, metric, settings)
     return said
 
 

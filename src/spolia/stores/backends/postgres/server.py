@@ -202,6 +202,9 @@ class PostgresBackend:
         assert isinstance(connection, PostgresSession)
         return index_large(connection, manifests)
 
+    def build_graphs(self, connection: Connection, manifests: Manifests) -> list[str]:
+        return []
+
     def vector_search(self, snapshot: Snapshot, group: str, embedder: str) -> VectorSearch | SparseSearch:
         how = snapshot.manifest(group).embedded(embedder)
         if how is not None and how.is_sparse:

@@ -8,9 +8,12 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spolia.core.run_context import check_cancelled
 from spolia.errors import StoreCorrupt, StoreError
 from spolia.stores.backends import sql
 from spolia.stores.backends.backend import Connection, Manifests, VectorWriter, busy
@@ -25,6 +28,7 @@ from spolia.stores.backends.sqlite.connection import (
 )
 from spolia.stores.files import (
     DATABASE,
+    GRAPHS_LOCK,
     LEXICAL,
     LOCK,
     PINS,
@@ -56,12 +60,18 @@ _POLL_S = 0.02
 
 
 class WriterLock:
-    """The right to write to a store; whoever else wants it waits, then learns the pid of the holder."""
+    """The right to write to a store; whoever else wants it waits, then learns the pid of the holder.
 
-    def __init__(self, store: Path, timeout_s: float) -> None:
+    Args:
+        store: its folder.
+        timeout_s: how long to wait, seconds.
+        name: of another right than that to write.
+    """
+
+    def __init__(self, store: Path, timeout_s: float, name: str = LOCK) -> None:
         self._pid = os.getpid()
         with translated(store, "locked for writing"):
-            self._descriptor = os.open(store / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._descriptor = os.open(store / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             self._wait(store, timeout_s)
             with translated(store, "locked for writing"):
@@ -78,6 +88,7 @@ class WriterLock:
                 pid = os.pread(self._descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
                 whose = "this process" if pid == str(os.getpid()) else "another process"
                 raise busy(store, f"{whose}, pid {pid}", timeout_s)
+            check_cancelled()
             time.sleep(min(_POLL_S, max(0.0, end - time.monotonic())))
 
     def close(self) -> None:
@@ -240,12 +251,19 @@ class FolderBackend:
             ExternalIndexes(self.folder, connection, manifests).recover(known, published)
 
     def derive(self, connection: Connection, manifests: Manifests) -> list[str]:
+        if _has_databases(manifests):
+            from spolia.stores.vectors.external_index import ExternalIndexes
+
+            ExternalIndexes(self.folder, connection, manifests).confirm()
+        return []
+
+    def build_graphs(self, connection: Connection, manifests: Manifests) -> list[str]:
         if not any(manifest.embeddings for manifest in manifests.values()):
             return []
-        from spolia.stores.vectors.external_index import ExternalIndexes, build_all_graphs
+        from spolia.stores.vectors.external_index import build_all_graphs
 
-        ExternalIndexes(self.folder, connection, manifests).confirm()
-        return build_all_graphs(self.folder, connection, manifests)
+        with closing(WriterLock(self.folder, inf, GRAPHS_LOCK)):
+            return build_all_graphs(self.folder, connection, manifests)
 
     def stored(self, snapshot: Snapshot, group: str, embedder: str) -> Stored:
         from spolia.stores.vectors.segment_search import located
