@@ -190,6 +190,17 @@ def _kills(result: Result) -> Judged:
     return found
 
 
+def _concurrent_sync(result: Result) -> Judged:
+    return {
+        "revoked, most_s": (result["revoked"]["most_s"], most(1.0)),
+        "removed, most_s": (result["removed"]["most_s"], most(1.0)),
+        "p50_s": (result["p50_s"], None),
+        "lost": (result["lost"], most(0)),
+        "back": (result["back"], most(0)),
+        "wrong": (len(result["wrong"]), most(0)),
+    }
+
+
 def _measures(result: Result) -> Judged:
     return {"12 measures of 1,000 rankings, CPU-s": (result["retrieval"]["spolia"], most(0.5))}
 
@@ -274,6 +285,7 @@ JUDGES: Mapping[str, Callable[[Result], Judged]] = {
     "store": _store,
     "million": _million,
     "kills": _kills,
+    "concurrent_sync": _concurrent_sync,
     "measures": _measures,
     "score_rows": _score_rows,
     "experiments": _experiments,

@@ -36,6 +36,7 @@ NAMES = (
     "store",
     "million",
     "kills",
+    "concurrent_sync",
     "measures",
     "experiments",
 )
