@@ -114,20 +114,26 @@ class Frame(Costs):
             frame.record(perf_counter() - started, out)
 
     def _result(self, op: Operator[A, B], value: A) -> B:
+        run, found = self.run, None
         try:
-            found: B = shared(self, op, value)
+            if run.results is None and (run.cache is None or not op.cached):  # nearly every step: no call in between
+                next(run.executed[type(op)])
+                found = op.apply(value)
+                if not isinstance(found, op.classes):
+                    op.refused(found)
+            else:
+                found = shared(self, op, value)
         except Exception as error:
             located(error, op)
             if self.account is not None:
                 self.account.failed(error)
             raise
-        self.gave(value, found)
+        if self.account is not None or run.results is not None:
+            self.gave(value, found)
         return found
 
     def gave(self, value: Any, out: Any) -> None:
         """The step has ended; what it found is a retrieval, unless a step inside it has found that."""
-        if self.account is None and self.run.results is None:
-            return
         if not self.searched and isinstance(out, Ranking) and isinstance(value, Query):
             self.retrieved(out)
 

@@ -56,7 +56,7 @@ def kept(frame: Frame, op: Step, value: Any) -> Any:
 
 
 def _applied(frame: Frame, op: Step, value: Any) -> Any:
-    frame.run.executed(op, 1)
+    next(frame.run.executed[type(op)])
     found = op.apply(value)
     return found if isinstance(found, op.classes) else op.refused(found)
 

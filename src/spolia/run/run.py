@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -98,7 +98,8 @@ class Run:
         self._pins: dict[object, Any] = {}
         self._turns: dict[object, threading.Lock] = {}
         self._pool: ThreadPoolExecutor | None = None
-        self._executed: Counter[type[Operator[Any, Any]]] = Counter()
+        self.executed = defaultdict[type[Operator[Any, Any]], Iterator[int]](itertools.count)  # a number for each, without a lock
+        self._looks: Counter[type[Operator[Any, Any]]] = Counter()
         self._entered = 0
         self.root = Frame(self, None, None)
         if budget is not None:
@@ -221,8 +222,9 @@ class Run:
         """
         found: Counter[str] = Counter()
         with self.lock:
-            for cls, count in self._executed.items():
-                found[cls.type_id()] += count
+            for cls, numbers in list(self.executed.items()):  # to look takes a number too
+                found[cls.type_id()] += next(numbers) - self._looks[cls]
+                self._looks[cls] += 1
         return dict(found)
 
     @property
@@ -231,11 +233,6 @@ class Run:
         return any(limiter.refused for limiter in self.root.limiters)
 
     # What frames ask for.
-
-    def executed(self, op: Operator[Any, Any], times: int) -> None:
-        """Count executions of an operator."""
-        with self.lock:
-            self._executed[type(op)] += times
 
     def pool(self) -> ThreadPoolExecutor | None:
         """The threads beside the caller's; none when the caller's is the only one."""
