@@ -98,7 +98,9 @@ class Run:
         self._pins: dict[object, Any] = {}
         self._turns: dict[object, threading.Lock] = {}
         self._pool: ThreadPoolExecutor | None = None
-        self.executed = defaultdict[type[Operator[Any, Any]], Iterator[int]](itertools.count)  # a number for each, without a lock
+        self.executed = defaultdict[type[Operator[Any, Any]], Iterator[int]](
+            itertools.count
+        )  # a number for each, without a lock
         self._looks: Counter[type[Operator[Any, Any]]] = Counter()
         self._entered = 0
         self.root = Frame(self, None, None)
