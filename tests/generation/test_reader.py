@@ -206,5 +206,5 @@ def test_shipped_prompts_are_complete(name: str) -> None:
 
 
 def test_limits_count_from_one() -> None:
-    with pytest.raises(WiringError, match="max_passages is 0"):
+    with pytest.raises(WiringError, match="max_passages counts from 1, and is 0"):
         Reader(ScriptedModel(("x",)), max_passages=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,19 +12,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import spolia
 from spolia.core.codec import decode, encode, type_id
 from spolia.core.function import step
 from spolia.core.operator import Operator
 from spolia.core.run_context import emit
-from spolia.errors import ModelError
+from spolia.errors import ModelError, WiringError
+from spolia.models.http.completions import CompletionModel
 from spolia.models.parsers import JsonObject, Lines, Number, OneOf, Text, YesNo
 from spolia.models.prompting import template
-from spolia.models.prompting.role import Role
+from spolia.models.prompting.likelihood import FirstTokens
+from spolia.models.prompting.role import Brief, Role
 from spolia.models.prompting.stand_in_models import ScriptedModel
 from spolia.models.prompting.template import Setting, Template
 from spolia.models.protocols import LanguageModel
 from spolia.run import Run
-from spolia.types import Message
+from spolia.testing import OpenAIServer, ServedReply
+from spolia.types import Message, Prompt, Token
 
 FILE = """[system]
 Judge. Braces {like} {{these}} are filled, {these} are not.
@@ -207,3 +212,25 @@ def test_a_repair_file_of_ones_own(file: Path, tmp_path: Path) -> None:
     role = Role(str(file), YesNo(), default="no", repair=str(tmp_path / "again.txt"))
     passages: Sequence[str] = ["p"]
     assert role.ask(ScriptedModel((("AGAIN", "yes"), "Hm.")), {"question": "?", "passages": passages}) is True
+
+
+def test_operators_ask_models_through_one_module_each_for_text_and_for_probabilities() -> None:
+    package = Path(spolia.__file__).parent
+    layers = ("pre_retrieval", "retrieval", "post_retrieval", "generation", "orchestration", "models/prompting")
+    files = [file for layer in layers for file in (package / layer).rglob("*.py")]
+    code = {file.name: re.sub(r"\s*>>>.*", "", file.read_text("utf-8")) for file in files}
+    asking = {
+        name for name, text in code.items() if re.search(r"\.(generate|structured|next_tokens|continuation)\(", text)
+    }
+    assert asking == {"role.py", "likelihood.py", "stand_in_models.py"}
+
+
+def test_first_tokens_take_a_prompt_or_a_brief_with_a_role() -> None:
+    prompt = Prompt((Message("user", "Is it so?"),))
+    with OpenAIServer(ServedReply("Yes No", logprob=-0.5)) as server:
+        model = CompletionModel("any", server.url)
+        given = FirstTokens(model)(prompt)
+        assert given == FirstTokens(model, Role("Is it {{what}}?", YesNo()))(Brief.of(what="so"))
+    assert given[0] == Token("Yes", -0.5)
+    with pytest.raises(WiringError, match="has no role"):
+        FirstTokens(model)(Brief.of(what="so"))

@@ -10,16 +10,17 @@ from functools import partial
 from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import degrade, emit, gather
+from spolia.core.run_context import emit, gather
 from spolia.core.wiring import refuse_counts
-from spolia.errors import ModelRejected, ModelUnavailable, WiringError
+from spolia.errors import ModelRejected, WiringError
 from spolia.generation.prompt import Generate, cited
 from spolia.generation.reader import Reader
 from spolia.models.parsers.parser import plain_words
 from spolia.models.parsers.tags import Markers
-from spolia.models.prompting.role import Prompted
+from spolia.models.prompting.likelihood import FirstTokens
+from spolia.models.prompting.role import Prompted, passed_over
 from spolia.models.prompting.template import without_marks
-from spolia.models.protocols import ForetellsTokens, StatesLogprobs, able_to
+from spolia.models.protocols import ForetellsTokens, StatesLogprobs
 from spolia.types import Answer, Failure, Message, Prompt, Ranking, Token
 
 
@@ -73,8 +74,7 @@ class AnswerEnsemble(Prompted, Operator[Ranking, Answer]):
 
     Source: Shi et al., "REPLUG: Retrieval-augmented black-box language models", NAACL 2024.
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Hit, Node, Query
+    >>> from spolia import Hit, Node, Query, ScriptedModel
     >>> found = Ranking(Query("Who?"), tuple(Hit(Node(id, f"It was {id}."), 1.0) for id in ("Nokia", "Sony", "nokia")))
     >>> rows = (("Sony", "Sony [1]"), ("Nokia", "Nokia [1]"), ("nokia", "NOKIA! [1]"))
     >>> AnswerEnsemble(ScriptedModel(rows, frozenset(("chat", "logprobs"))))(found).text
@@ -101,12 +101,10 @@ class AnswerEnsemble(Prompted, Operator[Ranking, Answer]):
             emit(self.abstention)
             return Answer(self.abstention, stop_reason="abstained", evidence=best)
         found = gather([partial(self._reply, best.but(hits=(hit,))) for hit in best.hits])
-        left = [at for at, reply in enumerate(found) if not _failed(reply)]
-        if not left:
-            raise next(reply.raised() for reply in found if isinstance(reply, Failure))
-        shares = weights([best.hits[at].score for at in left], self.temperature)
-        replies = [reply for reply in found if not isinstance(reply, Failure)]
-        answer = heaviest([(*reply, share) for reply, share in zip(replies, shares, strict=True)])
+        passed_over(found, "A passage could not be answered from and is left out", needed=True)
+        said = [(hit.score, one) for hit, one in zip(best.hits, found, strict=True) if not isinstance(one, Failure)]
+        shares = weights([score for score, _ in said], self.temperature)
+        answer = heaviest([(*reply, share) for (_, reply), share in zip(said, shares, strict=True)])
         emit(answer.text)
         return answer.but(evidence=best)
 
@@ -144,16 +142,6 @@ def refuse_no_temperature(op: Operator[Ranking, Answer], temperature: float) -> 
     """Refuse what no softmax can be taken with."""
     if not 0 < temperature < math.inf:
         raise WiringError(f"{op.short}: temperature is {temperature}. Write a number above 0.")
-
-
-def _failed(reply: Reply | Failure) -> bool:
-    """Whether a passage is left out; any other error than a model's is raised."""
-    if not isinstance(reply, Failure):
-        return False
-    if not isinstance(reply.error, (ModelUnavailable, ModelRejected)):
-        raise reply.raised()
-    degrade(f"A passage could not be answered from and is left out: {reply.message}")
-    return True
 
 
 ENDS = ("\n", "</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<eos>", "<|end_of_text|>")
@@ -261,17 +249,12 @@ class TokenEnsemble(Prompted, Operator[Ranking, Answer]):
     def _told(self, prompts: Sequence[Prompt], text: str) -> list[tuple[Token, ...] | None]:
         """The next tokens after each prompt; None for one that is left out."""
         found = gather([partial(self._next, prompt, text) for prompt in prompts])
-        failures = [one for one in found if isinstance(one, Failure)]
-        for one in failures:
-            if len(failures) == len(found) or not isinstance(one.error, (ModelUnavailable, ModelRejected)):
-                raise one.raised()
-            degrade(f"A passage could not be asked about and is left out: {one.message}")
+        passed_over(found, "A passage could not be asked about and is left out", needed=True)
         return [None if isinstance(one, Failure) else one for one in found]
 
     def _next(self, prompt: Prompt, text: str) -> tuple[Token, ...]:
-        llm = able_to(self.llm, ForetellsTokens)
         written = Message("assistant", without_marks(text))
-        told = llm.next_tokens(prompt.but(messages=(*prompt.messages, written)), top=self.top)
+        told = FirstTokens(self.llm, top=self.top)(prompt.but(messages=(*prompt.messages, written)))
         known = tuple(token for token in told if token.logprob <= 0)  # NaN is not
         if not known:
             raise ModelRejected(f"{self.llm.name} foretells no token with a log-probability. Ask another model.")

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import emit
+from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
 from spolia.generation.evidence import (
     EMBEDDED,
@@ -74,9 +75,7 @@ class Extract(Operator[Ranking, Answer]):
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for name in ("words", "passages"):
-            if getattr(self, name) < 1:
-                raise WiringError(f"{self.short}: {name} is {getattr(self, name)}. Write a number of at least 1.")
+        refuse_counts(self, "words", "passages")
         if not 0 <= self.threshold <= 1:
             raise WiringError(f"{self.short}: threshold is {self.threshold}. Write a number from 0 to 1.")
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import emit, note
 from spolia.core.wiring import refuse_counts
 from spolia.errors import WiringError
+from spolia.models.prompting.role import generated
 from spolia.models.prompting.template import Template
 from spolia.models.protocols import LanguageModel
 from spolia.types import Citation, Generation, Node, Prompt, Ranking
@@ -140,8 +141,7 @@ class Generate(Operator[Prompt, Generation]):
         ModelUnavailable: when the server cannot be reached.
         ModelRejected: when the model refuses, replies with nothing, or states no log-probabilities.
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Message
+    >>> from spolia import Message, ScriptedModel
     >>> Generate(ScriptedModel(("Paris.",)))(Prompt((Message("user", "The capital?"),))).text
     'Paris.'
     """
@@ -158,14 +158,8 @@ class Generate(Operator[Prompt, Generation]):
         refuse_counts(self, "max_tokens")
 
     def apply(self, value: Prompt, /) -> Generation:
-        return self.llm.generate(
-            value,
-            max_tokens=self.max_tokens,
-            temperature=self.temperature,
-            stop=self.stop,
-            logprobs=self.logprobs,
-            on_text=emit,
-        )
+        how: dict[str, Any] = {"temperature": self.temperature, "stop": self.stop, "logprobs": self.logprobs}
+        return generated(self.llm, value, emit, max_tokens=self.max_tokens, **how)
 
     def reads(self, value: Prompt, /) -> object:
         return value if self.temperature > 0 else value.messages

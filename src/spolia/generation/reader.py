@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import emit, note
-from spolia.errors import ModelError, ModelRejected, WiringError
+from spolia.core.wiring import refuse_counts
+from spolia.errors import ModelRejected
 from spolia.generation.prompt import cited, fitting, numbered
 from spolia.models.parsers.tags import Markers
-from spolia.models.prompting.role import Prompted
-from spolia.models.prompting.template import Setting, Template, checked_language, chosen
+from spolia.models.prompting.role import Prompted, generated
+from spolia.models.prompting.template import Setting, checked_language
 from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Generation, Prompt, Ranking
 
-PLACES = ("passages", "question")
 _SHIPPED = re.compile(r"\w+")
 _MARKED = re.compile(r"\[\d+\]")
 
@@ -54,8 +54,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
     Source: citations as in Gao, Yen, Yu, Chen, "Enabling large language models to generate text with citations", EMNLP
     2023.
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Hit, Node, Query
+    >>> from spolia import Hit, Node, Query, ScriptedModel
     >>> node = Node("n1", "Clovis made Paris his capital in 508.", document="d1", uri="france.txt")
     >>> found = Ranking(Query("Since when is Paris the capital?"), (Hit(node, 3.2),))
     >>> answer = Reader(ScriptedModel(("Since 508 [1].",)))(found)
@@ -70,17 +69,16 @@ class Reader(Prompted, Operator[Ranking, Answer]):
     max_tokens: int = 512
     temperature: float = 0.0
     abstention: str = "I do not know."
-    language: str = ""
+    language: str = ""  # type: ignore[misc]
     maker: Operator[Ranking, Prompt] | None = None
 
     version: ClassVar[int] = 3
     prompts: ClassVar[tuple[str, ...]] = ("generation/answer", "generation/brief")
+    places: ClassVar[tuple[str, ...]] = ("passages", "question")
     cached: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for name in ("max_passages", "max_characters", "max_tokens"):
-            if getattr(self, name) < 1:
-                raise WiringError(f"{self.short}: {name} is {getattr(self, name)}. Write a number of at least 1.")
+        refuse_counts(self, "max_passages", "max_characters", "max_tokens")
         checked_language(self.language, self.short)
 
     def apply(self, value: Ranking, /) -> Answer:
@@ -89,19 +87,15 @@ class Reader(Prompted, Operator[Ranking, Answer]):
             emit(self.abstention)
             return Answer(self.abstention, stop_reason="abstained", evidence=shown)
         streamed = Markers(len(shown))
-        generation = self.llm.generate(
-            self.prompted(shown),
-            max_tokens=self.max_tokens,
-            temperature=self.temperature,
-            on_text=lambda piece: _emitted(streamed.feed(piece)),
-        )
-        _emitted(streamed.end())
+        how: dict[str, Any] = {"max_tokens": self.max_tokens, "temperature": self.temperature}
+        generation = generated(self.llm, self.prompted(shown), lambda piece: emit(streamed.feed(piece)), **how)
+        emit(streamed.end())
         return self.answered(generation, shown)
 
     def reads(self, value: Ranking, /) -> object:
         shown = self._shown(value)
         hits = tuple((hit.node.digest, tuple(node.digest for node in hit.found)) for hit in shown.hits)
-        asked = self._template(value).digest if self.maker is None else self.prompted(shown)
+        asked = self.template(value.query.question).digest if self.maker is None else self.prompted(shown)
         return (value.query.question, hits, asked, self._sample(value))
 
     def attach(self, out: Any, value: Any, /) -> Any:
@@ -116,7 +110,7 @@ class Reader(Prompted, Operator[Ranking, Answer]):
             "question": shown.query.question,
             "abstention": Setting(self.abstention),
         }
-        return Prompt(self._template(shown).filled(parts), self._sample(shown))
+        return Prompt(self.template(shown.query.question).filled(parts), self._sample(shown))
 
     @property
     def prompt_file(self) -> str:
@@ -125,15 +119,6 @@ class Reader(Prompted, Operator[Ranking, Answer]):
 
     def _sample(self, ranking: Ranking) -> int:
         return ranking.query.sample if self.temperature > 0 else 0
-
-    def _template(self, shown: Ranking) -> Template:
-        found = chosen(self.prompt_file, {"question": shown.query.question}, self.language)
-        if missing := [name for name in PLACES if name not in found.places]:
-            raise ModelError(
-                f"The prompt {self.prompt!r} has no place {{{{{missing[0]}}}}}. Write it where the {missing[0]} "
-                f"{'are' if missing[0].endswith('s') else 'is'} to stand."
-            )
-        return found
 
     def _shown(self, ranking: Ranking) -> Ranking:
         return fitting(ranking, self.max_passages, self.max_characters)
@@ -154,7 +139,6 @@ class Reader(Prompted, Operator[Ranking, Answer]):
             for node in shown.hits[number - 1].found or (shown.nodes[number - 1],)
         )
         if generation.finish_reason == "length":
-            note(f"The reply was cut off at max_tokens={self.max_tokens}.")
             return Answer(text, citations, "cap", shown)
         if self._abstains(text, bool(citations)):
             return Answer(text, (), "abstained", shown)
@@ -163,11 +147,6 @@ class Reader(Prompted, Operator[Ranking, Answer]):
     def _abstains(self, text: str, cites: bool) -> bool:
         said, abstention = _plain(_MARKED.sub("", text)), _plain(self.abstention)
         return said == abstention or (not cites and said.startswith(abstention))
-
-
-def _emitted(text: str) -> None:
-    if text:
-        emit(text)
 
 
 def _plain(text: str) -> str:

@@ -18,6 +18,7 @@ from spolia.models.parsers.tags import Markers
 from spolia.models.prompting.role import Ask, Brief, Role, replies
 from spolia.models.protocols import LanguageModel
 from spolia.types import Answer, Failure, Query, Ranking
+from spolia.types.outcomes import successes
 
 NOTHING = "none"
 _MARKER = re.compile(r"\s*\[\d{1,4}\]")
@@ -58,9 +59,7 @@ class VerifyClaims(Operator[Answer, Answer]):
     Source: Semnani et al., "WikiChat: Stopping the hallucination of large language model chatbots by few-shot grounding
     on Wikipedia", Findings of EMNLP 2023.
 
-    >>> from spolia.core.function import step
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Hit, Node
+    >>> from spolia import Hit, Node, ScriptedModel, step
     >>> @step
     ... def search(query: Query) -> Ranking:
     ...     return Ranking(query, (Hit(Node("n", "Olsen worked for Nokia until 1998."), 1.0),))
@@ -119,10 +118,7 @@ class VerifyClaims(Operator[Answer, Answer]):
 
     def _found(self, claims: Sequence[str], asked: Query) -> list[Ranking]:
         found = self.search.batch([asked.but(text=claim, question=claim, vector=None) for claim in claims])
-        for one in found:
-            if isinstance(one, Failure):
-                raise one.raised()
-        return [one.cut(self.evidence) for one in found if not isinstance(one, Failure)]
+        return [one.cut(self.evidence) for one in successes(found)]
 
     def _verdicts(self, claims: Sequence[str], found: Sequence[Ranking]) -> list[str | Failure]:
         """Of each claim; nobody is asked about one without evidence."""
@@ -202,10 +198,7 @@ class VerifyGrounding(Operator[Query, Answer]):
 
     Source: Baek et al., "Knowledge-augmented language model verification" (KALMV), EMNLP 2023.
 
-    >>> from spolia.core.function import step
-    >>> from spolia.generation.reader import Reader
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Hit, Node
+    >>> from spolia import Hit, Node, Reader, ScriptedModel, step
     >>> @step
     ... def search(query: Query) -> Ranking:
     ...     return Ranking(query, (Hit(Node("n", "Olsen worked for Nokia."), 1.0),))

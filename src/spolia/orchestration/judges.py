@@ -154,9 +154,8 @@ class Classified(Operator[Chain, Verdict]):
 
     Source: Yeom et al., "Chain of retrieval with an external sufficiency classifier", 2025.
 
-    >>> from spolia.models.http.reranking import RerankModel
+    >>> from spolia import Query, RerankModel
     >>> from spolia.testing import OpenAIServer
-    >>> from spolia.types import Query
     >>> chain = Chain(Query("Who employed Olsen?"), (("Who is Olsen?", "An engineer whom Nokia employed."),))
     >>> with OpenAIServer() as server:  # which scores by the words that question and chain share
     ...     judge = Classified(RerankModel("any", server.url), threshold=0.25)
@@ -212,8 +211,7 @@ class Sufficient(Operator[Ranking, Verdict]):
     Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024,
     LLM judge.
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Hit, Node, Query
+    >>> from spolia import Hit, Node, Query, ScriptedModel
     >>> found = Ranking(Query("Who employed Olsen?"), (Hit(Node("a", "Olsen was at Nokia."), 1.0),))
     >>> Sufficient(ScriptedModel(("Verdict: sufficient.",)))(found)
     Verdict(stop=True, reason='sufficient')

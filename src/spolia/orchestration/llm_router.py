@@ -12,9 +12,10 @@ from spolia.core.run_context import degrade
 from spolia.core.wiring import one_of, refuse_counts
 from spolia.errors import WiringError
 from spolia.models.parsers import OneOf, Text
+from spolia.models.prompting.likelihood import FirstTokens
 from spolia.models.prompting.role import Ask, Brief, Prompted, Role
-from spolia.models.prompting.template import Setting, chosen
-from spolia.models.protocols import ForetellsTokens, LanguageModel, able_to
+from spolia.models.prompting.template import Setting
+from spolia.models.protocols import ForetellsTokens, LanguageModel
 from spolia.orchestration.similarity_router import Arms, refuse_no_arm, scores_of
 from spolia.types import ArmScores, Prompt, Query, Token
 
@@ -129,15 +130,16 @@ class ByNextToken(Prompted, Operator[Query, ArmScores]):
         if empty := [arm for arm, tokens in self.arms if not any(map(_plain, tokens))]:
             raise WiringError(f"{self.short}: the arm {empty[0]!r} has no token. Write what the model says for it.")
 
-    def reads(self, value: Query, /) -> object:
-        return self._prompt(value)
+    def reads(self, value: Query, /) -> Prompt:
+        options = Setting("\n".join(f"- {tokens[0]}" for _, tokens in self.arms))
+        return Prompt(self.template(value.text).filled({"question": value.text, "options": options}))
 
     def gives(self, taken: Any, /) -> Any:
         super().gives(taken)
         return scores_of(arm for arm, _ in self.arms)
 
     def apply(self, value: Query, /) -> ArmScores:
-        mass = self._mass(able_to(self.llm, ForetellsTokens).next_tokens(self._prompt(value), top=self.top))
+        mass = self._mass(FirstTokens(self.llm, top=self.top)(self.reads(value)))
         whole = math.fsum(mass.values())
         if not whole:
             degrade(f"None of the {self.top} most probable next tokens is of an arm.")
@@ -162,14 +164,6 @@ class ByNextToken(Prompted, Operator[Query, ArmScores]):
             return exact[0]
         begun = {arm for arm, label in labels if token and label.startswith(token)}
         return begun.pop() if len(begun) == 1 else None
-
-    def _prompt(self, query: Query) -> Prompt:
-        options = Setting("\n".join(f"- {tokens[0]}" for _, tokens in self.arms))
-        return Prompt(
-            chosen(self.prompt, {"question": query.text, "options": options}).filled(
-                {"question": query.text, "options": options}
-            )
-        )
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return 1

@@ -36,8 +36,7 @@ class Critique(Operator[Ranking, Ranking]):
     Source: LLM-Critique in Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable
     Frameworks", 2024.
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Hit, Node, Query
+    >>> from spolia import Hit, Node, Query, ScriptedModel
     >>> texts = {"a": "Ships wait for the tide.", "b": "Salt is dug in mines."}
     >>> found = Ranking(Query("Why do ships wait?"), tuple(Hit(Node(id, text), 1.0) for id, text in texts.items()))
     >>> [hit.node.id for hit in Critique(ScriptedModel((("Salt", "no"), "yes")))(found)]

@@ -23,9 +23,8 @@ class CrossEncoder(Judging):
 
     Source: Nogueira, Cho, "Passage re-ranking with BERT", 2019.
 
-    >>> from spolia.models.http.reranking import RerankModel
+    >>> from spolia import Hit, Node, Query, Ranking, RerankModel
     >>> from spolia.testing import OpenAIServer
-    >>> from spolia.types import Hit, Node, Query, Ranking
     >>> found = Ranking(Query("red stones"), (Hit(Node("a", "a blue sea"), 2.0), Hit(Node("b", "red stones"), 1.0)))
     >>> with OpenAIServer() as server:
     ...     [(hit.node.id, hit.score) for hit in CrossEncoder(RerankModel("any", server.url))(found)]
@@ -60,9 +59,8 @@ class TART(Judging):
 
     Source: Asai et al., "Task-aware retrieval with instructions", ACL Findings 2023.
 
-    >>> from spolia.models.http.reranking import RerankModel
+    >>> from spolia import Hit, Node, Query, Ranking, RerankModel
     >>> from spolia.testing import OpenAIServer
-    >>> from spolia.types import Hit, Node, Query, Ranking
     >>> found = Ranking(Query("stones"), (Hit(Node("a", "stones"), 2.0), Hit(Node("b", "red stones"), 1.0)))
     >>> with OpenAIServer() as server:
     ...     reranked = TART(RerankModel("any", server.url), instruction="Find red things.")(found)

@@ -89,8 +89,7 @@ class Mapped(Operator[Ranking, Ranking]):
     Source: small-to-big in Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable
     Frameworks", 2024.
 
-    >>> from spolia.retrieval.bm25 import BM25
-    >>> from spolia.stores.corpus import Corpus
+    >>> from spolia import BM25, Corpus
     >>> notes = Corpus("notes.spolia")
     >>> small_to_big = BM25(notes.group("sentence"), top_k=30) >> Mapped(notes.group("coarse"), top_k=5)
     >>> small_to_big.gives(small_to_big.takes()).__name__

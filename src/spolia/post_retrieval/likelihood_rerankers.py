@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from spolia.models.protocols import ForetellsTokens, ScoresContinuations, able_to
+from spolia.models.prompting.likelihood import Continuation, FirstTokens, Likelihood
+from spolia.models.protocols import ForetellsTokens, ScoresContinuations
 from spolia.post_retrieval.model_reranker import AskedOfEach
-from spolia.types import Prompt, Token
+from spolia.types import Failure, Prompt, Token
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,10 @@ class MonoT5(AskedOfEach):
 
     places: ClassVar[tuple[str, ...]] = ("question", "passage")
 
-    def score(self, prompt: Prompt, question: str, /) -> float:
-        tokens = able_to(self.llm, ForetellsTokens).next_tokens(prompt, top=self.top)
+    def told(self, prompts: Sequence[Prompt], question: str, /) -> Sequence[tuple[Token, ...] | Failure]:
+        return FirstTokens(self.llm, top=self.top).batch(prompts)
+
+    def score(self, tokens: tuple[Token, ...], /) -> float:
         relevant, irrelevant = (_logprob(tokens, word) for word in (self.relevant, self.irrelevant))
         if relevant is None and irrelevant is None:
             return math.nan
@@ -127,6 +130,8 @@ class UPR(AskedOfEach):
 
     version: ClassVar[int] = 2
 
-    def score(self, prompt: Prompt, question: str, /) -> float:
-        tokens = able_to(self.llm, ScoresContinuations).continuation(prompt, f" {question}")
+    def told(self, prompts: Sequence[Prompt], question: str, /) -> Sequence[tuple[Token, ...] | Failure]:
+        return Likelihood(self.llm).batch([Continuation(prompt, f" {question}") for prompt in prompts])
+
+    def score(self, tokens: tuple[Token, ...], /) -> float:
         return math.fsum(token.logprob if token.logprob <= 0 else math.nan for token in tokens)

@@ -6,17 +6,17 @@ import math
 import sys
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import partial
 from typing import ClassVar
 
 from spolia.core.operator import Operator
-from spolia.core.run_context import degrade, gather, note
+from spolia.core.run_context import degrade, note
 from spolia.core.wiring import refuse_counts
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable, WiringError
 from spolia.models.prompting import template
 from spolia.models.prompting.role import Prompted
 from spolia.models.protocols import LanguageModel
-from spolia.types import Failure, Hit, Prompt, Ranking
+from spolia.types import Failure, Hit, Prompt, Ranking, Token
+from spolia.types.outcomes import successes
 
 
 class Judging(Operator[Ranking, Ranking]):
@@ -108,15 +108,12 @@ class AskedOfEach(Prompted, Judging):
     One hit that cannot be judged leaves all in their order (`Judging`): scores of some and not of others would tell
     which calls failed, not which hits are good.
 
-    A subclass is a frozen dataclass with these fields and those of `Judging`, and writes `score`.
+    A subclass is a frozen dataclass with these fields and those of `Judging`, and writes `told` and `score`.
 
     Fields:
         llm: the language model.
         prompt: the prompt file.
         characters: of a hit that the model is shown, at most.
-
-    Class attributes:
-        places: what the prompt file must have a place for.
 
     Raises:
         ModelError: the prompt file cannot be read, or lacks a place.
@@ -126,6 +123,7 @@ class AskedOfEach(Prompted, Judging):
     prompt: str
     characters: int
 
+    language: ClassVar[str] = template.ENGLISH
     places: ClassVar[tuple[str, ...]] = ("passage",)
 
     def __post_init__(self) -> None:
@@ -133,32 +131,22 @@ class AskedOfEach(Prompted, Judging):
         refuse_counts(self, "characters")
 
     @abstractmethod
-    def score(self, prompt: Prompt, question: str, /) -> float:
-        """The score of the hit that a prompt shows; NaN where there is none."""
+    def told(self, prompts: Sequence[Prompt], question: str, /) -> Sequence[tuple[Token, ...] | Failure]:
+        """The tokens that the model gives for each hit."""
+
+    @abstractmethod
+    def score(self, tokens: tuple[Token, ...], /) -> float:
+        """The score of the hit for which a model gave these tokens; NaN where there is none."""
 
     def scores(self, question: str, texts: Sequence[str], /) -> Sequence[float]:
-        prompts = [self._prompt(question, text) for text in texts]
+        shown = self.template(question)
+        prompts = [Prompt(shown.filled({"question": question, "passage": text[: self.characters]})) for text in texts]
         if long := sum(len(text) > self.characters for text in texts):
             note(f"{type(self).__name__} is shown the first {self.characters} characters of {long} hits.")
-        found = gather([partial(self.score, prompt, question) for prompt in prompts], waits=self.waiting)
-        for one in found:
-            if isinstance(one, Failure):
-                raise one.raised()
-        return [one for one in found if not isinstance(one, Failure)]
+        return [self.score(tokens) for tokens in successes(self.told(prompts, question))]
 
     def reads(self, value: Ranking, /) -> object:
-        return super().reads(value), self._template().digest
+        return super().reads(value), self.template(value.query.question).digest
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return self.judged
-
-    def _prompt(self, question: str, text: str) -> Prompt:
-        return Prompt(self._template().filled({"question": question, "passage": text[: self.characters]}))
-
-    def _template(self) -> template.Template:
-        found = template.read(self.prompt)
-        if missing := [name for name in self.places if name not in found.places]:
-            raise ModelError(
-                f"The prompt {self.prompt!r} has no place {{{{{missing[0]}}}}}. Write it where that is to stand."
-            )
-        return found

@@ -43,8 +43,7 @@ class RankGPT(Judging):
     Source: Sun et al., "Is ChatGPT good at search? Investigating large language models as re-ranking agents", EMNLP
     2023.
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Hit, Node, Query, Ranking
+    >>> from spolia import Hit, Node, Query, Ranking, ScriptedModel
     >>> found = Ranking(Query("Who?"), tuple(Hit(Node(id, f"Text {id}."), 1.0) for id in "abc"))
     >>> [(hit.node.id, hit.score) for hit in RankGPT(ScriptedModel(("[3] > [1]",)), top_k=2)(found)]
     [('c', 1.0), ('a', 0.5)]

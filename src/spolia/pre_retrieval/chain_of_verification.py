@@ -41,8 +41,7 @@ class ChainOfVerification(Operator[Query, Answer]):
     Source: Dhuliawala et al., "Chain-of-verification reduces hallucination in large language models", Findings of ACL
     2024.
 
-    >>> from spolia.core.function import step
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> from spolia import ScriptedModel, step
     >>> @step
     ... def known(query: Query) -> Answer:
     ...     return Answer("In 1815." if "When" in query.text else "Emma is of 1816.")

@@ -13,7 +13,8 @@ from spolia.models.prompting.role import Role
 from spolia.models.protocols import Embedder, LanguageModel, refuse_no_embedder
 from spolia.models.vector_checks import embedded
 from spolia.pre_retrieval.query_llm import NOTHING, AsksOfQuery, OneText
-from spolia.types import Answer, Failure, Query
+from spolia.types import Answer, Query
+from spolia.types.outcomes import successes
 
 IMAGINED: Role[str] = Role("spolia:pre_retrieval/prompts/hyde.txt", OneText(), default=NOTHING)
 
@@ -42,10 +43,7 @@ class Imagines(AsksOfQuery[Query]):
         brief = self.brief(query)
         first = query.sample * self.passages
         drawn = self.ask.batch([brief.but(sample=first + number) for number in range(self.passages)])
-        for passage in drawn:
-            if isinstance(passage, Failure):
-                raise passage.raised()
-        return tuple(filter(None, drawn))
+        return tuple(filter(None, successes(drawn)))
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return times(self.passages, self.ask.calls())

@@ -119,10 +119,7 @@ class ConstructFilter(AsksOfQuery[Query]):
     construction.
 
     >>> import tempfile
-    >>> from spolia.filters import Field
-    >>> from spolia.indexing.sync.texts import add_texts
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.stores.corpus import Corpus
+    >>> from spolia import Corpus, Field, ScriptedModel, add_texts
     >>> corpus = Corpus(tempfile.mkdtemp() + "/notes.spolia")
     >>> _ = add_texts(corpus, {"mines.txt": "Salt is dug in mines."}, fields=(Field("year", "int"),))
     >>> said = '{"search": "salt mines", "conditions": [{"field": "year", "is": ">=", "value": 2020}]}'

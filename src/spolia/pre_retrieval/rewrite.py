@@ -181,8 +181,7 @@ class Condense(AsksOfQuery[Query]):
     Source: Anantha et al., "Open-domain question answering goes conversational via question rewriting" (QReCC),
     NAACL 2021.
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Message
+    >>> from spolia import Message, ScriptedModel
     >>> said = (Message("user", "Who employs Olsen?"), Message("assistant", "Nokia."))
     >>> condense = Condense(ScriptedModel(("Where does Nokia have its largest plant?",)))
     >>> condense(Query("And where is its largest plant?", history=said)).question

@@ -185,9 +185,8 @@ class TextToSQL(AsksInStatements):
     >>> with sqlite3.connect(path) as people:
     ...     _ = people.execute("CREATE TABLE person (name TEXT, born INT)")
     ...     _ = people.execute("INSERT INTO person VALUES ('Ann', 1968)")
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> from spolia import Query, ScriptedModel
     >>> from spolia.databases.sqlite_file import SQLiteFile
-    >>> from spolia.types import Query
     >>> model = ScriptedModel((("There is no column", "SELECT born FROM person"), ("", "SELECT year FROM person")))
     >>> found = TextToSQL(model, SQLiteFile(path))(Query("When was Ann born?"))
     >>> found.rows, found.statement
@@ -248,9 +247,8 @@ class TextToCypher(AsksInStatements):
     >>> links = [{"type": "WORKS_AT", "from": "o", "to": "n"}]
     >>> with open(path, "w") as file:
     ...     json.dump({"nodes": nodes, "relationships": links}, file)
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
+    >>> from spolia import Query, ScriptedModel
     >>> from spolia.databases.graph_file import GraphFile
-    >>> from spolia.types import Query
     >>> model = ScriptedModel(("MATCH ({name: 'Olsen'})-[:WORKS_AT]->(firm) RETURN firm.name AS firm",))
     >>> TextToCypher(model, GraphFile(path))(Query("Who employs Olsen?")).rows
     (('Nokia',),)

@@ -39,8 +39,7 @@ class Dense(VectorSearch["Vectors"]):
 
     Source: Karpukhin et al., "Dense passage retrieval for open-domain question answering", EMNLP 2020.
 
-    >>> from spolia.models.onnx.minilm import MiniLM
-    >>> from spolia.stores.corpus import Corpus
+    >>> from spolia import Corpus, MiniLM
     >>> Dense(Corpus("notes.spolia").group(), MiniLM(), top_k=5).short
     "Dense(top_k=5, source='dense')"
     """

@@ -66,8 +66,7 @@ class MultiHead(GroupSearch):
 
     Source: Besta et al., "Multi-head RAG: solving multi-aspect problems with LLMs", 2024.
 
-    >>> from spolia.models.onnx.minilm import MiniLM
-    >>> from spolia.stores.corpus import Corpus
+    >>> from spolia import Corpus, MiniLM
     >>> MultiHead(Corpus("notes.spolia").group(), MiniLM(), heads=32).short
     "MultiHead(heads=32, votes='strength', top_k=10, source='heads')"
     """

@@ -144,8 +144,7 @@ class Run:
     def lane(self) -> Iterator[Lane]:
         """Keep an account of what is called inside: what it takes, and what each call of a retriever finds.
 
-        >>> from spolia.core.function import step
-        >>> from spolia.types import Query, Ranking
+        >>> from spolia import Query, Ranking, step
         >>> @step
         ... def nothing(query: Query) -> Ranking:
         ...     return Ranking(query, (), "nowhere")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from spolia.errors import QueryError
 from spolia.types.rankings import Query
 from spolia.types.value import Value, kept
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,16 @@ class Failure(Value):
     def raised(self) -> Exception:
         """The exception, to be raised again."""
         return self.error if self.error is not None else RuntimeError(f"{self.step}: {self.kind}: {self.message}")
+
+
+def successes(results: Iterable[T | Failure]) -> list[T]:
+    """Results of a batch of which all are needed; raises the first failure again."""
+    found: list[T] = []
+    for result in results:
+        if isinstance(result, Failure):
+            raise result.raised()
+        found.append(result)
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""With which tokens a language model would begin its reply."""
+"""How operators ask for probabilities: of the first tokens of a reply, and of the tokens of a given text."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import Any, ClassVar
 
 from spolia.core.operator import Operator
 from spolia.core.run_context import degrade
+from spolia.errors import WiringError
 from spolia.models.prompting.role import Brief, Role
 from spolia.models.protocols import ForetellsTokens, ScoresContinuations, able_to
-from spolia.types import Failure, Message, Prompt, Token, Value
+from spolia.types import Message, Prompt, Token, Value
+from spolia.types.outcomes import successes
 
 
 @dataclass(frozen=True)
-class FirstTokens(Operator[Brief, tuple[Token, ...]]):
-    """The most probable first tokens of the reply that a role asks for, best first, each with ln p. One call, and
-    nothing is generated beyond one token.
+class FirstTokens(Operator[Brief | Prompt, tuple[Token, ...]]):
+    """The most probable first tokens of the reply to a prompt, best first, each with ln p. One call, and nothing is
+    generated beyond one token.
 
     Args:
         llm: a model with the capability `next_tokens`.
-        role: whose prompt file is asked with; its parser reads nothing.
+        role: whose prompt file a brief is asked with; its parser reads nothing. None where prompts are given.
         top: tokens, at most; many servers state no more than 20.
 
     Raises:
@@ -32,15 +34,21 @@ class FirstTokens(Operator[Brief, tuple[Token, ...]]):
     """
 
     llm: ForetellsTokens
-    role: Role[Any]
+    role: Role[Any] | None = None
     top: int = 20
 
     cached: ClassVar[bool] = True
 
-    def apply(self, value: Brief, /) -> tuple[Token, ...]:
+    def apply(self, value: Brief | Prompt, /) -> tuple[Token, ...]:
         return able_to(self.llm, ForetellsTokens).next_tokens(self.reads(value), top=self.top)
 
-    def reads(self, value: Brief, /) -> Prompt:
+    def reads(self, value: Brief | Prompt, /) -> Prompt:
+        if isinstance(value, Prompt):
+            return value
+        if self.role is None:
+            raise WiringError(
+                f"{self.short} is given a brief, and has no role to ask it with. Write role=..., or give a Prompt."
+            )
         return self.role.prompt_for(dict(value.places))
 
     def calls(self, rows: int | None = None, /) -> int | None:
@@ -110,11 +118,7 @@ def surprises(llm: ScoresContinuations, texts: Sequence[Continuation]) -> list[l
         ModelUnavailable: the model could not be asked.
         ModelRejected: it states no log-probabilities.
     """
-    found = Likelihood(llm).batch(texts)
-    for result in found:
-        if isinstance(result, Failure):
-            raise result.raised()
-    scored = [result for result in found if not isinstance(result, Failure)]
+    scored = successes(Likelihood(llm).batch(texts))
     return [aligned(tokens, asked.text) for tokens, asked in zip(scored, texts, strict=True)]
 
 

@@ -1,8 +1,8 @@
-"""Operators that ask with a prompt file of their own, without a parser: what they do depends on what the file says."""
+"""How operators ask language models: with a prompt file, through `generated`; what fails is recorded the same way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -11,9 +11,11 @@ from spolia.core.run_context import degrade, emit, is_streamed, note, retract
 from spolia.errors import ModelError, ModelRejected, ModelUnavailable
 from spolia.models.parsers import Parser
 from spolia.models.prompting import template
-from spolia.models.prompting.template import Filling, without_marks
+from spolia.models.prompting.template import Filling, Template, without_marks
 from spolia.models.protocols import STRUCTURED, KeepsSchemas, LanguageModel
 from spolia.types import Addressed, Failure, Generation, Message, Prompt, Value, kept
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,16 @@ class PromptFile(Value):
 
 
 class Prompted:
-    """Mixed into an operator whose field `prompt` names a file: the file is one of its resources, as a `Role` is."""
+    """Mixed into an operator whose field `prompt` names a file: the file is one of its resources, as a `Role` is.
+
+    Class attributes:
+        places: what the file must have a place for.
+        language: of the file; empty for that of the question. A field where it may be chosen.
+    """
 
     prompt: str
+    language: ClassVar[str] = ""
+    places: ClassVar[tuple[str, ...]] = ()
 
     @property
     def prompt_file(self) -> str:
@@ -52,11 +61,49 @@ class Prompted:
     @kept
     def resources(self) -> tuple[Addressed, ...]:
         """Stores, models and its prompt file."""
-        own = PromptFile(self.prompt_file, getattr(self, "language", ""))
-        return (*super().resources, own)  # type: ignore[misc]
+        return (*super().resources, PromptFile(self.prompt_file, self.language))  # type: ignore[misc]
+
+    def template(self, question: str) -> Template:
+        """What the prompt file says in the language of a question.
+
+        Raises:
+            ModelError: it cannot be read, or lacks a place.
+        """
+        found = template.chosen(self.prompt_file, {"question": question}, self.language)
+        if missing := [name for name in self.places if name not in found.places]:
+            raise ModelError(
+                f"The prompt {self.prompt!r} has no place {{{{{missing[0]}}}}}. Write it where the {missing[0]} "
+                f"{'are' if missing[0].endswith('s') else 'is'} to stand."
+            )
+        return found
 
 
-T = TypeVar("T")
+def generated(
+    llm: LanguageModel,
+    prompt: Prompt,
+    on_text: Callable[[str], None] | None,
+    *,
+    schema: Mapping[str, Any] | None = None,
+    to: str = "",
+    max_tokens: int,
+    **settings: Any,
+) -> Generation:
+    """A model's reply to a prompt: the one way in which operators get one.
+
+    Args:
+        on_text: gets the reply as it comes.
+        schema: what the reply is held to, if the model can.
+        to: what the prompt is called in messages.
+        settings: further ones of `LanguageModel.generate`.
+    """
+    settings |= {"max_tokens": max_tokens, "on_text": on_text}
+    if schema and STRUCTURED in llm.capabilities and isinstance(llm, KeepsSchemas):
+        found = llm.structured(prompt, schema, **settings)
+    else:
+        found = llm.generate(prompt, **settings)
+    if found.finish_reason == "length":
+        note(f"The reply{f' to {to}' if to else ''} was cut off at max_tokens={max_tokens}.")
+    return found
 
 
 @dataclass(frozen=True)
@@ -152,10 +199,8 @@ class Role(Value, Generic[T]):
         """
         prompt = self.prompt_for(values, sample=sample)
         for may_repair in (bool(self.repair), False):
-            generation = self._generated(llm, prompt, max_tokens, temperature, on_text)
-            reply = generation.text
-            if generation.finish_reason == "length":
-                note(f"The reply to {self.title} was cut off at max_tokens={max_tokens}.")
+            how: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
+            reply = generated(llm, prompt, on_text, schema=self.parser.schema, to=self.title, **how).text
             try:
                 return self.parser.parse(reply)
             except ValueError as error:
@@ -170,19 +215,6 @@ class Role(Value, Generic[T]):
             raise ModelRejected(f"{llm.name} replied to {self.title} what cannot be read: {reason}. It has no default.")
         degrade(f"The reply to {self.title} could not be read ({reason}); its default {self.default!r} holds.")
         return self.parser.parse(self.default)
-
-    def _generated(
-        self,
-        llm: LanguageModel,
-        prompt: Prompt,
-        max_tokens: int,
-        temperature: float,
-        on_text: Callable[[str], None] | None,
-    ) -> Generation:
-        """The reply; held to the parser's schema where it has one and the model can."""
-        if STRUCTURED in llm.capabilities and isinstance(llm, KeepsSchemas) and (schema := self.parser.schema):
-            return llm.structured(prompt, schema, max_tokens=max_tokens, temperature=temperature, on_text=on_text)
-        return llm.generate(prompt, max_tokens=max_tokens, temperature=temperature, on_text=on_text)
 
 
 @dataclass(frozen=True)
@@ -266,13 +298,25 @@ class Ask(Operator[Brief, Any]):
 def replies(ask: Operator[Brief, Any], briefs: Sequence[Brief]) -> list[Any]:
     """What the model says to each brief, asked at the same time; a `Failure` where it could not be asked.
 
-    That is recorded, and what is made of the others is counted as degraded. Any other error is a mistake of the caller
-    or a spent budget, and is raised.
+    That is recorded as `passed_over` does.
     """
-    found = ask.batch(briefs)
-    for result in found:
-        if isinstance(result, Failure):
-            if not isinstance(result.error, (ModelUnavailable, ModelRejected)):
-                raise result.raised()
-            degrade(f"A question to the model failed and is passed over: {result.message}")
-    return list(found)
+    return passed_over(ask.batch(briefs), "A question to the model failed and is passed over")
+
+
+def passed_over(results: Sequence[T | Failure], said: str, *, needed: bool = False) -> list[T | Failure]:
+    """The results of asking a model several times, the failures recorded: what is made of the others is degraded.
+
+    An error that is not the model's is a mistake of the caller or a spent budget, and is raised.
+
+    Args:
+        said: what a failure means.
+        needed: raise the first failure if all failed.
+    """
+    failures = [result for result in results if isinstance(result, Failure)]
+    for failure in failures:
+        if not isinstance(failure.error, (ModelUnavailable, ModelRejected)) or (
+            needed and len(failures) == len(results)
+        ):
+            raise failure.raised()
+        degrade(f"{said}: {failure.message}")
+    return list(results)

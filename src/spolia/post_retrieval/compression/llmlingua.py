@@ -17,7 +17,8 @@ from spolia.models.prompting.likelihood import Continuation, Surprise, surprises
 from spolia.models.protocols import ScoresContinuations
 from spolia.post_retrieval.group_map import showing
 from spolia.post_retrieval.selection import ALMOST, refuse_no_share
-from spolia.types import Failure, Hit, Ranking
+from spolia.types import Hit, Ranking
+from spolia.types.outcomes import successes
 
 
 def most_telling(weights: Sequence[float], count: int) -> list[int]:
@@ -122,10 +123,7 @@ class LLMLingua(Operator[Ranking, Ranking]):
 
     def apply(self, value: Ranking, /) -> Ranking:
         found = gather([partial(self._short, hit) for hit in value.hits])
-        for one in found:
-            if isinstance(one, Failure):
-                raise one.raised()
-        return value.but(hits=tuple(one for one in found if not isinstance(one, Failure)))
+        return value.but(hits=tuple(successes(found)))
 
     def calls(self, rows: int | None = None, /) -> int | None:
         return None

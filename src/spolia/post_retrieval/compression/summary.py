@@ -48,8 +48,7 @@ class Refine(Operator[Ranking, Ranking]):
     Source: `refine` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval Augmented Generation
     Pipeline", 2024.
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Hit, Node, Query
+    >>> from spolia import Hit, Node, Query, ScriptedModel
     >>> found = Ranking(Query("Who?"), (Hit(Node("a", "He is from Salo."), 2.0), Hit(Node("b", "At Nokia."), 1.0)))
     >>> model = ScriptedModel((("<notes>Salo</notes>", "Salo, Nokia"), ("<passage>He", "Salo")))
     >>> [hit.node.text for hit in Refine(model)(found)]
@@ -102,8 +101,7 @@ class TreeSummarise(Operator[Ranking, Ranking]):
     Source: `tree_summarize` in Kim et al., "AutoRAG: Automated Framework for optimization of Retrieval Augmented
     Generation Pipeline", 2024.
 
-    >>> from spolia.models.prompting.stand_in_models import ScriptedModel
-    >>> from spolia.types import Hit, Node, Query
+    >>> from spolia import Hit, Node, Query, ScriptedModel
     >>> found = Ranking(Query("Who?"), tuple(Hit(Node(id, f"Text {id}."), 1.0) for id in "abc"))
     >>> model = ScriptedModel((("ab.*Text c", "abc"), ("(?s)Text a.*Text b", "ab"), "abc"))
     >>> [hit.node.text for hit in TreeSummarise(model, width=2)(found)]

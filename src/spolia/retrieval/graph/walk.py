@@ -112,10 +112,8 @@ class Hops(Operator[Ranking, Ranking]):
     Source: Gao et al., "Modular RAG: Transforming RAG Systems into LEGO-like Reconfigurable Frameworks", 2024,
     knowledge graph index.
 
-    >>> from spolia.retrieval.bm25 import BM25
+    >>> from spolia import BM25, Corpus, Query
     >>> from spolia.retrieval.graph.edges import InOrder, Similar
-    >>> from spolia.stores.corpus import Corpus
-    >>> from spolia.types import Query
     >>> chunks = Corpus("notes.spolia").group()
     >>> flow = BM25(chunks) >> Hops(NodeGraph(chunks, (Similar(), InOrder())), hops=2)
     >>> flow.takes() is Query
@@ -194,10 +192,8 @@ class PersonalisedPageRank(Operator[Ranking, Ranking]):
     Source: Page, Brin, Motwani, Winograd, "The PageRank citation ranking: bringing order to the web", 1999; Gutiérrez,
     Shu, Gu, Yasunaga, Su, "HippoRAG: neurobiologically inspired long-term memory for large language models", 2024.
 
-    >>> from spolia.retrieval.bm25 import BM25
+    >>> from spolia import BM25, Corpus, Query
     >>> from spolia.retrieval.graph.edges import SharedEntities
-    >>> from spolia.stores.corpus import Corpus
-    >>> from spolia.types import Query
     >>> chunks = Corpus("notes.spolia").group()
     >>> flow = BM25(chunks) >> PersonalisedPageRank(NodeGraph(chunks, (SharedEntities(),)))
     >>> flow.takes() is Query
